@@ -91,7 +91,7 @@ void check_micro_kernel(std::string_view target, std::string_view variant,
   if (std::ranges::find(names, *name) != names.end()) return;
   throw InputError(
       {.where = "--micro-kernel",
-       .value = name->empty() ? "nothing" : *name,
+       .value = name->empty() ? "an empty text" : *name,
        .problem = "is no micro-kernel for " + std::string(variant.empty() ? target : variant),
        .accepted = join(names)});
 }

@@ -35,7 +35,7 @@ const Target& find_target(std::string_view name) {
     names.emplace_back(t->name);
   }
   throw InputError({.where = "--target",
-                    .value = name.empty() ? "nothing" : std::string(name),
+                    .value = name.empty() ? "an empty text" : std::string(name),
                     .problem = "is no target",
                     .accepted = join(names)});
 }

@@ -5,6 +5,8 @@
 
 #include "cli/parse.h"
 #include "core/base/error.h"
+#include "core/machine/machine.h"
+#include "harness/machine_json.h"
 #include "harness/verb.h"
 
 namespace {
@@ -19,15 +21,27 @@ const std::vector<harness::Verb>& verbs() {
   return all;
 }
 
+/// What `machines` answers, but for the machine "host": a page knows nothing of that.
+ordered_json machines() {
+  ordered_json all = ordered_json::array();
+  for (const std::string& name : machine_names())
+    if (name != "host") all.push_back(harness::machine_json(named_machine(name)));
+  return {{"machines", std::move(all)}};
+}
+
 /// {"status": as the command's exit status, "answer": its document, or "error": its line}.
-ordered_json answer(const std::string& words) {
+ordered_json answer(const std::string& question) {
   try {
-    auto arguments = nlohmann::json::parse(words).get<std::vector<std::string>>();
+    const auto asked = nlohmann::json::parse(question);
+    auto arguments = asked.at("words").get<std::vector<std::string>>();
     const std::string name = arguments.empty() ? "" : arguments.front();
+    if (name == "machines") return {{"status", 0}, {"answer", machines()}};
     for (const harness::Verb& v : verbs()) {
       if (v.name != name) continue;
       arguments.erase(arguments.begin());
-      const harness::Answer said = harness::ask(v, cli::parse_arguments(v, arguments).asked);
+      harness::Asked all = cli::parse_arguments(v, arguments).asked;
+      if (asked.contains("subject")) all.subject_text = asked["subject"].get<std::string>();
+      const harness::Answer said = harness::ask(v, all);
       return {{"status", said.ok() ? 0 : 3}, {"answer", said.json}};
     }
     throw InputError({.where = "verb", .value = name, .problem = "is no verb"});
@@ -47,9 +61,10 @@ extern "C" __attribute__((export_name("room"))) char* room(int bytes) {
   return text.data();
 }
 
-/// `words`: the command line as a JSON list of texts. Returns the answer's text, which ends with a
-/// zero byte and is valid until the next call.
-extern "C" __attribute__((export_name("ask"))) const char* ask(const char* words, int bytes) {
-  answer_text = answer(std::string(words, static_cast<std::size_t>(bytes))).dump();
+/// `question`: {"words": the command line as a list of texts, "subject": the text of the workload
+/// or plan file that the command line names, left out where it names none}. Returns the answer's
+/// text, which ends with a zero byte and is valid until the next call.
+extern "C" __attribute__((export_name("ask"))) const char* ask(const char* question, int bytes) {
+  answer_text = answer(std::string(question, static_cast<std::size_t>(bytes))).dump();
   return answer_text.c_str();
 }

@@ -35,7 +35,8 @@ const TwEngine = (() => {
     return new Proxy(known, {get: (all, name) => all[name] || (() => kBadDescriptor), has: () => true});
   }
 
-  /** Of the module's bytes: a function from a command line, a list of texts, to {status, answer or error}. */
+  /** Of the module's bytes: a function from a question, {words: the command line's, subject: the text of the file that
+   * it names, if any}, to {status, answer or error}. */
   async function start(bytes) {
     let memory = null;
     const module = await WebAssembly.compile(bytes);
@@ -46,8 +47,8 @@ const TwEngine = (() => {
     const {exports} = await WebAssembly.instantiate(module, imports);
     memory = exports.memory;
     exports._initialize();
-    return words => {
-      const text = new TextEncoder().encode(JSON.stringify(words));
+    return question => {
+      const text = new TextEncoder().encode(JSON.stringify(question));
       const at = exports.room(text.length);
       new Uint8Array(memory.buffer, at, text.length).set(text);
       const from = exports.ask(at, text.length);

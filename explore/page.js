@@ -1,10 +1,15 @@
-// The page: a command line from its fields, the answers as tables and drawings. Its state is the address's hash.
+// The page: command lines from its fields, the answers as tables and drawings. Its state is the address's hash.
 'use strict';
 
-const kFields = ['workload', 'machine', 'capacity', 'model', 'order', 'tiles'];
+const kFields = ['workload', 'machine', 'model', 'order', 'tiles', 'tree', 'capacity', 'notation'];
+const kPlan = ['machine', 'model', 'order', 'tiles', 'tree', 'capacity'];  // what makes one plan of a workload another
+const kRemembered = 2000;  // answers
 const byId = id => document.getElementById(id);
 const bytes = n => n.toLocaleString('en') + ' B';
-let ask = null;
+const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them
+const answers = new Map();
+let engine = null;
+let machines = [];
 
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -13,107 +18,299 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/** The shared options, as the command takes them. */
-function options(...names) {
-  const words = [];
-  for (const name of names)
-    if (byId(name).value.trim()) words.push('--' + name, byId(name).value.trim());
-  return words;
+const field = name => byId(name).value.trim();
+const subject = () => field('notation') ? 'workload.yaml' : field('workload');
+
+/** The answer to a command line; those asked last are kept, so that a step back costs nothing. */
+function asked(words) {
+  const question = {words};
+  if (words.includes('workload.yaml')) question.subject = byId('notation').value;
+  const key = JSON.stringify(question);
+  if (!answers.has(key)) {
+    if (answers.size >= kRemembered) answers.delete(answers.keys().next().value);
+    try {
+      answers.set(key, engine(question));
+    } catch (e) {
+      return {status: 1, error: 'The engine stopped (' + e.message + '). Load the page again.'};
+    }
+  }
+  return answers.get(key);
+}
+
+/** The fields' options, as the command takes them; `from`: a kept plan's fields in their place. */
+function options(names, from = null) {
+  return names.flatMap(name => {
+    const value = from ? from.get(name) || '' : field(name);
+    return value ? ['--' + name, value] : [];
+  });
 }
 const quoted = word => /^[\w:=,.\/-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'";
-const line = words => 'tilewright ' + words.map(quoted).join(' ');
+const commandLine = words => 'tilewright ' + words.map(quoted).join(' ');
 
 function table(into, heads, rows) {
   const head = element('tr', {}, ...heads.map(h => element('th', {scope: 'col'}, h)));
   const body = rows.map(r => element('tr', {}, ...r.map((c, i) =>
-    element(i === 0 ? 'th' : 'td', i === 0 ? {scope: 'row'} : {}, c))));
+    i === 0 ? element('th', {scope: 'row'}, c) : element('td', /^[\d,]+( B)?$/.test(c) ? {class: 'n'} : {}, c))));
   byId(into).replaceChildren(element('thead', {}, head), element('tbody', {}, ...body));
 }
 
-/** An answer's document, its command line shown; null and its reason in `into` where there is none. */
+/** An answer's document, its command line shown; null and its reason in the view's error where there is none. */
 function answered(view, words) {
-  byId(view + '-command').textContent = line(words);
-  const said = ask(words);
+  byId(view + '-command').textContent = commandLine(words);
+  const said = asked(words);
   const why = said.error || (said.status ? said.answer.reason : '');
   byId(view + '-error').textContent = why;
   return why ? null : said.answer;
 }
 
-function showOrders(subject, common) {
-  const said = answered('orders', ['explain', subject, ...common, ...options('model', 'tiles')]);
-  const orders = said ? [...(said.orders || [])] : [];
-  orders.sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
-  table('orders', ['Order', 'Bytes moved', 'Tiles', 'Verdict'], orders.map(o => {
-    const pick = element('button', {type: 'button'}, o.order);
-    pick.onclick = () => { byId('order').value = o.order; changed(); };
-    return [pick, o.volume_bytes === undefined ? '' : bytes(o.volume_bytes),
+/** The words of the plan that fields say: a tree, an order, the best order of the model's, or the model's own plan. */
+function planWords(from = null) {
+  const value = name => from ? from.get(name) || '' : field(name);
+  const common = [subject(), ...options(['machine', 'capacity'], from)];
+  if (value('tree')) return [...common, ...options(['tree', 'tiles'], from)];
+  if (value('order')) return [...common, ...options(['order', 'tiles', 'model'], from)];
+  const model = options(['model'], from), own = [...common, ...model];
+  const withOrder = (order, tiles) => [...common, '--order', order, '--tiles', value('tiles') || Object.entries(tiles).map(t => t.join('=')).join(','), ...model];
+  const best = ranked(asked(ordersAsked(from)).answer?.orders)[0];
+  if (!best?.feasible) return own;
+  const first = withOrder(best.order, best.tiles);
+  if (asked(['explain', ...first, '--resolved']).answer?.fits) return first;
+  // What the ranking counts as held may be less than what the plan needs: the model's own plan has made room.
+  const said = asked(['plan', ...own]).answer, kernels = said?.plan?.kernels || [];
+  return said?.order && kernels.length === 1 ? withOrder(said.order, kernels[0].tiles) : own;
+}
+const ordersAsked = (from = null) => ['explain', subject(), ...options(['machine', 'capacity', 'model', 'tiles'], from)];
+const ranked = orders => [...(orders || [])].sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
+const moved = said => (said?.traffic || []).reduce((sum, t) => sum + t.read_bytes + t.written_bytes, 0);
+
+function showOrders() {
+  const said = answered('orders', ordersAsked());
+  const orders = ranked(said?.orders);
+  table('orders', ['Order', 'Bytes moved', 'Bytes held', 'Tiles', 'Verdict'], orders.map(o => {
+    const pick = element('button', {type: 'button', 'aria-label': 'Take order ' + o.order}, o.order);
+    pick.onclick = () => { byId('order').value = o.order; byId('tree').value = ''; changed(); };
+    const size = o.volume_elements ? o.volume_bytes / o.volume_elements : 0;
+    return [pick, o.volume_bytes === undefined ? '' : bytes(o.volume_bytes), size ? bytes(o.memory_elements * size) : '',
       o.tiles ? Object.entries(o.tiles).map(t => t.join('=')).join(' ') : '',
       o.feasible ? 'feasible' : o.infeasible_reason || o.reason || 'not feasible'];
   }));
   if (said && !said.orders) byId('orders-error').textContent = 'This model ranks no orders.';
-  return orders.find(o => o.order === byId('order').value.trim()) || orders[0];
 }
 
-function showPlan(subject, common, order) {
-  const own = byId('order').value.trim() ? options('order', 'tiles', 'model') :
-    order ? ['--order', order.order, ...options('tiles', 'model')] : options('model');
-  const plan = [subject, ...common, ...own];
+/** The nest as lines of code, a line a loop, load, store or compute. */
+function nestLines(node, depth = 0) {
+  const more = node.children.flatMap(c => nestLines(c, depth + (node.kind === 'sequence' ? 0 : 1)));
+  if (node.kind === 'sequence') return more;
+  const text = node.kind === 'loop' ? `for ${node.name} by ${node.step}: ${node.trips} ${node.trips === 1 ? 'iteration' : 'iterations'}` :
+    node.kind === 'load' || node.kind === 'store' ? `${node.kind} ${node.name} ${(node.tile || []).join(' x ')}${node.bytes ? ', ' + bytes(node.bytes) : ''}` : `${node.kind} ${node.name}`;
+  const line = element('li', {style: `padding-left: ${2 * depth}ch`}, text);
+  if (node.kind === 'compute') line.dataset.compute = node.name;
+  return [line, ...more];
+}
+
+const dataLink = text => 'data:text/plain;charset=utf-8,' + encodeURIComponent(text);
+
+/** What plan -o would write: the resolved kernels, so that nothing in it is left to a default. */
+function planFile(resolved) {
+  const text = byId('notation').value, lines = ['schema: 1'];
+  if (field('notation')) lines.push('workload:', ...text.split('\n').map(l => '  ' + l));
+  else lines.push('workload: ' + JSON.stringify(field('workload')));
+  lines.push('machine: ' + JSON.stringify(field('machine')), 'kernels: ' + JSON.stringify(resolved.resolved.kernels, null, 2));
+  return lines.join('\n') + '\n';
+}
+
+function showPlan(plan) {
   const resolved = answered('tree', ['explain', ...plan, '--resolved']);
-  byId('tree').textContent = resolved ? resolved.trees.join('\n') : '';
-  const said = answered('simulated', ['simulate', ...plan]);
-  // exact prices what is said in a notation, or the one kernel of a model's plan with its pins.
+  byId('trees').textContent = resolved ? resolved.trees.join('\n') : '';
+  byId('nest').replaceChildren(...(resolved?.kernels || []).flatMap(k => nestLines(k.nodes)));
+  byId('plan-file').hidden = !resolved;
+  if (resolved) byId('plan-file').href = dataLink(planFile(resolved));
+  byId('workload-file').hidden = !field('notation');
+  byId('workload-file').href = dataLink(byId('notation').value);
+  return resolved;
+}
+
+/** By "tensor boundary": bytes that a model predicts of the plan; empty where it does not say. */
+function predicted(plan, resolved, model) {
   const kernels = resolved?.resolved.kernels || [];
-  const pins = Object.entries(kernels[0]?.pins || {}).filter(p => typeof p[1] === 'string');
-  const words = own.includes('--order') ? [...(order ? ['--order', order.order] : options('order')), ...options('tiles')] :
-    kernels.length === 1 ? ['--tree', kernels[0].tree, ...pins.flatMap(p => ['--pin', p.join('=')])] : null;
-  const exact = said && words ? ask(['predict', subject, ...common, ...words, '--model', 'exact']) : {};
-  const predicted = new Map();
-  for (const t of exact.answer?.traffic || [])
-    predicted.set(t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes);
-  const decided = order?.tensors || {};
-  table('traffic', ['Tensor', 'Boundary', 'Read', 'Written', 'Predicted by exact', 'Decided by loop'],
-    (said?.traffic || []).map(t => [t.tensor, t.boundary, bytes(t.read_bytes), bytes(t.written_bytes),
-      predicted.has(t.tensor + ' ' + t.boundary) ? bytes(predicted.get(t.tensor + ' ' + t.boundary)) : 'not available',
-      decided[t.tensor]?.decided_by || '']));
+  const pins = Object.entries(kernels[0]?.pins || {}).filter(p => typeof p[1] === 'string').flatMap(p => ['--pin', p.join('=')]);
+  const at = plan.findIndex(w => w === '--model'), withoutModel = at < 0 ? plan : plan.toSpliced(at, 2);
+  const says = withoutModel.includes('--order') || withoutModel.includes('--tree');
+  const words = says ? withoutModel : kernels.length === 1 ? [...withoutModel, '--tree', kernels[0].tree, ...pins] : null;
+  const said = words ? asked(['predict', ...words, '--model', model]) : {};
+  return new Map((said.status === 0 && said.answer.traffic || []).map(t => [t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes]));
+}
+
+function showTraffic(plan, resolved) {
+  const said = answered('simulated', ['simulate', ...plan]), model = field('model') || 'chimera';
+  const exact = predicted(plan, resolved, 'exact'), own = model === 'exact' || field('tree') ? new Map() : predicted(plan, resolved, model);
+  const deciding = asked(ordersAsked()).answer?.orders?.find(o => plan.includes('--order') && o.order === plan[plan.indexOf('--order') + 1])?.tensors || {};
+  const cell = (from, t) => from.has(t) ? bytes(from.get(t)) : 'not available';
+  table('traffic', ['Tensor', 'Boundary', 'Read', 'Written', 'Hits', 'Misses', 'Predicted by exact', `Predicted by ${model}`, 'Decided by loop'],
+    (said?.traffic || []).map(t => [t.tensor, t.boundary, bytes(t.read_bytes), bytes(t.written_bytes), t.hits?.toLocaleString('en') || '', t.misses?.toLocaleString('en') || '',
+      cell(exact, t.tensor + ' ' + t.boundary), cell(own, t.tensor + ' ' + t.boundary), deciding[t.tensor]?.decided_by || '']));
+  show(byId('bars'), said?.traffic.length ? barChart('Bytes of each tensor at each boundary, simulated and predicted', said.traffic.map(t => {
+    const key = t.tensor + ' ' + t.boundary, bars = [{label: 'simulated', colour: '#0072b2', value: t.read_bytes + t.written_bytes}];
+    if (exact.has(key)) bars.push({label: 'exact', colour: '#009e73', value: exact.get(key)});
+    if (own.has(key)) bars.push({label: model, colour: '#e69f00', value: own.get(key)});
+    return {name: key, bars};
+  })) : null, 'traffic.svg');
   return said;
 }
 
-function update() {
-  const began = performance.now();
-  const subject = byId('workload').value.trim();
-  const common = options('machine', 'capacity');
-  const order = showOrders(subject, common);
-  const said = showPlan(subject, common, order);
-  const total = (said?.traffic || []).reduce((sum, t) => sum + t.read_bytes + t.written_bytes, 0);
-  byId('status').textContent = said ? 'Simulated: ' + bytes(total) + ' cross all boundaries.' : 'No plan to simulate.';
-  byId('took').textContent = Math.round(performance.now() - began) + ' ms';
+function showBeside(plan, said) {
+  const kept = state.beside ? new URLSearchParams(state.beside) : null;
+  byId('swap').hidden = byId('forget').hidden = !kept;
+  byId('beside-note').textContent = kept ? '' : 'Keep a plan, then change a field: both stand here.';
+  if (!kept) return byId('beside').replaceChildren();
+  const other = planWords(kept), theirs = asked(['simulate', ...other]);
+  byId('beside-note').textContent = `Kept: ${commandLine(['simulate', ...other])}. This: ${commandLine(['simulate', ...plan])}.`;
+  const why = theirs.error || (theirs.status ? theirs.answer.reason : '');
+  const by = answer => new Map((answer?.traffic || []).map(t => [t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes]));
+  const left = by(why ? null : theirs.answer), right = by(said);
+  const ratio = (a, b) => a && b !== undefined ? (b / a).toFixed(3) : '';
+  const rows = [...new Set([...left.keys(), ...right.keys()])].map(k =>
+    [k, left.has(k) ? bytes(left.get(k)) : '0 B', right.has(k) ? bytes(right.get(k)) : '0 B', ratio(left.get(k), right.get(k))]);
+  const sums = [moved(why ? null : theirs.answer), moved(said)], held = a => Object.entries(a?.memory || {}).map(m => m[0] + ' ' + bytes(m[1])).join(', ');
+  rows.push(['All', bytes(sums[0]), bytes(sums[1]), ratio(...sums)], ['Held', why || held(theirs.answer), held(said), '']);
+  table('beside', ['Bytes moved', 'Kept plan', 'This plan', 'This / kept'], rows);
 }
 
+/** Bytes of a size as the command takes it; null for what a slider cannot stand for. */
+function sizeOf(text) {
+  const said = /^(\d+(?:\.\d+)?)\s*(B|K|M|G)?$/i.exec(text.trim());
+  return said && Number(said[1]) * ({B: 1, K: 1024, M: 1048576, G: 1073741824}[(said[2] || 'B').toUpperCase()]);
+}
+/** Room of the level that plans are made for, as the machine has it; null where the page does not know. */
+function room() {
+  const own = /^(?:scratchpad|cache):([^,\/]+)/.exec(field('machine'));
+  if (own) return sizeOf(own[1]);
+  return machines.find(m => m.name === field('machine'))?.levels.at(-1).capacity_bytes || null;
+}
+const kLeast = 64;
+const dragged = at => Math.round(kLeast * (room() / kLeast) ** (at / 96) / 4) * 4;
+function showSlider() {
+  const most = room(), size = field('capacity') ? sizeOf(field('capacity')) : most;
+  byId('slider').disabled = !(most > kLeast);
+  if (byId('slider').disabled || !size) return;
+  byId('slider').value = Math.round(96 * Math.log(size / kLeast) / Math.log(most / kLeast));
+  byId('slider').setAttribute('aria-valuetext', bytes(size));
+  byId('dragged').textContent = bytes(size);
+}
+
+function showCurve(said, resolved) {
+  const words = ['explain', subject(), ...options(['machine']), '--curve'];
+  const answer = answered('curve', words);
+  if (!answer?.curve) {
+    byId('curve-says').textContent = '';
+    return show(byId('curve'), null);
+  }
+  const memory = Object.values(resolved?.memory || said?.memory || {}).at(-1);
+  // From and to home, which is what the curve counts.
+  const plan = said && memory ? {memory, bytes: moved({traffic: said.traffic.filter(t => t.boundary === said.traffic[0].boundary)})} : null;
+  const capacity = field('capacity') ? sizeOf(field('capacity')) : room();
+  show(byId('curve'), curveChart(answer.curve, plan, capacity), 'curve.svg');
+  const at = capacity && answer.curve.filter(p => p.buffer_bytes <= capacity).at(-1);
+  const part = (name, value) => value === undefined || value === null ? [] : [`${name} ${bytes(value)}`];
+  byId('curve-says').textContent = (plan ? `The plan holds ${bytes(plan.memory)} and moves ${bytes(plan.bytes)} from and to home.` : '') + (at ?
+    ` At a capacity of ${bytes(capacity)}: ` + [...part('attainable fused', at.fused?.attainable_bytes), ...part('proven bound fused', at.fused?.proven_bytes),
+      ...part('attainable unfused', at.unfused?.attainable_bytes)].join('; ') + '.' : '');
+}
+
+/** The answer to a change, in parts: the plan and its traffic at once, the rest one part a turn of the page's loop. */
+function* answer() {
+  const began = performance.now(), plan = planWords();
+  const resolved = showPlan(plan), said = showTraffic(plan, resolved);
+  byId('notation-error').textContent = field('notation') ? byId('tree-error').textContent : '';
+  byId('status').textContent = said ? 'Simulated: ' + bytes(moved(said)) + ' cross all boundaries.' : 'No plan to simulate.';
+  byId('took').textContent = `Answered in ${Math.round(performance.now() - began)} ms.`;
+  document.body.dataset.took = performance.now() - began;
+  yield showSlider();
+  yield prepareSteps(plan, said, resolved);
+  yield showStep();
+  yield showBeside(plan, said);
+  yield showOrders();
+  yield showCurve(said, resolved);
+  yield* sampleHolding();
+}
+
+let turn = 0;
+function update() {
+  const mine = ++turn, parts = answer();
+  document.body.dataset.ready = 'no';
+  byId('link').href = written();
+  const go = () => {
+    if (mine !== turn) return;
+    if (parts.next().done) document.body.dataset.ready = 'yes';
+    else setTimeout(go, 0);
+  };
+  go();
+}
+
+/** Every field that is not empty, or is where the page begins with something. */
+const written = () => '#' + new URLSearchParams([...kFields.filter(f => byId(f).value || byId(f).defaultValue).map(f => [f, byId(f).value]),
+  ...Object.entries(state).filter(s => s[1])]);
+function keepState() {
+  location.replace(written());
+  byId('link').href = location.hash;
+}
 let due = 0;
 function changed() {
-  location.replace('#' + new URLSearchParams(kFields.map(f => [f, byId(f).value]).filter(f => f[1])));
+  keepState();
   clearTimeout(due);
-  due = setTimeout(update, 150);
+  document.body.dataset.ready = 'no';
+  due = setTimeout(update, 60);
+}
+function readState() {
+  for (const f of kFields) byId(f).value = byId(f).defaultValue;
+  Object.assign(state, {step: '', beside: ''});
+  for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
+    if (kFields.includes(name)) byId(name).value = value;
+    else if (name in state) state[name] = value;
+  byId('writing').open = Boolean(field('notation'));
+}
+
+function listen() {
+  for (const f of kFields) byId(f).addEventListener('input', changed);
+  byId('slider').oninput = () => { byId('capacity').value = dragged(byId('slider').value) + 'B'; changed(); };
+  byId('start').onclick = () => {
+    const said = asked(['workloads', field('workload')]);
+    byId('notation-error').textContent = said.error || '';
+    if (said.answer) { byId('notation').value = said.answer.file; changed(); }
+  };
+  byId('discard').onclick = () => { byId('notation').value = ''; changed(); };
+  byId('keep').onclick = () => { state.beside = new URLSearchParams(kPlan.map(f => [f, field(f)]).filter(f => f[1])).toString(); changed(); };
+  byId('forget').onclick = () => { state.beside = ''; changed(); };
+  byId('swap').onclick = () => {
+    const kept = new URLSearchParams(state.beside);
+    state.beside = new URLSearchParams(kPlan.map(f => [f, field(f)]).filter(f => f[1])).toString();
+    for (const f of kPlan) byId(f).value = kept.get(f) || '';
+    changed();
+  };
+  byId('first').onclick = () => goTo(1);
+  byId('back').onclick = () => goTo(Number(byId('step').value) - 1);
+  byId('next').onclick = () => goTo(Number(byId('step').value) + 1);
+  byId('last').onclick = () => goTo(stepper.most);
+  byId('play').onclick = togglePlay;
+  byId('step').oninput = () => goTo(Number(byId('step').value));
+  addEventListener('hashchange', () => {
+    if (written() === location.hash) return;
+    readState();
+    update();
+  });
 }
 
 async function begin() {
   const coded = Uint8Array.from(atob(TW_MODULE), c => c.charCodeAt(0));
   const plain = new Blob([coded]).stream().pipeThrough(new DecompressionStream('gzip'));
-  const engine = await TwEngine.start(await new Response(plain).arrayBuffer());
-  ask = words => {
-    try {
-      return engine(words);
-    } catch (e) {
-      return {status: 1, error: 'The engine stopped (' + e.message + '). Load the page again.'};
-    }
-  };
-  for (const [name, value] of new URLSearchParams(location.hash.slice(1)))
-    if (kFields.includes(name)) byId(name).value = value;
+  engine = await TwEngine.start(await new Response(plain).arrayBuffer());
+  readState();
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));
-  fill('workloads', ask(['workloads']).answer.workloads.map(w => w.name));
-  fill('models', ask(['models']).answer.models.map(m => m.name));
-  for (const f of kFields) byId(f).addEventListener('input', changed);
+  fill('workloads', asked(['workloads']).answer.workloads.map(w => w.name));
+  fill('models', asked(['models']).answer.models.map(m => m.name));
+  machines = asked(['machines']).answer.machines;
+  fill('machines', machines.map(m => m.name));
+  listen();
   update();
-  document.body.dataset.ready = 'yes';
 }
 begin();

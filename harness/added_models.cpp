@@ -51,7 +51,7 @@ const Model& find_model(std::string_view name) {
   }
   const std::string near = nearest(name, names);
   throw InputError({.where = "--model",
-                    .value = name.empty() ? "nothing" : std::string(name),
+                    .value = name.empty() ? "an empty text" : std::string(name),
                     .problem = "is no model",
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
@@ -83,7 +83,7 @@ void add_model(Model record) {
   if (taken || record.name == "all" || !is_identifier(as_identifier))
     throw InputError({.where = "model",
                       .field = "name",
-                      .value = record.name.empty() ? "nothing" : record.name,
+                      .value = record.name.empty() ? "an empty text" : record.name,
                       .problem = taken ? "is a built-in model" : "is no name for a model",
                       .accepted = "letters, digits, - and _, no built-in model's name"});
   const std::lock_guard lock(added().mutex);

@@ -318,10 +318,8 @@ Answer calibrate(const Request& request, const std::string& out) {
                       : formatted("{} is measured on a machine that has one, and none is here",
                                   machine->name));
   if (out.empty())
-    throw InputError({.where = "-o",
-                      .value = "nothing",
-                      .problem = "names no machine file",
-                      .accepted = "the file to write"});
+    throw InputError(
+        {.where = "-o", .problem = "no machine file is given", .accepted = "the file to write"});
   const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
   const double lanes =
       std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);

@@ -44,8 +44,8 @@ Bytes weights(const Workload& w) {
 Answer import_model(const Request& request, const ImportOptions& options) {
   if (!names_onnx(request.subject))
     throw InputError({.where = "import",
-                      .value = request.subject.empty() ? "nothing" : request.subject,
-                      .problem = "is no file that can be imported",
+                      .value = request.subject.empty() ? "an empty name" : request.subject,
+                      .problem = "is not an ONNX file",
                       .accepted = "a path that ends in .onnx"});
   OnnxOptions asked{.skip = options.skip};
   for (const std::string& text : options.bind)

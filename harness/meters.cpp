@@ -14,7 +14,7 @@ const profilers::MeterRecord& find_meter(std::string_view name, std::string_view
     names.emplace_back(m.name);
   }
   throw InputError({.where = std::string(option),
-                    .value = name.empty() ? "nothing" : std::string(name),
+                    .value = name.empty() ? "an empty text" : std::string(name),
                     .problem = before.empty() ? "is no meter" : "is no truth",
                     .accepted = join(names)});
 }

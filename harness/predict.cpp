@@ -43,8 +43,7 @@ Answer predict(const Request& request) {
     std::vector<std::string> names;
     for (const Model& m : models()) names.push_back(m.name);
     throw InputError({.where = "--model",
-                      .value = "nothing",
-                      .problem = "says which model prices the plan",
+                      .problem = "no model is given to price the plan",
                       .accepted = join(names)});
   }
   const Model& model = find_model(name);

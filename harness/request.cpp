@@ -59,7 +59,7 @@ std::pair<std::string, std::string> assignment(const std::string& text, const ch
                                                const char* accepted) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    bad(option, text.empty() ? "nothing" : text, "is no assignment", accepted);
+    bad(option, text.empty() ? "an empty text" : text, "is no assignment", accepted);
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -229,7 +229,7 @@ Bytes capacity_of(const Request& request, const Setting& setting, LevelId level)
     return Bytes(*bytes);
   }
   const auto bytes = parse_bytes(text);
-  if (!bytes || bytes->value <= 0) bad("--capacity", text.empty() ? "nothing" : text,
+  if (!bytes || bytes->value <= 0) bad("--capacity", text.empty() ? "an empty text" : text,
                                        "is no capacity", kAccepted);
   return *bytes;
 }

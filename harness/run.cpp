@@ -10,8 +10,7 @@ namespace tilewright::harness {
 Answer emit(const Request& request, const std::string& out, bool explain) {
   if (out.empty() && !explain)
     throw InputError({.where = "-o",
-                      .value = "nothing",
-                      .problem = "names no folder",
+                      .problem = "no folder is given",
                       .accepted = "the folder to write the source into"});
   Job job = job_of(request);
   emit_job(job);

@@ -74,10 +74,8 @@ std::vector<Job> batch_jobs(const std::string& file, const Request& request,
     jobs.push_back(line_job(object, where, shared));
   }
   if (jobs.empty())
-    throw InputError({.where = file,
-                      .value = "nothing",
-                      .problem = "asks for no run",
-                      .accepted = "a JSON object a line"});
+    throw InputError(
+        {.where = file, .problem = "has no runs in it", .accepted = "a JSON object a line"});
   return jobs;
 }
 

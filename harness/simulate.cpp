@@ -16,9 +16,11 @@ std::vector<std::string> tensor_names(const Workload& w) {
   return names;
 }
 
-/// What asks for the walk of blocks one after the other, on a GPU too: those that follow each touch.
+/// What asks for the walk of blocks one after the other, on a GPU too: those that follow each
+/// touch.
 bool asks_for_walk(const WalkOptions& o) {
-  return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace;
+  return o.cores || o.curve || o.csv || o.attribute || o.occupancy || o.stride || o.save_trace ||
+         o.computes;
 }
 
 /// The first of the options for blocks side by side that is given.
@@ -44,7 +46,7 @@ gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
   const auto order = gpu::block_order_from_name(*options.schedule);
   if (!order)
     throw InputError({.where = "--schedule",
-                      .value = options.schedule->empty() ? "nothing" : *options.schedule,
+                      .value = options.schedule->empty() ? "an empty text" : *options.schedule,
                       .problem = "is no order of blocks",
                       .accepted = "timed, lockstep, serial"});
   how.order = *order;
@@ -52,8 +54,8 @@ gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
 }
 
 /// Blocks side by side on the SMs of a GPU.
-Answer simulate_side_by_side(nlohmann::ordered_json json, const Scheduled& on, const Request& request,
-                       const WalkOptions& options) {
+Answer simulate_side_by_side(nlohmann::ordered_json json, const Scheduled& on,
+                             const Request& request, const WalkOptions& options) {
   const gpu::Options how = gpu_options(request, options);
   if (request.progress) request.progress("simulating", 0);
   const gpu::Simulated result = gpu::simulate_blocks(*on.schedule, how);
@@ -90,8 +92,9 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     throw InputError({.where = asked->first,
                       .value = asked->second,
                       .problem = "is for blocks that run side by side on a GPU",
-                      .accepted = "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
-                                  "--attribute, --occupancy, --save-trace"});
+                      .accepted =
+                          "a GPU with an L2, such as h200, without --cores, --curve, --csv, "
+                          "--attribute, --occupancy, --save-trace, --computes"});
   if (side_by_side) return simulate_side_by_side(std::move(json), on, request, options);
   const std::vector<std::string> tensors = tensor_names(*schedule.workload);
   SimulateOptions how{.layout = layout,
@@ -99,7 +102,9 @@ Answer simulate(const Request& request, const WalkOptions& options) {
                       .seed = request.seed,
                       .attribute = options.attribute,
                       .skip = options.skip,
-                      .threads = request.threads ? threads_of(request) : 1};
+                      .threads = request.threads && !options.computes ? threads_of(request) : 1,
+                      .contents = options.computes.has_value(),
+                      .most_computes = options.computes.value_or(0)};
   const bool curve = options.curve || options.csv;
   std::optional<CachesOf> caches;  // that anything beside the traffic is of
   for (const auto& [asked, option] :
@@ -137,8 +142,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   }
   if (options.csv) write_file(*options.csv, curves->csv(tensors), "--csv");
 
-  if (occupancy)
-    occupancy->write(on.setting.workload_name, machine.name, caches->levels, tensors);
+  if (occupancy) occupancy->write(on.setting.workload_name, machine.name, caches->levels, tensors);
 
   merge(json, to_json(result.traffic));
   json["layout"] = name_of(layout);
@@ -149,6 +153,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     json["threads"] = result.threads;
     if (!result.why_serial.empty()) json["why_serial"] = result.why_serial;
   }
+  if (options.computes) json["stop"] = stop_json(result, schedule);
   if (occupancy) json["occupancy"] = occupancy->summary();
   if (options.cores.value_or(1) != 1) json["cores"] = *options.cores;
   if (options.attribute) json["attribution"] = blame_json(result.blame, result.loops, tensors);

@@ -57,6 +57,67 @@ ordered_json behaviour_json(
   return all;
 }
 
+namespace {
+
+ordered_json box_json(const Box& box) {
+  ordered_json all = ordered_json::array();
+  for (const Interval& d : box) all.push_back({d.lo, d.hi});
+  return all;
+}
+
+ordered_json cache_json(const Level& level, const std::vector<std::vector<CacheLine>>& sets,
+                        const Workload& w) {
+  const std::int64_t lines = level.capacity.value / geometry_of(level).line.value;
+  ordered_json by_tensor = ordered_json::object(), all = ordered_json::array();
+  for (const std::vector<CacheLine>& set : sets) {
+    ordered_json ways = ordered_json::array();
+    for (const CacheLine& l : set) {
+      const std::string& name = w.tensors()[static_cast<std::size_t>(l.tensor)].name;
+      by_tensor[name] = by_tensor.value(name, 0) + 1;
+      ways.push_back({{"tensor", name}, {"dirty", l.dirty}});
+    }
+    all.push_back(std::move(ways));
+  }
+  ordered_json json{{"level", level.name}, {"lines", lines}, {"by_tensor", std::move(by_tensor)}};
+  if (lines <= kLinesShown) json["sets"] = std::move(all);
+  return json;
+}
+
+}  // namespace
+
+ordered_json stop_json(const Simulated& s, const Schedule& schedule) {
+  const Workload& w = *schedule.workload;
+  const Machine& m = *schedule.machine;
+  ordered_json json{{"computes", s.stop.computes},
+                    {"finished", s.finished},
+                    {"operator", s.stop.op.valid() ? ordered_json(w.op(s.stop.op).name) : nullptr},
+                    {"touched", ordered_json::array()},
+                    {"held", ordered_json::array()}};
+  for (const auto& [t, box] : s.stop.touched) {
+    ordered_json shape = ordered_json::array();
+    for (const std::int64_t extent : w.tensor(t).shape) shape.push_back(extent);
+    json["touched"].push_back(
+        {{"tensor", w.tensor(t).name}, {"shape", std::move(shape)}, {"box", box_json(box)}});
+  }
+  std::size_t cache = 0;
+  for (std::size_t l = m.levels.size(); l-- > 1;) {
+    const Level& level = m.levels[l];
+    if (level.managed != Managed::software) {
+      json["held"].push_back(cache_json(level, s.contents[cache++], w));
+      continue;
+    }
+    ordered_json buffers = ordered_json::array();
+    const ScheduledKernel& k = schedule.kernels[static_cast<std::size_t>(s.stop.kernel)];
+    for (const BufferContents::Held& h : s.stop.buffers)
+      if (k.buffer(h.buffer).level == LevelId(l))
+        buffers.push_back({{"tensor", w.tensor(k.buffer(h.buffer).tensor).name},
+                           {"box", box_json(h.box)},
+                           {"dirty", h.changed}});
+    json["held"].push_back({{"level", level.name}, {"buffers", std::move(buffers)}});
+  }
+  return json;
+}
+
 ordered_json skipped_json(const Skipped& s) {
   if (!s.why_none.empty()) return {{"none", s.why_none}};
   ordered_json loops = ordered_json::array();
@@ -84,12 +145,9 @@ ordered_json gpu_json(const gpu::Simulated& s, const gpu::Options& how) {
                        {"walked_blocks", k.walked},
                        {"simulated_blocks", k.simulated}});
   }
-  return {{"sms", s.sms},
-          {"partitions", s.partitions},
-          {"schedule", gpu::name_of(how.order)},
-          {"jitter", how.jitter},
-          {"approximate", !exact},
-          {"kernels", std::move(kernels)}};
+  return {
+      {"sms", s.sms},         {"partitions", s.partitions}, {"schedule", gpu::name_of(how.order)},
+      {"jitter", how.jitter}, {"approximate", !exact},      {"kernels", std::move(kernels)}};
 }
 
 namespace {

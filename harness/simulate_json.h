@@ -62,6 +62,12 @@ class OccupancyFile {
   Occupancy samples_;
 };
 
+/// {"computes", "finished", "operator", "touched": [{"tensor", "shape", "box": [[first, end],
+/// ...]}], "held": [...]}. Of a cache: {"level", "lines", "by_tensor": {tensor: lines}} and, up to
+/// kLinesShown lines, "sets": [[{"tensor", "dirty"}, ...]], newest first where the policy knows. Of
+/// a level that software manages: {"level", "buffers": [{"tensor", "box", "dirty"}]}.
+nlohmann::ordered_json stop_json(const Simulated& s, const Schedule& schedule);
+inline constexpr std::int64_t kLinesShown = 1024;
 /// {"computes", "of_computes", "loops": [{"kernel", "loop", "iterations"}]} or, where nothing could
 /// be, {"none": reason}.
 nlohmann::ordered_json skipped_json(const Skipped& s);

@@ -44,10 +44,10 @@ struct Subject {
   const Model* model = nullptr;   ///< predicts
   const Model* drawer = nullptr;  ///< says plans in its notation; null: tiles of `base` are redrawn
   std::optional<Plan> base = {};
-  Question question = {};  ///< of the model
+  Question question = {};   ///< of the model
   Question drawn_for = {};  ///< of the drawer
-  Settings settings;        ///< of the model, partial tiles at their size unless it is told otherwise
-  Settings full_edges;      ///< of the model, partial tiles as full ones
+  Settings settings;    ///< of the model, partial tiles at their size unless it is told otherwise
+  Settings full_edges;  ///< of the model, partial tiles as full ones
   Settings drawer_settings;
   std::shared_ptr<const Machine> walked = {};  ///< what is simulated: see walked_machine
   LevelId walked_level = {};
@@ -64,8 +64,8 @@ struct Subject {
 };
 
 struct Point {
-  Words words;          ///< text and tiles, for display where it is a plan
-  Plan plan = {};       ///< of the drawer's words it is made when it is evaluated
+  Words words;                      ///< text and tiles, for display where it is a plan
+  Plan plan = {};                   ///< of the drawer's words it is made when it is evaluated
   ordered_json tiles = {};          ///< as they are shown
   std::int64_t predicted = 0;       ///< bytes, partial tiles at their size
   std::int64_t predicted_full = 0;  ///< bytes, full edges
@@ -121,9 +121,9 @@ void simulated(const Subject& s, const Schedule& schedule, Point& p) {
 }
 
 /// What the model predicts towards the level, by tensor. A cache that allocates on writes fills the
-/// line of an output whether it is read or written next: its bytes towards the level are the larger of
-/// the two. An intermediate that goes home is filled when it is written and again when it is read. A model
-/// that counts such fills has them among what is read.
+/// line of an output whether it is read or written next: its bytes towards the level are the larger
+/// of the two. An intermediate that goes home is filled when it is written and again when it is
+/// read. A model that counts such fills has them among what is read.
 std::map<std::string, std::int64_t> towards_level(const Subject& s, const Price& price) {
   std::map<std::string, std::int64_t> by;
   for (const TrafficEntry& e : price.traffic.entries) {
@@ -131,7 +131,7 @@ std::map<std::string, std::int64_t> towards_level(const Subject& s, const Price&
     const auto id = workload(s).find_tensor(e.tensor);
     const bool between = id && workload(s).is_intermediate(*id);
     const std::int64_t bytes = price.traffic.counts.write_allocate ? e.read.value
-                               : between ? e.read.value + e.written.value
+                               : between                           ? e.read.value + e.written.value
                                          : std::max(e.read.value, e.written.value);
     if (bytes != 0) by[e.tensor] += bytes;
   }
@@ -241,16 +241,16 @@ Agreement agreement_of(const std::vector<Point>& points, std::int64_t Point::*pr
   return agreement(x, y);
 }
 
-/// The agreement of points by what one whole iteration needs of the capacity: where that is less than
-/// all of it, a cache keeps what the model says is moved again.
+/// The agreement of points by what one whole iteration needs of the capacity: where that is less
+/// than all of it, a cache keeps what the model says is moved again.
 ordered_json by_iteration_json(const Subject& s, const std::vector<Point>& points) {
   struct Range {
     const char* is;
     double from, below;
   };
   ordered_json rows = ordered_json::array();
-  for (const Range& range : {Range{"1.5 and more", 1.5, INFINITY}, Range{"1 to 1.5", 1, 1.5},
-                             Range{"below 1", 0, 1}}) {
+  for (const Range& range :
+       {Range{"1.5 and more", 1.5, INFINITY}, Range{"1 to 1.5", 1, 1.5}, Range{"below 1", 0, 1}}) {
     std::vector<Point> some;
     for (const Point& p : points) {
       if (!p.failure.empty() || !p.iteration) continue;
@@ -292,8 +292,7 @@ std::optional<std::int64_t> number_from(const ordered_json& j) {
 
 /// evaluate, but for a tiling that was finished before.
 void evaluate_once(const Subject& s, Point& p, const std::string& block, const Once& once) {
-  const std::string key =
-      formatted("{} {} {}", block, p.words.text.value_or(""), p.tiles.dump());
+  const std::string key = formatted("{} {} {}", block, p.words.text.value_or(""), p.tiles.dump());
   const ordered_json found = once(key, [&] {
     evaluate(s, p);
     ordered_json json = point_json(s, p);
@@ -322,14 +321,17 @@ std::vector<Point> evaluated(const Subject& s, std::vector<Point> points, const 
   // Hardware counters see what else the machine does: then one kernel at a time.
   const bool alone = s.meter != nullptr && !s.meter->valgrind;
   const auto work = [&](std::size_t i) {
-    if (once) evaluate_once(s, points[i], what, once);
-    else evaluate(s, points[i]);
+    if (once)
+      evaluate_once(s, points[i], what, once);
+    else
+      evaluate(s, points[i]);
   };
   parallel_for(points.size(), alone ? 1 : threads_of(request), work, request.progress, what);
   return points;
 }
 
-// ---- Drawing -------------------------------------------------------------------------------------
+// ---- Drawing
+// -------------------------------------------------------------------------------------
 
 /// Which plans a block has. Bytes are of what the plan holds of the level.
 DrawSpace space_of(const Subject& s, const ValidateOptions& options, const Request& request) {
@@ -340,6 +342,8 @@ DrawSpace space_of(const Subject& s, const ValidateOptions& options, const Reque
                        : kMinTile;
   space.texts = options.orders;
   if (space.texts.empty() && request.order) space.texts = {*request.order};
+  if (space.texts == std::vector<std::string>{"all"} && s.drawer && s.drawer->texts)
+    space.texts = s.drawer->texts(*s.setting.workload);
   if (options.spill) space.spilled = {*options.spill};
   return space;
 }
@@ -409,8 +413,8 @@ Result<std::vector<Point>> drawn(const Subject& s, const DrawSpace& space) {
   return points;
 }
 
-/// The least that the model predicts for any plan of the space, and what that truly moves; null where
-/// there is none, or the model does not draw its own plans.
+/// The least that the model predicts for any plan of the space, and what that truly moves; null
+/// where there is none, or the model does not draw its own plans.
 ordered_json optimum_json(const Subject& s, DrawSpace space, const Once& once) {
   if (s.drawer != s.model) return nullptr;
   space.optimum = true;
@@ -444,7 +448,8 @@ std::string csv_of(const Subject& s,
       std::string text = p.words.text.value_or("");
       std::replace(text.begin(), text.end(), ',', ' ');
       csv += std::string(block) + "," + text;
-      for (const std::string& l : loops) csv += "," + (p.tiles.contains(l) ? p.tiles[l].dump() : "");
+      for (const std::string& l : loops)
+        csv += "," + (p.tiles.contains(l) ? p.tiles[l].dump() : "");
       for (const std::optional<std::int64_t>& v :
            {std::optional(p.predicted), std::optional(p.truth), std::optional(p.predicted_full),
             p.written, p.resident_dirty, std::optional(p.memory)})
@@ -455,7 +460,8 @@ std::string csv_of(const Subject& s,
   return csv;
 }
 
-// ---- What is asked -------------------------------------------------------------------------------
+// ---- What is asked
+// -------------------------------------------------------------------------------
 
 /// The machine that is walked. Where every level is a cache, what the innermost one misses does not
 /// depend on those outside it (none evicts from another unless it is inclusive), so it alone is
@@ -474,16 +480,17 @@ Machine walked_machine(const Machine& m, LevelId level) {
   return alone;
 }
 
-/// Who says which plans are looked at: the request's plan, the model itself, the standard model where
-/// the request has orders; else the model's own plan is redrawn. A Reason where it has none.
+/// Who says which plans are looked at: the request's plan, the model itself, the standard model
+/// where the request has orders; else the model's own plan is redrawn. A Reason where it has none.
 std::optional<Reason> choose_plans(Subject& s, const Request& request,
                                    const ValidateOptions& options) {
   s.base = plan_in_place(request, s.setting);
   const bool orders = !options.orders.empty() || request.order || options.spill;
   if (s.base && orders)
     throw InputError({.where = "--orders",
-                      .value = options.orders.empty() ? request.order.value_or(options.spill.value_or(""))
-                                                      : options.orders.front(),
+                      .value = options.orders.empty()
+                                   ? request.order.value_or(options.spill.value_or(""))
+                                   : options.orders.front(),
                       .problem = "are of a workload, and a plan is given",
                       .accepted = "the plan, whose tiles are redrawn, without them"});
   if (s.base) return std::nullopt;
@@ -579,8 +586,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   json["layout"] = s.meter != nullptr ? "row-major" : name_of(s.layout);
   json["seed"] = request.seed;
   json["options"] = s.settings.to_json();
-  if (const auto why = choose_plans(s, request, options))
-    return refuse(std::move(json), why->text);
+  if (const auto why = choose_plans(s, request, options)) return refuse(std::move(json), why->text);
   name_workload(json, s.setting);
   s.drawn_for = s.question;
   if (s.meter != nullptr) s.reference = reference_of(s.setting, request.seed);
@@ -600,8 +606,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   if (s.drawer != nullptr) {
     DrawSpace none = inside;
     none.count = 0;
-    if (const auto any = drawn(s, none); !any)
-      return refuse(std::move(json), any.reason());
+    if (const auto any = drawn(s, none); !any) return refuse(std::move(json), any.reason());
   }
   const auto within = block(inside, "simulating tilings");
   add_block(json, s, within);

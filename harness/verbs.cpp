@@ -303,6 +303,14 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
         .fallback = "512 to 1024 samples",
         .help = "of --occupancy, in accesses"},
        into<&WalkOptions::stride>},
+      {{.name = "computes",
+        .kind = OptionKind::integer,
+        .high = INT64_MAX,
+        .fallback = "all",
+        .help =
+            "stop after so many tiles are computed: the traffic until then, and what each level "
+            "holds"},
+       into<&WalkOptions::computes>},
       {{.name = "no-skip",
         .kind = OptionKind::flag,
         .help = "walk iterations that only repeat themselves too (same counts)"},
@@ -574,7 +582,7 @@ const std::vector<Bound<ValidateOptions>>& validate_options() {
         .accepted = "orders such as mlkn,mlnk",
         .fallback = "the model's best",
         .value = "mlkn,mlnk",
-        .help = "the orders to validate",
+        .help = "the orders to validate, or all",
         .repeated = true},
        [](ValidateOptions& o, const Settings& s, std::string_view name) {
          for (const std::string& text : s.texts(name))

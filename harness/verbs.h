@@ -22,9 +22,9 @@ Answer show_workload(const Request& request, const std::optional<std::string>& o
 /// Usable here or not, and why: looks for a compiler and the processor's instruction sets.
 Answer list_targets();
 Answer list_meters();
-/// What works on this machine and what is missing, with a command that would bring it: the host as a
-/// machine, every target and every meter, and what to try next. Refused where the target that verbs
-/// take by themselves cannot run a kernel. Cost: that of list_targets and list_meters.
+/// What works on this machine and what is missing, with a command that would bring it: the host as
+/// a machine, every target and every meter, and what to try next. Refused where the target that
+/// verbs take by themselves cannot run a kernel. Cost: that of list_targets and list_meters.
 Answer doctor();
 
 // ---- Files of others
@@ -74,6 +74,7 @@ struct WalkOptions {
   bool attribute = false;                     ///< misses by kind, who evicted whom, which loop pays
   std::optional<std::string> occupancy = {};  ///< where to write who holds what, .csv or .json
   std::optional<std::int64_t> stride = {};    ///< of occupancy, accesses
+  std::optional<std::int64_t> computes = {};  ///< that the walk ends after
   bool skip = true;                           ///< passes over iterations that repeat themselves
   std::optional<int> cores = {};              ///< that blocks are dealt to (SimulateOptions::cores)
   // On a GPU, see gpu::Options.

@@ -59,6 +59,15 @@ bool BufferContents::visited_once(BufferId b) const {
   return true;
 }
 
+std::vector<BufferContents::Held> BufferContents::held() const {
+  std::vector<Held> all;
+  for (std::size_t b = 0; b < instances_.size(); ++b)
+    for (const auto& [instance, st] : instances_[b].all)
+      if (st.valid) all.push_back({BufferId(b), instance, st.held, st.changed});
+  std::ranges::sort(all, {}, [](const Held& h) { return std::pair(h.buffer, h.instance); });
+  return all;
+}
+
 void BufferContents::apply(const AccessEvent& e) {
   event_ = &e;
   switch (e.kind) {

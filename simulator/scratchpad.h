@@ -33,6 +33,16 @@ class BufferContents {
   /// written.
   void apply(const AccessEvent& e);
 
+  /// What a buffer holds now.
+  struct Held {
+    BufferId buffer;
+    std::int64_t instance = 0;
+    Box box;
+    bool changed = false;  ///< still to be written
+  };
+  /// Of the kernel that runs, by buffer and instance. Cost: one look at each instance kept.
+  std::vector<Held> held() const;
+
  private:
   struct State {
     std::int64_t instance = 0;

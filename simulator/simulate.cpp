@@ -56,7 +56,7 @@ class Simulation {
           Skipping::Counters{.operations = &operations_, .computes = &computes_, .lines = &lines_},
           share_.count > 1 ? share_.round : 1);
     const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
-    if (skipping_ || options_.most_work != 0)
+    if (skipping_ || options_.most_work != 0 || options_.most_computes != 0)
       walk(s_, sink, [this](const LoopPoint& p) { return steer(p); });
     else
       walk(s_, sink);
@@ -64,6 +64,11 @@ class Simulation {
     if (caches_ && options_.occupancy != nullptr) options_.occupancy->finish(*caches_);
     skipped.of_computes = computes_;
     Simulated out{.traffic = traffic(), .finished = !spent(), .skipped = std::move(skipped)};
+    if (options_.most_computes != 0) {
+      stop_.computes = computes_;
+      if (software_) stop_.buffers = contents_.held();
+      out.stop = stop_;
+    }
     if (!caches_) return out;
     for (std::size_t c = 0; c < cache_boundary_.size(); ++c) {
       const std::string name = boundary_name(cache_boundary_[c]);
@@ -89,8 +94,21 @@ class Simulation {
   }
 
   bool spent() const {
-    return options_.most_work != 0 &&
-           lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work;
+    return stopped_ || (options_.most_work != 0 &&
+                        lines_ + SimulateOptions::kWorkOfCompute * walked_ > options_.most_work);
+  }
+
+  /// Follows the last compute that most_computes lets run; whether it is over, its operands too.
+  bool stops_at(const AccessEvent& e) {
+    const bool operand =
+        e.kind == AccessKind::read || e.kind == AccessKind::gather || e.kind == AccessKind::update;
+    if (!operand && computes_ == options_.most_computes) return true;
+    if (e.kind == AccessKind::compute) {
+      stop_ = {.kernel = e.kernel, .op = e.op};
+    } else if (operand) {
+      stop_.touched.emplace_back(e.tensor, e.box);
+    }
+    return false;
   }
 
   std::int64_t steer(const LoopPoint& p) {
@@ -101,6 +119,7 @@ class Simulation {
   /// Why every iteration has to be walked; empty: it does not.
   std::string why_no_skipping() const {
     if (!options_.skip) return "not asked for";
+    if (options_.most_computes != 0) return "the walk may stop anywhere";
     if (!caches_) return "no hardware cache is touched";
     if (software_) return "software-managed buffers decide what touches the caches";
     if (options_.attribute) return "every miss is looked into";
@@ -178,6 +197,10 @@ class Simulation {
 
   void apply(const AccessEvent& e) {
     if (spent()) return;
+    if (options_.most_computes != 0 && stops_at(e)) {
+      stopped_ = true;
+      return;
+    }
     if (caches_ && options_.cores > 1) caches_->on_core(static_cast<int>(e.block % options_.cores));
     if (software_ || e.kind == AccessKind::kernel_begin) contents_.apply(e);
     switch (e.kind) {
@@ -393,8 +416,8 @@ class Simulation {
   std::map<std::pair<LevelId, LevelId>, std::size_t> boundaries_;  // (outer, inner), outer first
   std::vector<std::vector<Moved>> bytes_;                          // by boundary, tensor
   std::vector<std::vector<BufferRoutes>> routes_;                  // by kernel, buffer
-  std::vector<Route> gather_routes_;  // by kernel: what is indexed by values, on its way in
-  std::vector<std::int64_t> operations_;                           // by operator; -1: never ran
+  std::vector<Route> gather_routes_;      // by kernel: what is indexed by values, on its way in
+  std::vector<std::int64_t> operations_;  // by operator; -1: never ran
   // Caches, if the machine has any.
   std::vector<int> cache_of_;                // by level; -1: no cache
   std::vector<std::size_t> cache_boundary_;  // by cache
@@ -404,6 +427,8 @@ class Simulation {
   std::int64_t computes_ = 0;  // passed over ones too
   std::int64_t walked_ = 0;
   std::int64_t lines_ = 0;  // touched, about
+  bool stopped_ = false;    // by most_computes
+  Stop stop_;
   // Attribution.
   std::vector<LoopId> loops_;       // outermost first
   std::vector<std::int64_t> lows_;  // by loop: where its range began last; -1: not met

@@ -7,6 +7,7 @@
 #include "simulator/attribution.h"
 #include "simulator/cache.h"
 #include "simulator/occupancy.h"
+#include "simulator/scratchpad.h"
 #include "simulator/skipping.h"
 #include "simulator/stack_distance.h"
 #include "simulator/trace.h"
@@ -35,6 +36,8 @@ struct SimulateOptions {
   /// touched is 1, a compute kWorkOfCompute: nanoseconds or two.
   std::int64_t most_work = 0;
   static constexpr std::int64_t kWorkOfCompute = 100;
+  /// The walk ends, unfinished, after so many computes and before whatever follows; 0: it does not.
+  std::int64_t most_computes = 0;
 
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};
@@ -48,6 +51,15 @@ struct Blame {
   LevelBlame level;
 };
 
+/// Where a walk is that SimulateOptions::most_computes ended.
+struct Stop {
+  std::int64_t computes = 0;
+  int kernel = 0;
+  OpId op;                                        ///< of the last compute
+  std::vector<std::pair<TensorId, Box>> touched;  ///< by it, inputs first
+  std::vector<BufferContents::Held> buffers;      ///< that software manages, of that kernel
+};
+
 struct Simulated {
   Traffic traffic;
   // Of hardware caches, innermost first, by the boundary outwards of each.
@@ -56,7 +68,9 @@ struct Simulated {
   std::vector<std::string> loops;  ///< that LevelBlame::by_loop speaks of, before its last row
   int threads = 1;                 ///< that shared the sets
   std::string why_serial;          ///< where more were asked for than were
-  bool finished = true;            ///< else everything here is of a part of the walk: see most_work
+  /// Else everything here is of a part of the walk: see most_work and most_computes.
+  bool finished = true;
+  Stop stop;  ///< with most_computes
   Skipped skipped;
   /// With contents: what each cache is left with, by set, see CacheHierarchy::contents.
   std::vector<std::vector<std::vector<CacheLine>>> contents;
@@ -72,13 +86,13 @@ struct Simulated {
 /// Each compute touches its inputs as written, then its outputs (each line read unless initialised,
 /// then written), in contiguous runs of rows along the last dimension, at the addresses of
 /// AddressMap; touches enter at the innermost cache. A gather touches the elements that the indices
-/// of random_inputs(workload, seed) name, in rows where it reads along one. Where a software-managed
-/// level lies inside caches (shared memory under an L2, registers under an L1), what moves between
-/// its buffers and home touches the caches in between instead. Blocks run one after the other in
-/// linear order, and so do all units, on one core unless options say more: each level is one
-/// instance, and a cache private to a core is shared by all blocks that it runs. Hits and misses are
-/// counted in line touches, one for each line of a run; at outer levels they are the requests from
-/// within.
+/// of random_inputs(workload, seed) name, in rows where it reads along one. Where a
+/// software-managed level lies inside caches (shared memory under an L2, registers under an L1),
+/// what moves between its buffers and home touches the caches in between instead. Blocks run one
+/// after the other in linear order, and so do all units, on one core unless options say more: each
+/// level is one instance, and a cache private to a core is shared by all blocks that it runs. Hits
+/// and misses are counted in line touches, one for each line of a run; at outer levels they are the
+/// requests from within.
 ///
 /// Entries that would be all zero are left out; `operations` has every operator that ran.
 /// Cost: one visit for each node of the walk, and one for each line touched, of those iterations of

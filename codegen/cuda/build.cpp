@@ -157,10 +157,11 @@ fs::path find_nvcc() {
 
 Result<Binary> build(const Source& source, const BuildOptions& options) {
   if (!is_architecture(options.architecture))
-    throw InputError({.where = "--arch",
-                      .value = options.architecture.empty() ? "nothing" : options.architecture,
-                      .problem = "is no architecture",
-                      .accepted = "sm_80, sm_90a, or another of NVIDIA's names"});
+    throw InputError(
+        {.where = "--arch",
+         .value = options.architecture.empty() ? "an empty text" : options.architecture,
+         .problem = "is no architecture",
+         .accepted = "sm_80, sm_90a, or another of NVIDIA's names"});
   fs::path stem;
   if (!options.cache.empty()) {
     stem = options.cache / fingerprint(source, options);

@@ -234,7 +234,7 @@ void check_option(const OptionSpec& spec, std::string_view text, std::string_vie
   if (accepts(spec, text)) return;
   const std::string accepted = accepted_values(spec);
   throw InputError({.where = std::string(where),
-                    .value = text.empty() ? "nothing" : std::string(text),
+                    .value = text.empty() ? "an empty text" : std::string(text),
                     .problem = "is not accepted",
                     .accepted = accepted.empty() ? spec.help : accepted});
 }
@@ -373,7 +373,7 @@ void Settings::assign(const OptionSpec& by, const std::string& text) {
   const std::string near = nearest(name, known);
   if (named == nullptr || equals == text.size())
     throw InputError({.where = as_argument(by),
-                      .value = text.empty() ? "nothing" : text,
+                      .value = text.empty() ? "an empty text" : text,
                       .problem = named == nullptr ? "names no option" : "gives no value",
                       .accepted = "NAME=VALUE of " + join(known) +
                                   (near.empty() ? "" : " (nearest: " + near + ")")});
@@ -448,7 +448,7 @@ std::optional<std::string> Settings::find_text(std::string_view name) const {
 void Settings::refuse(std::string_view name, std::string problem, std::string accepted) const {
   const std::string& given = text(name);
   throw InputError({.where = "--" + std::string(name),
-                    .value = given.empty() ? "nothing" : given,
+                    .value = given.empty() ? "an empty text" : given,
                     .problem = std::move(problem),
                     .accepted = std::move(accepted)});
 }

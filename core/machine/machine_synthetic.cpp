@@ -18,7 +18,7 @@ constexpr const char* kSource = "given in the machine's name";
                        std::string problem) {
   throw InputError({.where = "machine " + std::string(spec.substr(0, 64)),
                     .field = std::move(field),
-                    .value = value.empty() ? "nothing" : std::string(value),
+                    .value = value.empty() ? "an empty text" : std::string(value),
                     .problem = std::move(problem),
                     .accepted = std::string(kAccepted)});
 }

@@ -319,7 +319,7 @@ std::map<std::string, std::int64_t> parse_tiles(std::string_view text, std::stri
     throw InputError(
         {.where = std::string(where),
          .field = std::move(field),
-         .value = value.empty() ? "nothing" : shown(value),
+         .value = value.empty() ? "an empty text" : shown(value),
          .problem = problem,
          .accepted = "NAME=SIZE,NAME=SIZE,... with positive integers, each name once"});
   };

@@ -31,8 +31,7 @@ const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> all = [] {
     std::vector<Experiment> read_all;
     for (const ExperimentFile& f : experiment_files()) {
-      read_all.push_back(
-          read_experiment(f.text, "experiments/" + std::string(f.name) + ".yaml"));
+      read_all.push_back(read_experiment(f.text, "experiments/" + std::string(f.name) + ".yaml"));
       TW_CHECK(read_all.back().id == f.name, "an experiment named otherwise than its file");
     }
     return read_all;
@@ -48,8 +47,8 @@ const Experiment& find_experiment(std::string_view id) {
   }
   const std::string near = nearest(id, ids);
   throw InputError({.where = "ID",
-                    .value = id.empty() ? "nothing" : std::string(id),
-                    .problem = "is no experiment",
+                    .value = std::string(id),
+                    .problem = id.empty() ? "no experiment is given" : "is not an experiment",
                     .accepted = join(ids) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 

@@ -57,7 +57,7 @@ void check_options(const Experiment& e, const ReproduceOptions& options) {
   if (options.data && method_of(e).files == nullptr) refuse_option("--data", *options.data);
   if (options.size && !polybench::size_from_name(*options.size))
     throw InputError({.where = "--size",
-                      .value = options.size->empty() ? "nothing" : *options.size,
+                      .value = options.size->empty() ? "an empty text" : *options.size,
                       .problem = "is no size",
                       .accepted = "small, medium, large"});
 }
@@ -138,8 +138,8 @@ std::string report_of(const Experiment& e, const Reproduced& done, const std::st
   text += compared_report(e, done.compared);
   if (e.needs) text += "\nNot reproduced here: it would need " + *e.needs + "\n";
   if (figure) text += "\n![" + e.id + "](figure.svg)\n";
-  return text +
-         (done.holds ? "\nWhat must hold holds.\n" : "\nDoes not hold: " + done.reason + ".\n");
+  return text + (done.holds ? "\nEvery condition of the experiment holds.\n"
+                            : "\nA condition does not hold: " + done.reason + ".\n");
 }
 
 std::string command_of(const Experiment& e, const ReproduceOptions& options) {

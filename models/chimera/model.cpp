@@ -181,7 +181,7 @@ std::set<TensorId> intermediates_named(const Workload& w, std::span<const std::s
     for (std::size_t t = 0; t < w.tensors().size(); ++t)
       if (w.is_intermediate(TensorId(t))) there.push_back(w.tensors()[t].name);
     throw InputError({.where = "--spill",
-                      .value = name.empty() ? "nothing" : name,
+                      .value = name.empty() ? "an empty text" : name,
                       .problem = "is no intermediate of " + w.name(),
                       .accepted = there.empty() ? "nothing: the workload has none" : join(there)});
   }

@@ -79,7 +79,7 @@ class Parser {
     for (LoopId l : c_.dims) loops += (loops.empty() ? "" : " ") + c_.workload->loop(l).name;
     throw InputError(
         {.where = std::string(where_),
-         .value = text_.empty() ? "nothing" : std::string(text_),
+         .value = text_.empty() ? "an empty text" : std::string(text_),
          .problem = problem,
          .accepted = "loops from outer to inner, parts in sequence in parentheses, such "
                      "as " +

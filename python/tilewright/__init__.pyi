@@ -564,6 +564,7 @@ def simulate(
     None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
     ..., trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
     curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
+<<<<<<< HEAD
     ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
     None = ..., cores: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None =
     ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None =
@@ -591,6 +592,35 @@ def simulate(
     ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
+=======
+    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., computes: int |
+    None = ..., no_skip: bool | None = ..., cores: int | None = ..., schedule: str | None = ...,
+    blocks_per_sm: int | None = ..., partitions: int | None = ..., jitter: float | None = ...,
+    sample_waves: int | None = ..., threads: int | None = ..., published: bool | None = ...,
+    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
+    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., vertical: str | None = ..., global_sync:
+    str | None = ..., reuse: str | None = ..., pipeline: str | None = ..., sync: str | None =
+    ..., reduction: str | None = ..., step: str | None = ..., launch_us: float | None = ...,
+    sync_us: float | None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str
+    | None = ..., library: str | None = ..., ridge: float | None = ..., merges: str | None =
+    ..., exact: int | None = ..., width: int | None = ..., price_by: str | None = ...,
+    kernel_us: float | None = ..., pack: str | None = ..., cluster: str | None = ...,
+>>>>>>> h/planner
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
     shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
     check: bool = ...
@@ -619,6 +649,7 @@ def simulate(
         attribute: misses by kind, who evicted whom, which loop pays (slow)
         occupancy: lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read
         stride: of occupancy, in accesses (default 512 to 1024 samples)
+        computes: stop after so many tiles are computed: the traffic until then, and what each level holds (default all)
         no_skip: walk iterations that only repeat themselves too (same counts)
         cores: cores that blocks are dealt to, sharing the outer caches (default 1)
         schedule: GPU: how blocks run: timed, lockstep, serial (default timed)
@@ -685,7 +716,7 @@ def validate(
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
-        orders: the orders to validate (default the model's best)
+        orders: the orders to validate, or all (default the model's best)
         samples: tilings an order (default 60)
         truth: what the prediction is held against: simulator or a meter (default simulator)
         min_r2: the least R² about y = x; below it the exit status is 3

@@ -89,7 +89,7 @@ TEST(BadInput, CommandLine) {
       {{"compare", kChain}, "-m"},
       {{"compare", kChain, "-m", "a100", "--models", "mcfuse"}, "mcfuser"},
       {{"compare", kChain, "-m", "a100", "--models", "exact"}, "exact"},
-      {{"compare", kChain, "-m", "a100", "--models", ""}, "nothing"},
+      {{"compare", kChain, "-m", "a100", "--models", ""}, "an empty text"},
       {{"emit", kChain, "-m", "host", "--order", "mlkn"}, "-o"},
       {{"run", kChain, "-m", "host", "--order", "mlkn", "--target", "gpu"}, "gpu"},
       {{"run", kChain, "-m", "host", "--order", "mlkn", "--isa", "sse"}, "sse"},

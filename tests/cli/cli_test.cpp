@@ -534,7 +534,7 @@ TEST(Command, BatchBuildsEachLineAndKeepsTheOrder) {
 TEST(Command, BatchRefusesWhatIsNoRequest) {
   const Folder folder;
   for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
-           {"", "asks for no run"},
+           {"", "has no runs in it"},
            {"[1, 2]\n", "batch.jsonl:1"},
            {"{\"workload\": \"gemm\"}\n{\"stage\": 2}\n", "batch.jsonl:2: stage"},
            {"{\"stages\": 9}\n", "1 to 8"},

@@ -46,7 +46,7 @@ TEST(Experiments, EveryTableAndResultsFigureHasAnEntryWithItsStatus) {
                          "flashfuser/speedups"})
     EXPECT_TRUE(by_id.contains(id)) << id;
   const std::set<std::string> statuses{"analysis", "simulation", "recorded", "measurement",
-                                         "needs"};
+                                       "needs"};
   for (const auto& [id, e] : by_id) {
     EXPECT_TRUE(statuses.contains(e["status"])) << id;
     EXPECT_EQ(e["available"].get<bool>(), e["reason"].is_null()) << id;
@@ -77,7 +77,7 @@ TEST(Experiments, AReportSaysOursThePapersAndWhy) {
   report << std::ifstream(folder.path("out/report.md")).rdbuf();
   for (const char* part : {"(analysis)", "## Ours beside the paper's",
                            "Why they differ: ", "Not reproduced here: it would need ", "figure.svg",
-                           "What must hold holds."})
+                           "Every condition of the experiment holds."})
     EXPECT_THAT(report.str(), HasSubstr(part));
   EXPECT_TRUE(std::filesystem::exists(folder.path("out/figure.svg")));
 }

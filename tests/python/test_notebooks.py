@@ -4,9 +4,11 @@ key's?
 Each notebook is executed once. After each exercise cell, which must say "not answered yet", two cells are
 added: the key's answer, which must be right, and one that must not be."""
 
-import os
+import json
 import pathlib
 import re
+import runpy
+import sys
 import time
 
 import pytest
@@ -17,6 +19,7 @@ pytest.importorskip("ipykernel")
 pytest.importorskip("tilewright")
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "notebooks"
+SEALS = json.loads((FOLDER / "seals.json").read_text(encoding="utf-8"))
 NOTEBOOKS = sorted(p.stem for p in FOLDER.glob("*.ipynb"))
 SECONDS = 600  # of one cell, on a machine that is busy with other tests
 
@@ -56,8 +59,8 @@ def printed(cell):
 
 
 def test_there_is_a_course():
-    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(14)]
-    assert sorted(p.stem for p in (FOLDER / "key").glob("*.py")) == NOTEBOOKS
+    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(16)]
+    assert sorted(p.stem for p in (FOLDER / "key").glob("[0-9]*.py")) == NOTEBOOKS
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -87,9 +90,35 @@ def test_notebook(name, capsys):
 
 
 def test_every_exercise_of_the_checks_is_in_a_notebook():
-    checks = (FOLDER / "checks.py").read_text(encoding="utf-8")
-    known = set(re.findall(r'^    "([\d.]+)": \(', checks, re.M)) | {"10.1"}
+    known = set(SEALS) | {"9.1", "9.2", "10.1"}
     used = {cell.metadata["exercise"] for name in NOTEBOOKS
             for cell in nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
             if "exercise" in cell.metadata}
     assert used == known
+
+
+def test_seals_are_what_the_tool_answers():
+    """Digests of answers, right and wrong, are those of today's answers; no wrong one is taken for the right one."""
+    sys.path.insert(0, str(FOLDER))
+    key = runpy.run_path(str(FOLDER / "key" / "seal.py"))
+    assert key["sealed"]() == SEALS
+    for exercise, seal in SEALS.items():
+        assert seal["digest"] not in [theirs for theirs, _ in seal["wrong"]], exercise
+
+
+def test_common_wrong_answers_get_their_own_hint(capsys):
+    sys.path.insert(0, str(FOLDER))
+    checks = runpy.run_path(str(FOLDER / "checks.py"))
+    assert not checks["check"]("14.1", 450) and "not powers of two" in capsys.readouterr().out
+    assert not checks["check"]("0.1", 48 * 64) and "bytes are asked for" in capsys.readouterr().out
+    assert checks["check"]("14.2", 2.69) and not checks["check"]("14.2", 2.8)
+    for answer in ("2.69", True, float("inf"), float("nan"), -2.69, 0):
+        assert not checks["check"]("14.2", answer)
+
+
+def test_answers_are_held_back():
+    """What students get has no answer in it, and nothing in it gives one."""
+    checks = (FOLDER / "checks.py").read_text(encoding="utf-8")
+    assert "key" not in re.findall(r"\w+", checks.replace("keys", "")) and "CHECKS" not in checks
+    assert all(set(seal) == {"tolerance", "hint", "digest", "wrong"} for seal in SEALS.values())
+    assert all(re.fullmatch("[0-9a-f]{32}", d) for s in SEALS.values() for d in [s["digest"], *(w[0] for w in s["wrong"])])

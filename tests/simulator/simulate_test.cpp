@@ -66,6 +66,46 @@ TEST(Simulate, ALargeCacheReadsEverythingOnceAndKeepsWhatIsWritten) {
   }
 }
 
+// m, l, k and n have 3, 2, 2 and 2 iterations: 12 tiles of each product.
+TEST(Simulate, StopsAfterSoManyTilesAndSaysWhatIsHeld) {
+  for (const char* machine : {"scratchpad:4096B", "cache:512B/2,2K/4"}) {
+    const Schedule s = scheduled({kChain, kMlkn, kSteps}, parse_synthetic_machine(machine));
+    const Traffic whole = simulate(s);
+    std::int64_t before = 0;
+    for (std::int64_t n = 1; n <= 25; ++n) {
+      const Simulated at = simulate_in_detail(s, {.contents = true, .most_computes = n});
+      std::int64_t moved = 0;
+      for (const TrafficEntry& e : at.traffic.entries) moved += e.read.value + e.written.value;
+      EXPECT_GE(moved, before) << machine << " " << n;
+      before = moved;
+      EXPECT_EQ(at.finished, n == 25);
+      EXPECT_EQ(at.stop.computes, std::min<std::int64_t>(n, 24));
+      if (n == 25) {
+        EXPECT_EQ(at.traffic.entries, whole.entries) << machine;
+      }
+    }
+  }
+}
+
+TEST(Simulate, WhereItStopsTheLastTilesOperandsAreInTheirBuffers) {
+  const Schedule s =
+      scheduled({kChain, kMlkn, kSteps}, parse_synthetic_machine("scratchpad:4096B"));
+  const Workload& w = *s.workload;
+  const Stop second = simulate_in_detail(s, {.most_computes = 2}).stop;
+  EXPECT_EQ(w.op(second.op).name, "gemm1");
+  std::map<std::string, Box> touched, held;
+  for (const auto& [t, box] : second.touched) touched[w.tensor(t).name] = box;
+  const std::map<std::string, Box> expected{
+      {"A", {{0, 4}, {4, 7}}}, {"B", {{4, 7}, {0, 5}}}, {"C", {{0, 4}, {0, 5}}}};
+  EXPECT_EQ(touched, expected);
+  for (const BufferContents::Held& h : second.buffers) {
+    const std::string& name = w.tensor(s.kernels[0].buffer(h.buffer).tensor).name;
+    held[name] = h.box;
+    EXPECT_EQ(h.changed, name == "C") << name;
+  }
+  EXPECT_EQ(held, expected);
+}
+
 // The nest of mlkn, written out, element by element.
 TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
   const std::int64_t M = 52, N = 37, K = 41, L = 45, m = 8, n = 12, k = 7, l = 16;
