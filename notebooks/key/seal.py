@@ -168,7 +168,7 @@ def bytes_of_a_barrier():
 
 def shuffled():
     """The GIR of a ShuffleNet unit before rewriting and after it, in lines."""
-    part = tw.explain("shuffle-unit", "h200", model="powerfusion")["kernels"][0]["parts"][0]
+    part = tw.explain("shuffle-unit", "h200", model="powerfusion", duplicate="no")["kernels"][0]["parts"][0]
     return [gir.splitlines() for gir in (part["gir_before"], part["rewrites"][-1]["gir"])]
 
 
