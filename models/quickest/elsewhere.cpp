@@ -1,6 +1,7 @@
 // The plan where the machine is no processor, nor a GPU whose file has the numbers of gpu_time.h:
 // the fastest of what others propose of the whole and of its parts, each at the longest of the
-// times that models give it: what one leaves out, another has.
+// times that models give it: what one leaves out, another has. Where no model knows how long the
+// whole takes, the one of fewest bytes into the planned level, at the most that models count.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -20,7 +21,7 @@ using nlohmann::ordered_json;
 
 struct Candidate {
   PartPlan part;
-  std::optional<double> seconds;  ///< the longest that a model gives it
+  std::optional<double> cost;  ///< the most that a model gives it: seconds, or bytes
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
@@ -34,9 +35,9 @@ Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
 class Chooser {
  public:
-  explicit Chooser(const Question& q) : q_(q) {
+  Chooser(const Question& q, bool times) : q_(q), times_(times) {
     for (const Model* m : q.others)
-      if (m->times && m->price != nullptr) evaluators_.push_back(m);
+      if (m->times == times && m->price != nullptr) evaluators_.push_back(m);
   }
 
   Result<Proposal> run() {
@@ -66,7 +67,7 @@ class Chooser {
   /// The part as one, or as its contractions apart from the rest.
   double cheapest(const Part& p, std::vector<const Candidate*>& chosen) {
     const Candidate* one = best_of(p);
-    const double whole = one ? *one->seconds : std::numeric_limits<double>::infinity();
+    const double whole = one ? *one->cost : std::numeric_limits<double>::infinity();
     std::vector<Part> pieces;
     const Workload part = subgraph(*q_.workload, p);
     for (Part piece : cut_contractions(part, false)) {
@@ -82,7 +83,7 @@ class Chooser {
           apart = std::numeric_limits<double>::infinity();
           break;
         }
-        apart += *c->seconds;
+        apart += *c->cost;
         those.push_back(c);
       }
     if (pieces.size() > 1 && apart < whole) {
@@ -96,7 +97,7 @@ class Chooser {
   const Candidate* best_of(const Part& p) {
     const Candidate* best = nullptr;
     for (const Candidate& c : candidates(p))
-      if (c.seconds && (best == nullptr || *c.seconds < *best->seconds)) best = &c;
+      if (c.cost && (best == nullptr || *c.cost < *best->cost)) best = &c;
     return best;
   }
 
@@ -127,8 +128,8 @@ class Chooser {
             {.part = *own, .plan = proposal->plan, .rewrites = proposal->rewrites, .by = m->name},
             {}};
         for (const Model* e : evaluators_)
-          if (const auto its = seconds(*e, own, c.part.plan))
-            c.seconds = std::max(c.seconds.value_or(0), *its);
+          if (const auto its = cost(*e, own, c.part.plan))
+            c.cost = std::max(c.cost.value_or(0), *its);
         all.push_back(std::move(c));
       } catch (const InputError& e) {
         refused_[m->name] = e.what();
@@ -137,18 +138,24 @@ class Chooser {
     return all;
   }
 
-  std::optional<double> seconds(const Model& e, std::shared_ptr<const Workload> w,
-                                const Plan& plan) const {
+  std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w,
+                             const Plan& plan) const {
     try {
       const Result<Price> price = e.price(question_of(q_, std::move(w)), plan, standard(e));
       if (!price) return std::nullopt;
-      return price->traffic.seconds;
+      if (times_) return price->traffic.seconds;
+      const std::string boundary = boundary_into(*q_.machine, q_.planned_level());
+      const TrafficEntry all = price->traffic.total(boundary);
+      if (std::ranges::none_of(price->traffic.entries,
+                               [&](const TrafficEntry& e) { return e.boundary == boundary; }))
+        return std::nullopt;
+      return static_cast<double>(all.read.value + all.written.value);
     } catch (const InputError&) {
       return std::nullopt;
     }
   }
 
-  Result<Proposal> joined(const std::vector<const Candidate*>& best, double seconds) {
+  Result<Proposal> joined(const std::vector<const Candidate*>& best, double cost) {
     std::vector<PartPlan> parts;
     for (const Candidate* c : best) parts.push_back(c->part);
     Result<JoinedPlan> all = join_plans(*q_.workload, parts);
@@ -159,26 +166,33 @@ class Chooser {
     out.level = q_.planned_level();
     out.price.traffic.by = "tilewright";
     out.price.traffic.machine = q_.machine->name;
-    out.price.traffic.seconds = seconds;
-    out.detail = {{"seconds", seconds},
-                  {"seconds_are", "of each part, the longest that a model gives its plan"}};
+    if (times_) {
+      out.price.traffic.seconds = cost;
+      out.detail = {{"seconds", cost},
+                    {"seconds_are", "of each part, the longest that a model gives its plan"}};
+    } else {
+      out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
+                    {"volume_is", "of each part, the most that a model counts: none knows time"}};
+    }
     out.detail["parts_planned"] = ordered_json::array();
     for (const Candidate* c : best) {
       ordered_json operators = ordered_json::array();
       for (const Operator& op : c->part.part.operators()) operators.push_back(op.name);
-      out.detail["parts_planned"].push_back(
-          {{"operators", operators}, {"by", c->part.by}, {"seconds", or_null(c->seconds)}});
+      out.detail["parts_planned"].push_back({{"operators", operators},
+                                             {"by", c->part.by},
+                                             {times_ ? "seconds" : "bytes", or_null(c->cost)}});
     }
     return out;
   }
 
   std::string refusals() const {
-    std::string text = "no model's plan has a time";
+    std::string text = times_ ? "no model's plan has a time" : "no model plans all operators here";
     for (const auto& [name, reason] : refused_) text += "; " + name + ": " + reason;
     return text;
   }
 
   const Question& q_;
+  bool times_;
   std::vector<const Model*> evaluators_;
   std::map<Part, std::vector<Candidate>> known_;
   std::map<std::string, std::string> refused_;
@@ -186,16 +200,21 @@ class Chooser {
 
 }  // namespace
 
+static Result<Proposal> choose(const Question& q) {
+  Result<Proposal> fastest = Chooser(q, true).run();
+  return fastest ? fastest : Chooser(q, false).run();
+}
+
 /// GPUs whose machine file has the numbers of models/stitching/gpu_time.h.
 static bool has_own_time(const Question& q) {
   return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *q.machine).ok();
 }
 
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
-  if (!has_own_time(q)) return Chooser(q).run();
+  if (!has_own_time(q)) return choose(q);
   Result<Proposal> own = propose_on_gpu(q, settings);
   if (own) return own;
-  Result<Proposal> others = Chooser(q).run();
+  Result<Proposal> others = choose(q);
   return others ? others : own;
 }
 

@@ -164,7 +164,10 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
-  if (!found) return Reason{found.reason()};
+  if (!found) {
+    const Result<Proposal> others = propose_elsewhere(q, settings);
+    return others ? others : Reason{found.reason()};
+  }
   Result<Proposal> joined = joined_proposal(q, *found);
   if (!joined) return Reason{joined.reason()};
   Proposal out = std::move(joined).value();

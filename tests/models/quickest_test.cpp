@@ -7,6 +7,7 @@
 
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
+#include "models/exact/exact.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
 #include "models/registry.h"
@@ -206,6 +207,49 @@ TEST(Planner, EveryBuiltInWorkloadHasAPlanOnAProcessor) {
     planned += p.ok();
   }
   EXPECT_GE(planned, 20);
+}
+
+/// Where nobody knows time (NPUs, scratchpads): the plan of fewest bytes that any model proposes, of
+/// the whole or of its parts.
+TEST(Planner, WithoutTimesTheFewestBytesAreTaken) {
+  std::mt19937_64 random(24112026);
+  const auto x = [&] { return std::to_string(1 + random() % 300); };
+  std::vector<std::string> names = {"gemm", "attention", "conv-chain", "softmax", "layernorm",
+                                    "gated-ffn", "transformer-block"};
+  for (int i = 0; i < 6; ++i)
+    names.push_back("gemm-chain:m=" + x() + ",n=" + x() + ",k=" + x() + ",l=" + x());
+  int fewer = 0, by_bytes = 0;
+  for (const char* machine : {"ascend910", "mlu370", "scratchpad:3000B"})
+    for (const std::string& name : names) {
+      SCOPED_TRACE(name + " on " + machine);
+      Question q = question(name, machine);
+      for (const Model& m : builtin_models())
+        if (m.name != planner().name) q.others.push_back(&m);
+      const Result<Proposal> ours = planner().propose(q, standard());
+      ASSERT_TRUE(ours.ok()) << ours.reason();
+      const auto whole = rewritten(q.workload, ours->rewrites);
+      const auto schedule = resolve(ours->plan, whole, q.machine);
+      ASSERT_TRUE(schedule.ok()) << schedule.reason();
+      if (ours->price.traffic.seconds.has_value()) {  // some model knows time after all
+        EXPECT_FALSE(ours->detail.contains("volume_bytes"));
+        continue;
+      }
+      ++by_bytes;
+      const auto said = ours->detail.at("volume_bytes").get<std::int64_t>();
+      const std::string boundary = boundary_into(*q.machine, q.planned_level());
+      const TrafficEntry all = tilewright::exact(*schedule).total(boundary);
+      EXPECT_LE(all.read.value + all.written.value, said);
+      for (const Model* m : q.others) {
+        if (m->propose == nullptr) continue;
+        const Result<Proposal> other = m->propose(q, {m->options, {}, m->name});
+        if (!other || !other->detail.contains("volume_bytes")) continue;
+        const auto volume = other->detail.at("volume_bytes").get<std::int64_t>();
+        EXPECT_LE(said, volume) << m->name;
+        fewer += said < volume;
+      }
+    }
+  EXPECT_GT(fewer, 3);
+  EXPECT_GE(by_bytes, 36);  // of 39
 }
 
 Result<Rates> rates(const Question& q) { return rates_of(q); }
