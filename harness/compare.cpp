@@ -146,8 +146,6 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
   return json;
 }
 
-/// Most steps of a walk that a plan is simulated for here: about five seconds.
-constexpr double kMostSteps = 2e7;
 /// Most nodes that exact evaluates of a plan here: about a second.
 constexpr std::int64_t kMostNodes = 1'000'000;
 /// Most operators of a workload whose plans every model prices; above, a plan's own model alone.
@@ -167,15 +165,15 @@ double steps_of(const ScheduledKernel& k) {
 }
 
 /// Bytes of a walk over the plan; kernels that differ in names alone are walked once.
-void add_simulated(ordered_json& row, const Alone& alone) {
+void add_simulated(ordered_json& row, const Alone& alone, double most_steps) {
   double steps = 0;
   for (const SameKernels& same : alone.kernels)
     for (const ScheduledKernel& k : same.schedule.kernels) steps += steps_of(k);
-  if (steps > kMostSteps) {
+  if (steps > most_steps) {
     row["simulated_bytes"] = nullptr;
     row["simulated_reason"] =
         formatted("a walk of {:.2g} steps: more than {:.0g} are left to tilewright simulate", steps,
-                  kMostSteps);
+                  most_steps);
     return;
   }
   std::int64_t bytes = 0;
@@ -187,7 +185,7 @@ void add_simulated(ordered_json& row, const Alone& alone) {
 }
 
 void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Bytes bound,
-               Planned& p) {
+               double most_steps, Planned& p) {
   const Workload& w = *setting.workload;
   p.exact = by_tensor(alone.exact);
   p.operations = alone.exact.operations;
@@ -214,7 +212,7 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
     row["simulated_bytes"] = nullptr;
     row["simulated_reason"] = why->text;
   } else {
-    add_simulated(row, alone);
+    add_simulated(row, alone, most_steps);
   }
   row["gap"] =
       bound.value > 0
@@ -223,7 +221,7 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
 }
 
 ordered_json plan_row(const Model& maker, const std::vector<const Model*>& pricers, Request request,
-                      Setting setting, Bytes bound) {
+                      Setting setting, Bytes bound, double most_steps) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
   const Result<Proposal> best = propose(maker, request, setting);
@@ -262,7 +260,7 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
     row["own_seconds"] = or_null(best->price.traffic.seconds);
     return row;
   }
-  add_truth(row, setting, *alone, bound, planned);
+  add_truth(row, setting, *alone, bound, most_steps, planned);
   // A model may block for another level than is asked for: the bound is not that one's.
   row["level"] = setting.machine->level(best->level).name;
   if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
@@ -277,7 +275,7 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
 
 }  // namespace
 
-Answer compare(const Request& request, const std::string& models) {
+Answer compare(const Request& request, const std::string& models, double most_steps) {
   const Setting setting = setting_of(request);
   if (setting.file || request.tree)
     throw InputError({.where = "compare",
@@ -307,7 +305,9 @@ Answer compare(const Request& request, const std::string& models) {
   each.progress = {};
   parallel_for(
       chosen.size(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
-      [&](std::size_t i) { rows[i] = plan_row(*chosen[i], chosen, each, setting, bound); },
+      [&](std::size_t i) {
+        rows[i] = plan_row(*chosen[i], chosen, each, setting, bound, most_steps);
+      },
       request.progress, "models");
   json["plans"] = std::move(rows);
   const bool any = std::ranges::any_of(

@@ -63,8 +63,10 @@ Answer predict(const Request& request);
 
 /// Every model's plan (`models`: "all", or names with commas) priced by each of them, counted by
 /// exact and by the simulator at the level as a scratchpad, with the gap to the bound and where
-/// each price differs from exact's count, by tensor and cause. Refused where no model has a plan.
-Answer compare(const Request& request, const std::string& models = "all");
+/// each price differs from exact's count, by tensor and cause. A plan whose walk has more than
+/// `most_steps` steps (by default about five seconds) is not simulated. Refused where no model has a
+/// plan.
+Answer compare(const Request& request, const std::string& models = "all", double most_steps = 2e7);
 
 struct WalkOptions {
   std::optional<std::string> trace = {};       ///< a trace's file instead of a plan
