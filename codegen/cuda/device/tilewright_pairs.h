@@ -159,14 +159,15 @@ struct WarpgroupPair {
     between(ops, x, at);
     pack(packed, x);
     for (int turn = 1; turn < all; ++turn) {
+      // Both at once: between instructions of a warpgroup its threads must not go ways of their own.
       rights.wait();
+      seconds.wait();
       keep(x);
       keep(sums);
       wgmma_begin();
       first_product(x, left, rights.tile(), group);
-      keep(x);
-      seconds.wait();
       second_product(sums, packed, seconds.tile());
+      keep(x);
       keep(sums);
       wgmma_wait<1>();
       keep(x);

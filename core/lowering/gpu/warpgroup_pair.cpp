@@ -16,13 +16,14 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
-// A thread's registers beside its values: addresses, places, what instructions need for a moment.
+// A thread's registers beside its values: addresses, places, what instructions need for a moment, and
+// one for so many of the first product's columns.
 // Chosen by ptxas: no tile that this allows is spilled (cuda_pairs_test).
-constexpr std::int64_t kOther = 42;
+constexpr std::int64_t kOther = 38, kColumnsEach = 16;
 
 /// Registers of a computing thread, by warpgroups that compute: those of an SM, less what copying
-/// ones keep, in multiples of 8 (PTX ISA, setmaxnreg), and at most 255.
-std::int64_t registers_of(int groups) { return groups == 1 ? 255 : groups == 2 ? 240 : 160; }
+/// ones keep, in multiples of 8 (PTX ISA, setmaxnreg), and less than the most that a thread has.
+std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 240; }
 
 std::int64_t padded(std::int64_t n) { return ceil_div(n, std::int64_t{16}) * 16; }
 
@@ -427,8 +428,14 @@ class PairFinder {
 
   void arrange(int warps, int stages) {
     p_.groups = tile_of(p_.rows_loop, 64, 192) / 64;
-    p_.tile_middle = tile_of(p_.middle_loop, 16, 256);
-    p_.tile_columns = tile_of(p_.columns_loop, 16, 256);
+    // Boxes have 64 elements of a row: a tile of rows that go on is a multiple of that.
+    const auto multiple = [&](LoopId loop, bool along) {
+      return along && part(loop) < extent(loop) ? 64 : 16;
+    };
+    p_.tile_middle = tile_of(p_.middle_loop,
+                             multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
+    p_.tile_columns =
+        tile_of(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
     if (p_.depth > 256) refuse("its first product's depth is more than 256");
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
@@ -437,7 +444,7 @@ class PairFinder {
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + kOther);
+        rows + kOther + p_.tile_middle / kColumnsEach);
     if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
