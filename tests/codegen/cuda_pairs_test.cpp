@@ -55,16 +55,22 @@ class Draw {
   Case pair(int kind) {
     const bool left_across = coin(), right_across = coin(), second_across = number(0, 3) > 0;
     const bool heads = coin(), groups = heads && coin(), bfloat = number(0, 3) == 0;
-    const std::int64_t k = number(0, 4) == 0 ? 8 * number(1, 32) : one_of<std::int64_t>({64, 80, 96, 128}),
-                       n = number(0, 4) == 0 ? 8 * number(1, 32) : one_of<std::int64_t>({64, 80, 96, 128});
-    const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
-    const std::int64_t m = along(left_across), most_l = kind == 5 ? 96 : 260;
-    const std::int64_t l = std::min(most_l, right_across || !second_across ? 8 * number(1, 30) : number(1, 250));
-    const std::int64_t rows = 64 * number(1, 3), room = (rows == 192 ? 145 : 225) - 50 - n / 2;
-    // A turn's columns: what registers hold of them, and of a single pass all.
-    const std::int64_t most_step = std::clamp<std::int64_t>(room * 4 / 3 / 16 * 16, 16, 160);
+    // Boxes of rows that run along the columns of a turn have 64 of them, which three warpgroups
+    // have too few registers for.
     const std::int64_t each = right_across || !second_across ? 64 : 16;
-    const std::int64_t step = kind == 5 ? std::min(l, most_step) : std::min(each * number(1, std::max<std::int64_t>(1, most_step / each)), each == 64 && most_step < 64 ? most_step : 1000);
+    const auto width = [&](std::int64_t most) {
+      return number(0, 4) == 0 ? 8 * number(1, most / 8)
+                               : one_of<std::int64_t>({64, 80, 96, 128});
+    };
+    const std::int64_t k = width(256), n = width(each == 64 ? 160 : 208);
+    const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
+    const std::int64_t m = along(left_across),
+                       l = each == 64 ? 8 * number(1, 30) : number(1, 250);
+    const std::int64_t rows = 64 * number(1, each == 64 || n > 128 ? 2 : 3);
+    const std::int64_t room = (rows == 192 ? 160 : 240) - 50 - ceil_div(n, std::int64_t{16}) * 8;
+    const std::int64_t most_step = std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
+    const std::int64_t step =
+        kind == 5 ? std::min(l, most_step) : each * number(1, most_step / each);
     const std::int64_t whole = kind == 5 ? step : l;
     const std::string kv = heads ? "b," : "", q = groups ? "b,h," : kv;
     const bool first_heads = coin();
