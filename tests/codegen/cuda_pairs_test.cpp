@@ -185,7 +185,7 @@ TEST(Pairs, EachWaitThatIsLeftOutIsFound) {
         formatted("name: drawn\ndtype: f16\nloops: {{m: 300, l: 152, k: 64, \"n\": {}}}\noperators:\n"
                   "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n{}",
                   n, rest),
-        formatted("m/128@grid ( l/32 ( k/64 ( C.qk ) {}C.pv ) {}S.E )", between,
+        formatted("m/128@grid ( l/{} ( k/64 ( C.qk ) {}C.pv ) {}S.E )", n == 77 ? 64 : 32, between,
                   online ? "C.divide " : ""),
         1);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});

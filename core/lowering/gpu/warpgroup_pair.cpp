@@ -21,9 +21,10 @@ constexpr int kMostPairStages = 4;
 // Chosen by ptxas: no tile that this allows is spilled (cuda_pairs_test).
 constexpr std::int64_t kOther = 38, kColumnsEach = 16;
 
-/// Registers of a computing thread, by warpgroups that compute: those of an SM, less what copying
-/// ones keep, in multiples of 8 (PTX ISA, setmaxnreg), and less than the most that a thread has.
-std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 240; }
+/// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
+/// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
+/// ptxas spills before it has used them.
+std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 228; }
 
 std::int64_t padded(std::int64_t n) { return ceil_div(n, std::int64_t{16}) * 16; }
 
