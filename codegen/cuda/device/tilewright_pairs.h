@@ -72,10 +72,10 @@ struct WarpgroupPair {
     TW_MEMBER void next() {
       if (++stage == Stages) stage = 0, parity ^= 1;
     }
-    /// Waits until the stage is free, and expects a tile.
-    TW_MEMBER u64* fill() const {
+    /// Waits until the stage is free, and expects a tile and so many bytes more.
+    TW_MEMBER u64* fill(int more = 0) const {
       mbarrier_wait(empty + stage, parity ^ 1);
-      mbarrier_arrive_expecting(full + stage, bytes);
+      mbarrier_arrive_expecting(full + stage, bytes + more);
       return full + stage;
     }
     TW_MEMBER void wait() const { mbarrier_wait(full + stage, parity); }
@@ -95,15 +95,16 @@ struct WarpgroupPair {
   }
   static TW_MEMBER int turns(const PairSize& s) { return (s.middle + Middle - 1) / Middle; }
 
-  static TW_MEMBER void copy(unsigned char* of_left, u64* left_full, u32& parity, Ring& rights, Ring& seconds,
+  /// The left operand comes with the first tile of the right one.
+  static TW_MEMBER void copy(unsigned char* of_left, u64* left_free, u32& parity, Ring& rights, Ring& seconds,
                              const TensorMap& left, const TensorMap& right, const TensorMap& second, const PairSize& s,
                              const ProductPlace& p) {
-    mbarrier_wait(left_full + 1, parity ^ 1);
+    mbarrier_wait(left_free, parity ^ 1);
     parity ^= 1;
-    mbarrier_arrive_expecting(left_full, Left::kBytes);
-    Left::load(of_left, left, left_full, p.row, 0, s.left.of(p.product));
     for (int l = 0; l < s.middle; l += Middle) {
-      Right::load(rights.tile(), right, rights.fill(), l, 0, s.right.of(p.product));
+      u64* const full = rights.fill(l == 0 ? Left::kBytes : 0);
+      if (l == 0) Left::load(of_left, left, full, p.row, 0, s.left.of(p.product));
+      Right::load(rights.tile(), right, full, l, 0, s.right.of(p.product));
       rights.next();
       Second::load(seconds.tile(), second, seconds.fill(), p.column, l, s.second.of(p.product));
       seconds.next();
@@ -197,22 +198,22 @@ struct WarpgroupPair {
     unsigned char* const of_second = of_right + Stages * Right::kBytes;
     unsigned char* const boxes = of_second + Stages * Second::kBytes;
     u64* const barriers = reinterpret_cast<u64*>(boxes + Groups * Results::kBytes);
-    u64* const left_full = barriers + 4 * Stages;  // and the free one behind it
+    u64* const left_free = barriers + 4 * Stages;
     Ring rights{of_right, barriers, barriers + Stages, Right::kBytes};
     Ring seconds{of_second, barriers + 2 * Stages, barriers + 3 * Stages, Second::kBytes};
     const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
     if (threadIdx.x == 0) {
-      for (int i = 0; i < 4 * Stages + 2; ++i)
-        mbarrier_init(barriers + i, (i < 4 * Stages ? i / Stages : i - 4 * Stages) % 2 == 0 ? 1 : Groups);
+      for (int i = 0; i < 4 * Stages; ++i) mbarrier_init(barriers + i, i / Stages % 2 == 0 ? 1 : Groups);
+      mbarrier_init(left_free, Groups);
       mbarriers_made();
     }
     block_sync();
-    u32 parity = 0;
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (thread != 0) return;
+      u32 parity = 0;
       for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x)
-        copy(memory, left_full, parity, rights, seconds, left, right, second, s, place(s, tile));
+        copy(memory, left_free, parity, rights, seconds, left, right, second, s, place(s, tile));
       return;
     }
     if constexpr (Groups > 1) more_registers<kComputing>();
@@ -224,9 +225,7 @@ struct WarpgroupPair {
       const int row = p.row + group * 64;
       float sums[Columns / 2];
       Between ops;
-      mbarrier_wait(left_full, parity);
-      parity ^= 1;
-      compute(ops, sums, memory, left_full + 1, rights, seconds, s, {row + warp * 16 + g, t, p.product, s.middle}, group,
+      compute(ops, sums, memory, left_free, rights, seconds, s, {row + warp * 16 + g, t, p.product, s.middle}, group,
               thread == 0);
       ops.finish(sums, {row + warp * 16 + g, p.column + t, p.product, s.columns});
       const int product = s.result.of(p.product);

@@ -450,7 +450,7 @@ class PairFinder {
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
-    const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 16;
+    const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;
     const auto fit = [&](int resident) { return (all / resident - kReservedShared - fixed) / stage; };
     // Two blocks of one SM, where both have room: 2 * 256 threads of at most 128 registers.
@@ -547,15 +547,16 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
     text += v.parts ? "; threads of a row have parts of it until the last turn\n" : "\n";
   }
   text += formatted("registers: about {} a computing thread\n", p.registers);
-  text += formatted("barriers: of {}, and of each stage of {} and of {}, one full, one free\n",
-                    name(p.left), name(p.right), name(p.second));
+  text += formatted(
+      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes with {}\n",
+      name(p.right), name(p.second), name(p.left), name(p.right));
   const std::string turns =
       formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
   text += formatted(
-      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free; "
-      "boxes of {}\n    {}\n      wait until the stage is free; boxes of {}\n      wait until the "
-      "stage is free; boxes of {}\n",
-      name(p.left), box(p.maps[0]), turns, box(p.maps[1]), box(p.maps[2]));
+      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n    {}\n"
+      "      wait until the stage is free; boxes of {} into it, in the first turn of {} too ({})\n"
+      "      wait until the stage is free; boxes of {} into it\n",
+      name(p.left), turns, box(p.maps[1]), name(p.left), box(p.maps[0]), box(p.maps[2]));
   text += formatted(
       "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x {} "
       "x 16 by wgmma, both operands shared\n",
