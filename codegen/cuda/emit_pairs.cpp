@@ -1,6 +1,6 @@
 // Two matrix products with operators between them by Hopper's warpgroups: the template of
-// device/tilewright_pairs.h with the plan's tile, and a struct of the plan's operators, on the values
-// that a thread has in registers.
+// device/tilewright_pairs.h with the plan's tile, and a struct of the plan's operators, on the
+// values that a thread has in registers.
 #include "codegen/cuda/emit_pairs.h"
 
 #include <algorithm>
@@ -74,7 +74,8 @@ class OperatorsText {
   void step() {
     out_.comment("One turn. Edge: some columns lie past the end.");
     out_.line("template <bool Edge>");
-    out_.open("TW_MEMBER void step(float (&inner)[" + size(Place::middle) + "], const PairPoint& at)");
+    out_.open("TW_MEMBER void step(float (&inner)[" + size(Place::middle) +
+              "], const PairPoint& at)");
     out_.line("(void)at;");
     extra_arrays(Place::middle, p_.middle_arrays);
     for (const PairOperator& o : p_.between) compute(o, false);
@@ -152,14 +153,13 @@ class OperatorsText {
   void open_elements(Place place, bool edge) {
     out_.open("TW_UNROLL for (int i = 0; i < " + size(place) + "; ++i)");
     out_.line("[[maybe_unused]] const int h = i / 2 % 2;");
-    if (edge)
-      out_.line("const bool past = Edge && at.column + i / 4 * 8 + i % 2 >= at.columns;");
+    if (edge) out_.line("const bool past = Edge && at.column + i / 4 * 8 + i % 2 >= at.columns;");
   }
 
   std::string expression(const Expr& e) const {
     // The exponential of a difference has an instruction less where it is taken as one.
-    if (e.kind == Expr::Kind::call && e.function == "exp" &&
-        e.args[0].kind == Expr::Kind::call && e.args[0].function == "sub")
+    if (e.kind == Expr::Kind::call && e.function == "exp" && e.args[0].kind == Expr::Kind::call &&
+        e.args[0].function == "sub")
       return "exp_of_difference(" + expression(e.args[0].args[0]) + ", " +
              expression(e.args[0].args[1]) + ")";
     if (e.kind == Expr::Kind::call) {
@@ -190,7 +190,8 @@ class OperatorsText {
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
       if (const PairValue* v = p_.find(op.inputs[i].tensor);
           v != nullptr && (!rows || v->place == Place::row))
-        out_.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " + at(v->tensor) + ";");
+        out_.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " + at(v->tensor) +
+                  ";");
   }
 
   void compute(const PairOperator& o, bool after) {
@@ -203,7 +204,8 @@ class OperatorsText {
       open_elements(o.domain, false);
     define_inputs(op);
     for (std::size_t i = 0; i < op.outputs.size(); ++i)
-      out_.line("const float y" + std::to_string(i) + " = " + expression(op.outputs[i].value) + ";");
+      out_.line("const float y" + std::to_string(i) + " = " + expression(op.outputs[i].value) +
+                ";");
     for (std::size_t i = 0; i < op.outputs.size(); ++i)
       out_.line(at(op.outputs[i].target.tensor) + " = y" + std::to_string(i) + ";");
     out_.close();
@@ -285,8 +287,8 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   text.text =
       OperatorsText(w, pair).text(operators) + "extern \"C\" __global__ void __launch_bounds__(" +
       std::to_string(launch.threads) + number(pair.resident) + ") " + launch.symbol + "(" + list +
-      ") {\n  TW_SHARED(memory);\n  using Pair = WarpgroupPair<" + element_type(pair.operand) + ", " +
-      out + ", " + operators + number(pair.groups) + number(pair.tile_middle) +
+      ") {\n  TW_SHARED(memory);\n  using Pair = WarpgroupPair<" + element_type(pair.operand) +
+      ", " + out + ", " + operators + number(pair.groups) + number(pair.tile_middle) +
       number(pair.tile_columns) + number(pair.depth) + number(pair.stages) + yes(pair.left_across) +
       yes(pair.right_across) + yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) +
       number(pair.vector) + ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " +

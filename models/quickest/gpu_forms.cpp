@@ -159,11 +159,11 @@ class Forms {
     if (within) {
       shared = f.variables.size();
       const std::string& l = products_[1].depth;
-      f.variables.push_back(pair ? variable(l, extent(l),
-                                            {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208,
-                                             224, 240, 256},
-                                            128)
-                                 : variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
+      f.variables.push_back(
+          pair ? variable(l, extent(l),
+                          {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
+                          128)
+               : variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
     }
     const std::size_t cluster = f.variables.size();
     if (kind.cluster) {

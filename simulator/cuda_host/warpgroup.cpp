@@ -58,8 +58,7 @@ void read_fragments(const Warpgroup& g, bool bfloat, std::vector<float>& values)
 
 Fragments fragments_now(const Warpgroup& g) {
   Fragments now{.of = g.fragments};
-  for (std::size_t t = 0; t < kWarpgroup; ++t)
-    std::copy_n(g.fragments[t], 4, now.words[t].begin());
+  for (std::size_t t = 0; t < kWarpgroup; ++t) std::copy_n(g.fragments[t], 4, now.words[t].begin());
   return now;
 }
 
@@ -222,7 +221,8 @@ void Engine::wgmma_wait(Fiber& f, int groups, std::uint32_t place) {
     float* const mine = std::exchange(s.registers[static_cast<std::size_t>(t)], nullptr);
     for (const Fragments& x : s.read)
       if (!std::equal(x.words[static_cast<std::size_t>(t)].begin(),
-                      x.words[static_cast<std::size_t>(t)].end(), x.of[static_cast<std::size_t>(t)]))
+                      x.words[static_cast<std::size_t>(t)].end(),
+                      x.of[static_cast<std::size_t>(t)]))
         report(f, Fault::wgmma_misuse, place,
                "changed an operand in registers while a product of it was under way");
     for (int i = 0; i < s.columns / 2; ++i) mine[i] = s.at(t, i);

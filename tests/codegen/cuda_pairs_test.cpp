@@ -59,13 +59,11 @@ class Draw {
     // have too few registers for.
     const std::int64_t each = right_across || !second_across ? 64 : 16;
     const auto width = [&](std::int64_t most) {
-      return number(0, 4) == 0 ? 8 * number(1, most / 8)
-                               : one_of<std::int64_t>({64, 80, 96, 128});
+      return number(0, 4) == 0 ? 8 * number(1, most / 8) : one_of<std::int64_t>({64, 80, 96, 128});
     };
     const std::int64_t k = width(256), n = width(each == 64 ? 160 : 208);
     const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
-    const std::int64_t m = along(left_across),
-                       l = each == 64 ? 8 * number(1, 30) : number(1, 250);
+    const std::int64_t m = along(left_across), l = each == 64 ? 8 * number(1, 30) : number(1, 250);
     const std::int64_t rows = 64 * number(1, each == 64 || n > 128 ? 2 : 3);
     const std::int64_t room = (rows == 192 ? 160 : 240) - 50 - ceil_div(n, std::int64_t{16}) * 8;
     const std::int64_t most_step = std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
@@ -94,12 +92,16 @@ class Draw {
       scores = at("T", "m,l");
     }
     if (kind == 3) {
-      op("masked", at("U", "m,l") + formatted(" = select(lt(m + {}, l), -32768, ", whole / 2) + scores + ")", true);
+      op("masked",
+         at("U", "m,l") + formatted(" = select(lt(m + {}, l), -32768, ", whole / 2) + scores + ")",
+         true);
       scores = at("U", "m,l");
     }
     const bool running = kind >= 1 && kind <= 3;
     if (running || kind == 5)
-      op("rowmax", r + " max= " + scores + (running ? "; " + shift + " = before(R) - after(R) running" : ""), true);
+      op("rowmax",
+         r + " max= " + scores + (running ? "; " + shift + " = before(R) - after(R) running" : ""),
+         true);
     if (kind > 0) {
       op("exp", p + " = exp(" + (kind == 4 ? scores + " * 0.125" : scores + " - " + r) + ")", true);
       op("rowsum", z + " += " + p + (running ? " rescale(exp(" + shift + ")) running" : ""), true);
@@ -113,7 +115,8 @@ class Draw {
     if (!out) op("divide", at("E", "m,n") + " = " + at("O", "m,n") + " / " + z, false);
     const std::string yaml = formatted(
         "name: drawn\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, \"n\": {}{}{}}}\noperators:\n{}",
-        bfloat ? "bf16" : "f16", m, whole, k, n, heads ? ", b: 2" : "", groups ? ", h: 2" : "", ops);
+        bfloat ? "bf16" : "f16", m, whole, k, n, heads ? ", b: 2" : "", groups ? ", h: 2" : "",
+        ops);
     const auto least = [](std::int64_t a, std::int64_t b) { return std::min(a, b); };
     std::string blocks = heads ? "b/1@grid " : "";
     if (groups) blocks += "h/1@grid ";
@@ -182,9 +185,10 @@ TEST(Pairs, EachWaitThatIsLeftOutIsFound) {
     std::string rest = online ? softmax : chain;
     rest.replace(rest.find("{}"), 2, second);
     const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 300, l: 152, k: 64, \"n\": {}}}\noperators:\n"
-                  "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n{}",
-                  n, rest),
+        formatted(
+            "name: drawn\ndtype: f16\nloops: {{m: 300, l: 152, k: 64, \"n\": {}}}\noperators:\n"
+            "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n{}",
+            n, rest),
         formatted("m/128@grid ( l/{} ( k/64 ( C.qk ) {}C.pv ) {}S.E )", n == 77 ? 64 : 32, between,
                   online ? "C.divide " : ""),
         1);
@@ -230,7 +234,8 @@ TEST(Pairs, SpillNothingInTilesOfEverySize) {
       for (int step = 256; step >= 16; step -= 16) {
         if (found && !longer) break;
         const Case c = make_case(
-            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, l: 1000, k: {}, \"n\": {}}}\noperators:\n"
+            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, l: 1000, k: {}, \"n\": "
+                      "{}}}\noperators:\n"
                       "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n"
                       "  - \"masked: U[m,l] = select(lt(m, l), -32768, S[m,l])\"\n"
                       "  - \"rowmax: R[m] max= U[m,l]; shift[m] = before(R) - after(R) running\"\n"

@@ -263,8 +263,8 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
 }
 
 // Of two products with operators between them. Assumed: an SM's special units, 16 a cycle, have an
-// expensive instruction each; a warpgroup alone runs its operators so many times longer than its share
-// of a busy SM says, because each instruction waits for the last.
+// expensive instruction each; a warpgroup alone runs its operators so many times longer than its
+// share of a busy SM says, because each instruction waits for the last.
 constexpr double kSpecialUnits = 16, kOperatorsAlone = 1.5;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
@@ -276,8 +276,8 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   // Cycles of one warpgroup a turn: an instruction reads shared operands, 128 bytes a cycle.
   const double first = steps(static_cast<double>(p.depth)) *
                        std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128) / kWgmmaLasts,
-               second = steps(middle) *
-                        std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128) / kWgmmaLasts;
+               second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128) /
+                        kWgmmaLasts;
   double light = 0.5, expensive = 0;  // an element is half of a rounded pair
   for (const PairOperator& o : p.between) {
     if (o.domain != PairValue::Place::middle) continue;
@@ -289,20 +289,21 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   light += columns / middle;  // what there is so far, rescaled
   const double operators = 64 * middle * std::max(light / 128, expensive / kSpecialUnits);
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
-  const double turn =
-      std::max({together * groups * (first + second), together * groups * operators,
-                first + std::max(second, kOperatorsAlone * operators)});
+  const double turn = std::max({together * groups * (first + second), together * groups * operators,
+                                first + std::max(second, kOperatorsAlone * operators)});
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
-  const double turns = t.rounds * static_cast<double>(ceil_div(p.middle, std::int64_t{p.tile_middle}));
-  const double rate = kBoxes * r.fill, stage = static_cast<double>(p.right_bytes() + p.second_bytes());
+  const double turns =
+      t.rounds * static_cast<double>(ceil_div(p.middle, std::int64_t{p.tile_middle}));
+  const double rate = kBoxes * r.fill,
+               stage = static_cast<double>(p.right_bytes() + p.second_bytes());
   const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1]) +
                        static_cast<double>(p.second_bytes()) * touched(p.maps[2]);
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
   const double fill = std::max(stage / kOneSm, busy * lines / rate);
   const double comes = latency + kBoxLatency + fill;
-  const double results =
-      groups * 64 * columns * static_cast<double>(out_bytes) / rate + columns * groups * 64 / 128 * 4;
+  const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
+                         columns * groups * 64 / 128 * 4;
   t.copies = turns * fill;
   t.waits = turns * (comes + turn) / std::max(1, p.stages);
   t.tensor = turns * groups * (first + second);

@@ -279,7 +279,6 @@ class BlockWalk {
     return true;
   }
 
-
   void points_of(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double points,
                  double runs) {
     const Operator& op = w_.op(n.op);

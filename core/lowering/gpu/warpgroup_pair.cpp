@@ -16,9 +16,9 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
-// A thread's registers beside its values: addresses, places, what instructions need for a moment, and
-// one for so many of the first product's columns.
-// Chosen by ptxas: no tile that this allows is spilled (cuda_pairs_test).
+// A thread's registers beside its values: addresses, places, what instructions need for a moment,
+// and one for so many of the first product's columns. Chosen by ptxas: no tile that this allows is
+// spilled (cuda_pairs_test).
 constexpr std::int64_t kOther = 38, kColumnsEach = 16;
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
@@ -163,7 +163,8 @@ class PairFinder {
           !has_whole_loop(*second_, l))
         p_.rows_loop = l;  // the innermost of these
     }
-    if (!p_.rows_loop.valid() || !p_.columns_loop.valid() || !has_whole_loop(*second_, p_.columns_loop))
+    if (!p_.rows_loop.valid() || !p_.columns_loop.valid() ||
+        !has_whole_loop(*second_, p_.columns_loop))
       refuse("its results have no rows or no columns");
     for (const Affine& i : target_->index)
       if (const LoopId l = *i.plain_loop(); l != p_.rows_loop && l != p_.columns_loop)
@@ -172,7 +173,8 @@ class PairFinder {
         !made_of(*inner_, {p_.rows_loop, p_.middle_loop}))
       refuse("what lies between its products is not of their rows and columns");
     for (const LoopId l : second.loops)
-      if (l != p_.middle_loop && !has_whole_loop(*target_, l)) refuse("its sum is over several loops");
+      if (l != p_.middle_loop && !has_whole_loop(*target_, l))
+        refuse("its sum is over several loops");
   }
 
   /// Whether the access has just these loops and those that tell products apart.
@@ -259,7 +261,8 @@ class PairFinder {
       if (!load) continue;
       const int which = n.tensor == p_.left ? 0 : n.tensor == p_.right ? 1 : 2;
       if (which == 2 && n.tensor != p_.second)
-        refuse("tensor " + name(n.tensor) + ", which operators beside the products read, is loaded");
+        refuse("tensor " + name(n.tensor) +
+               ", which operators beside the products read, is loaded");
       if (++loads[static_cast<std::size_t>(which)] > 1) refuse("it loads an operand twice");
       for (NodeId g : grid_)
         if (k_.node(g).max_trips > 1 && !around(g, m))
@@ -314,7 +317,8 @@ class PairFinder {
     if (v == nullptr || v->place != Place::middle)
       refuse("its second product's operand is none of the first one's elements");
     for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i)
-      if (i != second_left_ && i != second_right_) check_read(op.inputs[static_cast<std::size_t>(i)]);
+      if (i != second_left_ && i != second_right_)
+        check_read(op.inputs[static_cast<std::size_t>(i)]);
   }
 
   void check_read(const Access& a) const {
@@ -435,8 +439,7 @@ class PairFinder {
     };
     p_.tile_middle = tile_of(p_.middle_loop,
                              multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
-    p_.tile_columns =
-        tile_of(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
+    p_.tile_columns = tile_of(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
     if (p_.depth > 256) refuse("its first product's depth is more than 256");
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
@@ -452,14 +455,17 @@ class PairFinder {
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
     const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;
-    const auto fit = [&](int resident) { return (all / resident - kReservedShared - fixed) / stage; };
+    const auto fit = [&](int resident) {
+      return (all / resident - kReservedShared - fixed) / stage;
+    };
     // Two blocks of one SM, where both have room: 2 * 256 threads of at most 128 registers.
     p_.resident = p_.groups == 1 && p_.registers <= 128 && fit(2) >= 2 ? 2 : 1;
     const std::int64_t fits = fit(p_.resident);
     if (fits < 1) refuse("its tiles have no room in shared memory");
     if (stages > fits)
       refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
-    p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostPairStages));
+    p_.stages =
+        stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostPairStages));
     p_.shared_bytes = fixed + p_.stages * stage;
     p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{p_.tile_rows()}) *
                ceil_div(p_.columns, std::int64_t{p_.tile_columns});
@@ -470,8 +476,9 @@ class PairFinder {
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, bool across, std::int64_t outer,
                          std::int64_t depth, int tile_outer, std::int64_t tile_depth) {
-      p_.maps.push_back(across ? box_map(w_, t, m, outer, depth, static_cast<int>(padded(tile_depth)))
-                               : box_map(w_, t, m, depth, outer, tile_outer));
+      p_.maps.push_back(across
+                            ? box_map(w_, t, m, outer, depth, static_cast<int>(padded(tile_depth)))
+                            : box_map(w_, t, m, depth, outer, tile_outer));
     };
     map(p_.left, p_.of_left, p_.left_across, p_.rows, p_.depth, p_.tile_rows(), p_.depth);
     map(p_.right, p_.of_right, p_.right_across, p_.middle, p_.depth, p_.tile_middle, p_.depth);
@@ -493,7 +500,7 @@ class PairFinder {
   const ScheduledKernel& k_;
   WarpgroupPair p_;
   std::vector<NodeId> grid_, serial_, computes_, moves_;
-  NodeId turns_;                         ///< the loop over the second product's sum
+  NodeId turns_;                          ///< the loop over the second product's sum
   std::vector<std::size_t> products_at_;  ///< in computes_
   LoopId depth_;
   const Access *left_ = nullptr, *right_ = nullptr, *second_ = nullptr, *inner_ = nullptr,
@@ -548,22 +555,24 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
   }
   text += formatted("registers: about {} a computing thread\n", p.registers);
   text += formatted(
-      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes with {}\n",
+      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
+      "with {}\n",
       name(p.right), name(p.second), name(p.left), name(p.right));
-  const std::string turns =
-      formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
+  const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
   text += formatted(
-      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n    {}\n"
+      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "
+      " {}\n"
       "      wait until the stage is free; boxes of {} into it, in the first turn of {} too ({})\n"
       "      wait until the stage is free; boxes of {} into it\n",
       name(p.left), turns, box(p.maps[1]), name(p.left), box(p.maps[0]), box(p.maps[2]));
   text += formatted(
-      "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x {} "
+      "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x "
+      "{} "
       "x 16 by wgmma, both operands shared\n",
       p.groups, turns, (p.depth + 15) / 16, p.tile_middle);
-  const std::string second = formatted(
-      "{} products of 64 x {} x 16 by wgmma, the left operand in registers", p.tile_middle / 16,
-      p.tile_columns);
+  const std::string second =
+      formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
+                p.tile_middle / 16, p.tile_columns);
   text += formatted("      of the turn before, at the same time: {}\n", second);
   for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
   text += formatted("    of the last turn: {}\n", second);

@@ -49,7 +49,7 @@ struct WarpgroupPair {
   // A block: warpgroups that compute, 64 rows each.
   int groups = 1, tile_middle = 64, tile_columns = 64;
   int stages = 2;
-  int resident = 1;  ///< blocks that an SM has at the same time
+  int resident = 1;   ///< blocks that an SM has at the same time
   int registers = 0;  ///< a computing thread's, as planned
   bool boxed = true;  ///< results leave in boxes, else in pieces of `vector` elements
   int vector = 8;

@@ -246,7 +246,8 @@ class Finder {
     std::int64_t deep = p_.part;
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
-    const std::int64_t room = s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
+    const std::int64_t room =
+        s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
     const std::int64_t staged = p_.share > 1 ? 0 : p_.groups * 2 * kBoxBytes, barriers = 16;
     const auto fit = [&](int steps) {
       p_.steps = steps;
