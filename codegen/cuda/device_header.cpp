@@ -1,6 +1,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/device_text.h"
 #include "codegen/cuda/hopper_text.h"
+#include "codegen/cuda/pairs_text.h"
 #include "codegen/cuda/products_text.h"
 #include "codegen/cuda/stitch_text.h"
 #include "codegen/cuda/sums_text.h"
@@ -17,7 +18,8 @@ std::span<const DeviceHeader> device_headers() {
       {"tilewright_products.h", {k_products_text, sizeof k_products_text - 1}},
       {"tilewright_stitch.h", {k_stitch_text, sizeof k_stitch_text - 1}},
       {"tilewright_hopper.h", {k_hopper_text, sizeof k_hopper_text - 1}},
-      {"tilewright_warpgroups.h", {k_warpgroups_text, sizeof k_warpgroups_text - 1}}};
+      {"tilewright_warpgroups.h", {k_warpgroups_text, sizeof k_warpgroups_text - 1}},
+      {"tilewright_pairs.h", {k_pairs_text, sizeof k_pairs_text - 1}}};
   return kHeaders;
 }
 

@@ -4,6 +4,7 @@
 
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
+#include "codegen/cuda/emit_pairs.h"
 #include "codegen/cuda/emit_warpgroups.h"
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
@@ -90,17 +91,21 @@ Result<KernelText> emit_block(Program& p, int index) {
   }
 }
 
-/// By warpgroups where the text may be for Hopper alone and the kernel is one product.
+/// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two.
 Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
   if (!p.options.warpgroups || !p.options.micro_kernel.empty()) return emit_block(p, index);
   const auto product =
       lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
   warpgroups = warpgroups || product.ok();
   if (product) return emit_warpgroups(p, index, *product);
+  const auto pair = lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
+  warpgroups = warpgroups || pair.ok();
+  if (pair) return emit_pair(p, index, *pair);
   auto text = emit_block(p, index);
   if (!text) return text;
   KernelText value = std::move(text).value();
-  value.program += "not by warpgroups: " + product.reason() + "\n";
+  value.program += "not by warpgroups: as one product, " + product.reason() + "; as two, " +
+                   pair.reason() + "\n";
   return value;
 }
 
@@ -174,7 +179,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.text = head(p, source) +
                 (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
                 "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
-                (warpgroups ? "#include \"tilewright_warpgroups.h\"\n" : "") +
+                (warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
                 "\nusing namespace tw;\n\n" + kernels;
   return source;
 }

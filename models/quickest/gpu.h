@@ -23,7 +23,8 @@ std::vector<GpuProduct> gpu_products(const Workload& w);
 /// and products are called stays.
 std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products);
 /// The same of a product alone in the tiles of core/lowering/gpu/warpgroup_product.h, without and
-/// with a cluster's blocks that share its sum. Few enough to price them all.
+/// with a cluster's blocks that share its sum, and of two in those of warpgroup_pair.h. Few enough
+/// to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 
 /// The machine with no more instructions than the target's text may have.

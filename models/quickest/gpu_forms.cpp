@@ -46,8 +46,9 @@ class Forms {
   }
 
   std::vector<Form> by_warpgroups() {
-    if (products_.size() != 1 || window()) return {};
+    if (window() || products_.empty() || products_.size() > 2) return {};
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    if (products_.size() == 2) return pair_by_warpgroups();
     if (order_.size() != 1) return {};
     add(outer_loops(), 64, {.warpgroups = true});
     if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
@@ -55,6 +56,19 @@ class Forms {
   }
 
  private:
+  /// Both products in one kernel: blocks have rows, and columns where there are too many for one.
+  std::vector<Form> pair_by_warpgroups() {
+    for (const GpuProduct& p : products_)
+      if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it
+    if (!chained()) return {};
+    std::vector<std::string> outer = outer_loops();
+    if (extent(products_.back().columns) <= kMostColumns)
+      std::erase(outer, products_.back().columns);
+    add(outer, 128, {.within = true, .warpgroups = true});
+    return std::move(forms_);
+  }
+
+  static constexpr std::int64_t kMostColumns = 256;  // of an instruction
   std::int64_t extent(const std::string& loop) const { return w_.loop(*w_.find_loop(loop)).extent; }
   std::size_t place(const std::string& op) const {
     return static_cast<std::size_t>(std::ranges::find(order_, op) - order_.begin());
@@ -108,21 +122,24 @@ class Forms {
     bool within = false;      ///< the second product in the loop of the first one's columns
     bool rectangles = false;  ///< blocks have several of the loops that are no rows or columns
     bool split = false;       ///< blocks share the depth
-    bool warpgroups = false;  ///< tiles of warpgroup_product.h
+    bool warpgroups = false;  ///< tiles of warpgroup_product.h; within: of warpgroup_pair.h
     bool cluster = false;     ///< a cluster's blocks share the depth
   };
 
   void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
-    const bool within = kind.within;
+    const bool within = kind.within, pair = within && kind.warpgroups;
     Form f;
     // The longest of the loops but the columns' are the rows; of others, blocks have one each.
     std::string longest;
     for (const std::string& l : outer)
       if (l != products_.back().columns && (longest.empty() || extent(l) > extent(longest)))
         longest = l;
+    if (pair && std::ranges::find(outer, products_.front().rows) != outer.end())
+      longest = products_.front().rows;
     for (const std::string& l : outer)
       f.variables.push_back(
-          kind.warpgroups && l == longest ? variable(l, extent(l), {64, 128, 192, 256}, rows)
+          pair && l == longest              ? variable(l, extent(l), {64, 128, 192}, rows)
+          : kind.warpgroups && l == longest ? variable(l, extent(l), {64, 128, 192, 256}, rows)
           : kind.warpgroups && l == products_.back().columns
               ? variable(l, extent(l),
                          {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
@@ -142,7 +159,11 @@ class Forms {
     if (within) {
       shared = f.variables.size();
       const std::string& l = products_[1].depth;
-      f.variables.push_back(variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
+      f.variables.push_back(
+          pair ? variable(l, extent(l),
+                          {32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
+                          128)
+               : variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
     }
     const std::size_t cluster = f.variables.size();
     if (kind.cluster) {
@@ -160,7 +181,7 @@ class Forms {
     const std::size_t launch = f.variables.size();
     if (kind.warpgroups) {
       const std::string& l = products_.front().depth;
-      f.variables.back() = {l, {std::min<std::int64_t>(64, extent(l))}};
+      f.variables.back() = {l, {pair ? extent(l) : std::min<std::int64_t>(64, extent(l))}};
       f.variables.push_back({"", {0}});
       f.variables.push_back({"", {0}});
     } else {

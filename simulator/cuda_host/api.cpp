@@ -146,7 +146,12 @@ void wgmma_begin(tw_thread* t) {
 void wgmma(tw_thread* t, float* d, int columns, std::uint64_t a, std::uint64_t b, int add,
            int flags) {
   TW_ENTER(t);
-  e.wgmma(f, d, columns, a, b, add != 0, flags, place);
+  e.wgmma(f, d, columns, a, nullptr, b, add != 0, flags, place);
+}
+void wgmma_registers(tw_thread* t, float* d, int columns, const std::uint32_t* a, std::uint64_t b,
+                     int flags) {
+  TW_ENTER(t);
+  e.wgmma(f, d, columns, 0, a, b, true, flags, place);
 }
 void wgmma_commit(tw_thread* t) {
   TW_ENTER(t);
@@ -200,6 +205,7 @@ constexpr tw_device_api kTable = {
     .shared_for_async = shared_for_async,
     .wgmma_begin = wgmma_begin,
     .wgmma = wgmma,
+    .wgmma_registers = wgmma_registers,
     .wgmma_commit = wgmma_commit,
     .wgmma_wait = wgmma_wait,
     .cluster_sync = cluster_sync,

@@ -95,6 +95,13 @@ struct Warp {
   std::array<Operand, kWarp> operands;
 };
 
+/// A left operand of wgmma in registers, four words a thread, which must stay as they are until it
+/// has been waited for.
+struct Fragments {
+  std::array<const std::uint32_t*, kWarpgroup> of{};
+  std::array<std::array<std::uint32_t, 4>, kWarpgroup> words{};
+};
+
 /// Sums of a warpgroup that nobody may look at: its threads' registers, and what will be in them.
 struct SumsUnderWay {
   const float* of = nullptr;  ///< the first thread's
@@ -102,6 +109,7 @@ struct SumsUnderWay {
   std::int64_t group = 0;                      ///< of the last product that adds to them
   std::array<float*, kWarpgroup> registers{};  ///< null: it has them
   std::vector<float> values = {};              ///< 64 rows of `columns`
+  std::vector<Fragments> read = {};            ///< that their products read
   /// A thread's register as wgmma lays sums out.
   float& at(int thread, int i) {
     const int row = thread / kWarp * 16 + thread % kWarp / 4 + i / 2 % 2 * 8;
@@ -113,6 +121,7 @@ struct Warpgroup {
   std::uint64_t detail = 0;
   std::uint32_t place = 0;
   std::array<float*, kWarpgroup> sums{};
+  std::array<const std::uint32_t*, kWarpgroup> fragments{};
   std::vector<SumsUnderWay> under_way;
   Clock last = 0;             ///< of its products' reads, which are copies of its first thread
   std::vector<Clock> groups;  ///< that clock at each commit
@@ -216,8 +225,9 @@ class Engine {
   void store_boxes_read(Fiber& f, int groups, std::uint32_t place);
   void shared_for_async(Fiber& f, std::uint32_t place);
   void wgmma_begin(Fiber& f, std::uint32_t place);
-  void wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64_t b, bool add, int flags,
-             std::uint32_t place);
+  /// `fragment`: the thread's words of the left operand, instead of descriptor `a`.
+  void wgmma(Fiber& f, float* d, int columns, std::uint64_t a, const std::uint32_t* fragment,
+             std::uint64_t b, bool add, int flags, std::uint32_t place);
   void wgmma_commit(Fiber& f, std::uint32_t place);
   void wgmma_wait(Fiber& f, int groups, std::uint32_t place);
   void cluster_sync(Fiber& f, std::uint32_t place);

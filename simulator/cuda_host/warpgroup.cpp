@@ -42,6 +42,26 @@ float value_of(std::uint16_t bits, bool bfloat) {
   return bfloat ? tw_half::float_of_bf16(bits) : tw_half::float_of_f16(bits);
 }
 
+/// 64 x 16 of a left operand in registers. PTX ISA, register fragments of wgmma: word i of a thread
+/// has two elements of row i % 2 * 8 further down and of column i / 2 * 8 further to the right.
+void read_fragments(const Warpgroup& g, bool bfloat, std::vector<float>& values) {
+  values.resize(static_cast<std::size_t>(kRows) * kDepth);
+  for (int t = 0; t < kWarpgroup; ++t)
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t word = g.fragments[static_cast<std::size_t>(t)][i / 2];
+      const int row = t / kWarp * 16 + t % kWarp / 4 + i / 2 % 2 * 8,
+                column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      values[static_cast<std::size_t>(row * kDepth + column)] =
+          value_of(static_cast<std::uint16_t>(word >> i % 2 * 16), bfloat);
+    }
+}
+
+Fragments fragments_now(const Warpgroup& g) {
+  Fragments now{.of = g.fragments};
+  for (std::size_t t = 0; t < kWarpgroup; ++t) std::copy_n(g.fragments[t], 4, now.words[t].begin());
+  return now;
+}
+
 }  // namespace
 
 Warpgroup& Engine::group_of(Fiber& f, std::uint32_t place) {
@@ -119,22 +139,28 @@ void Engine::read_operand(Fiber& f, std::uint64_t bits, int outer, bool across, 
     }
 }
 
-void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64_t b, bool add,
-                   int flags, std::uint32_t place) {
+void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, const std::uint32_t* fragment,
+                   std::uint64_t b, bool add, int flags, std::uint32_t place) {
+  group_of(f, place).fragments[static_cast<std::size_t>(f.index % kWarpgroup)] = fragment;
   const std::uint64_t detail = a * 31 + b * 1009 +
                                static_cast<std::uint64_t>(columns * 16 + flags) +
                                (add ? std::uint64_t{1} << 60 : 0);
-  if (!meet_group(f, 1, detail, d, place)) return;
+  if (!meet_group(f, fragment != nullptr ? 3 : 1, detail, d, place)) return;
   Block& block = *f.owner;
   Warpgroup& g = group_of(f, place);
   const int first = f.index / kWarpgroup * kWarpgroup;
   const Clock clock = block.clocks.issue_copy(reader_of(f.index));
   g.last = clock;
   std::vector<float>&left = g.left, &right = g.right;
-  read_operand(f, a, kRows, (flags & TW_A_ACROSS) != 0, (flags & TW_BFLOAT) != 0, left, place,
-               clock);
-  read_operand(f, b, columns, (flags & TW_B_ACROSS) != 0, (flags & TW_BFLOAT) != 0, right, place,
-               clock);
+  if (fragment != nullptr && !f.registers_ready)
+    report(f, Fault::wgmma_misuse, place,
+           "begins a product of an operand in registers without wgmma_begin");
+  const bool bfloat = (flags & TW_BFLOAT) != 0;
+  if (fragment != nullptr)
+    read_fragments(g, bfloat, left);
+  else
+    read_operand(f, a, kRows, (flags & TW_A_ACROSS) != 0, bfloat, left, place, clock);
+  read_operand(f, b, columns, (flags & TW_B_ACROSS) != 0, bfloat, right, place, clock);
   auto sums = std::ranges::find_if(g.under_way,
                                    [&](const SumsUnderWay& s) { return s.of == g.sums.front(); });
   if (sums == g.under_way.end()) {
@@ -155,6 +181,7 @@ void Engine::wgmma(Fiber& f, float* d, int columns, std::uint64_t a, std::uint64
     stop(f);
   }
   sums->group = block.fibers[static_cast<std::size_t>(first)].products;
+  if (fragment != nullptr) sums->read.push_back(fragments_now(g));
   if (!add) std::ranges::fill(sums->values, 0.0F);
   for (int i = 0; i < kRows; ++i) {
     float* const row = sums->values.data() + static_cast<std::ptrdiff_t>(i) * columns;
@@ -192,6 +219,12 @@ void Engine::wgmma_wait(Fiber& f, int groups, std::uint32_t place) {
   std::erase_if(g.under_way, [&](SumsUnderWay& s) {
     if (s.group >= upto || s.registers[static_cast<std::size_t>(t)] == nullptr) return false;
     float* const mine = std::exchange(s.registers[static_cast<std::size_t>(t)], nullptr);
+    for (const Fragments& x : s.read)
+      if (!std::equal(x.words[static_cast<std::size_t>(t)].begin(),
+                      x.words[static_cast<std::size_t>(t)].end(),
+                      x.of[static_cast<std::size_t>(t)]))
+        report(f, Fault::wgmma_misuse, place,
+               "changed an operand in registers while a product of it was under way");
     for (int i = 0; i < s.columns / 2; ++i) mine[i] = s.at(t, i);
     f.registers_ready = false;
     return ++s.landed == kWarpgroup;

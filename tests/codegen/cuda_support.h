@@ -134,6 +134,17 @@ inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> exact_bytes(
   return bytes;
 }
 
+/// What `exact` counts into and out of the SMs, by tensor.
+inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> sm_bytes(const Schedule& s) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;
+  for (const TrafficEntry& e : exact(s).entries) {
+    if (!e.boundary.ends_with("/shared")) continue;
+    bytes[e.tensor].first += e.read.value;
+    bytes[e.tensor].second += e.written.value;
+  }
+  return bytes;
+}
+
 inline std::string text(const std::map<std::string, std::pair<std::int64_t, std::int64_t>>& bytes) {
   std::string out;
   for (const auto& [tensor, b] : bytes)

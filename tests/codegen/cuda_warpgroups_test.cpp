@@ -92,17 +92,6 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-/// What `exact` counts into and out of the SMs, by tensor.
-std::map<std::string, std::pair<std::int64_t, std::int64_t>> sm_bytes(const Schedule& s) {
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;
-  for (const TrafficEntry& e : exact(s).entries) {
-    if (!e.boundary.ends_with("/shared")) continue;
-    bytes[e.tensor].first += e.read.value;
-    bytes[e.tensor].second += e.written.value;
-  }
-  return bytes;
-}
-
 cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
   const auto source = cuda::emit(c.schedule, options);
   if (!source.ok()) throw std::runtime_error(source.reason());
@@ -134,7 +123,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
     const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
     EXPECT_LT(run->error, out == DType::f32 ? 1e-5 : out == DType::f16 ? 1e-3 : 8e-3) << c.text;
-    EXPECT_EQ(testing::text(run->bytes), testing::text(sm_bytes(c.schedule))) << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
     const cuda_host::LaunchCounts& counts = run->report.launches.back();
     EXPECT_GT(counts.wgmma, 0) << c.text;
     clusters += counts.cluster_syncs > 0;

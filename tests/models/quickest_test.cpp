@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
@@ -382,6 +383,31 @@ TEST(GpuPlanner, ClustersShareDeepSums) {
     EXPECT_NE(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
     q.needs.capability = 8;
     EXPECT_EQ(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
+  }
+}
+
+/// Attention, drawn: one kernel by wgmma; there is a plan for devices without it, too.
+TEST(GpuPlanner, AttentionIsAPairOfProductsByWarpgroups) {
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 6; ++i) {
+    const auto draw = [&](int from, int to) {
+      return std::to_string(from + static_cast<int>(random() % (to - from)));
+    };
+    const std::string width = i % 3 == 0 ? "64" : i % 3 == 1 ? "80" : "128";
+    const std::string name = "attention:heads=32,m=" + draw(1000, 3000) + ",l=" + draw(3000, 4000) +
+                             ",k=" + width + ",n=" + width + ",causal=" + std::to_string(i % 2) +
+                             ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
+    Question q = question(name, "h200");
+    const auto by_warpgroups = [&] {
+      const Result<Proposal> p = planner().propose(q, standard());
+      EXPECT_TRUE(p.ok()) << name;
+      if (!p.ok() || p->plan.kernels.size() != 1) return false;
+      const auto s = resolve(p->plan, rewritten(q.workload, p->rewrites), q.machine);
+      return s.ok() && lowering::warpgroup_pair(*s, 0).ok();
+    };
+    EXPECT_TRUE(by_warpgroups()) << "seed 8: " << name;
+    q.needs.capability = 8;
+    EXPECT_TRUE(planner().propose(q, standard()).ok()) << "seed 8: " << name;
   }
 }
 

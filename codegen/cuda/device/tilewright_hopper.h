@@ -68,6 +68,13 @@ TW_DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32
 template <int N>
 TW_DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N)); }
 
+/// 2 to the power of x; zero where that is no normal number.
+TW_DEVICE float exp2_quick(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // ---- products of a warpgroup ----------------------------------------------------------------------
 /// Where an operand lies in shared memory: rows of 128 bytes in groups of eight, whose pieces of 16 bytes are
 /// swizzled. `leading`: bytes to the next 64 elements, of an operand whose rows run across the depth.
@@ -85,6 +92,11 @@ template <int N>
 TW_DEVICE void keep(float (&x)[N]) {
   TW_UNROLL
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int N>
+TW_DEVICE void keep(u32 (&x)[N]) {
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }
 
 // Sums eight at a time: in the text of an instruction, and as its operands.
@@ -132,34 +144,50 @@ TW_DEVICE void keep(float (&x)[N]) {
   else if constexpr (A_across) TW_WGMMA(N, EIGHTS, TYPE, 1, 0);        \
   else if constexpr (B_across) TW_WGMMA(N, EIGHTS, TYPE, 0, 1);        \
   else TW_WGMMA(N, EIGHTS, TYPE, 0, 0)
-#define TW_WGMMA_COLUMNS(N, EIGHTS)                                              \
+// Operands that are read alone have the numbers after the sums': A3 and B.
+#define TW_WGMMA_REGISTERS(N, EIGHTS, A3, B, TYPE, NEXT_B)                                                 \
+  asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE \
+               "." TYPE " {" TW_NAMES_##EIGHTS "}, {%0, %1, %2, %" #A3 "}, %" #B ", p, 1, 1, " #NEXT_B     \
+               "; }"                                                                                       \
+               : "+r"(a0), "+r"(a1), "+r"(a2), TW_SUMS_##EIGHTS : "r"(a[3]), "l"(b))
+#define TW_WGMMA_COLUMNS(N, EIGHTS, A3, B)                                              \
   template <> struct Wgmma<N> {                                                   \
     template <class T, bool A_across, bool B_across>                              \
     static __device__ __forceinline__ void multiply(float (&d)[N / 2], u64 a, u64 b, int add) { \
       if constexpr (Packed<T>::kBfloat) { TW_WGMMA_OF(N, EIGHTS, "bf16"); }       \
       else { TW_WGMMA_OF(N, EIGHTS, "f16"); }                                     \
     }                                                                             \
+    template <class T, bool B_across>                                             \
+    static __device__ __forceinline__ void multiply_registers(float (&d)[N / 2], const u32 (&a)[4], u64 b) { \
+      u32 a0 = a[0], a1 = a[1], a2 = a[2];                                        \
+      if constexpr (Packed<T>::kBfloat && B_across) TW_WGMMA_REGISTERS(N, EIGHTS, A3, B, "bf16", 1); \
+      else if constexpr (Packed<T>::kBfloat) TW_WGMMA_REGISTERS(N, EIGHTS, A3, B, "bf16", 0);        \
+      else if constexpr (B_across) TW_WGMMA_REGISTERS(N, EIGHTS, A3, B, "f16", 1);       \
+      else TW_WGMMA_REGISTERS(N, EIGHTS, A3, B, "f16", 0);                               \
+    }                                                                             \
   };
 /// d[64 x N] = a[64 x 16] * b[16 x N] + (add ? d : 0), by operand_at of both; across: rows run across the depth.
 /// Thread t of the warpgroup has, with g = t % 32 / 4: d[4 j + e] of row t / 32 * 16 + g + e / 2 * 8 and column
-/// 8 j + t % 4 * 2 + e % 2.
+/// 8 j + t % 4 * 2 + e % 2. multiply_registers: d += a * b, with a in registers, two elements a word, where
+/// word i has row g + i % 2 * 8 and columns i / 2 * 8 + t % 4 * 2 and the next: what d of 16 columns becomes
+/// when its neighbours are packed.
 template <int N> struct Wgmma;
-TW_WGMMA_COLUMNS(16, 1)
-TW_WGMMA_COLUMNS(32, 2)
-TW_WGMMA_COLUMNS(48, 3)
-TW_WGMMA_COLUMNS(64, 4)
-TW_WGMMA_COLUMNS(80, 5)
-TW_WGMMA_COLUMNS(96, 6)
-TW_WGMMA_COLUMNS(112, 7)
-TW_WGMMA_COLUMNS(128, 8)
-TW_WGMMA_COLUMNS(144, 9)
-TW_WGMMA_COLUMNS(160, 10)
-TW_WGMMA_COLUMNS(176, 11)
-TW_WGMMA_COLUMNS(192, 12)
-TW_WGMMA_COLUMNS(208, 13)
-TW_WGMMA_COLUMNS(224, 14)
-TW_WGMMA_COLUMNS(240, 15)
-TW_WGMMA_COLUMNS(256, 16)
+TW_WGMMA_COLUMNS(16, 1, 11, 12)
+TW_WGMMA_COLUMNS(32, 2, 19, 20)
+TW_WGMMA_COLUMNS(48, 3, 27, 28)
+TW_WGMMA_COLUMNS(64, 4, 35, 36)
+TW_WGMMA_COLUMNS(80, 5, 43, 44)
+TW_WGMMA_COLUMNS(96, 6, 51, 52)
+TW_WGMMA_COLUMNS(112, 7, 59, 60)
+TW_WGMMA_COLUMNS(128, 8, 67, 68)
+TW_WGMMA_COLUMNS(144, 9, 75, 76)
+TW_WGMMA_COLUMNS(160, 10, 83, 84)
+TW_WGMMA_COLUMNS(176, 11, 91, 92)
+TW_WGMMA_COLUMNS(192, 12, 99, 100)
+TW_WGMMA_COLUMNS(208, 13, 107, 108)
+TW_WGMMA_COLUMNS(224, 14, 115, 116)
+TW_WGMMA_COLUMNS(240, 15, 123, 124)
+TW_WGMMA_COLUMNS(256, 16, 131, 132)
 #undef TW_NAMES_1
 #undef TW_SUMS_1
 #undef TW_NAMES_2
@@ -194,6 +222,7 @@ TW_WGMMA_COLUMNS(256, 16)
 #undef TW_SUMS_16
 #undef TW_WGMMA_COLUMNS
 #undef TW_WGMMA_OF
+#undef TW_WGMMA_REGISTERS
 #undef TW_WGMMA
 #undef TW_EIGHT
 #undef TW_FOUR

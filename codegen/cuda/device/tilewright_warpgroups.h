@@ -15,6 +15,86 @@ struct ProductSize { int rows, columns, depth, count, group, part; };
 /// Where a tile of results begins: the first row and column, and which of the `count` products.
 struct ProductPlace { int row, column, product; };
 
+/// 64 rows of a tile of results: the first row and column, the ends of both, and which product they are of.
+struct ResultPlace { int row, rows, column, columns, product; };
+
+constexpr int kWarpgroup = 128;  // threads
+TW_DEVICE b64 two_floats(const float* x) { return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1])}; }
+TW_DEVICE b128 four_floats(const float* x) {
+  return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1]), __builtin_bit_cast(u32, x[2]),
+          __builtin_bit_cast(u32, x[3])};
+}
+
+/// How a warpgroup's 64 rows of sums, Columns of them, go home as Out: through boxes of its own in shared memory,
+/// two in turn. Boxed, Vector: as WarpgroupProduct has them.
+template <class Out, int Columns, bool Boxed, int Vector>
+struct WarpgroupResults {
+  static constexpr int kBox = 64 * 128, kBytes = 2 * kBox;
+  static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box
+
+  /// Where a box has its elements.
+  static TW_MEMBER unsigned char* staged(unsigned char* box, int row, int column) {
+    const int byte = column * int(sizeof(Out));
+    return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
+  }
+  /// A box to home, row by row, piece by piece.
+  static TW_MEMBER void pieces(unsigned char* box, Out* home, const ResultPlace& p, int first, int width, i64 pitch,
+                               int thread) {
+    const int across = width / Vector;
+    for (int i = thread; i < 64 * across; i += kWarpgroup) {
+      const int r = i / across, c = i % across * Vector, column = p.column + first + c;
+      if (p.row + r >= p.rows || column >= p.columns) continue;
+      Out* const to = home + (p.row + r) * pitch + column;
+      const unsigned char* const from = staged(box, r, c);
+      if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
+      else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
+      else if constexpr (Vector * sizeof(Out) == 4) store_home(reinterpret_cast<u32*>(to), *reinterpret_cast<const u32*>(from));
+      else store_home(to, *reinterpret_cast<const Out*>(from));
+    }
+  }
+  /// `home`: of the product's results; `used`: boxes so far.
+  static TW_MEMBER void write(const float (&sums)[Columns / 2], unsigned char* mine, int& used, const TensorMap& out,
+                              Out* home, const ResultPlace& p, i64 pitch, int group, int thread) {
+    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    TW_UNROLL
+    for (int c = 0; c < Columns; c += kAcross) {
+      constexpr int kEights = kAcross / 8;
+      const int width = Columns - c < kAcross ? Columns - c : kAcross;
+      unsigned char* const box = mine + (used++ & 1) * kBox;
+      // The box before the last has been read: its place is free.
+      if constexpr (Boxed) {
+        if (thread == 0) store_boxes_read<1>();
+        barrier(1 + group, kWarpgroup);
+      }
+      TW_UNROLL
+      for (int j = 0; j < kEights; ++j) {
+        if (j * 8 >= width) break;
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          const int r = warp * 16 + g + h * 8, at = j * 8 + t;
+          const float x[2] = {sums[(c / 8 + j) * 4 + h * 2], sums[(c / 8 + j) * 4 + h * 2 + 1]};
+          if constexpr (sizeof(Out) == 2)
+            *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
+          else
+            *reinterpret_cast<b64*>(staged(box, r, at)) = two_floats(x);
+        }
+      }
+      if constexpr (Boxed) {
+        shared_for_async();
+        barrier(1 + group, kWarpgroup);
+        if (thread == 0) {
+          store_box(out, box, p.column + c, p.row, p.product);
+          store_boxes_commit();
+        }
+      } else {
+        // A warpgroup that is here again has written the box before: one barrier a box suffices.
+        barrier(1 + group, kWarpgroup);
+        pieces(box, home, p, c, width, pitch, thread);
+      }
+    }
+  }
+};
+
 /// T: operands, Out: results at home. A tile of Groups * Blocks * 64 rows and Columns columns; a warpgroup has
 /// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
@@ -24,11 +104,11 @@ template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, i
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
-  static constexpr int kWarpgroup = 128, kBox = 64 * 128;  // threads; bytes of 64 rows
+  static constexpr int kBox = 64 * 128;  // bytes of 64 rows
   static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
-  static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box of results
-  static constexpr int kStaged = Share > 1 ? 0 : 2 * kBox;  // of a warpgroup, two boxes in turn
+  using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
+  static constexpr int kStaged = Share > 1 ? 0 : Results::kBytes;
   // Rows of sums that the cluster's blocks read of one another lie in the ring, so far apart that the
   // fragments of eight rows meet in no bank.
   static constexpr int kPitch = Columns + 8;
@@ -132,18 +212,6 @@ struct WarpgroupProduct {
     if (first) mbarrier_arrive(behind);
   }
 
-  /// 64 rows and kAcross columns of results, where a box of them has its elements.
-  static TW_MEMBER unsigned char* staged(unsigned char* box, int row, int column) {
-    const int byte = column * int(sizeof(Out));
-    return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
-  }
-  static TW_MEMBER b64 two(const float* x) {
-    return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1])};
-  }
-  static TW_MEMBER b128 four(const float* x) {
-    return {__builtin_bit_cast(u32, x[0]), __builtin_bit_cast(u32, x[1]), __builtin_bit_cast(u32, x[2]),
-            __builtin_bit_cast(u32, x[3])};
-  }
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
   static TW_MEMBER void put(float* partial, const float (&sums)[Blocks][Columns / 2], int group, int thread) {
     const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
@@ -155,7 +223,7 @@ struct WarpgroupProduct {
         for (int h = 0; h < 2; ++h) {
           const int row = (group * Blocks + i) * 64 + warp * 16 + g + h * 8;
           const float *const x = sums[i] + j * 4 + h * 2;
-          *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two(x);
+          *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two_floats(x);
         }
   }
   /// Some of the tile's rows to home: of each block's sums, in the order of the depth.
@@ -182,8 +250,8 @@ struct WarpgroupProduct {
         if constexpr (Vector == 1) {
           store_home(to + v, Rounded<Out>::of(sum[v]));
         } else if constexpr (sizeof(Out) == 4) {
-          if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four(sum));
-          else store_home(reinterpret_cast<b64*>(to + v), two(sum + v));
+          if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four_floats(sum));
+          else store_home(reinterpret_cast<b64*>(to + v), two_floats(sum + v));
         } else if constexpr (Vector == 4) {
           store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
         } else {
@@ -192,69 +260,6 @@ struct WarpgroupProduct {
       }
     }
   }
-  /// A warpgroup's box to home, row by row, piece by piece.
-  static TW_MEMBER void write(unsigned char* box, Out* home, const ProductSize& s, int row, int column, int width,
-                              i64 pitch, int thread) {
-    const int across = width / Vector;
-    for (int i = thread; i < 64 * across; i += kWarpgroup) {
-      const int r = i / across, c = i % across * Vector;
-      if (row + r >= s.rows || column + c >= s.columns) continue;
-      Out* const to = home + (row + r) * pitch + column + c;
-      const unsigned char* const from = staged(box, r, c);
-      if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
-      else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
-      else if constexpr (Vector * sizeof(Out) == 4) store_home(reinterpret_cast<u32*>(to), *reinterpret_cast<const u32*>(from));
-      else store_home(to, *reinterpret_cast<const Out*>(from));
-    }
-  }
-
-  /// A warpgroup's rows of a tile to home, box by box; `used`: boxes so far.
-  static TW_MEMBER void results(const float (&sums)[Blocks][Columns / 2], unsigned char* mine, int& used,
-                                const TensorMap& out, Out* home, const ProductSize& s, const ProductPlace& p,
-                                i64 pitch, i64 apart, int group, int thread) {
-    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
-    TW_UNROLL
-    for (int i = 0; i < Blocks; ++i) {
-      const int row = p.row + (group * Blocks + i) * 64;
-      TW_UNROLL
-      for (int c = 0; c < Columns; c += kAcross) {
-        constexpr int kEights = kAcross / 8;
-        const int width = Columns - c < kAcross ? Columns - c : kAcross;
-        unsigned char* const box = mine + (used++ & 1) * kBox;
-        // The box before the last has been read: its place is free.
-        if constexpr (Boxed) {
-          if (thread == 0) store_boxes_read<1>();
-          barrier(1 + group, kWarpgroup);
-        }
-        TW_UNROLL
-        for (int j = 0; j < kEights; ++j) {
-          if (j * 8 >= width) break;
-          TW_UNROLL
-          for (int h = 0; h < 2; ++h) {
-            const int r = warp * 16 + g + h * 8, at = j * 8 + t;
-            const float x[2] = {sums[i][(c / 8 + j) * 4 + h * 2], sums[i][(c / 8 + j) * 4 + h * 2 + 1]};
-            if constexpr (sizeof(Out) == 2)
-              *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
-            else
-              *reinterpret_cast<b64*>(staged(box, r, at)) = two(x);
-          }
-        }
-        if constexpr (Boxed) {
-          shared_for_async();
-          barrier(1 + group, kWarpgroup);
-          if (thread == 0) {
-            store_box(out, box, p.column + c, row, p.product);
-            store_boxes_commit();
-          }
-        } else {
-          // A warpgroup that is here again has written the box before: one barrier a box suffices.
-          barrier(1 + group, kWarpgroup);
-          write(box, home + p.product * apart, s, row, p.column + c, width, pitch, thread);
-        }
-      }
-    }
-  }
-
   static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right,
                             const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s) {
     unsigned char* const boxes = memory + Stages * kStage;
@@ -298,7 +303,12 @@ struct WarpgroupProduct {
           join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
           cluster_sync();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
-          results(sums, mine, used, out, home, s, place(s, tile), pitch, apart, group, thread);
+          const ProductPlace p = place(s, tile);
+          TW_UNROLL
+          for (int i = 0; i < Blocks; ++i)
+            Results::write(sums[i], mine, used, out, home + p.product * apart,
+                           {p.row + (group * Blocks + i) * 64, s.rows, p.column, s.columns, p.product}, pitch, group,
+                           thread);
         }
       }
       if constexpr (Boxed) {

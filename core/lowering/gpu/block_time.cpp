@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 
 namespace tilewright::lowering {
@@ -261,6 +262,60 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   return t;
 }
 
+// Of two products with operators between them. Assumed: an SM's special units, 16 a cycle, have an
+// expensive instruction each; a warpgroup alone runs its operators so many times longer than its
+// share of a busy SM says, because each instruction waits for the last.
+constexpr double kSpecialUnits = 16, kOperatorsAlone = 1.5;
+
+/// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
+/// product and the others' products are under way.
+PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_bytes, double latency,
+                  const BlockRates& r) {
+  const double groups = p.groups, middle = p.tile_middle, columns = p.tile_columns;
+  const auto steps = [](double depth) { return std::ceil(depth / 16); };
+  // Cycles of one warpgroup a turn: an instruction reads shared operands, 128 bytes a cycle.
+  const double first = steps(static_cast<double>(p.depth)) *
+                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128) / kWgmmaLasts,
+               second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128) /
+                        kWgmmaLasts;
+  double light = 0.5, expensive = 0;  // an element is half of a rounded pair
+  for (const PairOperator& o : p.between) {
+    if (o.domain != PairValue::Place::middle) continue;
+    for (const Output& out : w.op(o.op).outputs) {
+      count_operations(out.value, light, expensive);
+      light += out.combine == Combine::assign ? 0 : 1;
+    }
+  }
+  light += columns / middle;  // what there is so far, rescaled
+  const double operators = 64 * middle * std::max(light / 128, expensive / kSpecialUnits);
+  const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
+  const double turn = std::max({together * groups * (first + second), together * groups * operators,
+                                first + std::max(second, kOperatorsAlone * operators)});
+  PhaseTime t{.blocks = p.grid};
+  t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
+  const double turns =
+      t.rounds * static_cast<double>(ceil_div(p.middle, std::int64_t{p.tile_middle}));
+  const double rate = kBoxes * r.fill,
+               stage = static_cast<double>(p.right_bytes() + p.second_bytes());
+  const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1]) +
+                       static_cast<double>(p.second_bytes()) * touched(p.maps[2]);
+  const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
+  const double fill = std::max(stage / kOneSm, busy * lines / rate);
+  const double comes = latency + kBoxLatency + fill;
+  const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
+                         columns * groups * 64 / 128 * 4;
+  t.copies = turns * fill;
+  t.waits = turns * (comes + turn) / std::max(1, p.stages);
+  t.tensor = turns * groups * (first + second);
+  t.issue = turns * groups * operators;
+  t.work = turns * (turn + r.barrier + r.near);
+  t.fill = t.copies + t.rounds * results;
+  // A tile's first product waits for its operands, its results for its last product.
+  t.ends = comes + t.rounds * (kResults + results + first + second);
+  t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
+  return t;
+}
+
 /// How much of what is used again stays in L2: all below three quarters of it, nothing above it.
 double kept(double bytes, double capacity) {
   return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
@@ -280,24 +335,31 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const auto from_memory = [&](double compulsory) {
     return (1 - stays) * compulsory / r.memory / r.clock;
   };
-  if (r.wgmma > 0)
-    if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
+  if (r.wgmma > 0) {
+    const auto by_warpgroups = [&](const auto& p, std::initializer_list<TensorId> tensors,
+                                   PhaseTime phase) {
       double bytes = 0;
-      for (const TensorId x : {p->left, p->right, p->result})
+      for (const TensorId x : tensors)
         bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
-      const double memory = from_memory(bytes);
-      const auto out_bytes = size_of(s.workload->tensor(p->result).dtype);
-      BlockTime t{.memory = memory,
-                  .warps = 4 * p->groups,
-                  .threads = p->threads(),
-                  .registers = r.registers / (p->threads() * p->resident),
-                  .shared = p->shared_bytes,
-                  .resident = p->resident,
+      BlockTime t{.memory = from_memory(bytes),
+                  .warps = 4 * p.groups,
+                  .threads = p.threads(),
+                  .registers = r.registers / (p.threads() * p.resident),
+                  .shared = p.shared_bytes,
+                  .resident = p.resident,
                   .warpgroups = true};
-      t.phases.push_back(time_of(*p, out_bytes, latency, r));
-      t.seconds = kOfLaunch * r.launch / r.clock + std::max(t.phases.back().seconds, memory);
+      t.phases.push_back(std::move(phase));
+      t.seconds = kOfLaunch * r.launch / r.clock + std::max(t.phases.back().seconds, t.memory);
       return t;
-    }
+    };
+    const auto out_bytes = [&](TensorId t) { return size_of(s.workload->tensor(t).dtype); };
+    if (const auto p = warpgroup_product(s, kernel, warps, stages))
+      return by_warpgroups(*p, {p->left, p->right, p->result},
+                           time_of(*p, out_bytes(p->result), latency, r));
+    if (const auto p = warpgroup_pair(s, kernel, warps, stages))
+      return by_warpgroups(*p, {p->left, p->right, p->second, p->result},
+                           time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+  }
   Result<BlockWork> found = block_work(s, k);
   if (!found) return Reason{found.reason()};
   BlockWork work = std::move(found).value();

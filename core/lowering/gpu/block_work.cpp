@@ -279,19 +279,12 @@ class BlockWalk {
     return true;
   }
 
-  static void count(const Expr& e, double& light, double& expensive) {
-    for (const Expr& a : e.args) count(a, light, expensive);
-    if (e.kind != Expr::Kind::call) return;
-    const ExprFunction* f = find_expr_function(e.function);
-    (f != nullptr && f->light == 1 ? light : expensive) += 1;
-  }
-
   void points_of(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double points,
                  double runs) {
     const Operator& op = w_.op(n.op);
     PointsRun p{.runs = runs, .points = points};
     for (const Output& out : op.outputs) {
-      count(out.value, p.light, p.expensive);
+      count_operations(out.value, p.light, p.expensive);
       p.light += out.rescale ? 2 : 1;
     }
     for (std::size_t l = 0; l < op.loops.size(); ++l)
@@ -317,6 +310,13 @@ class BlockWalk {
 
 Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k) {
   return BlockWalk(s, k).run();
+}
+
+void count_operations(const Expr& e, double& light, double& expensive) {
+  for (const Expr& a : e.args) count_operations(a, light, expensive);
+  if (e.kind != Expr::Kind::call) return;
+  const ExprFunction* f = find_expr_function(e.function);
+  (f != nullptr && f->light == 1 ? light : expensive) += 1;
 }
 
 }  // namespace tilewright::lowering

@@ -62,6 +62,8 @@ struct BlockWork {
 };
 /// A Reason where a loop is bound below blocks.
 Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k);
+/// Adds the calls of an expression: of one arithmetic instruction, and of more.
+void count_operations(const Expr& e, double& light, double& expensive);
 
 /// How warps share the products, what stays in registers, and what a block needs of an SM, about as
 /// codegen/cuda chooses (emit_forms.cpp, emit_layout.cpp).

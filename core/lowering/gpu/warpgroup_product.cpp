@@ -6,22 +6,15 @@
 
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
+#include "core/lowering/gpu/matrix_access.h"
 
 namespace tilewright::lowering {
 namespace {
 
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
-constexpr std::int64_t kReserved = 1024;  // of shared memory, a block: CUDA C++ Programming Guide
 constexpr int kMostTurns = 8;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
-
-/// A tensor's elements between neighbours, by dimension.
-std::vector<std::int64_t> strides_of(const Tensor& t) {
-  std::vector<std::int64_t> strides(t.shape.size(), 1);
-  for (std::size_t d = strides.size(); d-- > 1;) strides[d - 1] = strides[d] * t.shape[d];
-  return strides;
-}
 
 /// Clusters of `share` blocks that run at the same time. SMs come in pairs (TPCs) in eight groups
 /// (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core GPU Architecture whitepaper.
@@ -50,18 +43,10 @@ class Finder {
   }
 
  private:
-  /// How one tensor lies: elements between neighbours.
-  struct Lies {
-    std::int64_t inner = 0, outer = 0, apart = 0;  ///< the matrix' two loops; products
-    bool all = false;
-  };
-
   [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
   std::string loop_name(LoopId l) const { return w_.loop(l).name; }
   std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
-  bool has(const Access& a, LoopId loop) const {
-    return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
-  }
+  static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
 
   /// A chain of grid loops around loops of one block, one compute, and what it loads and stores.
   void walk() {
@@ -123,11 +108,7 @@ class Finder {
       refuse("it is no sum of products of two tensors");
     for (const Access* a : {&op.inputs[0], &op.inputs[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
-      for (std::size_t d = 0; d < a->index.size(); ++d) {
-        const auto loop = a->index[d].plain_loop();
-        if (!loop || extent(*loop) != w_.tensor(a->tensor).shape[d])
-          refuse("a tensor is indexed by more than loops");
-      }
+      check_whole_loops(w_, *a);
     }
     columns_ = *out.target.index.back().plain_loop();
     const int right = has(op.inputs[1], columns_) ? 1 : 0;
@@ -152,28 +133,14 @@ class Finder {
     if (!depth_.valid()) refuse("it sums nothing");
   }
 
-  Lies lies(const Access& a, LoopId inner, LoopId outer) const {
-    const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
-    const auto stride = [&](LoopId loop) {
-      for (std::size_t d = 0; d < strides.size(); ++d)
-        if (a.index[d].plain_loop() == loop) return strides[d];
-      return std::int64_t{0};
-    };
-    Lies l{.inner = stride(inner), .outer = stride(outer)};
-    const auto mine = std::ranges::count_if(products_, [&](LoopId p) { return has(a, p); });
-    const auto name = w_.tensor(a.tensor).name;
-    if (std::cmp_equal(a.index.size(), 2)) {
-      l.all = true;
-      return l;
-    }
-    if (std::cmp_not_equal(mine, products_.size()) ||
-        std::cmp_not_equal(a.index.size(), products_.size() + 2))
-      refuse("tensor " + name + " has some of the loops that tell products apart");
-    for (std::size_t i = 0; i + 1 < products_.size(); ++i)
-      if (stride(products_[i]) != stride(products_[i + 1]) * extent(products_[i + 1]))
-        refuse("tensor " + name + "'s products do not lie at equal distances");
-    l.apart = stride(products_.back());
-    return l;
+  MatrixAccess lies(const Access& a, LoopId inner, LoopId outer) const {
+    const MatrixAccess m = matrix_access(w_, a, inner, outer, products_);
+    std::int64_t all = 1;
+    for (const LoopId loop : products_) all *= extent(loop);
+    if (m.modulo != 1 && m.modulo != all)
+      refuse("tensor " + w_.tensor(a.tensor).name +
+             " has some of the loops that tell products apart");
+    return m;
   }
 
   void place_tensors() {
@@ -195,16 +162,12 @@ class Finder {
     of_left_ = p_.left_across ? lies(*left_, rows_, depth_) : lies(*left_, depth_, rows_);
     of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
     of_result_ = lies(*result_, columns_, rows_);
-    p_.left_all = of_left_.all, p_.right_all = of_right_.all;
+    p_.left_all = of_left_.modulo == 1, p_.right_all = of_right_.modulo == 1;
     p_.rows = extent(rows_), p_.columns = extent(columns_), p_.depth = extent(depth_);
     for (const LoopId loop : products_) p_.count *= extent(loop);
     if (p_.rows >= 1 << 30 || p_.columns >= 1 << 30 || p_.depth >= 1 << 30)
       refuse("a loop has 2^30 iterations or more");
-    const auto aligned = [&](TensorId t, const Lies& l) {
-      if (l.outer * 2 % 16 != 0 || l.apart * 2 % 16 != 0)
-        refuse("tensor " + w_.tensor(t).name + "'s rows do not begin at multiples of 16 bytes");
-    };
-    aligned(p_.left, of_left_), aligned(p_.right, of_right_);
+    check_box_rows(w_, p_.left, of_left_), check_box_rows(w_, p_.right, of_right_);
   }
 
   /// A block's part of a loop: the step of the innermost grid loop, else all of it.
@@ -283,7 +246,8 @@ class Finder {
     std::int64_t deep = p_.part;
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
-    const std::int64_t room = s_.machine->level(k_.level).capacity.value / p_.resident - kReserved;
+    const std::int64_t room =
+        s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
     const std::int64_t staged = p_.share > 1 ? 0 : p_.groups * 2 * kBoxBytes, barriers = 16;
     const auto fit = [&](int steps) {
       p_.steps = steps;
@@ -310,15 +274,8 @@ class Finder {
   }
 
   void make_maps() {
-    const auto map = [&](TensorId t, const Lies& l, std::int64_t inner, std::int64_t outer,
-                         int tall) {
-      const std::int64_t size = size_of(w_.tensor(t).dtype);
-      BoxMap m{.tensor = t, .type = w_.tensor(t).dtype};
-      m.extent = {inner, outer, l.all ? 1 : p_.count};
-      m.stride = {size, l.outer * size, (l.all ? l.outer * outer : l.apart) * size};
-      m.box = {static_cast<int>(128 / size), tall};
-      p_.maps.push_back(m);
-    };
+    const auto map = [&](TensorId t, const MatrixAccess& m, std::int64_t inner, std::int64_t outer,
+                         int tall) { p_.maps.push_back(box_map(w_, t, m, inner, outer, tall)); };
     p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64)
                    : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows());
     p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64)
@@ -345,7 +302,7 @@ class Finder {
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
   const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
-  Lies of_left_, of_right_, of_result_;
+  MatrixAccess of_left_, of_right_, of_result_;
 };
 
 }  // namespace

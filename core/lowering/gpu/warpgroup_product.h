@@ -17,6 +17,9 @@ namespace tilewright::lowering {
 /// Blocks of a cluster on any device that has them: CUDA C++ Programming Guide.
 inline constexpr std::int64_t kMostShare = 8;
 
+/// Bytes of shared memory that a block has beside its own: CUDA C++ Programming Guide.
+inline constexpr std::int64_t kReservedShared = 1024;
+
 struct WarpgroupProduct {
   TensorId left, right, result;
   DType operand = DType::f16;

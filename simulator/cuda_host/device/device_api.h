@@ -65,6 +65,9 @@ typedef struct tw_device_api {
   void (*shared_for_async)(tw_thread*);
   void (*wgmma_begin)(tw_thread*);
   void (*wgmma)(tw_thread*, float* d, int columns, uint64_t a, uint64_t b, int add, int flags);
+  /* d += a * b with the left operand in registers: a thread's four words of it. */
+  void (*wgmma_registers)(tw_thread*, float* d, int columns, const uint32_t* a, uint64_t b,
+                          int flags);
   void (*wgmma_commit)(tw_thread*);
   void (*wgmma_wait)(tw_thread*, int groups);
   void (*cluster_sync)(tw_thread*);

@@ -399,6 +399,7 @@ template <int N>
 TW_DEVICE void fewer_registers() {}
 template <int N>
 TW_DEVICE void more_registers() {}
+TW_DEVICE float exp2_quick(float x) { return __builtin_exp2f(x); }
 TW_DEVICE u64 operand_at(const void* shared, u32 leading) {
   return u64((shared_address(shared) & 0x3ffff) >> 4) | u64(leading >> 4) << 16 |
          u64(1024 >> 4) << 32 | u64(1) << 62;
@@ -409,8 +410,8 @@ template <int N>
 TW_DEVICE void wgmma_wait() {
   TW_CALL(wgmma_wait, N);
 }
-template <int N>
-TW_DEVICE void keep(float (&)[N]) {}
+template <class T, int N>
+TW_DEVICE void keep(T (&)[N]) {}
 template <int N>
 struct Wgmma {
   template <class T, bool A_across, bool B_across>
@@ -418,6 +419,11 @@ struct Wgmma {
     TW_CALL(wgmma, d, N, a, b, add,
             (A_across ? TW_A_ACROSS : 0) | (B_across ? TW_B_ACROSS : 0) |
                 (Packed<T>::kBfloat ? TW_BFLOAT : 0));
+  }
+  template <class T, bool B_across>
+  static __forceinline__ void multiply_registers(float (&d)[N / 2], const u32 (&a)[4], u64 b) {
+    TW_CALL(wgmma_registers, d, N, a, b,
+            (B_across ? TW_B_ACROSS : 0) | (Packed<T>::kBfloat ? TW_BFLOAT : 0));
   }
 };
 

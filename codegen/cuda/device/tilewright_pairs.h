@@ -1,0 +1,241 @@
+// A whole kernel of two matrix products, the first one's results the second one's left operand, by Hopper's
+// warpgroups: results of the first stay in registers, where operators between the two change them, and become the
+// operand of the second there. One thread copies boxes of all three operands ahead by the TMA unit. The operators
+// are the plan's: `Between` has their text. Plain C++ on top of tilewright_hopper.h.
+#pragma once
+
+#include "tilewright_warpgroups.h"
+
+namespace tw {
+
+/// Which of a tensor's matrices a product has: product / divide % modulo.
+struct MatrixOf {
+  int divide, modulo;
+  TW_MEMBER int of(int product) const { return product / divide % modulo; }
+};
+/// Extents: rows of the results, what the second product sums over, columns of the results; how many there are.
+struct PairSize {
+  int rows, middle, columns, count;
+  MatrixOf left, right, second, result;
+};
+/// Where a thread's values are: its first row (the other is 8 further down) and its first column of the
+/// tile, which product, and the ends of the tensors.
+struct PairPoint { int row, column, product, columns; };
+
+/// exp(a - b), where b is the same for many: one multiply-add and one instruction of the special units.
+TW_DEVICE float exp_of_difference(float a, float b) {
+  constexpr float kLog2e = 1.4426950408889634f;
+  return exp2_quick(fmaf(a, kLog2e, -b * kLog2e));
+}
+
+/// An operand's tile in shared memory: boxes of 64 of the depth and all that lies across it or, where rows run across
+/// the depth, the other way round.
+template <int Outer, int Depth, bool Across>
+struct PairTile {
+  static constexpr int kDeep = (Depth + 15) / 16 * 16;
+  static constexpr int kBoxes = ((Across ? Outer : Depth) + 63) / 64, kBox = (Across ? kDeep : Outer) * 128;
+  static constexpr int kBytes = kBoxes * kBox;
+  static TW_MEMBER void load(unsigned char* to, const TensorMap& map, u64* full, int outer, int depth, int product) {
+    TW_UNROLL
+    for (int i = 0; i < kBoxes; ++i)
+      load_box(to + i * kBox, map, full, Across ? outer + i * 64 : depth + i * 64, Across ? depth : outer, product);
+  }
+  /// The q-th 16 of the depth, from the rows of a warpgroup on.
+  static TW_MEMBER u64 at(const unsigned char* tile, int q, int group = 0) {
+    return Across ? operand_at(tile + group * kBox, kBox) + q * 128
+                  : operand_at(tile + q / 4 * kBox + group * 64 * 128, kBox) + q % 4 * 2;
+  }
+};
+
+/// Tiles of Groups * 64 rows and Columns columns, the sum over the middle in steps of Middle, the first product's depth
+/// at once. Ragged: Middle does not divide it. Across: as WarpgroupProduct has it, of each operand.
+template <class T, class Out, class Between, int Groups, int Middle, int Columns, int Depth, int Stages, bool LeftAcross,
+          bool RightAcross, bool SecondAcross, bool Ragged, bool Boxed, int Vector>
+struct WarpgroupPair {
+  static constexpr int kRows = Groups * 64;
+  using Left = PairTile<kRows, Depth, LeftAcross>;
+  using Right = PairTile<Middle, Depth, RightAcross>;
+  using Second = PairTile<Columns, Middle, SecondAcross>;
+  using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
+  // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
+  static constexpr int kCopying = Groups == 2 ? 24 : 32, kComputing = Groups == 2 ? 240 : 160;
+  static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
+  static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
+
+  /// Two tiles in turn, each with barriers of full and of free stages.
+  struct Ring {
+    unsigned char* memory;
+    u64 *full, *empty;
+    int bytes, stage = 0;
+    u32 parity = 0;
+    TW_MEMBER unsigned char* tile() const { return memory + stage * bytes; }
+    TW_MEMBER void next() {
+      if (++stage == Stages) stage = 0, parity ^= 1;
+    }
+    /// Waits until the stage is free, and expects a tile and so many bytes more.
+    TW_MEMBER u64* fill(int more = 0) const {
+      mbarrier_wait(empty + stage, parity ^ 1);
+      mbarrier_arrive_expecting(full + stage, bytes + more);
+      return full + stage;
+    }
+    TW_MEMBER void wait() const { mbarrier_wait(full + stage, parity); }
+    TW_MEMBER void give(bool first) {
+      if (first) mbarrier_arrive(empty + stage);
+      next();
+    }
+  };
+
+  /// Tiles of one product follow one another: their operands meet in L2.
+  static TW_MEMBER ProductPlace place(const PairSize& s, int tile) {
+    const int down = (s.rows + kRows - 1) / kRows, across = (s.columns + Columns - 1) / Columns;
+    return {tile % down * kRows, tile / down % across * Columns, tile / (across * down)};
+  }
+  static TW_MEMBER int tiles(const PairSize& s) {
+    return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
+  }
+  static TW_MEMBER int turns(const PairSize& s) { return (s.middle + Middle - 1) / Middle; }
+
+  /// The left operand comes with the first tile of the right one.
+  static TW_MEMBER void copy(unsigned char* of_left, u64* left_free, u32& parity, Ring& rights, Ring& seconds,
+                             const TensorMap& left, const TensorMap& right, const TensorMap& second, const PairSize& s,
+                             const ProductPlace& p) {
+    mbarrier_wait(left_free, parity ^ 1);
+    parity ^= 1;
+    for (int l = 0; l < s.middle; l += Middle) {
+      u64* const full = rights.fill(l == 0 ? Left::kBytes : 0);
+      if (l == 0) Left::load(of_left, left, full, p.row, 0, s.left.of(p.product));
+      Right::load(rights.tile(), right, full, l, 0, s.right.of(p.product));
+      rights.next();
+      Second::load(seconds.tile(), second, seconds.fill(), p.column, l, s.second.of(p.product));
+      seconds.next();
+    }
+  }
+
+  static TW_MEMBER void first_product(float (&x)[Middle / 2], const unsigned char* left, const unsigned char* right,
+                                      int group) {
+    TW_UNROLL
+    for (int q = 0; q < Left::kDeep / 16; ++q)
+      Wgmma<Middle>::template multiply<T, LeftAcross, RightAcross>(x, Left::at(left, q, group), Right::at(right, q), q > 0);
+    wgmma_commit();
+  }
+  static TW_MEMBER void second_product(float (&sums)[Columns / 2], u32 (&x)[Middle / 16][4], const unsigned char* tile) {
+    TW_UNROLL
+    for (int q = 0; q < Middle / 16; ++q)
+      Wgmma<Columns>::template multiply_registers<T, SecondAcross>(sums, x[q], Second::at(tile, q));
+    wgmma_commit();
+  }
+  /// The operators between; columns past the end add nothing to what follows.
+  static TW_MEMBER void between(Between& ops, float (&x)[Middle / 2], const PairPoint& at) {
+    if constexpr (Ragged) {
+      if (at.columns - at.column + int(threadIdx.x % 4 * 2) < Middle) return ops.template step<true>(x, at);
+    }
+    ops.template step<false>(x, at);
+  }
+  static TW_MEMBER void pack(u32 (&to)[Middle / 16][4], const float (&x)[Middle / 2]) {
+    TW_UNROLL
+    for (int q = 0; q < Middle / 16; ++q)
+      TW_UNROLL
+      for (int i = 0; i < 4; ++i) to[q][i] = Packed<T>::of(x[q * 8 + i * 2], x[q * 8 + i * 2 + 1]);
+  }
+
+  /// One tile: while the first product of a turn is under way so is the second one of the turn before, and
+  /// while that is the operators of this turn run.
+  static TW_MEMBER void compute(Between& ops, float (&sums)[Columns / 2], const unsigned char* left, u64* left_free,
+                                Ring& rights, Ring& seconds, const PairSize& s, PairPoint at, int group, bool first) {
+    const int all = turns(s);
+    float x[Middle / 2];
+    u32 packed[Middle / 16][4];
+    TW_UNROLL
+    for (int i = 0; i < Columns / 2; ++i) sums[i] = 0;
+    ops.begin();
+    rights.wait();
+    keep(x);
+    wgmma_begin();
+    first_product(x, left, rights.tile(), group);
+    keep(x);
+    wgmma_wait<0>();
+    keep(x);
+    rights.give(first);
+    if (all == 1 && first) mbarrier_arrive(left_free);
+    between(ops, x, at);
+    pack(packed, x);
+    for (int turn = 1; turn < all; ++turn) {
+      // Both at once: between instructions of a warpgroup its threads must not go ways of their own.
+      rights.wait();
+      seconds.wait();
+      keep(x);
+      keep(sums);
+      wgmma_begin();
+      first_product(x, left, rights.tile(), group);
+      second_product(sums, packed, seconds.tile());
+      keep(x);
+      keep(sums);
+      wgmma_wait<1>();
+      keep(x);
+      rights.give(first);
+      if (turn + 1 == all && first) mbarrier_arrive(left_free);
+      at.column += Middle;
+      between(ops, x, at);
+      wgmma_wait<0>();
+      keep(sums);
+      seconds.give(first);
+      ops.rescale(sums);
+      pack(packed, x);
+    }
+    seconds.wait();
+    keep(sums);
+    wgmma_begin();
+    second_product(sums, packed, seconds.tile());
+    keep(sums);
+    wgmma_wait<0>();
+    keep(sums);
+    seconds.give(first);
+  }
+
+  static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right, const TensorMap& second,
+                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const PairSize& s) {
+    unsigned char* const of_right = memory + Left::kBytes;
+    unsigned char* const of_second = of_right + Stages * Right::kBytes;
+    unsigned char* const boxes = of_second + Stages * Second::kBytes;
+    u64* const barriers = reinterpret_cast<u64*>(boxes + Groups * Results::kBytes);
+    u64* const left_free = barriers + 4 * Stages;
+    Ring rights{of_right, barriers, barriers + Stages, Right::kBytes};
+    Ring seconds{of_second, barriers + 2 * Stages, barriers + 3 * Stages, Second::kBytes};
+    const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 4 * Stages; ++i) mbarrier_init(barriers + i, i / Stages % 2 == 0 ? 1 : Groups);
+      mbarrier_init(left_free, Groups);
+      mbarriers_made();
+    }
+    block_sync();
+    if (role == 0) {
+      if constexpr (Groups > 1) fewer_registers<kCopying>();
+      if (thread != 0) return;
+      u32 parity = 0;
+      for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x)
+        copy(memory, left_free, parity, rights, seconds, left, right, second, s, place(s, tile));
+      return;
+    }
+    if constexpr (Groups > 1) more_registers<kComputing>();
+    const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    unsigned char* const mine = boxes + group * Results::kBytes;
+    int used = 0;
+    for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
+      const ProductPlace p = place(s, tile);
+      const int row = p.row + group * 64;
+      float sums[Columns / 2];
+      Between ops;
+      compute(ops, sums, memory, left_free, rights, seconds, s, {row + warp * 16 + g, t, p.product, s.middle}, group,
+              thread == 0);
+      ops.finish(sums, {row + warp * 16 + g, p.column + t, p.product, s.columns});
+      const int product = s.result.of(p.product);
+      Results::write(sums, mine, used, out, home + product * apart, {row, s.rows, p.column, s.columns, product}, pitch,
+                     group, thread);
+    }
+    if constexpr (Boxed) {
+      if (thread == 0) store_boxes_read<0>();
+    }
+  }
+};
+
+}  // namespace tw

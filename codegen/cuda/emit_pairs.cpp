@@ -1,0 +1,319 @@
+// Two matrix products with operators between them by Hopper's warpgroups: the template of
+// device/tilewright_pairs.h with the plan's tile, and a struct of the plan's operators, on the
+// values that a thread has in registers.
+#include "codegen/cuda/emit_pairs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/common/expression.h"
+#include "core/workload/text.h"
+
+namespace tilewright::cuda {
+namespace {
+
+using lowering::PairOperator;
+using lowering::PairValue;
+using lowering::WarpgroupPair;
+using Place = PairValue::Place;
+
+std::string literal_text(double value) {
+  if (std::isinf(value)) return value > 0 ? "kInfinity" : "-kInfinity";
+  return codegen::literal(value, "float");
+}
+
+/// The struct of operators. Elements of a tile: inner (middle) and sums (columns), other arrays
+/// beside them; values of rows are members, two each.
+class OperatorsText {
+ public:
+  OperatorsText(const Workload& w, const WarpgroupPair& p) : w_(w), p_(p) {
+    for (const PairValue& v : p.values)
+      names_.push_back(v.place != Place::row ? array(v.place, v.slot)
+                                             : identifier("row_", w.tensor(v.tensor).name));
+  }
+
+  std::string text(const std::string& name) {
+    out_.open("struct " + name);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (p_.values[i].place == Place::row) out_.line("float " + names_[i] + "[2];");
+    begin(), step(), rescale(), finish();
+    out_.end();
+    out_.line("};");
+    return out_.text();
+  }
+
+ private:
+  static std::string array(Place place, int slot) {
+    const std::string first = place == Place::middle ? "inner" : "sums";
+    return slot == 0 ? first : first + std::to_string(slot);
+  }
+  const std::string& name(TensorId t) const {
+    return names_[static_cast<std::size_t>(p_.find(t) - p_.values.data())];
+  }
+  std::string size(Place place) const {
+    return std::to_string((place == Place::middle ? p_.tile_middle : p_.tile_columns) / 2);
+  }
+  /// A thread's element, or its row's value.
+  std::string at(TensorId t) const {
+    return name(t) + (p_.find(t)->place == Place::row ? "[h]" : "[i]");
+  }
+
+  void begin() {
+    out_.comment("What sums over rows start from.");
+    out_.open("TW_MEMBER void begin()");
+    for (const PairOperator& o : p_.between)
+      if (!w_.reduction_loops(o.op).empty())
+        for (const Output& out : w_.op(o.op).outputs)
+          if (out.combine != Combine::assign) {
+            const std::string& n = name(out.target.tensor);
+            out_.line(n + "[0] = " + n + "[1] = " + literal_text(identity_of(out.combine)) + ";");
+          }
+    out_.close();
+  }
+
+  void step() {
+    out_.comment("One turn. Edge: some columns lie past the end.");
+    out_.line("template <bool Edge>");
+    out_.open("TW_MEMBER void step(float (&inner)[" + size(Place::middle) +
+              "], const PairPoint& at)");
+    out_.line("(void)at;");
+    extra_arrays(Place::middle, p_.middle_arrays);
+    for (const PairOperator& o : p_.between) compute(o, false);
+    const Operator& second = w_.op(p_.second_op);
+    std::string operand;
+    for (const Access& a : second.inputs)
+      if (const PairValue* v = p_.find(a.tensor); v != nullptr && v->place == Place::middle)
+        operand = at(a.tensor);
+    if (operand != "inner[i]") {
+      open_elements(Place::middle, false);
+      out_.line("inner[i] = " + operand + ";");
+      out_.close();
+    }
+    out_.open("if (Edge)");
+    out_.comment("Such columns must add nothing, whatever the operators made of them.");
+    open_elements(Place::middle, true);
+    out_.line("if (past) inner[i] = 0.0f;");
+    out_.close();
+    out_.close();
+    out_.close();
+  }
+
+  void rescale() {
+    out_.comment("The second product's sums so far.");
+    out_.open("TW_MEMBER void rescale(float (&sums)[" + size(Place::columns) + "])");
+    const Operator& second = w_.op(p_.second_op);
+    if (const auto& factor = second.outputs.front().rescale) {
+      out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+      define_inputs(second, true);
+      out_.line("const float factor = " + expression(*factor) + ";");
+      out_.line("TW_UNROLL for (int i = h * 2; i < " + size(Place::columns) +
+                "; i += 4) sums[i] *= factor, sums[i + 1] *= factor;");
+      out_.close();
+    } else {
+      out_.line("(void)sums;");
+    }
+    out_.close();
+  }
+
+  void finish() {
+    out_.comment("After the last turn.");
+    out_.open("TW_MEMBER void finish(float (&sums)[" + size(Place::columns) +
+              "], const PairPoint& at)");
+    out_.line("(void)at;");
+    for (const PairValue& v : p_.values)
+      if (v.parts) {
+        out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+        join(at(v.tensor), v.combine);
+        out_.close();
+      }
+    extra_arrays(Place::columns, p_.column_arrays);
+    out_.line("[[maybe_unused]] constexpr bool Edge = " +
+              std::string(p_.columns % p_.tile_columns != 0 ? "true" : "false") + ";");
+    for (const PairOperator& o : p_.after) compute(o, true);
+    if (const std::string result = at(p_.result); result != "sums[i]") {
+      open_elements(Place::columns, false);
+      out_.line("sums[i] = " + result + ";");
+      out_.close();
+    }
+    out_.close();
+  }
+
+  void extra_arrays(Place place, int count) {
+    for (int i = 1; i < count; ++i)
+      out_.line("float " + array(place, i) + "[" + size(place) + "];");
+  }
+
+  /// The four threads of a row have parts each.
+  void join(const std::string& value, Combine c) {
+    for (const char* lane : {"1", "2"})
+      out_.line(codegen::combined(c, value, "shuffle_xor(" + value + ", " + lane + ")"));
+  }
+
+  /// `i`: element, `h`: which of the two rows, `past`: beyond the last column.
+  void open_elements(Place place, bool edge) {
+    out_.open("TW_UNROLL for (int i = 0; i < " + size(place) + "; ++i)");
+    out_.line("[[maybe_unused]] const int h = i / 2 % 2;");
+    if (edge) out_.line("const bool past = Edge && at.column + i / 4 * 8 + i % 2 >= at.columns;");
+  }
+
+  std::string expression(const Expr& e) const {
+    // The exponential of a difference has an instruction less where it is taken as one.
+    if (e.kind == Expr::Kind::call && e.function == "exp" && e.args[0].kind == Expr::Kind::call &&
+        e.args[0].function == "sub")
+      return "exp_of_difference(" + expression(e.args[0].args[0]) + ", " +
+             expression(e.args[0].args[1]) + ")";
+    if (e.kind == Expr::Kind::call) {
+      std::string text = "f_" + e.function + "(";
+      for (std::size_t i = 0; i < e.args.size(); ++i)
+        text += (i == 0 ? "" : ", ") + expression(e.args[i]);
+      return text + ")";
+    }
+    const auto of_index = [&](LoopId loop) -> std::string {
+      if (loop == p_.rows_loop) return "(float(at.row) + float(h * 8))";
+      // Of indices below 2^24 the sum is exact, and needs no conversion for each element.
+      if (loop == p_.middle_loop || loop == p_.columns_loop)
+        return "(float(at.column) + float(i / 4 * 8 + i % 2))";
+      std::int64_t below = 1;
+      for (std::size_t i = p_.products.size(); i-- > 0 && p_.products[i] != loop;)
+        below *= w_.loop(p_.products[i]).extent;
+      return "float(at.product / " + std::to_string(below) + " % " +
+             std::to_string(w_.loop(loop).extent) + ")";
+    };
+    const auto of_output = [&](int output, bool before) {
+      return (before ? "before" : "now") + std::to_string(output);
+    };
+    return codegen::expression(e, "float", of_index, of_output);
+  }
+
+  /// Inputs as x0, x1, ...; with `rows` those alone that have one value a row.
+  void define_inputs(const Operator& op, bool rows = false) {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      if (const PairValue* v = p_.find(op.inputs[i].tensor);
+          v != nullptr && (!rows || v->place == Place::row))
+        out_.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " + at(v->tensor) +
+                  ";");
+  }
+
+  void compute(const PairOperator& o, bool after) {
+    const Operator& op = w_.op(o.op);
+    out_.comment("C." + to_text(w_, o.op));
+    if (!w_.reduction_loops(o.op).empty()) return reduce(op, o.domain, after);
+    if (o.domain == Place::row)
+      out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+    else
+      open_elements(o.domain, false);
+    define_inputs(op);
+    for (std::size_t i = 0; i < op.outputs.size(); ++i)
+      out_.line("const float y" + std::to_string(i) + " = " + expression(op.outputs[i].value) +
+                ";");
+    for (std::size_t i = 0; i < op.outputs.size(); ++i)
+      out_.line(at(op.outputs[i].target.tensor) + " = y" + std::to_string(i) + ";");
+    out_.close();
+  }
+
+  /// Each thread four parts, of its two rows and every other column, so that few instructions wait
+  /// for one another.
+  void reduce(const Operator& op, Place domain, bool after) {
+    out_.open("");
+    const auto each = [&](const auto& what) {
+      for (std::size_t i = 0; i < op.outputs.size(); ++i)
+        if (op.outputs[i].combine != Combine::assign) what(op.outputs[i], std::to_string(i));
+    };
+    each([&](const Output& o, const std::string& n) {
+      const std::string start = literal_text(identity_of(o.combine));
+      out_.line("float part" + n + "[4] = {" + start + ", " + start + ", " + start + ", " + start +
+                "};");
+    });
+    open_elements(domain, true);
+    define_inputs(op);
+    each([&](const Output& o, const std::string& n) {
+      out_.line("if (!past) " +
+                codegen::combined(o.combine, "part" + n + "[i % 4]", expression(o.value)));
+    });
+    out_.close();
+    out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+    define_inputs(op, true);
+    each([&](const Output& o, const std::string& n) {
+      const PairValue& v = *p_.find(o.target.tensor);
+      const std::string part = "part" + n + "[h * 2]";
+      out_.line(codegen::combined(o.combine, part, "part" + n + "[h * 2 + 1]"));
+      if (!v.parts) join(part, o.combine);
+      const std::string row = at(v.tensor);
+      if (after) out_.line(row + " = " + literal_text(identity_of(o.combine)) + ";");
+      out_.line("[[maybe_unused]] const float before" + n + " = " + row + ";");
+      out_.line("float now" + n + " = before" + n +
+                (o.rescale ? " * " + expression(*o.rescale) : "") + ";");
+      out_.line(codegen::combined(o.combine, "now" + n, part));
+      out_.line(row + " = now" + n + ";");
+    });
+    for (const Output& o : op.outputs)
+      if (o.combine == Combine::assign)
+        out_.line(at(o.target.tensor) + " = " + expression(o.value) + ";");
+    out_.close();
+    out_.close();
+  }
+
+  const Workload& w_;
+  const WarpgroupPair& p_;
+  std::vector<std::string> names_;
+  Lines out_{0};
+};
+
+}  // namespace
+
+KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
+  const Workload& w = p.workload();
+  const auto name = [&](TensorId t) { return identifier("", w.tensor(t).name); };
+  const auto yes = [](bool b) { return b ? ", true" : ", false"; };
+  const auto number = [](std::int64_t n) { return ", " + std::to_string(n); };
+  KernelText text;
+  Launch launch{.symbol = p.options.prefix + "_" + std::to_string(index),
+                .tensors = {pair.result},
+                .maps = pair.maps,
+                .blocks = pair.grid,
+                .threads = pair.threads(),
+                .shared_bytes = pair.shared_bytes};
+  const std::string out = element_type(w.tensor(pair.result).dtype),
+                    operators = "Operators_" + launch.symbol;
+  std::string list = out + "* " + name(pair.result) + "_home";
+  for (const lowering::BoxMap& m : pair.maps) {
+    list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
+    p.needed[m.tensor.index()] = true;
+  }
+  p.needed[pair.result.index()] = true;
+  const auto of = [](const lowering::MatrixAccess& m) {
+    return ", {" + std::to_string(m.divide) + ", " + std::to_string(m.modulo) + "}";
+  };
+  text.text =
+      OperatorsText(w, pair).text(operators) + "extern \"C\" __global__ void __launch_bounds__(" +
+      std::to_string(launch.threads) + number(pair.resident) + ") " + launch.symbol + "(" + list +
+      ") {\n  TW_SHARED(memory);\n  using Pair = WarpgroupPair<" + element_type(pair.operand) +
+      ", " + out + ", " + operators + number(pair.groups) + number(pair.tile_middle) +
+      number(pair.tile_columns) + number(pair.depth) + number(pair.stages) + yes(pair.left_across) +
+      yes(pair.right_across) + yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) +
+      number(pair.vector) + ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " +
+      name(pair.right) + "_map, " + name(pair.second) + "_map, " +
+      name(pair.boxed ? pair.result : pair.left) + "_map, " + name(pair.result) + "_home" +
+      number(pair.of_result.outer) + number(pair.of_result.apart) + ",\n            {" +
+      std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) + number(pair.count) +
+      of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) + "});\n}\n";
+  text.launches.push_back(std::move(launch));
+  const std::string level =
+      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const auto shared = [&](TensorId t, int stages, std::int64_t bytes) {
+    text.tiles.push_back({w.tensor(t).name, level, "shared", stages, stages * bytes,
+                          "boxes that the TMA unit copies ahead of their use"});
+  };
+  shared(pair.left, 1, pair.left_bytes());
+  shared(pair.right, pair.stages, pair.right_bytes());
+  shared(pair.second, pair.stages, pair.second_bytes());
+  for (const PairValue& v : pair.values)
+    text.tiles.push_back({w.tensor(v.tensor).name, level, "registers", 1, 0,
+                          v.place == Place::row ? "one value a row"
+                                                : "the sums of a warpgroup's matrix instructions"});
+  text.program = lowering::describe(pair, p.schedule, index);
+  p.used.push_back("wgmma");
+  return text;
+}
+
+}  // namespace tilewright::cuda

@@ -1,0 +1,36 @@
+// Accesses of tensors whose two innermost indices in question are a matrix, and the other loops
+// tell matrices apart: how these lie in memory, and in which boxes the TMA unit copies them.
+#pragma once
+
+#include <span>
+
+#include "core/lowering/gpu/box_map.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::lowering {
+
+/// Elements between neighbours along both loops of the matrix and between matrices. Which matrix
+/// one of all products has: product / divide % modulo, products counted in the order of their
+/// loops.
+struct MatrixAccess {
+  std::int64_t inner = 0, outer = 0, apart = 0;
+  std::int64_t divide = 1, modulo = 1;
+};
+
+/// Elements between neighbours, by dimension.
+std::vector<std::int64_t> strides_of(const Tensor& t);
+bool has_whole_loop(const Access& a, LoopId loop);
+/// Throws Refused where some index is no whole loop.
+void check_whole_loops(const Workload& w, const Access& a);
+/// `products`: loops that tell matrices apart, outermost first. The tensor has all of them, none,
+/// or some that follow one another. Throws Refused where no number of elements lies between
+/// matrices.
+MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, LoopId outer,
+                           std::span<const LoopId> products);
+/// Throws Refused where rows do not begin at multiples of 16 bytes, which boxes need.
+void check_box_rows(const Workload& w, TensorId t, const MatrixAccess& m);
+/// Boxes of 128 bytes of a row and `tall` rows, of matrices of `outer` rows of `inner` elements.
+BoxMap box_map(const Workload& w, TensorId t, const MatrixAccess& m, std::int64_t inner,
+               std::int64_t outer, int tall);
+
+}  // namespace tilewright::lowering

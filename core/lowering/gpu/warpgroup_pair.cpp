@@ -1,0 +1,586 @@
+#include "core/lowering/gpu/warpgroup_pair.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "core/base/format.h"
+#include "core/lowering/checks.h"
+#include "core/lowering/gpu/warpgroup_product.h"
+#include "core/workload/text.h"
+
+namespace tilewright::lowering {
+namespace {
+
+using Place = PairValue::Place;
+
+constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
+constexpr int kMostPairStages = 4;
+// A thread's registers beside its values: addresses, places, what instructions need for a moment,
+// and one for so many of the first product's columns. Chosen by ptxas: no tile that this allows is
+// spilled (cuda_pairs_test).
+constexpr std::int64_t kOther = 38, kColumnsEach = 16;
+
+/// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
+/// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
+/// ptxas spills before it has used them.
+std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 228; }
+
+std::int64_t padded(std::int64_t n) { return ceil_div(n, std::int64_t{16}) * 16; }
+
+/// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
+std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
+  return across ? ceil_div(outer, std::int64_t{64}) * padded(depth) * 128
+                : ceil_div(depth, std::int64_t{64}) * outer * 128;
+}
+
+class PairFinder {
+ public:
+  PairFinder(const Schedule& s, int kernel)
+      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+
+  WarpgroupPair find(int warps, int stages) {
+    walk(NodeId(0));
+    check_nodes();
+    find_products();
+    name_loops();
+    place_tensors();
+    cut_tiles();
+    place_values();
+    arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
+            stages > 0 ? stages : k_.launch.stages.value_or(0));
+    make_maps();
+    return p_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
+  std::string loop_name(LoopId l) const { return w_.loop(l).name; }
+  std::string name(TensorId t) const { return w_.tensor(t).name; }
+  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
+  bool around(NodeId outer, NodeId inner) const {
+    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
+      if (n == outer) return true;
+    return false;
+  }
+
+  /// Loops, computes, loads and stores in the order in which they run.
+  void walk(NodeId id) {
+    const ScheduleNode& n = k_.node(id);
+    switch (n.kind) {
+      case NodeKind::loop:
+        if (n.binding != Binding::grid && n.binding != Binding::seq)
+          refuse("loop " + loop_name(n.loop) + " is bound within the block");
+        (n.binding == Binding::grid ? grid_ : serial_).push_back(id);
+        break;
+      case NodeKind::compute:
+        if (n.once) refuse("it computes only once what it keeps");
+        computes_.push_back(id);
+        break;
+      case NodeKind::load:
+      case NodeKind::store:
+        moves_.push_back(id);
+        break;
+      case NodeKind::sequence:
+        break;
+      default:
+        refuse("it has barriers, packs or drops");
+    }
+    for (NodeId c : n.children) walk(c);
+  }
+
+  void check_nodes() const {
+    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
+    for (const Buffer& b : k_.buffers) {
+      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
+        refuse("tensor " + name(b.tensor) + " has tiles at several levels");
+      if (b.leaves) refuse("tensor " + name(b.tensor) + " leaves the kernel, and is read in it");
+    }
+    for (NodeId g : grid_)
+      for (NodeId c : computes_)
+        if (!around(g, c)) refuse("its loops of blocks are no chain around all operators");
+    for (std::size_t i = 1; i < computes_.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        if (k_.node(computes_[i]).op == k_.node(computes_[j]).op)
+          refuse("it computes operator " + w_.op(k_.node(computes_[i]).op).name + " twice");
+  }
+
+  /// A sum of products of two tensors of the operands' type.
+  bool is_product(OpId id) const {
+    const Operator& op = w_.op(id);
+    if (op.outputs.size() != 1 || w_.gathers(id)) return false;
+    const Output& out = op.outputs.front();
+    const Expr& e = out.value;
+    return out.combine == Combine::sum && e.kind == Expr::Kind::call && e.function == "mul" &&
+           e.args[0].kind == Expr::Kind::input && e.args[1].kind == Expr::Kind::input &&
+           e.args[0].input != e.args[1].input && w_.reduction_loops(id).size() == 1;
+  }
+
+  void find_products() {
+    for (std::size_t i = 0; i < computes_.size(); ++i) {
+      const OpId op = k_.node(computes_[i]).op;
+      if (!is_product(op)) continue;
+      products_at_.push_back(i);
+    }
+    if (products_at_.size() != 2 || products_at_.front() != 0)
+      refuse("it is no pair of products, the first of them its first operator");
+    p_.first_op = k_.node(computes_[0]).op, p_.second_op = k_.node(computes_[products_at_[1]]).op;
+    const Operator &first = w_.op(p_.first_op), &second = w_.op(p_.second_op);
+    if (first.running || first.outputs.front().rescale || first.inputs.size() != 2)
+      refuse("its first product is rescaled");
+    // Of the second one's factors, the left one is made here.
+    const Expr& e = second.outputs.front().value;
+    for (const auto& [l, r] : {std::pair(0, 1), std::pair(1, 0)}) {
+      const auto at = [&](int i) { return e.args[static_cast<std::size_t>(i)].input; };
+      const Access& a = second.inputs[static_cast<std::size_t>(at(l))];
+      const OpId maker = w_.producer(a.tensor);
+      if (!maker.valid() || std::ranges::find(k_.ops, maker) == k_.ops.end()) continue;
+      inner_ = &a, second_ = &second.inputs[static_cast<std::size_t>(at(r))];
+      second_left_ = at(l), second_right_ = at(r);
+    }
+    if (inner_ == nullptr) refuse("its second product has no operand that it makes");
+    target_ = &second.outputs.front().target;
+  }
+
+  void name_loops() {
+    const Operator &first = w_.op(p_.first_op), &second = w_.op(p_.second_op);
+    const Access& scores = first.outputs.front().target;
+    p_.middle_loop = w_.reduction_loops(p_.second_op).front();
+    depth_ = w_.reduction_loops(p_.first_op).front();
+    for (const Access* a : {&first.inputs[0], &first.inputs[1], &scores, inner_, second_, target_})
+      check_whole_loops(w_, *a);
+    if (!has_whole_loop(scores, p_.middle_loop) || !has_whole_loop(*inner_, p_.middle_loop) ||
+        !has_whole_loop(*second_, p_.middle_loop))
+      refuse("its second product sums over no columns of the first");
+    const bool swapped = has_whole_loop(first.inputs[0], p_.middle_loop);
+    left_ = &first.inputs[swapped ? 1 : 0], right_ = &first.inputs[swapped ? 0 : 1];
+    if (has_whole_loop(*left_, p_.middle_loop) || !has_whole_loop(*right_, p_.middle_loop))
+      refuse("both operands of its first product have loop " + loop_name(p_.middle_loop));
+    for (const Affine& i : target_->index) {
+      const LoopId l = *i.plain_loop();
+      if (!has_whole_loop(*inner_, l)) p_.columns_loop = l;
+      if (has_whole_loop(*inner_, l) && has_whole_loop(*left_, l) && !has_whole_loop(*right_, l) &&
+          !has_whole_loop(*second_, l))
+        p_.rows_loop = l;  // the innermost of these
+    }
+    if (!p_.rows_loop.valid() || !p_.columns_loop.valid() ||
+        !has_whole_loop(*second_, p_.columns_loop))
+      refuse("its results have no rows or no columns");
+    for (const Affine& i : target_->index)
+      if (const LoopId l = *i.plain_loop(); l != p_.rows_loop && l != p_.columns_loop)
+        p_.products.push_back(l);
+    if (!made_of(scores, {p_.rows_loop, p_.middle_loop}) ||
+        !made_of(*inner_, {p_.rows_loop, p_.middle_loop}))
+      refuse("what lies between its products is not of their rows and columns");
+    for (const LoopId l : second.loops)
+      if (l != p_.middle_loop && !has_whole_loop(*target_, l))
+        refuse("its sum is over several loops");
+  }
+
+  /// Whether the access has just these loops and those that tell products apart.
+  bool made_of(const Access& a, std::vector<LoopId> loops) const {
+    loops.insert(loops.end(), p_.products.begin(), p_.products.end());
+    return a.index.size() == loops.size() &&
+           std::ranges::all_of(loops, [&](LoopId l) { return has_whole_loop(a, l); });
+  }
+
+  void place_tensors() {
+    p_.left = left_->tensor, p_.right = right_->tensor, p_.second = second_->tensor;
+    for (const TensorId t : {p_.left, p_.right, p_.second})
+      if (const OpId op = w_.producer(t);
+          op.valid() && std::ranges::find(k_.ops, op) != k_.ops.end())
+        refuse("it makes tensor " + name(t) + ", an operand that the TMA unit copies");
+    if (p_.left == p_.right || p_.left == p_.second || p_.right == p_.second)
+      refuse("one tensor is two of its operands");
+    p_.operand = w_.tensor(p_.left).dtype;
+    if (p_.operand != DType::f16 && p_.operand != DType::bf16)
+      refuse("its operands are not of f16 or bf16");
+    for (const TensorId t : {p_.right, p_.second, inner_->tensor})
+      if (w_.tensor(t).dtype != p_.operand) refuse("its operands are not all of one type");
+    const auto across = [&](const Access& a, LoopId outer, LoopId deep) {
+      const bool yes = a.index.back().plain_loop() == outer;
+      if (!yes && a.index.back().plain_loop() != deep)
+        refuse("tensor " + name(a.tensor) + "'s rows are rows of no matrix");
+      return yes;
+    };
+    p_.left_across = across(*left_, p_.rows_loop, depth_);
+    p_.right_across = across(*right_, p_.middle_loop, depth_);
+    p_.second_across = across(*second_, p_.columns_loop, p_.middle_loop);
+    const auto lies = [&](const Access& a, LoopId outer, LoopId deep, bool rows_across) {
+      return rows_across ? matrix_access(w_, a, outer, deep, p_.products)
+                         : matrix_access(w_, a, deep, outer, p_.products);
+    };
+    p_.of_left = lies(*left_, p_.rows_loop, depth_, p_.left_across);
+    p_.of_right = lies(*right_, p_.middle_loop, depth_, p_.right_across);
+    p_.of_second = lies(*second_, p_.columns_loop, p_.middle_loop, p_.second_across);
+    check_box_rows(w_, p_.left, p_.of_left), check_box_rows(w_, p_.right, p_.of_right);
+    check_box_rows(w_, p_.second, p_.of_second);
+    p_.rows = extent(p_.rows_loop), p_.columns = extent(p_.columns_loop);
+    p_.middle = extent(p_.middle_loop), p_.depth = extent(depth_);
+    for (const LoopId loop : p_.products) p_.count *= extent(loop);
+    for (const std::int64_t e : {p_.rows, p_.columns, p_.middle})
+      if (e >= 1 << 30) refuse("a loop has 2^30 iterations or more");
+  }
+
+  /// A block's or a turn's part of a loop: the step of the innermost loop over it.
+  std::int64_t part(LoopId loop) const {
+    std::int64_t step = extent(loop);
+    for (const auto& nodes : {grid_, serial_})
+      for (NodeId n : nodes)
+        if (k_.node(n).loop == loop) step = std::min(step, k_.node(n).step);
+    return step;
+  }
+
+  void cut_tiles() {
+    for (NodeId n : serial_) {
+      const ScheduleNode& loop = k_.node(n);
+      if (loop.max_trips <= 1) continue;
+      if (loop.loop == depth_) refuse("its first product takes several steps of its depth");
+      if (loop.loop != p_.middle_loop)
+        refuse("a block has several tiles of loop " + loop_name(loop.loop));
+      if (turns_.valid()) refuse("loop " + loop_name(loop.loop) + " is cut twice");
+      turns_ = n;
+    }
+    for (NodeId n : grid_) {
+      const ScheduleNode& loop = k_.node(n);
+      if (loop.max_trips > 1 && (loop.loop == depth_ || loop.loop == p_.middle_loop))
+        refuse("blocks share loop " + loop_name(loop.loop) + " of a sum");
+    }
+    for (LoopId loop : p_.products)
+      if (part(loop) != 1) refuse("a block has several products of loop " + loop_name(loop));
+    for (const OpId op : {p_.first_op, p_.second_op})
+      for (NodeId c : computes_)
+        if (k_.node(c).op == op && turns_.valid() && !around(turns_, c))
+          refuse("its products are not in one loop over " + loop_name(p_.middle_loop));
+    std::array<int, 3> loads{};
+    for (NodeId m : moves_) {
+      const ScheduleNode& n = k_.node(m);
+      const bool load = n.kind == NodeKind::load;
+      if (!load && turns_.valid() && around(turns_, m))
+        refuse("it stores results before they are whole");
+      if (!load) continue;
+      const int which = n.tensor == p_.left ? 0 : n.tensor == p_.right ? 1 : 2;
+      if (which == 2 && n.tensor != p_.second)
+        refuse("tensor " + name(n.tensor) +
+               ", which operators beside the products read, is loaded");
+      if (++loads[static_cast<std::size_t>(which)] > 1) refuse("it loads an operand twice");
+      for (NodeId g : grid_)
+        if (k_.node(g).max_trips > 1 && !around(g, m))
+          refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
+    }
+  }
+
+  /// What lies in a row, in the first product's results and in the second one's.
+  Place place_of(const Access& a) const {
+    if (made_of(a, {p_.rows_loop})) return Place::row;
+    if (made_of(a, {p_.rows_loop, p_.middle_loop})) return Place::middle;
+    if (made_of(a, {p_.rows_loop, p_.columns_loop})) return Place::columns;
+    refuse("tensor " + name(a.tensor) + " has neither rows nor elements of its products");
+  }
+
+  void place_values() {
+    for (std::size_t i = 0; i < computes_.size(); ++i) {
+      if (i == products_at_[0] || i == products_at_[1]) continue;
+      const bool inside = i < products_at_[1] || (turns_.valid() && around(turns_, computes_[i]));
+      (inside ? between_ : after_).push_back(k_.node(computes_[i]).op);
+    }
+    value(w_.op(p_.first_op).outputs.front(), Place::middle, 0);
+    place_all(between_, p_.between, false);
+    check_operand();
+    value(w_.op(p_.second_op).outputs.front(), Place::columns, 0);
+    place_all(after_, p_.after, true);
+    for (const OpId op : k_.ops)
+      for (const Output& o : w_.op(op).outputs) {
+        const TensorId t = o.target.tensor;
+        const bool leaves = std::ranges::any_of(k_.buffers, [&](const Buffer& b) {
+          return b.tensor == t && b.role == BufferRole::output;
+        });
+        if (!leaves) continue;
+        if (p_.result.valid()) refuse("it has several results");
+        p_.result = t, result_ = &o.target;
+      }
+    if (!p_.result.valid() || p_.find(p_.result)->place != Place::columns)
+      refuse("it has no results of its products' rows and columns");
+    const DType out = w_.tensor(p_.result).dtype;
+    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
+      refuse("its results are not of f16, bf16 or f32");
+    if (result_->index.back().plain_loop() != p_.columns_loop)
+      refuse("tensor " + name(p_.result) + "'s rows are rows of no matrix");
+    p_.of_result = matrix_access(w_, *result_, p_.columns_loop, p_.rows_loop, p_.products);
+    for (PairValue& v : p_.values) v.parts = v.parts && !read_between(v.tensor);
+  }
+
+  /// The second product's operands beside the right one.
+  void check_operand() const {
+    const Operator& op = w_.op(p_.second_op);
+    const PairValue* const v = p_.find(inner_->tensor);
+    if (v == nullptr || v->place != Place::middle)
+      refuse("its second product's operand is none of the first one's elements");
+    for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i)
+      if (i != second_left_ && i != second_right_)
+        check_read(op.inputs[static_cast<std::size_t>(i)]);
+  }
+
+  void check_read(const Access& a) const {
+    const PairValue* const v = p_.find(a.tensor);
+    if (v == nullptr)
+      refuse("an operator beside the products reads tensor " + name(a.tensor) +
+             ", which it does not make before");
+    const OpId maker = w_.producer(a.tensor);
+    for (const Output& o : w_.op(maker).outputs)
+      if (o.target.tensor == a.tensor && o.target.index != a.index)
+        refuse("tensor " + name(a.tensor) + " is read at other places than it is made");
+  }
+
+  bool read_between(TensorId t) const {
+    const auto reads = [&](OpId id) {
+      const Operator& op = w_.op(id);
+      for (std::size_t o = 0; o < op.outputs.size(); ++o)
+        if (op.outputs.size() > 1 && op.outputs[o].target.tensor == t) return true;
+      return std::ranges::any_of(op.inputs, [&](const Access& a) { return a.tensor == t; });
+    };
+    return reads(p_.second_op) || std::ranges::any_of(between_, reads);
+  }
+
+  void value(const Output& o, Place place, int slot, bool parts = false) {
+    check_whole_loops(w_, o.target);
+    p_.values.push_back({.tensor = o.target.tensor,
+                         .place = place,
+                         .slot = slot,
+                         .parts = parts,
+                         .combine = o.combine});
+  }
+
+  void place_all(const std::vector<OpId>& ops, std::vector<PairOperator>& to, bool after) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const Operator& op = w_.op(ops[i]);
+      if (w_.gathers(ops[i])) refuse("operator " + op.name + " looks up rows");
+      PairOperator made{.op = ops[i]};
+      for (const Access& a : op.inputs) {
+        check_read(a);
+        const Place place = p_.find(a.tensor)->place;
+        if (place == Place::row) continue;
+        if (made.domain != Place::row && made.domain != place)
+          refuse("operator " + op.name + " reads elements of both products");
+        made.domain = place;
+      }
+      const auto reduced = w_.reduction_loops(ops[i]);
+      if (reduced.empty() && !op.outputs.empty()) {
+        const Place place = place_of(op.outputs.front().target);
+        if (place != Place::row) made.domain = place;
+      }
+      if (made.domain == (after ? Place::middle : Place::columns))
+        refuse("operator " + op.name + " reads what is not whole yet, or not there any more");
+      const LoopId across = after ? p_.columns_loop : p_.middle_loop;
+      if (reduced.size() > 1 || (!reduced.empty() && reduced.front() != across))
+        refuse("operator " + op.name + " reduces something else than rows");
+      if (!reduced.empty() && after && part(across) < extent(across))
+        refuse("operator " + op.name + " reduces rows that blocks share");
+      if (reduced.empty() && (op.running || op.outputs.front().combine != Combine::assign))
+        refuse("operator " + op.name + " combines what it does not reduce");
+      check_indices(op, made.domain);
+      for (const Output& o : op.outputs) {
+        const Place place = place_of(o.target);
+        if (!reduced.empty() && place != Place::row)
+          refuse("operator " + op.name + " reduces rows, and has more than one result for each");
+        if (place != Place::row && place != made.domain)
+          refuse("operator " + op.name + " has results of two kinds");
+        const bool sums = !reduced.empty() && !after && o.combine != Combine::assign;
+        value(o, place, place == Place::row ? 0 : slot(ops, i, made.domain, o.target.tensor), sums);
+      }
+      to.push_back(made);
+    }
+  }
+
+  void check_indices(const Operator& op, Place domain) const {
+    const auto check = [&](const auto& self, const Expr& e) -> void {
+      if (e.kind == Expr::Kind::index && e.loop != p_.rows_loop &&
+          std::ranges::find(p_.products, e.loop) == p_.products.end() &&
+          !(e.loop == p_.middle_loop && domain == Place::middle) &&
+          !(e.loop == p_.columns_loop && domain == Place::columns))
+        refuse("operator " + op.name + " uses the index of loop " + loop_name(e.loop));
+      for (const Expr& a : e.args) self(self, a);
+    };
+    for (const Output& o : op.outputs) check(check, o.value);
+  }
+
+  /// An array for new elements: one whose elements nobody reads after this operator.
+  int slot(const std::vector<OpId>& ops, std::size_t at, Place place, TensorId made) {
+    int& arrays = place == Place::middle ? p_.middle_arrays : p_.column_arrays;
+    std::vector<bool> taken(static_cast<std::size_t>(arrays) + 1, false);
+    for (const PairValue& v : p_.values) {
+      if (v.place != place) continue;
+      bool live = v.tensor == inner_->tensor && place == Place::middle;
+      for (std::size_t i = at + 1; i < ops.size(); ++i)
+        for (const Access& a : w_.op(ops[i]).inputs) live = live || a.tensor == v.tensor;
+      // Two results of one operator.
+      for (const Output& o : w_.op(ops[at]).outputs) live = live || o.target.tensor == v.tensor;
+      if (live && v.tensor != made) taken[static_cast<std::size_t>(v.slot)] = true;
+    }
+    const int free = static_cast<int>(std::ranges::find(taken, false) - taken.begin());
+    arrays = std::max(arrays, free + 1);
+    return free;
+  }
+
+  int tile_of(LoopId loop, std::int64_t multiple, std::int64_t most) const {
+    std::int64_t tile = part(loop);
+    if (tile >= extent(loop)) tile = ceil_div(tile, multiple) * multiple;
+    if (tile % multiple != 0 || tile > most)
+      refuse(formatted("its tile has {} of loop {}, and takes multiples of {} up to {}", part(loop),
+                       loop_name(loop), multiple, most));
+    return static_cast<int>(tile);
+  }
+
+  void arrange(int warps, int stages) {
+    p_.groups = tile_of(p_.rows_loop, 64, 192) / 64;
+    // Boxes have 64 elements of a row: a tile of rows that go on is a multiple of that.
+    const auto multiple = [&](LoopId loop, bool along) {
+      return along && part(loop) < extent(loop) ? 64 : 16;
+    };
+    p_.tile_middle = tile_of(p_.middle_loop,
+                             multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
+    p_.tile_columns = tile_of(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
+    if (p_.depth > 256) refuse("its first product's depth is more than 256");
+    if (warps > 0 && warps != 4 * p_.groups)
+      refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
+                       p_.tile_rows()));
+    const std::int64_t middle = p_.tile_middle / 2, columns = p_.tile_columns / 2,
+                       rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
+    p_.registers = static_cast<int>(
+        std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
+        rows + kOther + p_.tile_middle / kColumnsEach);
+    if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
+      refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
+                       p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
+    const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
+    const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
+    const std::int64_t all = s_.machine->level(k_.level).capacity.value;
+    const auto fit = [&](int resident) {
+      return (all / resident - kReservedShared - fixed) / stage;
+    };
+    // Two blocks of one SM, where both have room: 2 * 256 threads of at most 128 registers.
+    p_.resident = p_.groups == 1 && p_.registers <= 128 && fit(2) >= 2 ? 2 : 1;
+    const std::int64_t fits = fit(p_.resident);
+    if (fits < 1) refuse("its tiles have no room in shared memory");
+    if (stages > fits)
+      refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
+    p_.stages =
+        stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostPairStages));
+    p_.shared_bytes = fixed + p_.stages * stage;
+    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{p_.tile_rows()}) *
+               ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
+    p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
+  }
+
+  void make_maps() {
+    const auto map = [&](TensorId t, const MatrixAccess& m, bool across, std::int64_t outer,
+                         std::int64_t depth, int tile_outer, std::int64_t tile_depth) {
+      p_.maps.push_back(across
+                            ? box_map(w_, t, m, outer, depth, static_cast<int>(padded(tile_depth)))
+                            : box_map(w_, t, m, depth, outer, tile_outer));
+    };
+    map(p_.left, p_.of_left, p_.left_across, p_.rows, p_.depth, p_.tile_rows(), p_.depth);
+    map(p_.right, p_.of_right, p_.right_across, p_.middle, p_.depth, p_.tile_middle, p_.depth);
+    map(p_.second, p_.of_second, p_.second_across, p_.columns, p_.middle, p_.tile_columns,
+        p_.tile_middle);
+    const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
+    p_.boxed = p_.of_result.outer * size % 16 == 0 && p_.of_result.apart * size % 16 == 0 &&
+               (p_.tile_columns % across == 0 || p_.tile_columns >= p_.columns);
+    if (p_.boxed)
+      return p_.maps.push_back(box_map(w_, p_.result, p_.of_result, p_.columns, p_.rows, 64));
+    p_.vector = static_cast<int>(16 / size);
+    while (p_.of_result.outer % p_.vector != 0 || p_.of_result.apart % p_.vector != 0 ||
+           p_.columns % p_.vector != 0)
+      p_.vector /= 2;
+  }
+
+  const Schedule& s_;
+  const Workload& w_;
+  const ScheduledKernel& k_;
+  WarpgroupPair p_;
+  std::vector<NodeId> grid_, serial_, computes_, moves_;
+  NodeId turns_;                          ///< the loop over the second product's sum
+  std::vector<std::size_t> products_at_;  ///< in computes_
+  LoopId depth_;
+  const Access *left_ = nullptr, *right_ = nullptr, *second_ = nullptr, *inner_ = nullptr,
+               *target_ = nullptr, *result_ = nullptr;
+  int second_left_ = 0, second_right_ = 1;
+  std::vector<OpId> between_, after_;
+};
+
+}  // namespace
+
+const PairValue* WarpgroupPair::find(TensorId t) const {
+  const auto v = std::ranges::find(values, t, &PairValue::tensor);
+  return v == values.end() ? nullptr : &*v;
+}
+std::int64_t WarpgroupPair::left_bytes() const {
+  return tile_bytes(tile_rows(), depth, left_across);
+}
+std::int64_t WarpgroupPair::right_bytes() const {
+  return tile_bytes(tile_middle, depth, right_across);
+}
+std::int64_t WarpgroupPair::second_bytes() const {
+  return tile_bytes(tile_columns, tile_middle, second_across);
+}
+
+Result<WarpgroupPair> warpgroup_pair(const Schedule& s, int kernel, int warps, int stages) {
+  try {
+    return PairFinder(s, kernel).find(warps, stages);
+  } catch (const Refused& refused) {
+    return Reason{refused.text};
+  }
+}
+
+std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
+  const Workload& w = *s.workload;
+  const auto name = [&](TensorId t) { return w.tensor(t).name; };
+  const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
+  std::string text =
+      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
+                p.tile_rows(), p.tile_columns, p.shared_bytes);
+  text += formatted("tiles\n  {}: shared, {} bytes\n", name(p.left), p.left_bytes());
+  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.right), p.stages,
+                    p.right_bytes());
+  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.second), p.stages,
+                    p.second_bytes());
+  for (const PairValue& v : p.values) {
+    static constexpr const char* kPlaces[] = {"one value a row", "of the first product's sums",
+                                              "of the second product's sums"};
+    text += formatted("  {}: registers, {}", name(v.tensor), kPlaces[static_cast<int>(v.place)]);
+    if (v.place != PairValue::Place::row) text += formatted(", array {}", v.slot);
+    text += v.parts ? "; threads of a row have parts of it until the last turn\n" : "\n";
+  }
+  text += formatted("registers: about {} a computing thread\n", p.registers);
+  text += formatted(
+      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
+      "with {}\n",
+      name(p.right), name(p.second), name(p.left), name(p.right));
+  const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
+  text += formatted(
+      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "
+      " {}\n"
+      "      wait until the stage is free; boxes of {} into it, in the first turn of {} too ({})\n"
+      "      wait until the stage is free; boxes of {} into it\n",
+      name(p.left), turns, box(p.maps[1]), name(p.left), box(p.maps[0]), box(p.maps[2]));
+  text += formatted(
+      "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x "
+      "{} "
+      "x 16 by wgmma, both operands shared\n",
+      p.groups, turns, (p.depth + 15) / 16, p.tile_middle);
+  const std::string second =
+      formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
+                p.tile_middle / 16, p.tile_columns);
+  text += formatted("      of the turn before, at the same time: {}\n", second);
+  for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
+  text += formatted("    of the last turn: {}\n", second);
+  for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
+  text += "    results through shared memory, ";
+  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[3]))
+                  : formatted("{} elements a store\n", p.vector);
+  return text;
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,79 @@
+// Kernels that are two matrix products of which the first one's results, changed by operators
+// between them, are the second one's left operand: attention, a chain of products. By Hopper's
+// warpgroups: one thread copies boxes of the three operands ahead by the TMA unit; each of the
+// other warpgroups has 64 rows, whose values stay in its registers from the first product to the
+// last operator. Operators between may be of elements, or reduce a row of the first product's
+// results, also running ones that rescale what there is so far. What they are, the plan says.
+// The products overlap: the second one of a turn is under way while the operators of the next run
+// (Shah et al., FlashAttention-3, arXiv:2407.08608, section 3.2).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/lowering/gpu/matrix_access.h"
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+/// What the threads of a warpgroup have of a tensor that operators of the kernel make.
+struct PairValue {
+  enum class Place : std::uint8_t {
+    row,      ///< two numbers, one for each of a thread's two rows
+    middle,   ///< a thread's part of the first product's results
+    columns,  ///< of the second one's
+  };
+  TensorId tensor;
+  Place place = Place::row;
+  int slot = 0;        ///< middle, columns: in which of the arrays; 0: the sums of the product
+  bool parts = false;  ///< row: until the last turn the four threads of a row have parts of it
+  Combine combine = Combine::assign;  ///< row: what it starts from
+};
+
+struct PairOperator {
+  OpId op;
+  PairValue::Place domain = PairValue::Place::row;  ///< whose points it goes through
+};
+
+struct WarpgroupPair {
+  // Operands of the first product, the right one of the second, results.
+  TensorId left, right, second, result;
+  OpId first_op, second_op;
+  DType operand = DType::f16;
+  // Extents: rows, the first one's columns (the second one's sum), columns, the first one's sum.
+  std::int64_t rows = 1, middle = 1, columns = 1, depth = 1, count = 1;
+  LoopId rows_loop, middle_loop, columns_loop;
+  std::vector<LoopId> products;  ///< outermost first
+  bool left_across = false, right_across = false, second_across = false;
+  MatrixAccess of_left, of_right, of_second, of_result;
+  // A block: warpgroups that compute, 64 rows each.
+  int groups = 1, tile_middle = 64, tile_columns = 64;
+  int stages = 2;
+  int resident = 1;   ///< blocks that an SM has at the same time
+  int registers = 0;  ///< a computing thread's, as planned
+  bool boxed = true;  ///< results leave in boxes, else in pieces of `vector` elements
+  int vector = 8;
+  std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
+  std::vector<BoxMap> maps;  ///< left, right, second and, where boxed, result
+  std::vector<PairOperator> between, after;
+  std::vector<PairValue> values;
+  int middle_arrays = 1, column_arrays = 1;
+
+  const PairValue* find(TensorId t) const;
+  int tile_rows() const { return groups * 64; }
+  int threads() const { return 128 * (groups + 1); }
+  std::int64_t left_bytes() const;
+  std::int64_t right_bytes() const;   ///< of a stage
+  std::int64_t second_bytes() const;  ///< of a stage
+  bool ragged() const { return middle % tile_middle != 0; }
+};
+
+/// A Reason: what of the kernel is no such pair, or which tile none is made of. `warps`: that
+/// compute, `stages`: of the rings; 0: as the kernel's launch says, else as suits. Cost: a walk
+/// over the kernel's nodes.
+Result<WarpgroupPair> warpgroup_pair(const Schedule& s, int kernel, int warps = 0, int stages = 0);
+
+/// Roles, rings, barriers, registers and operators for people, a line each.
+std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel);
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,271 @@
+// Two products with operators between them by Hopper's warpgroups on simulator/cuda_host: drawn
+// attentions, chains and others compute what the reference evaluator computes, move the bytes that
+// `exact` counts, and have no fault found in them; each of their waits that is left out is found.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "codegen/cuda/build.h"
+#include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_pair.h"
+#include "core/plan/file.h"
+#include "tests/codegen/cuda_barriers.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::uint64_t kSeed = 25002;
+
+/// An H200 of so many SMs: with few of them a block has several tiles.
+std::shared_ptr<const Machine> h200_of(std::int64_t sms) {
+  Machine m = named_machine("h200");
+  m.units.front().count = sms;
+  return std::make_shared<const Machine>(std::move(m));
+}
+
+struct Case {
+  std::shared_ptr<const Workload> workload;
+  Schedule schedule;
+  std::string text;  ///< for messages
+};
+
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
+  Kernel kernel{.name = "one"};
+  kernel.tree = parse_tree(tree);
+  auto s = resolve({.kernels = {std::move(kernel)}}, w, h200_of(sms));
+  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
+  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
+}
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t number(std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
+  }
+  bool coin() { return number(0, 1) == 1; }
+  template <class T>
+  T one_of(std::initializer_list<T> all) {
+    return all.begin()[number(0, std::ssize(all) - 1)];
+  }
+
+  /// `kind`: 0 a chain of products; 1 softmax in one pass, 2 also scaled, 3 also masked; 4 the
+  /// exponential alone, whose sums are not rescaled; 5 a softmax whose row is one turn.
+  Case pair(int kind) {
+    const bool left_across = coin(), right_across = coin(), second_across = number(0, 3) > 0;
+    const bool heads = coin(), groups = heads && coin(), bfloat = number(0, 3) == 0;
+    // Boxes of rows that run along the columns of a turn have 64 of them, which three warpgroups
+    // have too few registers for.
+    const std::int64_t each = right_across || !second_across ? 64 : 16;
+    const auto width = [&](std::int64_t most) {
+      return number(0, 4) == 0 ? 8 * number(1, most / 8) : one_of<std::int64_t>({64, 80, 96, 128});
+    };
+    const std::int64_t k = width(256), n = width(each == 64 ? 160 : 208);
+    const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
+    const std::int64_t m = along(left_across), l = each == 64 ? 8 * number(1, 30) : number(1, 250);
+    const std::int64_t rows = 64 * number(1, each == 64 || n > 128 ? 2 : 3);
+    const std::int64_t room = (rows == 192 ? 160 : 240) - 50 - ceil_div(n, std::int64_t{16}) * 8;
+    const std::int64_t most_step = std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
+    const std::int64_t step =
+        kind == 5 ? std::min(l, most_step) : each * number(1, most_step / each);
+    const std::int64_t whole = kind == 5 ? step : l;
+    const std::string kv = heads ? "b," : "", q = groups ? "b,h," : kv;
+    const bool first_heads = coin();
+    const std::string of_q = groups && first_heads ? "b,h," : q;
+    std::string ops, tree;
+    const auto op = [&](const std::string& name, const std::string& text, bool inside) {
+      ops += "  - \"" + name + ": " + text + "\"\n";
+      (inside ? tree : after_) += "C." + name + " ";
+    };
+    after_.clear();
+    const auto at = [&](const char* t, const char* loops) { return t + ("[" + q) + loops + "]"; };
+    const auto kvs = [&](const char* t, const char* loops) { return t + ("[" + kv) + loops + "]"; };
+    const char *ql = left_across ? "k,m" : "m,k", *kl = right_across ? "k,l" : "l,k",
+               *vl = second_across ? "l,n" : "n,l";
+    ops += "  - \"qk: " + at("S", "m,l") + " += " + at("Q", ql) + " * " + kvs("K", kl) + "\"\n";
+    std::string scores = at("S", "m,l"), operand = scores;
+    const std::string r = at("R", "m"), z = at("Z", "m"), shift = at("shift", "m"),
+                      alpha = at("alpha", "m"), p = at("P", "m,l");
+    if (kind == 2 || kind == 3) {
+      op("scaled", at("T", "m,l") + " = " + scores + " * 0.25", true);
+      scores = at("T", "m,l");
+    }
+    if (kind == 3) {
+      op("masked",
+         at("U", "m,l") + formatted(" = select(lt(m + {}, l), -32768, ", whole / 2) + scores + ")",
+         true);
+      scores = at("U", "m,l");
+    }
+    const bool running = kind >= 1 && kind <= 3;
+    if (running || kind == 5)
+      op("rowmax",
+         r + " max= " + scores + (running ? "; " + shift + " = before(R) - after(R) running" : ""),
+         true);
+    if (kind > 0) {
+      op("exp", p + " = exp(" + (kind == 4 ? scores + " * 0.125" : scores + " - " + r) + ")", true);
+      op("rowsum", z + " += " + p + (running ? " rescale(exp(" + shift + ")) running" : ""), true);
+      operand = p;
+    }
+    if (running) op("rescale", alpha + " = exp(" + shift + ")", true);
+    const bool out = kind == 0;
+    ops += "  - \"pv: " + at(out ? "E" : "O", "m,n") + " += " + operand + " * " + kvs("V", vl) +
+           (running ? " rescale(" + alpha + ") running" : "") + "\"\n";
+    tree += "C.pv ";
+    if (!out) op("divide", at("E", "m,n") + " = " + at("O", "m,n") + " / " + z, false);
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, \"n\": {}{}{}}}\noperators:\n{}",
+        bfloat ? "bf16" : "f16", m, whole, k, n, heads ? ", b: 2" : "", groups ? ", h: 2" : "",
+        ops);
+    const auto least = [](std::int64_t a, std::int64_t b) { return std::min(a, b); };
+    std::string blocks = heads ? "b/1@grid " : "";
+    if (groups) blocks += "h/1@grid ";
+    blocks += formatted("m/{}@grid ", least(m, rows));
+    return make_case(yaml,
+                     blocks + formatted("( l/{} ( k/{} ( C.qk ) {}) {}S.E )", least(whole, step), k,
+                                        tree, after_),
+                     number(1, 3));
+  }
+
+ private:
+  std::mt19937_64 random_;
+  std::string after_;
+};
+
+cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
+  const auto source = cuda::emit(c.schedule, options);
+  if (!source.ok()) throw std::runtime_error(source.reason());
+  return *source;
+}
+
+TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) : 18;
+  RecordProperty("seed", std::to_string(kSeed));
+  Draw draw(kSeed);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < count; ++i) {
+    drawn.push_back(draw.pair(i % 6));
+    sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.number(0, 1)),
+                                             .warpgroups = true,
+                                             .prefix = "k" + std::to_string(i)}));
+    const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
+    EXPECT_TRUE(pair.ok()) << pair.reason() << "\n" << drawn.back().text;
+    EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    EXPECT_LT(run->error, c.workload->dtype() == DType::f16 ? 4e-3 : 3e-2) << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
+  }
+}
+
+TEST(Pairs, EachWaitThatIsLeftOutIsFound) {
+  // Both ways of writing results; blocks of several tiles, rings shorter than the turns.
+  testing::BarriersLeftOut barriers;
+  for (const auto& [n, second, online] :
+       {std::tuple(72, "l,n", true), std::tuple(77, "n,l", true), std::tuple(64, "l,n", false)}) {
+    const std::string between = online ? "C.rowmax C.exp C.rowsum C.rescale " : "";
+    const std::string softmax =
+        "  - \"rowmax: R[m] max= S[m,l]; shift[m] = before(R) - after(R) running\"\n"
+        "  - \"exp: P[m,l] = exp(S[m,l] - R[m])\"\n"
+        "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
+        "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
+        "  - \"pv: O[m,n] += P[m,l] * V[{}] rescale(alpha[m]) running\"\n"
+        "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n";
+    const std::string chain = "  - \"pv: E[m,n] += S[m,l] * V[{}]\"\n";
+    std::string rest = online ? softmax : chain;
+    rest.replace(rest.find("{}"), 2, second);
+    const Case c = make_case(
+        formatted(
+            "name: drawn\ndtype: f16\nloops: {{m: 300, l: 152, k: 64, \"n\": {}}}\noperators:\n"
+            "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n{}",
+            n, rest),
+        formatted("m/128@grid ( l/{} ( k/64 ( C.qk ) {}C.pv ) {}S.E )", n == 77 ? 64 : 32, between,
+                  online ? "C.divide " : ""),
+        1);
+    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    ASSERT_EQ(source.micro_kernel, "wgmma") << source.program.back();
+    const auto module = testing::build_cuda({source});
+    ASSERT_TRUE(module.ok()) << module.reason();
+    barriers.look(*module, source, *c.workload, kSeed, c.text);
+  }
+  barriers.print();
+  using Left = testing::BarriersLeftOut;
+  EXPECT_GE(barriers.barriers(), 40);
+  EXPECT_EQ(
+      barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
+}
+
+TEST(Pairs, AnOperandThatChangesUnderWayIsFound) {
+  Draw draw(kSeed);
+  Case c = draw.pair(1);
+  while (lowering::warpgroup_pair(c.schedule, 0)->middle <
+         3 * lowering::warpgroup_pair(c.schedule, 0)->tile_middle)
+    c = draw.pair(1);
+  const cuda::Source source = emitted(c, {.warpgroups = true});
+  // What the second product reads is packed before it is waited for.
+  const auto module = testing::build_cuda({source}, "      at.column += Middle;\n",
+                                          "      at.column += Middle; pack(packed, x);\n");
+  ASSERT_TRUE(module.ok()) << module.reason();
+  const auto run = testing::run_cuda(*module, source, *c.workload, kSeed);
+  ASSERT_TRUE(run.ok()) << run.reason();
+  ASSERT_FALSE(run->report.clean());
+  EXPECT_EQ(run->report.findings.front().fault, cuda_host::Fault::wgmma_misuse)
+      << run->report.findings.front().text;
+}
+
+TEST(Pairs, SpillNothingInTilesOfEverySize) {
+  if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
+  cuda::Source all{.file_name = "all.cu"};
+  const bool longer = std::getenv("TILEWRIGHT_LONG") != nullptr;
+  for (const int rows : {64, 128, 192})
+    for (const int width : {64, 80, 96, 128, 256}) {
+      // The largest turns that registers have room for; all of them in a long run.
+      bool found = false;
+      for (int step = 256; step >= 16; step -= 16) {
+        if (found && !longer) break;
+        const Case c = make_case(
+            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, l: 1000, k: {}, \"n\": "
+                      "{}}}\noperators:\n"
+                      "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n"
+                      "  - \"masked: U[m,l] = select(lt(m, l), -32768, S[m,l])\"\n"
+                      "  - \"rowmax: R[m] max= U[m,l]; shift[m] = before(R) - after(R) running\"\n"
+                      "  - \"exp: P[m,l] = exp(U[m,l] - R[m])\"\n"
+                      "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
+                      "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
+                      "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running\"\n"
+                      "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
+                      width, width),
+            formatted("m/{}@grid ( l/{} ( k/{} ( C.qk ) C.masked C.rowmax C.exp C.rowsum C.rescale "
+                      "C.pv ) C.divide S.E )",
+                      rows, step, width),
+            132);
+        if (!lowering::warpgroup_pair(c.schedule, 0)) continue;
+        found = true;
+        const cuda::Source one = emitted(
+            c, {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, width, step)});
+        all.text += one.text;
+        all.launches.push_back(one.launches.back());
+      }
+      EXPECT_EQ(found, rows < 192 || width < 256) << rows << " rows, " << width << " wide";
+    }
+  const auto built = cuda::build(all, {.architecture = "sm_90a"});
+  ASSERT_TRUE(built.ok()) << built.reason();
+  ASSERT_EQ(built->kernels.size(), all.launches.size());
+  for (const cuda::KernelFigures& k : built->kernels) {
+    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
+    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
+  }
+}
+
+}  // namespace
+}  // namespace tilewright
