@@ -229,7 +229,7 @@ class SideBySide {
   /// The tile of a nest whose blocks each have a part of the sum, where they are done sooner
   /// (section 6.3): its results are too few for the multiprocessors.
   std::vector<Tile> in_parts(const std::vector<std::vector<OpId>>& nests, bool alone,
-                             std::vector<Tile> best) const {
+                             std::vector<Tile> best) {
     const std::vector<OpId>& nest = nests.front();
     if (o_.reduction != Reduction::split || !o_.vertical) return best;
     std::int64_t most = kMostParts;
@@ -253,7 +253,7 @@ class SideBySide {
   }
 
   std::vector<Tile> tiles_of(const std::vector<std::vector<OpId>>& nests, bool alone,
-                             std::int64_t parts = 1) const {
+                             std::int64_t parts = 1) {
     std::vector<Slice> slices;
     std::int64_t most = parts > 1 ? d_.sms : 0;
     for (const std::vector<OpId>& nest : nests) {
@@ -265,10 +265,10 @@ class SideBySide {
     }
     const bool own = !o_.global_sync && alone && nests.size() == 1;
     const TileAsked asked{.most_blocks = most, .warps = own ? 0 : kWarps, .parts = parts};
-    std::vector<Tile> tiles = product_tiles(d_, w_, slices, asked);
+    std::vector<Tile> tiles = table_.of(d_, w_, slices, asked);
     if (!tiles.empty()) return tiles;
     for (Slice& s : slices) s.whole.clear();  // no tile has them whole
-    return product_tiles(d_, w_, slices, asked);
+    return table_.of(d_, w_, slices, asked);
   }
 
   const Workload& w_;
@@ -281,6 +281,7 @@ class SideBySide {
   std::map<int, std::vector<Family>> families_;
   std::map<std::vector<LoopId>, std::int64_t> shares_;
   int groups_ = 0, wides_ = 0;
+  TileTable table_;
 };
 
 }  // namespace

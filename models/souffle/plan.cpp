@@ -95,10 +95,17 @@ class Planner {
         return kernel_of(w_, *q_.machine, o_, p, leaving(p),
                          formatted("souffle{}", out_.plan.kernels.size() + 1), stages);
       };
-      Kernel k = kernel(kStages[0]);
+      Kernel k = kernel(kStages.front());
       auto full = refused(k, p, why);
-      for (std::size_t i = 1; full && *full && i < kStages.size(); ++i)
-        full = refused(k = kernel(kStages[i]), p, why);
+      if (full && *full) {
+        // Where the smallest has no room, none has.
+        full = refused(k = kernel(kStages.back()), p, why);
+        for (std::size_t i = 1; !full && i + 1 < kStages.size(); ++i)
+          if (Kernel more = kernel(kStages[i]); !refused(more, p, why)) {
+            k = std::move(more);
+            break;
+          }
+      }
       if (!full) {
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
@@ -183,15 +190,17 @@ class Planner {
         return false;
       }
       const LevelId level = q_.machine->default_level();
-      const auto use = memory_use(*s);
-      const auto of = use.find(q_.machine->level(level).name);
-      if (of != use.end() && of->second > q_.room_at(level)) {
-        why = formatted("its tiles take {} bytes of {}", of->second.value, of->first);
-        return true;
-      }
       if (const auto full = misfit(*s)) {
         why = full->text;
         return true;
+      }
+      if (q_.room_at(level) < q_.machine->level(level).capacity) {
+        const auto use = memory_use(*s);
+        const auto of = use.find(q_.machine->level(level).name);
+        if (of != use.end() && of->second > q_.room_at(level)) {
+          why = formatted("its tiles take {} bytes of {}", of->second.value, of->first);
+          return true;
+        }
       }
       const std::int64_t each = ceil_div(s->kernels.front().blocks, out_.device.sms);
       if (p.phases > 1 && each > std::max<std::int64_t>(1, most_resident(out_.device))) {

@@ -152,14 +152,21 @@ struct Slice {
   std::set<LoopId> whole = {};  ///< loops that no block may cut
   std::int64_t together = 1;    ///< products of the same loops in the same blocks
 };
-/// The tile of a contraction with the least seconds (core/lowering/gpu/product_tiles.h) among
-/// powers of two and multiples of 16, under the device's shared memory and registers.
-Tile product_tile(const Device& d, const Workload& w, const Slice& product,
-                  const TileAsked& asked = {});
-/// The same of products side by side: tiles of one size, a block having columns of one of them.
-/// Each has the seconds of all. Empty where no size suits all.
+/// The tiles of contractions side by side with the least seconds
+/// (core/lowering/gpu/product_tiles.h) among powers of two and multiples of 16, under the device's
+/// shared memory and registers: tiles of one size, a block having columns of one of them. Each has
+/// the seconds of all. Empty where no size suits all.
 std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<const Slice> slices,
                                 const TileAsked& asked = {});
+/// product_tiles() of one device, each product asked for once: networks repeat their layers.
+class TileTable {
+ public:
+  std::vector<Tile> of(const Device& d, const Workload& w, std::span<const Slice> slices,
+                       const TileAsked& asked);
+
+ private:
+  std::map<std::string, std::vector<Tile>> known_;  ///< loops by their places in the operators
+};
 /// A contraction as a product of matrices, `sizes` by its loops being a block's part in one step of
 /// the sum. Blocks and steps are left at 1.
 lowering::ProductTile product_in_tiles(const Workload& w, OpId op,
@@ -177,7 +184,7 @@ struct Subprogram {
 /// would share their memory in every phase, and rings of fragments are large.
 std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Of a contraction, in a kernel with others or alone; the given one where there is one.
-Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o);
+Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o, TileTable& tiles);
 /// Whether blocks of all these schedules can wait for one another: the grid and resources of the
 /// largest.
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules);

@@ -189,6 +189,7 @@ TEST(Souffle, PartitionsAreInOrder) {
         const Options o{.criterion = criterion, .order = order};
         const Device d = *device_of(*q.machine, w.dtype(), {});
         const Analysis a = analyse(w, o);
+        TileTable table;
         std::set<OpId> before;
         for (const Subprogram& s : partition(w, a, d, o)) {
           std::vector<Tile> tiles;
@@ -198,7 +199,7 @@ TEST(Souffle, PartitionsAreInOrder) {
               EXPECT_TRUE(!p.valid() || before.contains(p)) << name;
             }
             EXPECT_TRUE(before.insert(id).second);
-            if (a.of[id.index()].intensive) tiles.push_back(schedule_of(d, w, id, o));
+            if (a.of[id.index()].intensive) tiles.push_back(schedule_of(d, w, id, o, table));
           }
           EXPECT_TRUE(tiles.size() < 2 || feasible(d, o, tiles)) << name;
         }
