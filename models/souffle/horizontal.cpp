@@ -37,13 +37,14 @@ bool same_form(const Workload& w, const Access& a, const Access& b, std::map<Loo
 class SideBySide {
  public:
   SideBySide(const Workload& w, const Device& d, const Options& o, std::span<const OpId> ops,
-             std::span<const int> level)
+             std::span<const int> level, TileTable& table)
       : w_(w),
         d_(d),
         o_(o),
         level_(level),
         inside_(w.operators().size(), false),
-        out_(w.operators().size()) {
+        out_(w.operators().size()),
+        table_(table) {
     for (OpId id : ops) inside_[id.index()] = true;
     for (OpId id : ops) (product(id) ? by_level_ : others_)[level[id.index()]].push_back(id);
   }
@@ -280,15 +281,16 @@ class SideBySide {
   std::map<int, std::vector<OpId>> by_level_, others_;
   std::map<int, std::vector<Family>> families_;
   std::map<std::vector<LoopId>, std::int64_t> shares_;
+  TileTable& table_;
   int groups_ = 0, wides_ = 0;
-  TileTable table_;
 };
 
 }  // namespace
 
 std::vector<Beside> side_by_side(const Workload& w, const Device& d, const Options& o,
-                                 std::span<const OpId> ops, std::span<const int> level) {
-  return SideBySide(w, d, o, ops, level).run();
+                                 std::span<const OpId> ops, std::span<const int> level,
+                                 TileTable& table) {
+  return SideBySide(w, d, o, ops, level, table).run();
 }
 
 std::set<LoopId> whole_loops(const Workload& w, const std::vector<bool>& inside, OpId id) {

@@ -158,7 +158,7 @@ struct Slice {
 /// the seconds of all. Empty where no size suits all.
 std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<const Slice> slices,
                                 const TileAsked& asked = {});
-/// product_tiles() of one device, each product asked for once: networks repeat their layers.
+/// product_tiles() of one machine, each product asked for once: networks repeat their layers.
 class TileTable {
  public:
   std::vector<Tile> of(const Device& d, const Workload& w, std::span<const Slice> slices,
@@ -209,7 +209,8 @@ struct Beside {
 };
 /// By operator: of the products among `ops`, by the phases (`level`) that they could have.
 std::vector<Beside> side_by_side(const Workload& w, const Device& d, const Options& o,
-                                 std::span<const OpId> ops, std::span<const int> level);
+                                 std::span<const OpId> ops, std::span<const int> level,
+                                 TileTable& table);
 /// A dimension of so many elements that a reader picks from stays whole.
 inline constexpr std::int64_t kWhole = 16;
 /// Loops of an operator's result that no block should cut: those that an element-wise reader in
@@ -236,7 +237,7 @@ struct Nest {
 };
 /// The nests of a subprogram, by phase. Cost: operators times readers.
 std::vector<Nest> built_nests(const Workload& w, const Device& d, const Options& o,
-                              std::span<const OpId> ops);
+                              std::span<const OpId> ops, TileTable& table);
 
 /// A tile that stays on chip from one phase to a later one.
 struct KeptTile {
