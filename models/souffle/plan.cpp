@@ -32,6 +32,7 @@ class Planner {
   std::optional<Reason> run() {
     for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
       const std::size_t before = out_.plan.kernels.size();
+      if (o_.reuse && (whole(s, before, true) || whole(s, before, false))) continue;
       if (auto why = subprogram(s)) return why;
       if (!o_.reuse || out_.cut[s].empty()) continue;
       // Blocks that suit kept tiles may not suit one kernel: without, there may be fewer.
@@ -66,6 +67,17 @@ class Planner {
     out_.subprogram.resize(from);
     out_.cut[now_].clear();
     return t;
+  }
+
+  /// Plans a subprogram if no kernel of it has to be cut. Most do not, and cuts take long to find.
+  bool whole(std::size_t s, std::size_t before, bool reuse) {
+    o_.reuse = reuse;
+    whole_ = true;
+    const bool found = !subprogram(s);
+    o_.reuse = true;
+    whole_ = false;
+    if (!found) take(before);
+    return found;
   }
 
   std::optional<Reason> subprogram(std::size_t s) {
@@ -129,6 +141,7 @@ class Planner {
                                 w_.op(nests.front().ops().front()).name, why)};
       return alone(nests.front(), one ? 2 * shrink : shrink);
     }
+    if (whole_) return Reason{why};
     if (out_.cut[now_].empty()) out_.cut[now_] = why;
     const int first = nests.front().phase, last = nests.back().phase;
     std::vector<Nest> later;
@@ -263,6 +276,7 @@ class Planner {
   Planned& out_;
   const Workload& w_;
   std::size_t now_ = 0;
+  bool whole_ = false;  ///< no kernel is cut
   std::vector<bool> inside_;
   TileTable table_;
 };
