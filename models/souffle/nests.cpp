@@ -35,7 +35,7 @@ double seconds_of_parts(const Workload& w, const Device& d, const Options& o,
     for (const Output& out : w.op(op).outputs)
       bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
   const double launch = 1e-6 * o.launch_us;
-  const double wait = !waits ? 0 : o.global_sync ? o.sync_seconds(d.barrier) : launch;
+  const double wait = !waits ? 0 : o.global_sync ? barrier_seconds(d, o, d.sms) : launch;
   return launch + wait + static_cast<double>(parts + 1) * bytes / d.memory;
 }
 

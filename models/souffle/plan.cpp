@@ -308,6 +308,9 @@ Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room
   if (const auto unit = lowering::product_unit(m, type)) d.product = *unit;
   if (const auto at = sm.cycles.find("grid_barrier"); at != sm.cycles.end() && sm.clock_hz > 0)
     d.barrier = at->second / sm.clock_hz;
+  if (const auto at = sm.cycles.find("grid_barrier_block");
+      at != sm.cycles.end() && sm.clock_hz > 0)
+    d.barrier_block = at->second / sm.clock_hz;
   d.fill = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
                                                 : d.memory / static_cast<double>(d.sms);
   return d;

@@ -64,7 +64,6 @@ struct Options {
   Reduction reduction = Reduction::split;
   double launch_us = 2;  ///< section 8.3
   double sync_us = 0;    ///< 0: the machine's
-  double sync_seconds(double machines) const { return sync_us > 0 ? 1e-6 * sync_us : machines; }
 };
 
 /// What of a machine decides.
@@ -77,8 +76,14 @@ struct Device {
   double fill = 1e11;       ///< bytes a second from the outer level into one SM's shared memory
   double memory = 1e12;     ///< bytes a second from home
   double barrier = 1.5e-6;  ///< seconds of a barrier of all blocks: an H200's where nothing is said
+  double barrier_block = 0;  ///< and of each of them
   lowering::ProductUnit product;  ///< the same, for the tiles of products
 };
+/// Of a barrier of so many blocks.
+inline double barrier_seconds(const Device& d, const Options& o, std::int64_t blocks) {
+  return o.sync_us > 0 ? 1e-6 * o.sync_us
+                       : d.barrier + d.barrier_block * static_cast<double>(blocks);
+}
 /// A Reason where the machine is no GPU. `room`: of shared memory, if less than there is.
 Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room);
 
