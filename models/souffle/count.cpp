@@ -270,8 +270,8 @@ class Counter {
   std::map<TensorId, int> made_;    ///< of this kernel: the phase
   std::map<TensorId, std::vector<Held>> has_;
   std::set<std::string> kept_;
-  Products products_;    ///< of this phase
-  int warps_ = 0;        ///< of this kernel; 0: not said
+  Products products_;        ///< of this phase
+  int warps_ = 0;            ///< of this kernel; 0: not said
   std::int64_t blocks_ = 1;  ///< of this kernel
   bool zeroes_ = false;      ///< what its blocks add to
   double flops_ = 0;

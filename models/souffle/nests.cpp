@@ -334,6 +334,9 @@ class NestBuilder {
     const Tile& tile = beside_[id.index()].tile;
     n.grid = tile.grid;
     n.warps = tile.warps;
+    n.threads = tile.threads;
+    n.registers = tile.registers;
+    n.shared = tile.shared;
     n.sums.push_back({id, tile.inner, tile.stages});
     // The blocks of a nest whose tiles a reader of this product reads again.
     if (!o_.reuse || !o_.vertical) return;

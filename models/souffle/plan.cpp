@@ -213,10 +213,10 @@ class Planner {
         const LevelId id = *q_.machine->find(name);
         const Level& level = q_.machine->level(id);
         if (level.managed != Managed::software || level.capacity.value == 0) continue;
-        const Bytes room =
-            id == q_.machine->default_level() ? q_.room_at(id) : level.capacity;
+        const Bytes room = id == q_.machine->default_level() ? q_.room_at(id) : level.capacity;
         if (bytes <= room) continue;
-        why = formatted("its tiles take {} bytes of {}, which has {}", bytes.value, name, room.value);
+        why =
+            formatted("its tiles take {} bytes of {}, which has {}", bytes.value, name, room.value);
         return bytes - room;
       }
       if (const Bytes place = largest_place(p); place > out_.device.shared) {
@@ -244,7 +244,8 @@ class Planner {
       std::vector<Interval> ranges;
       for (LoopId l : op.loops) {
         ranges.push_back({0, w_.loop(l).extent});
-        for (const std::span<const Cut> cuts : {std::span<const Cut>(n.grid), std::span(n.walk), inner})
+        for (const std::span<const Cut> cuts :
+             {std::span<const Cut>(n.grid), std::span(n.walk), inner})
           for (const Cut& c : cuts)
             if (c.loop == l) ranges.back().hi = std::min(ranges.back().hi, c.step);
       }

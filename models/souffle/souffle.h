@@ -76,7 +76,7 @@ struct Device {
   double fill = 1e11;       ///< bytes a second from the outer level into one SM's shared memory
   double memory = 1e12;     ///< bytes a second from home
   double barrier = 1.5e-6;  ///< seconds of a barrier of all blocks: an H200's where nothing is said
-  double barrier_block = 0;  ///< and of each of them
+  double barrier_block = 0;       ///< and of each of them
   lowering::ProductUnit product;  ///< the same, for the tiles of products
 };
 /// Of a barrier of so many blocks.
@@ -237,6 +237,9 @@ struct Nest {
   int unit = 0;  ///< nests of a phase and a unit stand side by side, units one after the other
   std::int64_t blocks = 1, first = 0;
   int warps = kWarps;  ///< that compute, in a kernel of its own
+  /// Of its product, as the tile chooser estimates them; 0: it has none.
+  std::int64_t threads = 0, registers = 0;
+  Bytes shared;
   bool has(OpId op) const;
   std::vector<OpId> ops() const;
 };

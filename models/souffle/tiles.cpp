@@ -252,7 +252,8 @@ std::string form_of(const Workload& w, const Slice& s) {
 
 std::vector<Tile> TileTable::of(const Device& d, const Workload& w, std::span<const Slice> slices,
                                 const TileAsked& asked) {
-  std::string key = formatted("{}: {} {} {}", d.shared.value, asked.most_blocks, asked.warps, asked.parts);
+  std::string key =
+      formatted("{}: {} {} {}", d.shared.value, asked.most_blocks, asked.warps, asked.parts);
   for (const Slice& s : slices) key += " | " + form_of(w, s);
   const auto rename = [&](std::vector<Tile>& tiles, const auto& to) {
     for (std::size_t i = 0; i < tiles.size(); ++i)

@@ -330,8 +330,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                                                        : t.phases.back().seconds;
     seconds += (t.phases.back().seconds + crowded) / 2;
   }
-  cycles += work.barriers *
-            (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
+  cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + added / kAddedBytes;
   return t;
 }
