@@ -213,7 +213,8 @@ class Planner {
         const LevelId id = *q_.machine->find(name);
         const Level& level = q_.machine->level(id);
         if (level.managed != Managed::software || level.capacity.value == 0) continue;
-        const Bytes room = id == q_.machine->default_level() ? q_.room_at(id) : level.capacity;
+        Bytes room = level.capacity;
+        if (id == q_.machine->default_level()) room = std::min(room, q_.room_at(id));
         if (bytes <= room) continue;
         why =
             formatted("its tiles take {} bytes of {}, which has {}", bytes.value, name, room.value);
