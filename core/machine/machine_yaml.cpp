@@ -10,14 +10,15 @@ namespace tilewright {
 namespace {
 
 /// What else may have cycles: a load until it is there from L2 or DRAM, from one block given out to
-/// the next, of a block and of a kernel besides their own instructions, of a barrier of all blocks.
+/// the next, of a block and of a kernel besides their own instructions, of a barrier of all blocks
+/// and for each of them.
 /// Those who need them have defaults.
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 13> kOfKernels = {
-    "l2",      "l3",   "dram", "dispatch", "block",  "launch", "grid_barrier",
-    "library", "copy", "call", "region",   "stream", "wgmma"};
+constexpr std::array<std::string_view, 14> kOfKernels = {
+    "l2",   "l3",   "dram",         "dispatch",           "block",  "launch", "library",
+    "copy", "call", "grid_barrier", "grid_barrier_block", "region", "stream", "wgmma"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};

@@ -281,20 +281,35 @@ class Finder {
   /// Where a loop's range begins in the first iterations of those around it: readers that need less
   /// of a tensor than all may begin it elsewhere.
   std::int64_t begin_of(NodeId loop) const {
-    Ranges r = whole_ranges(s_, k_);
-    for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
-    for (NodeId n : path_to(k_, loop)) {
-      const ScheduleNode& node = k_.node(n);
-      if (node.kind != NodeKind::loop) continue;
-      if (n == loop) {
-        const OpLoop& first = node.cuts.front();
-        return r[k_.range_base[first.op.index()] + static_cast<std::size_t>(first.local)].lo;
-      }
-      const Ranges around = r;
-      cut(k_, n, 0, around, r);
-      for (const Inference& i : node.infer) infer(s_, k_, i, r);
+    if (begins_.empty()) {
+      begins_.resize(k_.nodes.size());
+      Ranges r = whole_ranges(s_, k_);
+      for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
+      find_begins(NodeId(0), r);
     }
-    return 0;
+    return begins_[loop.index()];
+  }
+
+  void find_begins(NodeId id, const Ranges& around) const {
+    const ScheduleNode& node = k_.node(id);
+    if (node.kind != NodeKind::loop) {
+      for (NodeId c : node.children) find_begins(c, around);
+      return;
+    }
+    const OpLoop& first = node.cuts.front();
+    begins_[id.index()] =
+        around[k_.range_base[first.op.index()] + static_cast<std::size_t>(first.local)].lo;
+    if (std::ranges::none_of(node.children, [&](NodeId c) { return has_loops(c); })) return;
+    Ranges inside = around;
+    cut(k_, id, 0, around, inside);
+    for (const Inference& i : node.infer) infer(s_, k_, i, inside);
+    for (NodeId c : node.children) find_begins(c, inside);
+  }
+
+  bool has_loops(NodeId id) const {
+    const ScheduleNode& node = k_.node(id);
+    return node.kind == NodeKind::loop ||
+           std::ranges::any_of(node.children, [&](NodeId c) { return has_loops(c); });
   }
 
   /// None: a loop does not cut one dimension as it is.
@@ -338,6 +353,7 @@ class Finder {
   std::vector<std::vector<NodeId>> readers_;           // by buffer: computes, and loads out of it
   std::map<TensorId, std::vector<NodeId>> from_home_;  // loads of what the kernel makes
   std::vector<Dependence> found_;
+  mutable std::vector<std::int64_t> begins_;  // by node, of loops: when first asked
 };
 
 /// Loops and parts of packs around a barrier that are around neither of two nodes: there are ways

@@ -148,7 +148,12 @@ class Walker {
     const std::int64_t count = trips(k_, id, ranges);
     const std::optional<Unit> unit = unit_of(n.binding);
     const std::int64_t outer_block = block_;
-    const auto outer_low = n.binding == Binding::grid ? low_ : decltype(low_){};
+    std::vector<std::int64_t> outer_low;  // of what a grid loop cuts
+    const auto low_of = [&](const OpLoop& c) -> std::int64_t& {
+      return low_[c.op.index()][static_cast<std::size_t>(c.local)];
+    };
+    if (n.binding == Binding::grid)
+      for (const OpLoop& c : n.cuts) outer_low.push_back(low_of(c));
     // An iteration changes few of the kernel's ranges, in place; what they were is put back.
     std::vector<std::pair<std::size_t, Interval>> outer;
     const auto keep = [&](OpId op, int local) {
@@ -177,8 +182,7 @@ class Walker {
       cut(k_, id, i, ranges, inside);
       if (n.binding == Binding::grid) {
         block_ = outer_block + i * inner_blocks(id);
-        for (const OpLoop& c : n.cuts)
-          low_[c.op.index()][static_cast<std::size_t>(c.local)] = slot(inside, c).lo;
+        for (const OpLoop& c : n.cuts) low_of(c) = slot(inside, c).lo;
       } else if (unit) {
         units_.push_back({*unit, i, n.max_trips});
       }
@@ -188,7 +192,7 @@ class Walker {
     }
     put_back();
     block_ = outer_block;
-    if (n.binding == Binding::grid) low_ = outer_low;
+    for (std::size_t i = 0; i < outer_low.size(); ++i) low_of(n.cuts[i]) = outer_low[i];
   }
 
   /// The iteration after `i`; of representatives only the first two, a middle one and the last.

@@ -39,13 +39,13 @@ class Counter {
     has_.clear();
     kept_.clear();
     zeroes_ = false;
+    blocks_ = 1;
     now_->seconds = o_.launch_us * 1e-6;
     warps_ = k.launch.warps.value_or(0);
     begin_phase();
     const auto part = [&](const Node& n) {
       if (n.kind == Node::Kind::sync && n.name == "grid") {
         end_phase();
-        now_->seconds += o_.sync_seconds(d_.barrier);
         begin_phase();
       } else {
         visit(n, {.grid = n.kind == Node::Kind::pack ? "" : "0: "});
@@ -56,6 +56,7 @@ class Counter {
     else
       part(k.tree);
     end_phase();
+    now_->seconds += (now_->phases - 1) * barrier_seconds(d_, o_, blocks_);
     if (zeroes_) now_->seconds += o_.launch_us * 1e-6;  // zeroing is a launch of its own
     now_->kept.assign(kept_.begin(), kept_.end());
   }
@@ -123,6 +124,7 @@ class Counter {
   }
 
   void visit(const Node& n, Place at) {
+    blocks_ = std::max(blocks_, at.first + at.blocks);
     switch (n.kind) {
       case Node::Kind::loop:
         if (n.binding == Binding::grid) {
@@ -268,9 +270,10 @@ class Counter {
   std::map<TensorId, int> made_;    ///< of this kernel: the phase
   std::map<TensorId, std::vector<Held>> has_;
   std::set<std::string> kept_;
-  Products products_;    ///< of this phase
-  int warps_ = 0;        ///< of this kernel; 0: not said
-  bool zeroes_ = false;  ///< what its blocks add to
+  Products products_;        ///< of this phase
+  int warps_ = 0;            ///< of this kernel; 0: not said
+  std::int64_t blocks_ = 1;  ///< of this kernel
+  bool zeroes_ = false;      ///< what its blocks add to
   double flops_ = 0;
   Bytes stored_;
 };

@@ -37,13 +37,14 @@ bool same_form(const Workload& w, const Access& a, const Access& b, std::map<Loo
 class SideBySide {
  public:
   SideBySide(const Workload& w, const Device& d, const Options& o, std::span<const OpId> ops,
-             std::span<const int> level)
+             std::span<const int> level, TileTable& table)
       : w_(w),
         d_(d),
         o_(o),
         level_(level),
         inside_(w.operators().size(), false),
-        out_(w.operators().size()) {
+        out_(w.operators().size()),
+        table_(table) {
     for (OpId id : ops) inside_[id.index()] = true;
     for (OpId id : ops) (product(id) ? by_level_ : others_)[level[id.index()]].push_back(id);
   }
@@ -229,7 +230,7 @@ class SideBySide {
   /// The tile of a nest whose blocks each have a part of the sum, where they are done sooner
   /// (section 6.3): its results are too few for the multiprocessors.
   std::vector<Tile> in_parts(const std::vector<std::vector<OpId>>& nests, bool alone,
-                             std::vector<Tile> best) const {
+                             std::vector<Tile> best) {
     const std::vector<OpId>& nest = nests.front();
     if (o_.reduction != Reduction::split || !o_.vertical) return best;
     std::int64_t most = kMostParts;
@@ -253,7 +254,7 @@ class SideBySide {
   }
 
   std::vector<Tile> tiles_of(const std::vector<std::vector<OpId>>& nests, bool alone,
-                             std::int64_t parts = 1) const {
+                             std::int64_t parts = 1) {
     std::vector<Slice> slices;
     std::int64_t most = parts > 1 ? d_.sms : 0;
     for (const std::vector<OpId>& nest : nests) {
@@ -265,10 +266,10 @@ class SideBySide {
     }
     const bool own = !o_.global_sync && alone && nests.size() == 1;
     const TileAsked asked{.most_blocks = most, .warps = own ? 0 : kWarps, .parts = parts};
-    std::vector<Tile> tiles = product_tiles(d_, w_, slices, asked);
+    std::vector<Tile> tiles = table_.of(d_, w_, slices, asked);
     if (!tiles.empty()) return tiles;
     for (Slice& s : slices) s.whole.clear();  // no tile has them whole
-    return product_tiles(d_, w_, slices, asked);
+    return table_.of(d_, w_, slices, asked);
   }
 
   const Workload& w_;
@@ -280,14 +281,16 @@ class SideBySide {
   std::map<int, std::vector<OpId>> by_level_, others_;
   std::map<int, std::vector<Family>> families_;
   std::map<std::vector<LoopId>, std::int64_t> shares_;
+  TileTable& table_;
   int groups_ = 0, wides_ = 0;
 };
 
 }  // namespace
 
 std::vector<Beside> side_by_side(const Workload& w, const Device& d, const Options& o,
-                                 std::span<const OpId> ops, std::span<const int> level) {
-  return SideBySide(w, d, o, ops, level).run();
+                                 std::span<const OpId> ops, std::span<const int> level,
+                                 TileTable& table) {
+  return SideBySide(w, d, o, ops, level, table).run();
 }
 
 std::set<LoopId> whole_loops(const Workload& w, const std::vector<bool>& inside, OpId id) {

@@ -64,6 +64,9 @@ ordered_json kernels_json(const Workload& w, const Planned& p) {
                         {"blocks", n.blocks},
                         {"grid", grid},
                         {"operators", operators}});
+      if (n.threads > 0)
+        phases.back()["estimate"] = {
+            {"threads", n.threads}, {"registers", n.registers}, {"shared_bytes", n.shared.value}};
       blocks = std::max(blocks, n.first + n.blocks);
     }
     kernels.push_back({{"subprogram", p.subprogram[i]},

@@ -35,7 +35,7 @@ double seconds_of_parts(const Workload& w, const Device& d, const Options& o,
     for (const Output& out : w.op(op).outputs)
       bytes += static_cast<double>(w.tensor(out.target.tensor).bytes().value);
   const double launch = 1e-6 * o.launch_us;
-  const double wait = !waits ? 0 : o.global_sync ? o.sync_seconds(d.barrier) : launch;
+  const double wait = !waits ? 0 : o.global_sync ? barrier_seconds(d, o, d.sms) : launch;
   return launch + wait + static_cast<double>(parts + 1) * bytes / d.memory;
 }
 
@@ -105,14 +105,16 @@ constexpr std::size_t kLookBack = 64;  ///< nests that a new one may take its bl
 
 class NestBuilder {
  public:
-  NestBuilder(const Workload& w, const Device& d, const Options& o, std::span<const OpId> ops)
+  NestBuilder(const Workload& w, const Device& d, const Options& o, std::span<const OpId> ops,
+              TileTable& table)
       : w_(w),
         d_(d),
         o_(o),
         level_(w.operators().size(), 0),
         nest_(w.operators().size(), -1),
         inside_(w.operators().size(), false),
-        room_(Bytes(d.shared.value / 20 * 19)) {
+        room_(Bytes(d.shared.value / 20 * 19)),
+        table_(table) {
     for (OpId id : ops) inside_[id.index()] = true;
     for (OpId id : w.topological_order())
       if (inside_[id.index()]) ops_.push_back(id);
@@ -120,7 +122,7 @@ class NestBuilder {
 
   std::vector<Nest> run() {
     find_levels();
-    beside_ = side_by_side(w_, d_, o_, ops_, level_);
+    beside_ = side_by_side(w_, d_, o_, ops_, level_, table_);
     for (OpId id : ops_) place(id);
     std::ranges::stable_sort(nests_, {}, [](const Nest& n) { return std::pair(n.phase, n.unit); });
     return std::move(nests_);
@@ -332,6 +334,9 @@ class NestBuilder {
     const Tile& tile = beside_[id.index()].tile;
     n.grid = tile.grid;
     n.warps = tile.warps;
+    n.threads = tile.threads;
+    n.registers = tile.registers;
+    n.shared = tile.shared;
     n.sums.push_back({id, tile.inner, tile.stages});
     // The blocks of a nest whose tiles a reader of this product reads again.
     if (!o_.reuse || !o_.vertical) return;
@@ -480,13 +485,14 @@ class NestBuilder {
   std::vector<Beside> beside_;
   std::vector<Nest> nests_;
   Bytes room_;
+  TileTable& table_;
 };
 
 }  // namespace
 
 std::vector<Nest> built_nests(const Workload& w, const Device& d, const Options& o,
-                              std::span<const OpId> ops) {
-  return NestBuilder(w, d, o, ops).run();
+                              std::span<const OpId> ops, TileTable& table) {
+  return NestBuilder(w, d, o, ops, table).run();
 }
 
 }  // namespace tilewright::souffle

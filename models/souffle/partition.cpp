@@ -46,7 +46,7 @@ std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const
   return o.global_sync && on_matrix_units(w, op) ? d.sms : 0;
 }
 
-Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) {
+Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o, TileTable& tiles) {
   const std::string& name = w.op(op).name;
   auto given = o.schedules.find(name);
   if (given == o.schedules.end())
@@ -55,8 +55,11 @@ Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o) 
     const Resources& r = given->second;
     return {.blocks = r.blocks, .threads = r.threads, .registers = r.registers, .shared = r.shared};
   }
-  if (!o.global_sync) return product_tile(d, w, {op});
-  return product_tile(d, w, {op}, {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps});
+  TileAsked asked;
+  if (o.global_sync) asked = {.most_blocks = blocks_that_wait(d, w, op, o), .warps = kWarps};
+  const Slice one[] = {{.op = op}};
+  const std::vector<Tile> found = tiles.of(d, w, one, asked);
+  return found.empty() ? Tile() : found.front();
 }
 
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules) {
@@ -89,10 +92,11 @@ std::vector<Subprogram> partition(const Workload& w, const Analysis& a, const De
           : std::vector<OpId>(w.topological_order().begin(), w.topological_order().end());
   std::vector<Subprogram> out(1);
   std::vector<Tile> schedules;
+  TileTable table;
   for (OpId id : order) {
     if (a.of[id.index()].intensive && o.split != Split::none) {
       Tile tile;
-      if (w.is_contraction(id)) tile = schedule_of(d, w, id, o);
+      if (w.is_contraction(id)) tile = schedule_of(d, w, id, o, table);
       schedules.push_back(tile);
       const bool opens =
           o.split == Split::contractions ? schedules.size() > 1 : !feasible(d, o, schedules);

@@ -32,6 +32,7 @@ class Planner {
   std::optional<Reason> run() {
     for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
       const std::size_t before = out_.plan.kernels.size();
+      if (o_.reuse && (whole(s, before, true) || whole(s, before, false))) continue;
       if (auto why = subprogram(s)) return why;
       if (!o_.reuse || out_.cut[s].empty()) continue;
       // Blocks that suit kept tiles may not suit one kernel: without, there may be fewer.
@@ -68,10 +69,21 @@ class Planner {
     return t;
   }
 
+  /// Plans a subprogram if no kernel of it has to be cut. Most do not, and cuts take long to find.
+  bool whole(std::size_t s, std::size_t before, bool reuse) {
+    o_.reuse = reuse;
+    whole_ = true;
+    const bool found = !subprogram(s);
+    o_.reuse = true;
+    whole_ = false;
+    if (!found) take(before);
+    return found;
+  }
+
   std::optional<Reason> subprogram(std::size_t s) {
     now_ = s;
     inside_.assign(w_.operators().size(), false);
-    std::vector<Nest> nests = built_nests(w_, out_.device, o_, out_.subprograms[s].ops);
+    std::vector<Nest> nests = built_nests(w_, out_.device, o_, out_.subprograms[s].ops, table_);
     out_.cut.resize(s + 1);
     if (o_.global_sync) return kernels(std::move(nests));
     for (std::size_t i = 0; i < nests.size();) {
@@ -95,30 +107,32 @@ class Planner {
         return kernel_of(w_, *q_.machine, o_, p, leaving(p),
                          formatted("souffle{}", out_.plan.kernels.size() + 1), stages);
       };
-      Kernel k = kernel(kStages[0]);
+      Kernel k = kernel(kStages.front());
       auto full = refused(k, p, why);
-      for (std::size_t i = 1; full && *full && i < kStages.size(); ++i)
-        full = refused(k = kernel(kStages[i]), p, why);
+      if (full && full->value > 0) {
+        // Where the smallest has no room, none has.
+        full = refused(k = kernel(kStages.back()), p, why);
+        for (std::size_t i = 1; !full && i + 1 < kStages.size(); ++i)
+          if (Kernel more = kernel(kStages[i]); !refused(more, p, why)) {
+            k = std::move(more);
+            break;
+          }
+      }
       if (!full) {
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
         out_.subprogram.push_back(now_);
         return {};
       }
-      // The tile that was used least recently when room ran out.
-      const auto victim =
-          std::ranges::max_element(p.kept, [](const KeptTile& a, const KeptTile& b) {
-            return std::pair(a.gap, a.bytes) < std::pair(b.gap, b.bytes);
-          });
-      if (victim == p.kept.end()) break;
+      if (p.kept.empty()) break;
       // At last nothing is kept, as without reuse, before the kernel is cut.
-      if (*full && tries + 2 < kMostTries) {
-        if (!spilled.insert(victim->tensor).second) break;
+      if (full->value > 0 && tries + 2 < kMostTries) {
+        spill(p.kept, *full, spilled);
         continue;
       }
       // A reader that needs less of a tensor than all begins its blocks elsewhere: nothing is kept.
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
-      if (!*full && tries > 0) break;
+      if (full->value == 0 && tries > 0) break;
     }
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;
@@ -127,6 +141,7 @@ class Planner {
                                 w_.op(nests.front().ops().front()).name, why)};
       return alone(nests.front(), one ? 2 * shrink : shrink);
     }
+    if (whole_) return Reason{why};
     if (out_.cut[now_].empty()) out_.cut[now_] = why;
     const int first = nests.front().phase, last = nests.back().phase;
     std::vector<Nest> later;
@@ -147,7 +162,7 @@ class Planner {
     apart.vertical = apart.horizontal = apart.concat = apart.pack = false;
     for (OpId id : nest.ops()) {
       const OpId one[] = {id};
-      if (auto why = kernels(built_nests(w_, d, apart, one), shrink)) return why;
+      if (auto why = kernels(built_nests(w_, d, apart, one, table_), shrink)) return why;
     }
     return {};
   }
@@ -169,8 +184,20 @@ class Planner {
     return out;
   }
 
-  /// Why the kernel cannot be; true: for want of room.
-  std::optional<bool> refused(const Kernel& k, const Program& p, std::string& why) const {
+  /// The tiles that were used least recently when room ran out, as many as the missing bytes.
+  static void spill(std::vector<KeptTile> kept, Bytes missing, std::set<TensorId>& spilled) {
+    std::ranges::sort(kept, [](const KeptTile& a, const KeptTile& b) {
+      return std::pair(a.gap, a.bytes) > std::pair(b.gap, b.bytes);
+    });
+    for (const KeptTile& tile : kept) {
+      spilled.insert(tile.tensor);
+      missing = missing - tile.bytes;
+      if (missing.value <= 0) return;
+    }
+  }
+
+  /// Bytes that are missing where there is no such kernel, 0 where room is not the reason.
+  std::optional<Bytes> refused(const Kernel& k, const Program& p, std::string& why) const {
     std::vector<OpId> ops;
     for (const Nest& n : p.nests)
       for (OpId id : n.ops()) ops.push_back(id);
@@ -180,30 +207,70 @@ class Planner {
       const Result<Schedule> s = resolve(Plan{{k}}, part, q_.machine);
       if (!s) {
         why = s.reason();
-        return false;
+        return Bytes(0);
       }
-      const LevelId level = q_.machine->default_level();
-      const auto use = memory_use(*s);
-      const auto of = use.find(q_.machine->level(level).name);
-      if (of != use.end() && of->second > q_.room_at(level)) {
-        why = formatted("its tiles take {} bytes of {}", of->second.value, of->first);
-        return true;
+      for (const auto& [name, bytes] : memory_use(*s)) {
+        const LevelId id = *q_.machine->find(name);
+        const Level& level = q_.machine->level(id);
+        if (level.managed != Managed::software || level.capacity.value == 0) continue;
+        Bytes room = level.capacity;
+        if (id == q_.machine->default_level()) room = std::min(room, q_.room_at(id));
+        if (bytes <= room) continue;
+        why =
+            formatted("its tiles take {} bytes of {}, which has {}", bytes.value, name, room.value);
+        return bytes - room;
       }
-      if (const auto full = misfit(*s)) {
-        why = full->text;
-        return true;
+      if (const Bytes place = largest_place(p); place > out_.device.shared) {
+        why = formatted("tiles of two shapes would share a place of {} bytes", place.value);
+        return Bytes(0);
       }
       const std::int64_t each = ceil_div(s->kernels.front().blocks, out_.device.sms);
       if (p.phases > 1 && each > std::max<std::int64_t>(1, most_resident(out_.device))) {
         why = formatted("{} blocks wait for one another: a multiprocessor has registers for {}",
                         s->kernels.front().blocks, most_resident(out_.device));
-        return false;
+        return Bytes(0);
       }
     } catch (const InputError& e) {
       why = e.what();
-      return false;
+      return Bytes(0);
     }
     return {};
+  }
+
+  /// A tensor has one place in a block, as long and as wide as its tiles in any nest.
+  Bytes largest_place(const Program& p) const {
+    std::map<TensorId, std::vector<std::int64_t>> sides;
+    const auto add = [&](const Nest& n, OpId id, std::span<const Cut> inner) {
+      const Operator& op = w_.op(id);
+      std::vector<Interval> ranges;
+      for (LoopId l : op.loops) {
+        ranges.push_back({0, w_.loop(l).extent});
+        for (const std::span<const Cut> cuts :
+             {std::span<const Cut>(n.grid), std::span(n.walk), inner})
+          for (const Cut& c : cuts)
+            if (c.loop == l) ranges.back().hi = std::min(ranges.back().hi, c.step);
+      }
+      for (const Access& a : op.inputs) {
+        if (is_gather(a)) continue;
+        const Box box = footprint(w_, op, a, ranges);
+        std::vector<std::int64_t>& most = sides[a.tensor];
+        most.resize(static_cast<std::size_t>(box.rank()), 1);
+        for (int d = 0; d < box.rank(); ++d)
+          most[static_cast<std::size_t>(d)] =
+              std::max(most[static_cast<std::size_t>(d)], box[d].size());
+      }
+    };
+    for (const Nest& n : p.nests) {
+      for (const Nest::Sum& s : n.sums) add(n, s.op, s.inner);
+      for (OpId id : n.others) add(n, id, {});
+    }
+    Bytes largest;
+    for (const auto& [tensor, most] : sides) {
+      std::int64_t bytes = size_of(w_.tensor(tensor).dtype);
+      for (std::int64_t side : most) bytes *= side;
+      largest = std::max(largest, Bytes(bytes));
+    }
+    return largest;
   }
 
   const Question& q_;
@@ -211,7 +278,9 @@ class Planner {
   Planned& out_;
   const Workload& w_;
   std::size_t now_ = 0;
+  bool whole_ = false;  ///< no kernel is cut
   std::vector<bool> inside_;
+  TileTable table_;
 };
 
 }  // namespace
@@ -241,6 +310,9 @@ Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room
   if (const auto unit = lowering::product_unit(m, type)) d.product = *unit;
   if (const auto at = sm.cycles.find("grid_barrier"); at != sm.cycles.end() && sm.clock_hz > 0)
     d.barrier = at->second / sm.clock_hz;
+  if (const auto at = sm.cycles.find("grid_barrier_block");
+      at != sm.cycles.end() && sm.clock_hz > 0)
+    d.barrier_block = at->second / sm.clock_hz;
   d.fill = m.level(*shared).bandwidth.value > 0 ? m.level(*shared).bandwidth.value
                                                 : d.memory / static_cast<double>(d.sms);
   return d;

@@ -64,7 +64,6 @@ struct Options {
   Reduction reduction = Reduction::split;
   double launch_us = 2;  ///< section 8.3
   double sync_us = 0;    ///< 0: the machine's
-  double sync_seconds(double machines) const { return sync_us > 0 ? 1e-6 * sync_us : machines; }
 };
 
 /// What of a machine decides.
@@ -77,8 +76,14 @@ struct Device {
   double fill = 1e11;       ///< bytes a second from the outer level into one SM's shared memory
   double memory = 1e12;     ///< bytes a second from home
   double barrier = 1.5e-6;  ///< seconds of a barrier of all blocks: an H200's where nothing is said
+  double barrier_block = 0;       ///< and of each of them
   lowering::ProductUnit product;  ///< the same, for the tiles of products
 };
+/// Of a barrier of so many blocks.
+inline double barrier_seconds(const Device& d, const Options& o, std::int64_t blocks) {
+  return o.sync_us > 0 ? 1e-6 * o.sync_us
+                       : d.barrier + d.barrier_block * static_cast<double>(blocks);
+}
 /// A Reason where the machine is no GPU. `room`: of shared memory, if less than there is.
 Result<Device> device_of(const Machine& m, DType type, std::optional<Bytes> room);
 
@@ -152,14 +157,21 @@ struct Slice {
   std::set<LoopId> whole = {};  ///< loops that no block may cut
   std::int64_t together = 1;    ///< products of the same loops in the same blocks
 };
-/// The tile of a contraction with the least seconds (core/lowering/gpu/product_tiles.h) among
-/// powers of two and multiples of 16, under the device's shared memory and registers.
-Tile product_tile(const Device& d, const Workload& w, const Slice& product,
-                  const TileAsked& asked = {});
-/// The same of products side by side: tiles of one size, a block having columns of one of them.
-/// Each has the seconds of all. Empty where no size suits all.
+/// The tiles of contractions side by side with the least seconds
+/// (core/lowering/gpu/product_tiles.h) among powers of two and multiples of 16, under the device's
+/// shared memory and registers: tiles of one size, a block having columns of one of them. Each has
+/// the seconds of all. Empty where no size suits all.
 std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<const Slice> slices,
                                 const TileAsked& asked = {});
+/// product_tiles() of one machine, each product asked for once: networks repeat their layers.
+class TileTable {
+ public:
+  std::vector<Tile> of(const Device& d, const Workload& w, std::span<const Slice> slices,
+                       const TileAsked& asked);
+
+ private:
+  std::map<std::string, std::vector<Tile>> known_;  ///< loops by their places in the operators
+};
 /// A contraction as a product of matrices, `sizes` by its loops being a block's part in one step of
 /// the sum. Blocks and steps are left at 1.
 lowering::ProductTile product_in_tiles(const Workload& w, OpId op,
@@ -177,7 +189,7 @@ struct Subprogram {
 /// would share their memory in every phase, and rings of fragments are large.
 std::int64_t blocks_that_wait(const Device& d, const Workload& w, OpId op, const Options& o);
 /// Of a contraction, in a kernel with others or alone; the given one where there is one.
-Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o);
+Tile schedule_of(const Device& d, const Workload& w, OpId op, const Options& o, TileTable& tiles);
 /// Whether blocks of all these schedules can wait for one another: the grid and resources of the
 /// largest.
 bool feasible(const Device& d, const Options& o, std::span<const Tile> schedules);
@@ -202,7 +214,8 @@ struct Beside {
 };
 /// By operator: of the products among `ops`, by the phases (`level`) that they could have.
 std::vector<Beside> side_by_side(const Workload& w, const Device& d, const Options& o,
-                                 std::span<const OpId> ops, std::span<const int> level);
+                                 std::span<const OpId> ops, std::span<const int> level,
+                                 TileTable& table);
 /// A dimension of so many elements that a reader picks from stays whole.
 inline constexpr std::int64_t kWhole = 16;
 /// Loops of an operator's result that no block should cut: those that an element-wise reader in
@@ -224,12 +237,15 @@ struct Nest {
   int unit = 0;  ///< nests of a phase and a unit stand side by side, units one after the other
   std::int64_t blocks = 1, first = 0;
   int warps = kWarps;  ///< that compute, in a kernel of its own
+  /// Of its product, as the tile chooser estimates them; 0: it has none.
+  std::int64_t threads = 0, registers = 0;
+  Bytes shared;
   bool has(OpId op) const;
   std::vector<OpId> ops() const;
 };
 /// The nests of a subprogram, by phase. Cost: operators times readers.
 std::vector<Nest> built_nests(const Workload& w, const Device& d, const Options& o,
-                              std::span<const OpId> ops);
+                              std::span<const OpId> ops, TileTable& table);
 
 /// A tile that stays on chip from one phase to a later one.
 struct KeptTile {

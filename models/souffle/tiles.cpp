@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 
+#include "core/base/format.h"
 #include "models/souffle/souffle.h"
 
 namespace tilewright::souffle {
@@ -225,10 +226,50 @@ std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<co
   return best.empty() ? least : best;
 }
 
-Tile product_tile(const Device& d, const Workload& w, const Slice& product,
-                  const TileAsked& asked) {
-  const std::vector<Tile> one = product_tiles(d, w, {&product, 1}, asked);
-  return one.empty() ? Tile() : one.front();
+namespace {
+
+/// All that product_tiles() sees of a product, loops by their places.
+std::string form_of(const Workload& w, const Slice& s) {
+  const Operator& op = w.op(s.op);
+  std::string out = formatted("{}x{}", s.together, op.outputs.size());
+  for (LoopId l : op.loops)
+    out += formatted(" {}{}{}", w.is_reduction(s.op, l) ? "+" : "", s.whole.contains(l) ? "!" : "",
+                     w.loop(l).extent);
+  for (const Access& a : op.inputs) {
+    const Tensor& t = w.tensor(a.tensor);
+    out += formatted(" {}[", name_of(t.dtype));
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      out += formatted("{},{},{}", t.shape[d], a.index[d].offset, a.index[d].gathered);
+      for (const Term& term : a.index[d].terms)
+        out += formatted("+{}*{}", term.coefficient, w.local_index(s.op, term.loop));
+      out += ";";
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Tile> TileTable::of(const Device& d, const Workload& w, std::span<const Slice> slices,
+                                const TileAsked& asked) {
+  std::string key =
+      formatted("{}: {} {} {}", d.shared.value, asked.most_blocks, asked.warps, asked.parts);
+  for (const Slice& s : slices) key += " | " + form_of(w, s);
+  const auto rename = [&](std::vector<Tile>& tiles, const auto& to) {
+    for (std::size_t i = 0; i < tiles.size(); ++i)
+      for (std::vector<Cut>* cuts : {&tiles[i].grid, &tiles[i].inner})
+        for (Cut& c : *cuts) c.loop = to(slices[i].op, c.loop);
+  };
+  const auto [at, is_new] = known_.try_emplace(key);
+  if (is_new) {
+    at->second = product_tiles(d, w, slices, asked);
+    rename(at->second, [&](OpId op, LoopId l) {
+      return LoopId(static_cast<std::size_t>(w.local_index(op, l)));
+    });
+  }
+  std::vector<Tile> tiles = at->second;
+  rename(tiles, [&](OpId op, LoopId l) { return w.op(op).loops[l.index()]; });
+  return tiles;
 }
 
 }  // namespace tilewright::souffle

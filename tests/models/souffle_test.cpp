@@ -189,6 +189,7 @@ TEST(Souffle, PartitionsAreInOrder) {
         const Options o{.criterion = criterion, .order = order};
         const Device d = *device_of(*q.machine, w.dtype(), {});
         const Analysis a = analyse(w, o);
+        TileTable table;
         std::set<OpId> before;
         for (const Subprogram& s : partition(w, a, d, o)) {
           std::vector<Tile> tiles;
@@ -198,7 +199,7 @@ TEST(Souffle, PartitionsAreInOrder) {
               EXPECT_TRUE(!p.valid() || before.contains(p)) << name;
             }
             EXPECT_TRUE(before.insert(id).second);
-            if (a.of[id.index()].intensive) tiles.push_back(schedule_of(d, w, id, o));
+            if (a.of[id.index()].intensive) tiles.push_back(schedule_of(d, w, id, o, table));
           }
           EXPECT_TRUE(tiles.size() < 2 || feasible(d, o, tiles)) << name;
         }
@@ -381,6 +382,51 @@ TEST(Souffle, PhasesOfDrawnGraphs) {
     for (const Reused& r : a.reused) EXPECT_GT(r.readers.size(), 1U);
   }
   EXPECT_GT(barriers, 40);
+}
+
+/// A tensor has one place in a block, as long as its longest tile and as wide as its widest: rows
+/// in one phase and columns in the next are two kernels where that place has no room.
+TEST(Souffle, RowsThenColumnsOfOneTensor) {
+  for (const auto& [rows, kernels] : {std::pair(40, 1), std::pair(5299, 2)}) {
+    const std::string size = std::to_string(rows);
+    const Planned p = plan_of("name: turn\nloops: {r: " + size + ", c: 2688}\noperators:\n" +
+                                  "  - \"f: T[r,c] = exp(X[r,c])\"\n  - \"s: S[r] += T[r,c]\"\n" +
+                                  "  - \"g: G[r,c] = T[r,c] * S[r]\"\n  - \"t: U[c] += G[r,c]\"\n" +
+                                  "  - \"o: O[r,c] = G[r,c] - U[c]\"\n",
+                              {}, "h200");
+    EXPECT_EQ(p.plan.kernels.size(), static_cast<std::size_t>(kernels)) << rows;
+  }
+  const Planned drawn = plan_of("random-graph:vertices=6,rows=5299,cols=2688,seed=659", {}, "h200");
+  EXPECT_EQ(drawn.plan.kernels.size(), 2U);
+  EXPECT_THAT(drawn.cut.front(), HasSubstr("tiles of two shapes would share a place"));
+}
+
+/// Tiles that are remembered are those that would be chosen: of products alike but for names, and
+/// of ones that differ in a single extent, type or index.
+TEST(Souffle, RememberedTilesAreTheChosenOnes) {
+  const auto of = [](const std::string& text) { return workload_from_yaml(text, "test"); };
+  const auto device = [](const Workload& w) {
+    return *device_of(named_machine("h200"), w.dtype(), {});
+  };
+  TileTable table;
+  std::mt19937 draw(3);
+  for (int i = 0; i < 24; ++i) {
+    const std::string m = std::to_string(16 << draw() % 3), n = std::to_string(64 << draw() % 2),
+                      type = draw() % 2 == 0 ? "f16" : "f32", b = i % 3 == 0 ? "b,n" : "n,b";
+    const Workload w = of("name: t\ndtype: " + type + "\nloops: {m: " + m + ", n: " + n +
+                          ", b: 96}\noperators:\n  - \"p: P[m,n] += X[m,b] * W[" + b + "]\"\n");
+    const Device d = device(w);
+    const Slice one[] = {{.op = OpId(0)}};
+    const TileAsked asked{.most_blocks = draw() % 2 == 0 ? 132 : 0, .warps = kWarps};
+    const std::vector<Tile> known = table.of(d, w, one, asked),
+                            chosen = product_tiles(d, w, one, asked);
+    ASSERT_EQ(known.size(), chosen.size());
+    for (std::size_t t = 0; t < known.size(); ++t) {
+      EXPECT_EQ(known[t].grid, chosen[t].grid);
+      EXPECT_EQ(known[t].inner, chosen[t].inner);
+      EXPECT_EQ(known[t].shared, chosen[t].shared);
+    }
+  }
 }
 
 /// What a transform does, on graphs drawn for it: off, it is nowhere; on, each of its kernels keeps

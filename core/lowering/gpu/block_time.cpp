@@ -66,6 +66,8 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   r.shuffle = find(u, "shuffle", lacks), r.barrier = find(u, "barrier", lacks);
   r.launch = find(u, "launch", lacks), r.dispatch = find(u, "dispatch", lacks);
   r.block = find(u, "block", lacks), r.grid_barrier = find(u, "grid_barrier", lacks);
+  if (const auto each = u.cycles.find("grid_barrier_block"); each != u.cycles.end())
+    r.grid_barrier_block = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
@@ -390,7 +392,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                                                        : t.phases.back().seconds;
     seconds += (t.phases.back().seconds + crowded) / 2;
   }
-  cycles += work.barriers * r.grid_barrier;
+  cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + added / kAddedBytes;
   return t;
 }
