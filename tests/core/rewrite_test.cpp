@@ -181,7 +181,8 @@ TEST(Rewrites, EachRecordIsComplete) {
     EXPECT_FALSE(r.name.empty());
     EXPECT_FALSE(r.summary.empty());
     EXPECT_FALSE(r.source.empty());
-    EXPECT_NE(r.function, nullptr);
+    EXPECT_EQ(r.argument.empty(), r.function != nullptr) << r.name;
+    EXPECT_EQ(r.argument.empty(), r.with == nullptr) << r.name;
   }
   EXPECT_THROW(apply("online-softmx", make("i: 2", "  - 'Y[i] = X[i]'\n")), InputError);
 }
