@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/workload/expr.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -106,55 +107,100 @@ std::vector<OpId> to_inline(const Workload& w, const SharedKernel& k) {
   return out;
 }
 
+/// The kernel's operators as a workload of their own, which may compute what others do, too.
+std::shared_ptr<const Workload> part_of(const Workload& w, const SharedKernel& k) {
+  WorkloadSpec spec;
+  spec.name = "kernel";
+  spec.dtype = w.dtype();
+  std::map<TensorId, TensorId> tensors;
+  std::map<LoopId, LoopId> loops;
+  const auto loop = [&](LoopId& l) {
+    const auto [at, fresh] = loops.try_emplace(l, spec.loops.size());
+    if (fresh) spec.loops.push_back(w.loop(l));
+    l = at->second;
+  };
+  const auto tensor = [&](TensorId t) {
+    const auto [at, fresh] = tensors.try_emplace(t, spec.tensors.size());
+    if (fresh) spec.tensors.push_back(w.tensor(t));
+    return at->second;
+  };
+  const auto access = [&](Access& a) {
+    a.tensor = tensor(a.tensor);
+    for (Affine& index : a.index)
+      for (Term& t : index.terms) loop(t.loop);
+  };
+  for (OpId id : k.ops) {
+    Operator op = w.op(id);
+    std::ranges::for_each(op.loops, loop);
+    std::ranges::for_each(op.inputs, access);
+    for (Output& o : op.outputs) {
+      access(o.target);
+      each_index(o.value, loop);
+      if (o.rescale) each_index(*o.rescale, loop);
+    }
+    spec.operators.push_back(std::move(op));
+  }
+  for (OpId id : k.gives)
+    for (const Output& o : w.op(id).outputs) spec.outputs.push_back(tensor(o.target.tensor));
+  return std::make_shared<const Workload>(Workload::create(std::move(spec)));
+}
+
+/// The part with every operator of to_inline() that can be computed in its readers, and which those
+/// are.
+struct Inlined {
+  std::shared_ptr<const Workload> part;
+  std::vector<OpId> ops;
+};
+Inlined inlined_part(const Workload& w, const SharedKernel& k) {
+  Inlined out{.part = part_of(w, k), .ops = {}};
+  for (OpId op : to_inline(w, k)) {
+    Result<Workload> less = tilewright::apply("inline:" + w.op(op).name, *out.part);
+    if (!less) continue;
+    out.part = std::make_shared<const Workload>(std::move(less).value());
+    out.ops.push_back(op);
+  }
+  return out;
+}
+
 }  // namespace
 
 OwnCopies own_copies(const std::shared_ptr<const Workload>& w,
                      std::span<const SharedKernel> kernels) {
   OwnCopies out{.rewrites = {}, .workload = w, .kernels = {}};
   Copier copier(*w, kernels);
-  const auto rewrite_by = [&out](const std::string& name) {
+  const auto rewrite_by = [&out](std::string name) {
     Result<Workload> changed = tilewright::apply(name, *out.workload);
     if (!changed) return false;
     out.workload = std::make_shared<const Workload>(std::move(changed).value());
+    out.rewrites.push_back(std::move(name));
     return true;
   };
-  if (const std::string copies = copier.argument(); !copies.empty()) {
-    out.rewrites.push_back("copies:" + copies);
-    TW_CHECK(rewrite_by(out.rewrites.back()), "copies of operators that are running");
-  }
-  std::string inlined;
+  if (const std::string copies = copier.argument(); !copies.empty())
+    TW_CHECK(rewrite_by("copies:" + copies), "copies of operators that are running");
+  std::string names;
+  std::vector<std::set<OpId>> gone;
   for (std::size_t k = 0; k < kernels.size(); ++k) {
-    std::set<OpId> gone;
-    for (OpId op : to_inline(*w, kernels[k])) {
-      const std::string& name = copier.name(op, k);
-      if (!rewrite_by("inline:" + name)) continue;
-      inlined += (inlined.empty() ? "" : ";") + name;
-      gone.insert(op);
+    gone.emplace_back();
+    if (to_inline(*w, kernels[k]).empty()) continue;
+    for (OpId op : inlined_part(*w, kernels[k]).ops) {
+      names += (names.empty() ? "" : ";") + copier.name(op, k);
+      gone.back().insert(op);
     }
+  }
+  if (!names.empty())
+    TW_CHECK(rewrite_by("inline:" + names),
+             "what a part computes in its readers the whole does not");
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
     out.kernels.emplace_back();
     for (OpId op : kernels[k].ops)
-      if (!gone.contains(op)) out.kernels.back().push_back(copier.name(op, k));
+      if (!gone[k].contains(op)) out.kernels.back().push_back(copier.name(op, k));
   }
-  if (!inlined.empty()) out.rewrites.push_back("inline:" + inlined);
   return out;
 }
 
 std::optional<Reason> not_one_kernel(const Workload& w, const SharedKernel& kernel, double ridge,
                                      int most_operators) {
-  WorkloadSpec spec;
-  spec.name = "kernel";
-  spec.dtype = w.dtype();
-  spec.loops = w.spec().loops;
-  spec.tensors = w.spec().tensors;
-  for (OpId op : kernel.ops) spec.operators.push_back(w.op(op));
-  for (OpId op : kernel.gives)
-    for (const Output& o : w.op(op).outputs) spec.outputs.push_back(o.target.tensor);
-  rewrite::drop(spec, std::vector<bool>(spec.operators.size()));
-  auto part = std::make_shared<const Workload>(Workload::create(std::move(spec)));
-  for (OpId op : to_inline(w, kernel))
-    if (Result<Workload> less = tilewright::apply("inline:" + w.op(op).name, *part))
-      part = std::make_shared<const Workload>(std::move(less).value());
-  const Result<Graph> g = Graph::create(part, ridge);
+  const Result<Graph> g = Graph::create(inlined_part(w, kernel).part, ridge);
   if (!g) return Reason{g.reason()};
   Pattern all;
   for (int v = 0; v < g->size(); ++v) all.push_back(v);

@@ -177,7 +177,7 @@ struct Step {
   std::string producer = {};  ///< its operators, results first named last: "a+b"
   std::vector<std::string> consumers = {};
   double unfused = 0, fused = 0;  ///< seconds; 0 where refused
-  std::string why = {};                ///< where refused
+  std::string why = {};           ///< where refused
 };
 std::string_view name_of(Step::Made m);
 

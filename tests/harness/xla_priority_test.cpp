@@ -1,4 +1,5 @@
-// XLA's priority fusion: priorities by hand, their bookkeeping against none, what its plans compute.
+// XLA's priority fusion: priorities by hand, their bookkeeping against none, what its plans
+// compute.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -35,8 +36,8 @@ Workload made(const std::string& loops, const std::string& operators) {
   return workload_from_yaml("name: w\nloops: {" + loops + "}\noperators:\n" + operators, "w");
 }
 
-/// 2^20 elements: 4 MiB that are read and written, 4.8 TB/s, 1 us a launch; computing hides but for its
-/// 5 %. An add is 7 cycles an element of 132 SMs' 128 units that do 2 a clock at 1.83 GHz.
+/// 2^20 elements: 4 MiB that are read and written, 4.8 TB/s, 1 us a launch; computing hides but for
+/// its 5 %. An add is 7 cycles an element of 132 SMs' 128 units that do 2 a clock at 1.83 GHz.
 TEST(XlaPriority, TimesByHand) {
   const Subject s(made("i: 1048576", "  - 'a: a[i] = x[i] + y[i]'\n  - 'b: b[i] = a[i] + y[i]'\n"));
   const double bytes = 4.0 * 1048576 / 4.8e12, add = 7.0 * 1048576 / (132 * 128 * 2 * 1.83e9);
@@ -84,8 +85,8 @@ TEST(XlaPriority, ReductionsAreNotFusedIntoEachOther) {
 TEST(XlaPriority, BookkeepingIsThatOfNone) {
   for (int seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
-    const Subject s(named_workload("random-graph:vertices=14,rows=512,cols=1024,seed=" +
-                                   std::to_string(seed)));
+    const Subject s(
+        named_workload("random-graph:vertices=14,rows=512,cols=1024,seed=" + std::to_string(seed)));
     const Fused kept = xlapriority::fuse(s.costs, s.options);
     const Fused again = xlapriority::fuse(s.costs, s.options);
     const Fused anew = xlapriority::fuse(s.costs, s.options, Bookkeeping::anew);
@@ -134,7 +135,7 @@ TEST(XlaPriority, DrawnGraphsAreVerified) {
     const char* text = std::getenv(name);
     return text ? std::atoi(text) : standard;
   };
-  const int first = number("TILEWRIGHT_SEED", 31), cases = number("TILEWRIGHT_CASES", 12);
+  const int first = number("TILEWRIGHT_SEED", 31), cases = number("TILEWRIGHT_CASES", 8);
   for (int seed = first; seed < first + cases; ++seed)
     expect_verified("random-graph:vertices=10,rows=22,cols=37,seed=" + std::to_string(seed) +
                     (seed % 3 == 0 ? ",indices=1" : ""));
