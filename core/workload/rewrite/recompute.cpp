@@ -1,6 +1,6 @@
-// Operators computed more than once, and operators computed where they are read. What compilers do when
-// they fuse an operator into each of its readers' kernels, said for the operators and readers that they
-// choose (compose.cpp chooses them itself).
+// Operators computed more than once, and operators computed where they are read. What compilers do
+// when they fuse an operator into each of its readers' kernels, said for the operators and readers
+// that they choose (compose.cpp chooses them itself).
 //
 //   d[r,c] = x[r,c] - m[r]                       d[r,c]   = x[r,c] - m[r]
 //   v[r]  += square(d[r,c])          copies      d_2[r,c] = x[r,c] - m[r]
@@ -133,20 +133,23 @@ Result<Workload> with_inlined(const Workload& w, std::string_view text) {
 }  // namespace
 
 Rewrite copies() {
-  return {.name = "copies",
-          .summary =
-              "the readers named read a copy of OP of their own, those behind a slash a further one; "
-              "OP keeps its other readers",
-          .source = "producers duplicated into each reader: XLA's instruction fusion "
-                    "(xla/service/instruction_fusion.cc)",
-          .argument = kCopies,
-          .with = with_copies};
+  return {
+      .name = "copies",
+      .summary =
+          "the readers named read a copy of OP of their own, those behind a slash a further one; "
+          "OP keeps its other readers",
+      .source =
+          "producers duplicated into each reader: XLA's instruction fusion "
+          "(xla/service/instruction_fusion.cc)",
+      .argument = kCopies,
+      .with = with_copies};
 }
 
 Rewrite inlining() {
   return {.name = "inline",
-          .summary = "an element-wise operator's value is computed by each of its readers, at the "
-                     "index that it is read at",
+          .summary =
+              "an element-wise operator's value is computed by each of its readers, at the "
+              "index that it is read at",
           .source = "Ragan-Kelley et al., Halide, PLDI 2013 (compute_inline)",
           .argument = kInline,
           .with = with_inlined};
