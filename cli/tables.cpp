@@ -325,6 +325,10 @@ std::string explain_table(const ordered_json& j) {
     return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "model")) +
            stitched_table(j);
+  if (j.contains("fusion_steps"))
+    return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           fusion_table(j);
   if (j.contains("compositions") && j.contains("kernels"))
     return formatted("{} on {} by {}\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "model")) +
@@ -414,7 +418,7 @@ std::string plan_table(const ordered_json& j) {
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
   return trees(j["plan"]) + (j.contains("stitched") ? "\n" + stitched_table(j) + "\n" : "") +
-         lines.str();
+         (j.contains("fused_kernels") ? "\n" + fusion_table(j) + "\n" : "") + lines.str();
 }
 
 std::string traffic_table(const ordered_json& j) {

@@ -25,6 +25,8 @@ std::string explain_table(const nlohmann::ordered_json& j);
 std::string expressions_table(const nlohmann::ordered_json& j);
 /// explain and plan with FusionStitching.
 std::string stitched_table(const nlohmann::ordered_json& j);
+/// Steps of a model that fuses producers into users one after the other, and its kernels.
+std::string fusion_table(const nlohmann::ordered_json& j);
 /// explain with Souffle.
 std::string subprograms_table(const nlohmann::ordered_json& j);
 /// explain with PowerFusion.

@@ -63,4 +63,20 @@ std::string stitched_table(const ordered_json& j) {
          drawn_table(j) + (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
 }
 
+std::string fusion_table(const ordered_json& j) {
+  Table kernels({"kernel", "operators", "written as", "blocks", "us"});
+  std::size_t n = 0;
+  for (const ordered_json& k : j["fused_kernels"])
+    kernels.add({std::to_string(++n), joined(k["operators"]), text(k, "emitter"),
+                 cell(get(k, "blocks")), microseconds(k["seconds"])});
+  if (!j.contains("fusion_steps")) return kernels.text();
+  Table steps({"step", "producer", "into", "unfused us", "fused us", "decision"});
+  n = 0;
+  for (const ordered_json& s : j["fusion_steps"])
+    steps.add({std::to_string(++n), text(s, "producer"), joined(s["consumers"]),
+               microseconds(s["unfused_seconds"]), microseconds(s["fused_seconds"]),
+               text(s, "decision")});
+  return steps.text() + "\n" + kernels.text();
+}
+
 }  // namespace tilewright::cli

@@ -8,7 +8,7 @@ namespace {
 
 std::string rewrite_names() {
   std::string names;
-  for (const Rewrite& r : rewrites()) names += (names.empty() ? "" : ", ") + r.name;
+  for (const Rewrite& r : rewrites()) names += (names.empty() ? "" : ", ") + r.form();
   return names;
 }
 

@@ -12,6 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxKernels = 4096;
 constexpr std::size_t kMaxRewrites = 16;
+constexpr std::size_t kMostOfArgument = 1 << 18;  // characters of a rewrite with its argument
 constexpr std::size_t kMostLetters = 64;
 // As the targets' options; 16 blocks are the largest cluster (CUDA C++ Programming Guide, technical
 // specifications).
@@ -110,12 +111,29 @@ Kernel read_kernel(const Field& f) {
   return kernel;
 }
 
-/// Names of rewrites, as they are written: letters, digits and hyphens.
+/// A rewrite's name, letters, digits and hyphens, and behind a colon its argument: operators' names and
+/// what stands between them.
+std::string read_rewrite(const Field& f) {
+  const std::string text = f.text();
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto spelled = [](std::string_view part, auto letter) {
+    return std::ranges::all_of(part, letter);
+  };
+  const bool plain =
+      colon > 0 && colon <= kMostLetters && text.size() <= kMostOfArgument &&
+      spelled(std::string_view(text).substr(0, colon),
+              [](char c) { return c == '-' || is_lower(c); }) &&
+      spelled(std::string_view(text).substr(colon), [](char c) {
+        return is_letter(c) || std::string_view(":=+/;").find(c) != std::string_view::npos;
+      });
+  if (!plain) f.fail("is no rewrite", "online-softmax, compose, inline:OP, ...");
+  return text;
+}
+
 std::vector<std::string> read_rewrites(const Field& f) {
   std::vector<std::string> names;
   for (const Field& item : f.items()) {
-    std::string name =
-        read_hyphenated(item, is_lower, "is no name of a rewrite", "online-softmax, compose, ...");
+    std::string name = read_rewrite(item);
     if (names.size() == kMaxRewrites)
       f.fail("has too many rewrites", "at most " + std::to_string(kMaxRewrites));
     names.push_back(std::move(name));

@@ -181,9 +181,32 @@ TEST(Rewrites, EachRecordIsComplete) {
     EXPECT_FALSE(r.name.empty());
     EXPECT_FALSE(r.summary.empty());
     EXPECT_FALSE(r.source.empty());
-    EXPECT_NE(r.function, nullptr);
+    EXPECT_EQ(r.argument.empty(), r.function != nullptr) << r.name;
+    EXPECT_EQ(r.argument.empty(), r.with == nullptr) << r.name;
   }
   EXPECT_THROW(apply("online-softmx", make("i: 2", "  - 'Y[i] = X[i]'\n")), InputError);
+}
+
+// ---- copies and inline
+
+TEST(Rewrites, CopiesAndInliningComputeTheSame) {
+  const Workload w = make("r: 6, c: 10, h: 5",
+                          "  - 'd: d[r,c] = x[r,c] - m[r]'\n  - 'v: v[r] += square(d[r,c])'\n"
+                          "  - 'low: a[r,h] = d[r,h] * v[r]'\n  - 'high: b[r,h] = exp(d[r,h+5])'\n");
+  const Result<Workload> copied = apply("copies:d=low/high", w);
+  ASSERT_TRUE(copied.ok()) << copied.reason();
+  ASSERT_EQ(copied->operators().size(), 6u);
+  EXPECT_TRUE(copied->find_op("d_2") && copied->find_op("d_3"));
+  EXPECT_LT(check_rewrite(w, *copied, 3).relative_error, 1e-12);
+  const Result<Workload> less = apply("inline:d_2;d_3", *copied);
+  ASSERT_TRUE(less.ok()) << less.reason();
+  EXPECT_EQ(less->operators().size(), 4u);
+  EXPECT_LT(check_rewrite(w, *less, 4).relative_error, 1e-12);
+  EXPECT_NE(apply("inline:v", w).reason().find("is a reduction"), std::string::npos);
+  EXPECT_NE(apply("inline:low", w).reason().find("writes an output"), std::string::npos);
+  for (const char* bad : {"copies", "copies:", "copies:d", "copies:e=low", "copies:d=v+d", "inline:",
+                          "inline:e", "compose:d", "copies:d=low/"})
+    EXPECT_THROW(apply(bad, w), InputError) << bad;
 }
 
 // ---- split-variance

@@ -41,15 +41,22 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 const std::vector<Rewrite>& rewrites() {
   static const std::vector<Rewrite> all{online_softmax(), compose(),        compose_gathers(),
                                         compose_all(),    split_variance(), share_loops(),
-                                        scale_late()};
+                                        scale_late(),     copies(),         inlining()};
   return all;
 }
 
 Result<Workload> apply(std::string_view name, const Workload& w) {
+  const std::size_t colon = name.find(':');
   std::vector<std::string> names;
   for (const Rewrite& r : rewrites()) {
-    if (r.name == name) return r.function(w);
-    names.push_back(r.name);
+    names.push_back(r.form());
+    if (r.name != name.substr(0, colon)) continue;
+    if (r.argument.empty() != (colon == std::string_view::npos))
+      throw InputError({.field = "rewrite",
+                        .value = "'" + std::string(name) + "'",
+                        .problem = r.argument.empty() ? "takes no argument" : "lacks its argument",
+                        .accepted = r.form()});
+    return r.argument.empty() ? r.function(w) : r.with(w, name.substr(colon + 1));
   }
   throw InputError({.field = "rewrite",
                     .value = "'" + std::string(name) + "'",

@@ -19,12 +19,19 @@ struct Rewrite {
   std::string summary;
   std::string source;  ///< the paper that it comes from
   /// The rewritten workload, or why it does not apply. Inputs and outputs keep their names, shapes
-  /// and types; so does everything else that is not in the way.
-  Result<Workload> (*function)(const Workload&);
+  /// and types; so does everything else that is not in the way. Null where there is an argument.
+  Result<Workload> (*function)(const Workload&) = nullptr;
+  std::string argument = {};  ///< the form of what stands behind NAME and a colon; empty: nothing
+  /// The same with its argument. Throws InputError for one that is not of the form, or names an
+  /// operator that the workload does not have. Null where there is none.
+  Result<Workload> (*with)(const Workload&, std::string_view argument) = nullptr;
+  /// "compose", "inline:OP;OP"
+  std::string form() const { return argument.empty() ? name : name + ":" + argument; }
 };
 const std::vector<Rewrite>& rewrites();
 
-/// One rewrite by name. Throws InputError for a name that is not in rewrites().
+/// One rewrite by its name or, where it has an argument, "NAME:ARGUMENT". Throws InputError for a name
+/// that is not in rewrites(), for an argument too many and for one that is missing or wrong.
 Result<Workload> apply(std::string_view name, const Workload& w);
 
 struct RewriteCheck {
@@ -48,5 +55,8 @@ Rewrite split_variance();
 Rewrite share_loops();
 /// scale_late.cpp
 Rewrite scale_late();
+/// recompute.cpp
+Rewrite copies();
+Rewrite inlining();
 
 }  // namespace tilewright
