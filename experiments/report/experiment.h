@@ -135,6 +135,10 @@ std::vector<std::string> counters_files(const Experiment& e, const ReproduceOpti
 Reproduced reproduce_gir(const Experiment& e);
 Reproduced reproduce_gir_text(const Experiment& e);
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
+/// Several models' plans of every workload beside one another, with what recordings measured; and what
+/// must hold of recordings of models beside other compilers.
+Reproduced reproduce_side_by_side(const Experiment& e, const Run& run);
+Reproduced reproduce_contest(const Experiment& e, const Run& run);
 /// FlashFuser's: candidates rule by rule; chains' best plans in clusters and the search's time.
 Reproduced reproduce_cluster_rules(const Experiment& e);
 Reproduced reproduce_cluster_plans(const Experiment& e);
@@ -199,7 +203,7 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run);
 Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run);
 /// Recorded plans simulated again: bytes from memory.
 Reproduced reproduce_memory(const Experiment& e, const Run& run);
-/// Where an experiment's recording lies: in --data, else in experiments/results of the working directory
+/// Where an experiment's recording (one, or each of `recordings`) lies: in --data, else in experiments/results of the working directory
 /// or of what the program came with.
 std::string recording_path(const Experiment& e, const ReproduceOptions& options);
 std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options);

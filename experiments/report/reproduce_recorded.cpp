@@ -36,14 +36,22 @@ std::optional<std::string> folder_beside_the_program() {
 
 }  // namespace
 
-std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
-  const std::string name = "/" + Field(*e.document, e.where).at("recording").text();
+namespace {
+
+std::string path_of_recording(const std::string& file, const ReproduceOptions& options) {
+  const std::string name = "/" + file;
   if (options.data) return *options.data + name;
   const std::string here = "experiments/results" + name;
   std::error_code error;
   if (std::filesystem::exists(here, error)) return here;
   const auto beside = folder_beside_the_program();
   return beside ? *beside + name : here;
+}
+
+}  // namespace
+
+std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
+  return path_of_recording(Field(*e.document, e.where).at("recording").text(), options);
 }
 
 void add_provenance(Reproduced& done, const Field& recording, const std::string& path) {
@@ -71,15 +79,21 @@ std::optional<double> number_at(const ordered_json& j, const char* model, const 
 }  // namespace
 
 std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options) {
-  return {recording_path(e, options)};
+  const auto several = Field(*e.document, e.where).get("recordings");
+  if (!several) return {recording_path(e, options)};
+  std::vector<std::string> paths;
+  for (const Field& name : several->items())
+    paths.push_back(path_of_recording(name.text(), options));
+  return paths;
 }
 
 std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options) {
-  const std::string path = recording_path(e, options);
   std::error_code error;
-  if (std::filesystem::exists(path, error)) return std::nullopt;
-  return "it needs a recording of a GPU, and there is none here (no " + path +
-         "); --data DIR names a folder with one, and experiments/gpu makes it";
+  for (const std::string& path : recording_files(e, options))
+    if (!std::filesystem::exists(path, error))
+      return "it needs a recording of a GPU, and there is none here (no " + path +
+             "); --data DIR names a folder with one, and experiments/gpu makes it";
+  return std::nullopt;
 }
 
 Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
