@@ -1,5 +1,5 @@
-// The methods `side-by-side` and `contest`: several models' plans of every workload beside one another,
-// with what GPUs were recorded to take, and what must hold of such a recording.
+// The methods `side-by-side` and `contest`: several models' plans of every workload beside one
+// another, with what GPUs were recorded to take, and what must hold of such a recording.
 #include <algorithm>
 #include <map>
 
@@ -185,8 +185,8 @@ void add_row(Sheet& sheet, const std::string& workload, const std::string& who,
 /// the workload's own.
 void check_bytes(Reproduced& done, const ordered_json& row, const std::string& unfused) {
   const ordered_json& judged = row["plans"][0];
-  const std::string what = row["workload"].get<std::string>() + ": " +
-                           judged["model"].get<std::string>() + "'s plan ";
+  const std::string what =
+      row["workload"].get<std::string>() + ": " + judged["model"].get<std::string>() + "'s plan ";
   if (!judged.contains("kernels")) return fail(done, what + judged.value("reason", "is none"));
   if (!judged["bytes"].is_number()) return;
   const auto bytes = judged["bytes"].get<std::int64_t>();
@@ -205,7 +205,8 @@ void compare_means(Reproduced& done, const ordered_json& rows) {
   for (const ordered_json& row : rows) {
     const ordered_json& first = row["plans"][0];
     judged = first["model"].get<std::string>();
-    const auto ratio = [&](GeometricMean& mean, const ordered_json& mine, const ordered_json& other) {
+    const auto ratio = [&](GeometricMean& mean, const ordered_json& mine,
+                           const ordered_json& other) {
       if (mine.is_number() && other.is_number() && mine.get<double>() > 0)
         mean.add(other.get<double>() / mine.get<double>());
     };
@@ -280,8 +281,9 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run) {
   return done;
 }
 
-/// A recording's plans of several models beside other compilers: `others_over` is the least geometric
-/// mean of the best other's time over the judged model's, `least_over` the least ratio to a model's.
+/// A recording's plans of several models beside other compilers: `others_over` is the least
+/// geometric mean of the best other's time over the judged model's, `least_over` the least ratio to
+/// a model's.
 Reproduced reproduce_contest(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"recordings", "judged", "others", "must_hold"});
   const Recordings recordings(e, run.options);
@@ -338,17 +340,16 @@ Reproduced reproduce_contest(const Experiment& e, const Run& run) {
     fail(done, formatted("the best other takes {:.2f} times {}'s time, not {:.2f}",
                          mean.value_or(0), judged, must->real()));
   if (mean)
-    done.compared.push_back({.what = formatted("best other over {}, geometric mean of {}", judged,
-                                               best_over.count()),
-                             .ours = *mean,
-                             .ours_source = "measured"});
+    done.compared.push_back(
+        {.what = formatted("best other over {}, geometric mean of {}", judged, best_over.count()),
+         .ours = *mean,
+         .ours_source = "measured"});
   for (const auto& [model, must] : top.at("must_hold").at("least_over").entries()) {
     const auto at = least.find(model);
     if (at == least.end() || at->second.first < must.real())
-      fail(done, at == least.end()
-                     ? model + " was not timed beside it"
-                     : formatted("{}: {} takes {:.3f} of {}'s time", at->second.second, model,
-                                 at->second.first, judged));
+      fail(done, at == least.end() ? model + " was not timed beside it"
+                                   : formatted("{}: {} takes {:.3f} of {}'s time",
+                                               at->second.second, model, at->second.first, judged));
     if (at == least.end()) continue;
     done.compared.push_back({.what = formatted("{} over {}, least of {} ({})", model, judged,
                                                over[model].count(), at->second.second),

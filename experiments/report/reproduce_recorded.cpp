@@ -17,11 +17,12 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// The recordings that came with this program: of the checkout that it was built in, or installed beside
-/// it (PREFIX/bin/tilewright; PREFIX/lib/pythonX/site-packages/tilewright/_tilewright.so).
+/// The recordings that came with this program: of the checkout that it was built in, or installed
+/// beside it (PREFIX/bin/tilewright; PREFIX/lib/pythonX/site-packages/tilewright/_tilewright.so).
 std::optional<std::string> folder_beside_the_program() {
   Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 || here.dli_fname == nullptr)
+  if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 ||
+      here.dli_fname == nullptr)
     return std::nullopt;
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(here.dli_fname, error);
@@ -128,12 +129,13 @@ Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
       done.result["means"][prefix] = {{"geometric_mean", *times},
                                       {"rows", static_cast<double>(mean.count())},
                                       {"paper", group.at("paper").real()}};
-      done.compared.push_back({.what = prefix + "*, over PyTorch",
-                               .unit = "times",
-                               .ours = *times,
-                               .ours_source = formatted("measured (CUDA events, {})",
-                                                        done.result["recording"]["device"].get<std::string>()),
-                               .paper = group.at("paper").real()});
+      done.compared.push_back(
+          {.what = prefix + "*, over PyTorch",
+           .unit = "times",
+           .ours = *times,
+           .ours_source = formatted("measured (CUDA events, {})",
+                                    done.result["recording"]["device"].get<std::string>()),
+           .paper = group.at("paper").real()});
       sheet.add({prefix + "*, geometric mean", "", "", ratio(*times), "", paper});
     }
   }
@@ -217,8 +219,8 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
       const auto percent = [&a](const char* key) {
         return formatted("{:+.2f} %", 100 * a[key].get<double>());
       };
-      sheet.add({name, model, a["points"].dump(),
-                 fixed_or_dash(a["r2_identity"], 4), fixed_or_dash(a["r2_fit"], 4), percent("mape"), percent("worst"),
+      sheet.add({name, model, a["points"].dump(), fixed_or_dash(a["r2_identity"], 4),
+                 fixed_or_dash(a["r2_fit"], 4), percent("mape"), percent("worst"),
                  percent("bias")});
     }
   };
@@ -262,12 +264,11 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
     const auto got = number_at(models, "exact", "r2_identity");
     if (got && *got >= least) continue;
     done.holds = false;
-    done.reason =
-        name + ": exact's R² about y = x is " +
-        (got ? formatted("{:.4f}, below {}", *got, least)
-             : "not defined: " + (models["exact"].is_object()
-                                      ? models["exact"].value("undefined", std::string())
-                                      : "nothing was counted"));
+    done.reason = name + ": exact's R² about y = x is " +
+                  (got ? formatted("{:.4f}, below {}", *got, least)
+                       : "not defined: " + (models["exact"].is_object()
+                                                ? models["exact"].value("undefined", std::string())
+                                                : "nothing was counted"));
   }
   if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
   return done;

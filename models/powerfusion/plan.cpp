@@ -248,8 +248,8 @@ class Planner {
   }
 
   /// Where a kernel is cut in two that take the least, less than `now`; 0: nowhere. By halves: more
-  /// operators rarely take less, so that cuts between two known ones are taken to need at least what
-  /// the earlier one's first kernel and the later one's second do.
+  /// operators rarely take less, so that cuts between two known ones are taken to need at least
+  /// what the earlier one's first kernel and the later one's second do.
   std::size_t best_cut(const Operators& whole, double now, int& tries) {
     struct Cut {
       std::size_t at;
