@@ -47,6 +47,12 @@ class SideBySide:
                     self.others.append(who)
                 self.values["measured", who, i] = number(found, "seconds", f"{at}.others.{who}")
 
+    def without(self):
+        """Models that have no plan of some workload, with how many."""
+        counts = {who: sum(self.values.get(("kernels", who, i)) is None for i in range(len(self.workloads)))
+                  for who in self.models}
+        return [f"{who} of {n}" for who, n in counts.items() if n]
+
     def devices(self):
         """Where times were measured."""
         return sorted({p["measured"].get("device", "not said") for row in self.document["side_by_side"]
@@ -82,7 +88,8 @@ def draw_side_by_side(document, where):
     figure.suptitle(text(document, "title", ""), fontsize=10, y=0.9)
     put_caption(axes, [f"machine planned for: {text(document, 'machine')}; measured on: "
                        + (", ".join(found.devices()) or "nothing recorded"),
-                       "bytes: each kernel's inputs and outputs once; no dot: no plan, or not recorded"],
+                       "bytes: each kernel's inputs and outputs once; no dot: no plan, or not recorded",
+                       "workloads without a plan: " + (", ".join(found.without()) or "none")],
                 110, 190)
     return figure
 

@@ -57,7 +57,7 @@ TABLE = {"title": "A table", "command": "reproduce x", "columns": ["what", "kern
 
 
 def test_side_by_side(drawn):
-    expect(drawn(SIDE), "Several models", "softmax", "one", "two", "xla itself", "bytes over compulsory",
+    expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "xla itself", "bytes over compulsory",
            "predicted us (a model)", "measured us", "measured on: A GPU", "machine planned for: h200")
 
 
