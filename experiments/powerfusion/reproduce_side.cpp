@@ -172,7 +172,8 @@ void add_row(Sheet& sheet, const std::string& workload, const std::string& who,
     return j.contains(key) ? j[key] : ordered_json(nullptr);
   };
   sheet.add({workload, who, number(at(plan, "kernels")), number(at(plan, "bytes")),
-             number(at(plan, "exact_bytes")), us(at(plan, "seconds")), us(at(measured, "seconds")),
+             number(at(plan, "exact_bytes")), us(at(plan, "seconds")), us(at(plan, "own_seconds")),
+             us(at(measured, "seconds")),
              measured.is_object() ? measured["device"].get<std::string>() : "-",
              number(at(measured, "kernels")),
              at(plan, "search_seconds").is_number()
@@ -249,8 +250,8 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run) {
       },
       run.request.progress, "planning");
   Sheet sheet({"workload", "plan of", "kernels", "bytes, each kernel once", "bytes by exact",
-               "us (predicted)", "us (measured)", "measured on", "measured kernels", "search ms",
-               "why not"});
+               "us (predicted)", "own us (predicted)", "us (measured)", "measured on",
+               "measured kernels", "search ms", "why not"});
   for (ordered_json& row : rows) {
     const std::string name = row["workload"].get<std::string>();
     Contest recorded = recordings.of(named_workload(name));

@@ -41,6 +41,7 @@ class SideBySide:
                 moved = number(plan, "bytes", at, missing=True)
                 self.values["bytes", who, i] = moved / least if moved and least else None
                 self.values["predicted", who, i] = number(plan, "seconds", at, missing=True)
+                self.values["own", who, i] = number(plan, "own_seconds", at, missing=True)
                 self.values["measured", who, i] = _measured(plan, at)
             for who, found in (row.get("others") or {}).items():
                 if who not in self.others:
@@ -63,10 +64,10 @@ def draw_side_by_side(document, where):
     """A row of dots a quantity: kernels, bytes over the workload's own, predicted and measured time."""
     found = SideBySide(document, where)
     count = len(found.workloads)
-    figure = new_figure(max(7, 0.34 * count + 3), 13)
+    figure = new_figure(max(7, 0.34 * count + 3), 16)
     panels = [("kernels", "kernels", 1), ("bytes", "bytes over compulsory", 1),
               ("predicted", f"predicted us ({text(document, 'seconds_by', 'one model')})", 1e6),
-              ("measured", "measured us", 1e6)]
+              ("own", "predicted us (the plan's own model)", 1e6), ("measured", "measured us", 1e6)]
     for axes, (what, label, scale) in zip(figure.subplots(len(panels), 1, sharex=True), panels):
         names = found.models + (found.others if what == "measured" else [])
         for n, who in enumerate(names):
