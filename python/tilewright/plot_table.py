@@ -91,7 +91,7 @@ def draw_side_by_side(document, where):
                        + (", ".join(found.devices()) or "nothing recorded"),
                        "bytes: each kernel's inputs and outputs once; no dot: no plan, or not recorded",
                        "workloads without a plan: " + (", ".join(found.without()) or "none")],
-                110, 190)
+                110, 240)
     return figure
 
 
