@@ -71,6 +71,9 @@ constexpr Method kMethods[] = {
      recording_files},
     {"gir-ranking", Reproduction::recorded, reproduce_gir_ranking, recording_missing,
      recording_files},
+    {"side-by-side", Reproduction::recorded, reproduce_side_by_side, recording_missing,
+     recording_files},
+    {"contest", Reproduction::recorded, reproduce_contest, recording_missing, recording_files},
     // Built and timed here.
     {"ablation", Reproduction::measurement, reproduce_ablation, compiler_missing},
     {"needs", Reproduction::needs, not_at_all, what_it_needs},

@@ -17,11 +17,12 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// The recordings that came with this program: of the checkout that it was built in, or installed beside
-/// it (PREFIX/bin/tilewright; PREFIX/lib/pythonX/site-packages/tilewright/_tilewright.so).
+/// The recordings that came with this program: of the checkout that it was built in, or installed
+/// beside it (PREFIX/bin/tilewright; PREFIX/lib/pythonX/site-packages/tilewright/_tilewright.so).
 std::optional<std::string> folder_beside_the_program() {
   Dl_info here{};
-  if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 || here.dli_fname == nullptr)
+  if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 ||
+      here.dli_fname == nullptr)
     return std::nullopt;
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(here.dli_fname, error);
@@ -36,14 +37,22 @@ std::optional<std::string> folder_beside_the_program() {
 
 }  // namespace
 
-std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
-  const std::string name = "/" + Field(*e.document, e.where).at("recording").text();
+namespace {
+
+std::string path_of_recording(const std::string& file, const ReproduceOptions& options) {
+  const std::string name = "/" + file;
   if (options.data) return *options.data + name;
   const std::string here = "experiments/results" + name;
   std::error_code error;
   if (std::filesystem::exists(here, error)) return here;
   const auto beside = folder_beside_the_program();
   return beside ? *beside + name : here;
+}
+
+}  // namespace
+
+std::string recording_path(const Experiment& e, const ReproduceOptions& options) {
+  return path_of_recording(Field(*e.document, e.where).at("recording").text(), options);
 }
 
 void add_provenance(Reproduced& done, const Field& recording, const std::string& path) {
@@ -71,15 +80,21 @@ std::optional<double> number_at(const ordered_json& j, const char* model, const 
 }  // namespace
 
 std::vector<std::string> recording_files(const Experiment& e, const ReproduceOptions& options) {
-  return {recording_path(e, options)};
+  const auto several = Field(*e.document, e.where).get("recordings");
+  if (!several) return {recording_path(e, options)};
+  std::vector<std::string> paths;
+  for (const Field& name : several->items())
+    paths.push_back(path_of_recording(name.text(), options));
+  return paths;
 }
 
 std::optional<std::string> recording_missing(const Experiment& e, const ReproduceOptions& options) {
-  const std::string path = recording_path(e, options);
   std::error_code error;
-  if (std::filesystem::exists(path, error)) return std::nullopt;
-  return "it needs a recording of a GPU, and there is none here (no " + path +
-         "); --data DIR names a folder with one, and experiments/gpu makes it";
+  for (const std::string& path : recording_files(e, options))
+    if (!std::filesystem::exists(path, error))
+      return "it needs a recording of a GPU, and there is none here (no " + path +
+             "); --data DIR names a folder with one, and experiments/gpu makes it";
+  return std::nullopt;
 }
 
 Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
@@ -114,12 +129,13 @@ Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
       done.result["means"][prefix] = {{"geometric_mean", *times},
                                       {"rows", static_cast<double>(mean.count())},
                                       {"paper", group.at("paper").real()}};
-      done.compared.push_back({.what = prefix + "*, over PyTorch",
-                               .unit = "times",
-                               .ours = *times,
-                               .ours_source = formatted("measured (CUDA events, {})",
-                                                        done.result["recording"]["device"].get<std::string>()),
-                               .paper = group.at("paper").real()});
+      done.compared.push_back(
+          {.what = prefix + "*, over PyTorch",
+           .unit = "times",
+           .ours = *times,
+           .ours_source = formatted("measured (CUDA events, {})",
+                                    done.result["recording"]["device"].get<std::string>()),
+           .paper = group.at("paper").real()});
       sheet.add({prefix + "*, geometric mean", "", "", ratio(*times), "", paper});
     }
   }
@@ -203,8 +219,8 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
       const auto percent = [&a](const char* key) {
         return formatted("{:+.2f} %", 100 * a[key].get<double>());
       };
-      sheet.add({name, model, a["points"].dump(),
-                 fixed_or_dash(a["r2_identity"], 4), fixed_or_dash(a["r2_fit"], 4), percent("mape"), percent("worst"),
+      sheet.add({name, model, a["points"].dump(), fixed_or_dash(a["r2_identity"], 4),
+                 fixed_or_dash(a["r2_fit"], 4), percent("mape"), percent("worst"),
                  percent("bias")});
     }
   };
@@ -248,12 +264,11 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
     const auto got = number_at(models, "exact", "r2_identity");
     if (got && *got >= least) continue;
     done.holds = false;
-    done.reason =
-        name + ": exact's R² about y = x is " +
-        (got ? formatted("{:.4f}, below {}", *got, least)
-             : "not defined: " + (models["exact"].is_object()
-                                      ? models["exact"].value("undefined", std::string())
-                                      : "nothing was counted"));
+    done.reason = name + ": exact's R² about y = x is " +
+                  (got ? formatted("{:.4f}, below {}", *got, least)
+                       : "not defined: " + (models["exact"].is_object()
+                                                ? models["exact"].value("undefined", std::string())
+                                                : "nothing was counted"));
   }
   if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
   return done;

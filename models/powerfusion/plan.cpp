@@ -51,10 +51,13 @@ std::int64_t warps_of(const StitchedKernel& k) {
   return static_cast<std::int64_t>(warps);
 }
 
+/// Seconds of kernels by their operators as workloads without names: the same in every graph.
+using Alike = std::map<std::string, double>;
+
 class Planner {
  public:
-  Planner(const Graph& g, const Device& d, const Options& o)
-      : g_(g), d_(d), o_(o), kernels_(o.kernels()) {}
+  Planner(const Graph& g, const Device& d, const Options& o, Alike& alike)
+      : g_(g), d_(d), o_(o), kernels_(o.kernels()), alike_(alike) {}
 
   Result<PlanPrice> run(Planned& out) {
     std::vector<Operators> all;
@@ -237,20 +240,44 @@ class Planner {
       const Operators whole = all[k];
       const double now = cost(whole);
       if (whole.size() < 2 || now < kWasteful * least_seconds(g_, d_, o_, whole)) continue;
-      double best = now;
-      std::size_t at = 0;
-      for (std::size_t cut = 1; cut < whole.size() && tries < kMostSplits; ++cut, ++tries) {
-        const Operators first(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut));
-        const Operators rest(whole.begin() + static_cast<std::ptrdiff_t>(cut), whole.end());
-        const double both = cost(first) + cost(rest);
-        if (both >= best) continue;
-        best = both;
-        at = cut;
-      }
+      const std::size_t at = best_cut(whole, now, tries);
       if (at == 0) continue;
       all[k].resize(at);
       all.emplace_back(whole.begin() + static_cast<std::ptrdiff_t>(at), whole.end());
     }
+  }
+
+  /// Where a kernel is cut in two that take the least, less than `now`; 0: nowhere. By halves: more
+  /// operators rarely take less, so that cuts between two known ones are taken to need at least
+  /// what the earlier one's first kernel and the later one's second do.
+  std::size_t best_cut(const Operators& whole, double now, int& tries) {
+    struct Cut {
+      std::size_t at;
+      double first, rest;
+    };
+    double best = now;
+    std::size_t best_at = 0;
+    const auto known = [&](std::size_t at) {
+      const auto middle = whole.begin() + static_cast<std::ptrdiff_t>(at);
+      ++tries;
+      const Cut cut{at, cost({whole.begin(), middle}), cost({middle, whole.end()})};
+      if (cut.first + cut.rest < best) {
+        best = cut.first + cut.rest;
+        best_at = at;
+      }
+      return cut;
+    };
+    if (tries >= kMostSplits) return 0;
+    std::vector<std::pair<Cut, Cut>> open = {{known(1), known(whole.size() - 1)}};
+    while (!open.empty() && tries < kMostSplits) {
+      const auto [lo, hi] = open.back();
+      open.pop_back();
+      if (hi.at - lo.at < 2 || lo.first + hi.rest >= best) continue;
+      const Cut middle = known(lo.at + (hi.at - lo.at) / 2);
+      open.emplace_back(lo, middle);
+      open.emplace_back(middle, hi);
+    }
+    return best_at;
   }
 
   /// Kernels that do not wait for one another side by side in one, where that takes less.
@@ -286,18 +313,18 @@ class Planner {
   stitching::Known known_;
   std::map<Operators, double> guesses_;
   std::map<Operators, std::string> names_;  ///< as workloads without names; empty: they are none
-  std::map<std::string, double> alike_;     ///< by that, seconds
+  Alike& alike_;                            ///< by that
 };
 
-Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d,
-                              const Options& o) {
+Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d, const Options& o,
+                              Alike& alike) {
   Result<Graph> graph = Graph::create(w, ridge_of(d, o));
   if (!graph) return Reason{graph.reason()};
   Planned out{.workload = std::move(w),
               .device = d,
               .options = o,
               .graph = std::make_shared<const Graph>(std::move(graph).value())};
-  Result<PlanPrice> price = Planner(*out.graph, d, o).run(out);
+  Result<PlanPrice> price = Planner(*out.graph, d, o, alike).run(out);
   if (!price) return Reason{price.reason()};
   out.price = std::move(price).value();
   for (std::size_t k = 0; k < out.kernels(); ++k)
@@ -339,13 +366,14 @@ Result<Planned> planned(const Question& q, const Options& asked) {
   const auto units = units_of(*q.machine, asked);
   if (!units) return Reason{units.reason()};
   const auto& [device, o] = *units;
-  Result<Planned> best = planned_as_is(q.workload, device, o);
+  Alike alike;  // of all compositions
+  Result<Planned> best = planned_as_is(q.workload, device, o, alike);
   const auto priced = [](const Planned& p) {
     return stitching::Priced{*p.graph, p.device, p.price};
   };
   if (o.duplicate)
     for (stitching::Composition& c : stitching::compositions(*q.workload)) {
-      Result<Planned> other = planned_as_is(c.workload, device, o);
+      Result<Planned> other = planned_as_is(c.workload, device, o, alike);
       if (!other || (best && !stitching::is_better(priced(*other), priced(*best)))) continue;
       other.value().rewrites = std::move(c.rewrites);
       best = std::move(other);

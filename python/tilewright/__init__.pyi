@@ -75,11 +75,8 @@ def compare(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -87,7 +84,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         models: the models to compare, with commas between (default all)
         split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
         level: the level planned for (default: the innermost on-chip one), or all
@@ -144,18 +141,15 @@ def emit(
     ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
     None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
     ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
-    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
+    ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -216,11 +210,8 @@ def explain(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Per tensor: footprint, movement, what decides it; all orders ranked.
 
@@ -228,7 +219,7 @@ def explain(
     'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -310,11 +301,8 @@ def measure(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -323,7 +311,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -394,18 +382,15 @@ def plan(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -452,11 +437,8 @@ def predict(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -464,7 +446,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -538,18 +520,15 @@ def run(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -613,11 +592,8 @@ def simulate(
     ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
     None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
     ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
-    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -625,7 +601,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -699,11 +675,8 @@ def validate(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
+    check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -711,7 +684,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         model: the model (tilewright models)
         orders: the orders to validate, or all (default the model's best)
         samples: tilings an order (default 60)
@@ -741,7 +714,7 @@ def workloads(
     Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """

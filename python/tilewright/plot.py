@@ -12,7 +12,9 @@ What a file is drawn as depends on what it holds; where that is several pictures
 - ``traffic``: bytes by level and tensor, from predict, simulate and measure; ``compared``: every model's
   plan and price, from compare;
 - ``occupancy``: who holds the caches over time, from simulate --occupancy; ``counters``: counted misses
-  beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce.
+  beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce;
+- ``side-by-side``: several models' plans of many workloads, from reproduce powerfusion/side-by-side, and
+  ``table``: the columns of numbers of any other result of reproduce that has a table.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import os
 import sys
 
 from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_traffic,
-               plot_tree, slope)
+               plot_table, plot_tree, slope)
 from ._output import write_whole
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
@@ -72,6 +74,8 @@ KINDS = [
     ("traffic", plot_traffic.is_traffic, _plain(plot_traffic.draw_traffic)),
     ("convergence", plot_orders.is_convergence, _plain(plot_orders.draw_convergence)),
     ("roofline", plot_orders.is_roofline, _plain(plot_orders.draw_roofline)),
+    ("side-by-side", plot_table.is_side_by_side, _plain(plot_table.draw_side_by_side)),
+    ("table", plot_table.is_table, _plain(plot_table.draw_table)),
 ]
 
 

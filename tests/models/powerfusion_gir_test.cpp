@@ -240,12 +240,22 @@ Gir random_pair(std::mt19937_64& random, bool divisible) {
   return g;
 }
 
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others: {first, last}.
+std::pair<int, int> drawn_seeds(int count) {
+  const auto number = [](const char* name, int otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : std::atoi(text);
+  };
+  const int first = number("TILEWRIGHT_SEED", 1);
+  return {first, first + number("TILEWRIGHT_CASES", count) - 1};
+}
+
 TEST(Scopes, AreThoseOfASlowLookAtEveryElement) {
-  const char* cases = std::getenv("TILEWRIGHT_CASES");
-  const int count = cases == nullptr ? 400 : 10 * std::atoi(cases);
+  const auto [first, last] = drawn_seeds(400);
+  const int count = last - first + 1;
   std::map<Scope, int> seen;
   int larger = 0;
-  for (int seed = 1; seed <= count; ++seed) {
+  for (int seed = first; seed <= last; ++seed) {
     std::mt19937_64 random(static_cast<std::uint64_t>(seed));
     const Gir g = random_pair(random, seed % 2 == 0);
     const Scope slow = slow_scope(g, g.slices[0], g.slices[1]);
@@ -312,7 +322,8 @@ std::map<std::string, std::string> computed(const Gir& g) {
 TEST(Rewriting, KeepsWhatIsComputedAndEndsWhereItIs) {
   double before = 0, after = 0;
   int syncs[4] = {};
-  for (int seed = 1; seed <= 500; ++seed) {
+  const auto [first, last] = drawn_seeds(500);
+  for (int seed = first; seed <= last; ++seed) {
     SCOPED_TRACE(formatted("seed {}", seed));
     std::mt19937_64 random(static_cast<std::uint64_t>(seed));
     const Gir g = random_gir(graph_of(seed, 3 + seed % 8), random, seed % 3 == 0 ? -1 : seed % 6);

@@ -46,6 +46,26 @@ def test_compared(drawn):
            "bound, proven", "bytes moved (KiB)", "machine: scratchpad:8K, level L1")
 
 
+SIDE = {"title": "Several models", "machine": "h200", "seconds_by": "a model", "side_by_side": [
+    {"workload": "softmax", "compulsory_bytes": 10, "plans": [
+        {"model": "one", "kernels": 1, "bytes": 10, "seconds": 1e-6,
+         "measured": {"seconds": 2e-6, "device": "A GPU"}},
+        {"model": "two", "reason": "it has none"}],
+     "others": {"xla": {"seconds": 3e-6}}}]}
+TABLE = {"title": "A table", "command": "reproduce x", "columns": ["what", "kernels", "GB", "why"],
+         "table": [["first", "1", "2.5", "-"], ["second", "-", "1,000", "text"]]}
+
+
+def test_side_by_side(drawn):
+    expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "xla itself", "bytes over compulsory",
+           "predicted us (a model)", "measured us", "measured on: A GPU", "machine planned for: h200")
+
+
+def test_table(drawn):
+    text = drawn(TABLE)
+    expect(text, "A table", "first", "second", "kernels", "GB", "command: reproduce x")
+
+
 def test_orders(drawn):
     answer = tilewright.explain(CHAIN, "scratchpad:8K")
     best = answer["orders"][0]
@@ -159,6 +179,11 @@ def spoilt():
     yield change(rounds, "candidates", "rounds", 0, "evaluated", value=True), "rounds[0].evaluated"
     yield change(plans, "plans", 0, "exact_bytes", value=None), "plans"
     yield change(plans, "bound_bytes", value=-3), "bound_bytes"
+    yield change(SIDE, "side_by_side", 0, "plans", 0, "measured", "seconds", value="x"), "measured.seconds"
+    yield change(SIDE, "side_by_side", 0, "compulsory_bytes", value=-1), "compulsory_bytes"
+    yield change(SIDE, "side_by_side", value=[]), "side_by_side"
+    yield change(TABLE, "table", value=[["a"]]), "table"
+    yield change(TABLE, "table", value=[["a", "b", "c", "d"]]), "no column is of numbers"
     yield {"roofline": {"flops": 1, "peak_flops_per_second": 0, "bandwidth_bytes_per_second": 1,
                         "instances": 1}}, "peak_flops_per_second"
     yield {"points": [{"predicted_bytes": 1, "true_bytes": 1, "tensors": {"A": {"true_bytes": 1}}}],
