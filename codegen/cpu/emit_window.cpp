@@ -255,7 +255,7 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   std::string left_row = std::to_string(stride_of(op, a, in_a, x.rows));
   std::int64_t left_step = x.left_step;
   if (!x.left_dense && prepared.empty()) {
-    left = pack_left(id, x, ranges, offset);
+    left = pack_left(id, x, s.at, ranges, offset);
     left_row = depth.steps(), left_step = 1;
   }
   const std::string window = emit_window(id, x, s.at, ranges);
@@ -330,17 +330,15 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   return name;
 }
 
-/// The left operand with its steps one after the other, where they do not lie like that.
-std::string KernelEmitter::pack_left(NodeId id, const Window& x, const SymRanges& ranges,
-                                     std::int64_t& offset) {
+/// The left operand with its steps one after the other, where they do not lie like that; `at`: where
+/// the loops around are, which may move it.
+std::string KernelEmitter::pack_left(NodeId id, const Window& x, std::vector<std::string> at,
+                                     const SymRanges& ranges, std::int64_t& offset) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const BufferId in_a = buffer_of_input(n, x.left);
   std::int64_t elements = x.rows < 0 ? 1 : range(ranges, n.op, x.rows).most;
-  std::vector<std::string> at;
-  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
-    at.push_back(variables_.text(range(ranges, n.op, l).lo));
   const std::string packed = names_.fresh("packed"), next = names_.fresh("next");
   std::vector<int> loops = x.depth;
   if (x.rows >= 0) loops.insert(loops.begin(), x.rows);

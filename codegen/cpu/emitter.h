@@ -197,7 +197,8 @@ class KernelEmitter : private RangeEmitter {
   bool dense(BufferId b, std::int64_t stride, std::int64_t width);
   std::string index_without_depth(NodeId id, const Window& x, int dim,
                                   const std::vector<std::string>& at) const;
-  std::string pack_left(NodeId id, const Window& x, const SymRanges& ranges, std::int64_t& offset);
+  std::string pack_left(NodeId id, const Window& x, std::vector<std::string> at,
+                        const SymRanges& ranges, std::int64_t& offset);
   void multiply_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::pair<int, int> point_shape();

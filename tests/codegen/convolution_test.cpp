@@ -2,12 +2,14 @@
 // points that lie dense or not, channels that are split; each held against the reference evaluator.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
+#include "tests/support/random_convolutions.h"
 #include "tests/support/worked.h"
 
 namespace tilewright {
@@ -207,6 +209,48 @@ TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
           << texts[i];
     }
   }
+}
+
+/// Gradients whole, in one tile a loop, and with two loops cut: what does not fit a micro-kernel
+/// stands around it and moves either operand. TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others.
+TEST_P(OnEveryIsa, Gradients) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  std::uint64_t seed = 31;
+  std::size_t count = 60;
+  if (const char* other = std::getenv("TILEWRIGHT_SEED")) seed = std::strtoull(other, nullptr, 10);
+  if (const char* other = std::getenv("TILEWRIGHT_CASES")) count = std::strtoul(other, nullptr, 10);
+  std::mt19937_64 random(seed);
+  // More taps than are taken at once move the left operand, too.
+  std::vector<std::string> texts = {
+      "name: weights\nloops: {c: 8, o: 8, r: 3, s: 3, n: 2, y: 9, x: 9}\n"
+      "tensors: {X: [n, c, 9, 9]}\noperators:\n"
+      "  - op: T[c,o,r,s] += X[n,c,y+r-1,x+s-1] * G[n,o,y,x]\n"};
+  while (texts.size() < count)
+    texts.push_back(testing::random_trees::GradientMaker(random).text());
+  std::vector<cpu::Source> sources;
+  std::vector<Schedule> schedules;
+  for (const std::string& text : texts) {
+    auto w = std::make_shared<const Workload>(workload_from_yaml(text, "gradient"));
+    std::string tree;
+    for (int cuts = static_cast<int>(schedules.size() % 3); cuts > 0; --cuts) {
+      const Loop& loop = w->loops()[random() % w->loops().size()];
+      if (tree.find(loop.name) == std::string::npos)
+        tree += formatted("{}/{} ", loop.name, (loop.extent + 1) / 2);
+    }
+    auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree + "( C.op )")}}}, w,
+                     testing::cached(*testing::worked_machine("scratchpad:4M")));
+    ASSERT_TRUE(s.ok()) << s.reason();
+    schedules.push_back(std::move(s).value());
+    sources.push_back(cpu::emit(schedules.back(), {.isa = GetParam(),
+                                                   .prefix = "k" + std::to_string(sources.size())})
+                          .value());
+  }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5)
+        << "seed " << seed << ", drawn " << i << ":\n"
+        << texts[i];
 }
 
 TEST(Convolutions, WeightsThatNeverChangeArePackedOnce) {
