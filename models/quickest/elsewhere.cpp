@@ -27,9 +27,9 @@ enum Cost { kSeconds, kBytes };
 struct Candidate {
   Part ops;  ///< of the whole
   PartPlan part;
-  std::shared_ptr<const Workload> workload;      ///< of `part`
-  std::array<std::optional<double>, 2> most{};   ///< by Cost: what a model gives it at most
-  std::array<bool, 2> priced{};                  ///< by Cost
+  std::shared_ptr<const Workload> workload;     ///< of `part`
+  std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
+  std::array<bool, 2> priced{};                 ///< by Cost
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
@@ -135,7 +135,8 @@ class Chooser {
         ask(*m, p, w, all);
         continue;
       }
-      const auto same = std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
+      const auto same =
+          std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
       if (same == others->end()) continue;
       if (!same->part.rewrites.empty()) {  // what a rewrite adds has names of its own
         ask(*m, p, w, all);
@@ -260,7 +261,8 @@ class Chooser {
     std::vector<Edge> all = partitioner.edges(found);
     for (Edge& e : all) {
       const auto of = std::ranges::find_if(best, [&e](const Candidate* c) {
-        return std::ranges::binary_search(c->ops, e.from) && std::ranges::binary_search(c->ops, e.to);
+        return std::ranges::binary_search(c->ops, e.from) &&
+               std::ranges::binary_search(c->ops, e.to);
       });
       if (of == best.end() || share_kernel(**of, e)) continue;
       e.fused = false;
@@ -270,7 +272,8 @@ class Chooser {
     return all;
   }
 
-  /// Whether a kernel of the candidate has both ends of the edge; so where a rewrite has changed them.
+  /// Whether a kernel of the candidate has both ends of the edge; so where a rewrite has changed
+  /// them.
   bool share_kernel(const Candidate& c, const Edge& e) const {
     const auto from = c.workload->find_op(q_.workload->op(e.from).name);
     const auto to = c.workload->find_op(q_.workload->op(e.to).name);

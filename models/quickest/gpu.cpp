@@ -51,9 +51,9 @@ ordered_json units_json(const stitching::Overlap& t) {
 namespace {
 
 /// Cycles that a GPU's file may lack, as on an H200.
-constexpr std::pair<const char*, double> kAssumed[] = {{"l2", 260},       {"dram", 800},
-                                                       {"launch", 3000},  {"dispatch", 1.1},
-                                                       {"block", 700},    {"grid_barrier", 2730}};
+constexpr std::pair<const char*, double> kAssumed[] = {{"l2", 260},      {"dram", 800},
+                                                       {"launch", 3000}, {"dispatch", 1.1},
+                                                       {"block", 700},   {"grid_barrier", 2730}};
 
 }  // namespace
 

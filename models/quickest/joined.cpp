@@ -48,7 +48,12 @@ std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> 
 std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
                                  const Question& q) {
   std::optional<Schedule> s = legal(plan, std::move(w), q);
-  return s && misfit(*s) ? std::nullopt : std::move(s);
+  if (!s || misfit(*s)) return std::nullopt;
+  if (!q.room) return s;
+  // A cache takes any tiles; who says how much room there is, means it.
+  const auto held = memory_use(*s);
+  const auto at = held.find(q.machine->level(q.planned_level()).name);
+  return at != held.end() && at->second > *q.room ? std::nullopt : std::move(s);
 }
 
 std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
@@ -91,7 +96,8 @@ Result<Proposal> joined_proposal(const Question& q, const Partition& found) {
 }
 
 void describe(Partitioner& partitioner, const Partition& found, bool why, ordered_json& detail) {
-  if (why) detail["edges"] = edges_json(partitioner.workload(), partitioner.edges(found), "seconds");
+  if (why)
+    detail["edges"] = edges_json(partitioner.workload(), partitioner.edges(found), "seconds");
   detail["partitions"] = found.exact ? "all into connected parts" : "grown along edges that gain";
   detail["groups_priced"] = found.priced;
 }

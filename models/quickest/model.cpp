@@ -186,9 +186,11 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   const Question q = with_room(asked);
   const Result<Rates> r = rates_of(q);
   if (!r) return propose_elsewhere(q, settings);
-  if (!says_speed(*q.machine))
-    if (Result<Proposal> others = propose_of_others(q, settings)) return others;
-  return propose_on_processor(q, *r, settings);
+  if (says_speed(*q.machine)) return propose_on_processor(q, *r, settings);
+  Result<Proposal> others = propose_of_others(q, settings);
+  if (others) return others;
+  Result<Proposal> own = propose_on_processor(q, *r, settings);
+  return own ? own : others;
 }
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,

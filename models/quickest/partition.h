@@ -35,7 +35,7 @@ struct Edge {
   bool fused = false;
   std::optional<double> together = {};  ///< seconds of the two kernels' operators as one
   std::optional<double> apart = {};     ///< as two
-  std::string note = {};                ///< instead of these, where the plan is of more than a kernel
+  std::string note = {};  ///< instead of these, where the plan is of more than a kernel
 };
 
 struct Partition {
@@ -102,8 +102,8 @@ std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
                                           const std::vector<std::string>& names);
 /// The parts' plans as one, without its price. A Reason where they cannot be joined.
 Result<Proposal> joined_proposal(const Question& q, const Partition& found);
-/// Of each edge whether it is fused, what either choice costs in the unit ("seconds" or "bytes"), and
-/// a sentence of both.
+/// Of each edge whether it is fused, what either choice costs in the unit ("seconds" or "bytes"),
+/// and a sentence of both.
 nlohmann::ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,
                                   const std::string& unit);
 /// How the partition was found and, asked why, of each edge what the other choice would cost.
