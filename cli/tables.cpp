@@ -335,7 +335,8 @@ std::string explain_table(const ordered_json& j) {
            gir_table(j);
   if (j.contains("funnel")) return clusters_table(j);
   if (j.contains("edges"))
-    return formatted("{} on {} by {}\n", text(j, "workload"), text(j, "machine"), text(j, "model")) +
+    return formatted("{} on {} by {}\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
            planned_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
@@ -401,12 +402,11 @@ std::string plan_table(const ordered_json& j) {
   lines.add("volume", bytes(get(j, "volume_bytes")));
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())
-      lines.add("memory", formatted("{} of {} in {}", bytes(n), bytes(get(j, "capacity_bytes")),
-                                    level) +
-                              (j.contains("memory_paper_bytes")
-                                   ? formatted(" (the paper's figure: {})",
-                                               bytes(j["memory_paper_bytes"]))
-                                   : ""));
+      lines.add("memory",
+                formatted("{} of {} in {}", bytes(n), bytes(get(j, "capacity_bytes")), level) +
+                    (j.contains("memory_paper_bytes")
+                         ? formatted(" (the paper's figure: {})", bytes(j["memory_paper_bytes"]))
+                         : ""));
   lines.add("exact", bytes(get(j, "exact_bytes")));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
                                 fixed(get(j, "gap"), 4), text(j, "bound_is")));
