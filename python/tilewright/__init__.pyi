@@ -213,10 +213,10 @@ def explain(
     shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
     check: bool = ...
 ) -> Answer:
-    """Per tensor: footprint, movement, what decides it; all orders ranked.
+    """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
-    Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',
-    'tensors'}]}.
+    Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, {'orders':
+    [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
@@ -564,36 +564,36 @@ def simulate(
     None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
     ..., trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
     curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
-    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
-    None = ..., cores: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None =
-    ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None =
-    ..., threads: int | None = ..., published: bool | None = ..., ours: bool | None = ...,
-    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
-    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
-    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
-    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
-    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
-    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
-    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
-    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., computes: int |
+    None = ..., no_skip: bool | None = ..., cores: int | None = ..., schedule: str | None = ...,
+    blocks_per_sm: int | None = ..., partitions: int | None = ..., jitter: float | None = ...,
+    sample_waves: int | None = ..., threads: int | None = ..., published: bool | None = ...,
+    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
+    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str |
+    None = ..., vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None =
+    ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step:
+    str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str |
+    None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ...,
+    ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
+    None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
+    ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
+    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
