@@ -338,6 +338,10 @@ std::string explain_table(const ordered_json& j) {
                      text(j, "model")) +
            gir_table(j);
   if (j.contains("funnel")) return clusters_table(j);
+  if (j.contains("edges"))
+    return formatted("{} on {} by {}\n", text(j, "workload"), text(j, "machine"),
+                     text(j, "model")) +
+           planned_table(j);
   if (j.contains("orders"))
     return formatted("{} on {}, level {}, {} elements\n\n", text(j, "workload"), text(j, "machine"),
                      text(j, "level"), text(j, "capacity_elements")) +
@@ -402,9 +406,11 @@ std::string plan_table(const ordered_json& j) {
   lines.add("volume", bytes(get(j, "volume_bytes")));
   if (j.contains("memory"))
     for (const auto& [level, n] : j["memory"].items())
-      lines.add("memory", formatted("{} of {} in {} (the paper's figure: {})", bytes(n),
-                                    bytes(get(j, "capacity_bytes")), level,
-                                    bytes(get(j, "memory_paper_bytes"))));
+      lines.add("memory",
+                formatted("{} of {} in {}", bytes(n), bytes(get(j, "capacity_bytes")), level) +
+                    (j.contains("memory_paper_bytes")
+                         ? formatted(" (the paper's figure: {})", bytes(j["memory_paper_bytes"]))
+                         : ""));
   lines.add("exact", bytes(get(j, "exact_bytes")));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
                                 fixed(get(j, "gap"), 4), text(j, "bound_is")));
@@ -418,7 +424,10 @@ std::string plan_table(const ordered_json& j) {
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
   return trees(j["plan"]) + (j.contains("stitched") ? "\n" + stitched_table(j) + "\n" : "") +
-         (j.contains("fused_kernels") ? "\n" + fusion_table(j) + "\n" : "") + lines.str();
+         (j.contains("fused_kernels") ? "
+" + fusion_table(j) + "
+" : "") + lines.str() +
+         planned_table(j);
 }
 
 std::string traffic_table(const ordered_json& j) {

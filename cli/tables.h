@@ -31,6 +31,9 @@ std::string fusion_table(const nlohmann::ordered_json& j);
 std::string subprograms_table(const nlohmann::ordered_json& j);
 /// explain with PowerFusion.
 std::string gir_table(const nlohmann::ordered_json& j);
+/// Of a plan that is joined of parts: whose each is, what it costs, and why edges are fused. Empty
+/// for other plans.
+std::string planned_table(const nlohmann::ordered_json& j);
 /// explain of plans in clusters of thread blocks.
 std::string clusters_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);

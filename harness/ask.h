@@ -27,13 +27,14 @@ Result<Proposal> propose(const Model& model, const Request& request, const Setti
 /// What the model says of a plan of the setting's workload.
 Result<Price> price(const Model& model, const Request& request, const Setting& setting,
                     const Plan& plan);
-/// The plan that a request says: its file, its tree, the words of a model's notation, or the best plan
-/// of its --model. A model may have planned for a rewritten workload: then that is the setting's from
-/// now on. A Reason where the words have no plan or the model finds none; throws InputError where the
-/// request says no plan at all.
+/// The plan that a request says: its file, its tree, the words of a model's notation, or the best
+/// plan of planner_for(). A model may have planned for a rewritten workload: then that is the
+/// setting's from now on. A Reason where the words have no plan or the model finds none; throws
+/// InputError where the model makes none.
 Result<Proposal> proposal_of(const Request& request, Setting& setting);
 
-/// What `predict` answers by this model: of the plan that the request says, else of the model's own.
+/// What `predict` answers by this model: of the plan that the request says, else of the model's
+/// own.
 Answer predicted(const Model& model, const Request& request, Setting setting);
 
 /// Whether a plan may bring tiles to several levels of the machine's chip.

@@ -54,7 +54,8 @@ Answer explain_curve(const Request& request) {
 
 namespace {
 
-/// `dot` as it is, or drawn by Graphviz where the path ends in .svg. A Reason where that is not here.
+/// `dot` as it is, or drawn by Graphviz where the path ends in .svg. A Reason where that is not
+/// here.
 std::optional<Reason> write_drawing(const std::string& dot, const std::string& path) {
   if (!path.ends_with(".svg")) {
     write_file(path, dot, "-o");
@@ -90,11 +91,11 @@ Answer explain(const Request& request, bool resolved) {
   if (resolved) return explain_plan(request);
   const Setting setting = setting_of(request);
   if (setting.file || request.tree) return explain_plan(request);
-  check_model_options(request, standard_model().name);
-  // The one that is named, else the one in whose notation something is said, else the standard one.
+  // The one that is named, else the one in whose notation something is said, else the one that
+  // plans.
   const Model* reader = notation_of(request);
-  const Model* named = request.model ? &find_model(*request.model) : reader;
-  const Model& model = named != nullptr ? *named : standard_model();
+  const Model& model = reader != nullptr && !request.model ? *reader : planner_for(request);
+  check_model_options(request, model.name);
   if (model.explain == nullptr) {
     std::vector<std::string> able;
     for (const Model& m : models())

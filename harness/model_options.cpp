@@ -16,8 +16,8 @@ Records asked_models(const Request& request, std::string_view standard) {
   Records asked;
   // Which models read what the request says in a notation: --order, or a model's own option.
   const auto reads = [&](const Model& m) {
-    return !m.notation.empty() &&
-           (m.notation == "order" ? request.order.has_value() : request.options.contains(m.notation));
+    return !m.notation.empty() && (m.notation == "order" ? request.order.has_value()
+                                                         : request.options.contains(m.notation));
   };
   const auto own_option = [&](const Model& m) { return reads(m) && m.notation != "order"; };
   if (request.model)
@@ -32,7 +32,8 @@ Records asked_models(const Request& request, std::string_view standard) {
 void check(const Request& request, const Records& asked) {
   for (const auto& [name, texts] : request.options) {
     if (find_option(defaults_options(), name) != nullptr) continue;
-    if (std::ranges::any_of(asked, [&, &option = name](const Model& m) { return has(m, option); })) continue;
+    if (std::ranges::any_of(asked, [&, &option = name](const Model& m) { return has(m, option); }))
+      continue;
     std::vector<std::string> whose, known;
     for (const Model& m : asked) {
       whose.push_back(m.name);
@@ -62,6 +63,29 @@ void check_options_of(const Request& request, std::span<const Model* const> mode
   Records asked;
   for (const Model* m : models) asked.emplace_back(*m);
   if (!request.options.empty()) check(request, asked);
+}
+
+const Model& planner_for(const Request& request) {
+  if (request.model) return find_model(*request.model);
+  std::vector<std::string> given;
+  for (const auto& [name, texts] : request.options)
+    if (find_option(defaults_options(), name) == nullptr) given.push_back(name);
+  const auto has_all = [&](const Model& m) {
+    return std::ranges::all_of(given, [&m](const std::string& name) { return has(m, name); });
+  };
+  if (has_all(planning_model())) return planning_model();
+  std::vector<const Model*> owners;
+  std::vector<std::string> names;
+  for (const Model& m : models())
+    if (m.propose != nullptr && has_all(m)) owners.push_back(&m), names.push_back(m.name);
+  if (owners.size() == 1) return *owners.front();
+  for (std::string& name : given) name = "--" + name;
+  if (owners.empty()) return planning_model();  // which refuses what it has not
+  throw InputError({.where = "--model",
+                    .problem = join(given) +
+                               (given.size() == 1 ? " is an option" : " are options") +
+                               " of several models, and none is named",
+                    .accepted = "--model " + join(names, " or --model ")});
 }
 
 bool takes_option(const Request& request, std::string_view name) {

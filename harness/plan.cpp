@@ -50,7 +50,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   };
   if (setting.file) refuse_plan(request.subject.c_str());
   if (request.tree) refuse_plan("--tree");
-  const Model& model = request.model ? find_model(*request.model) : standard_model();
+  const Model& model = planner_for(request);
   const Model* const asked[] = {&model};
   check_options_of(request, asked);
   auto json = document();
@@ -65,8 +65,13 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
                       .accepted = "a model that does: " + join(makers)});
   }
   const bool all = request.level == "all" && several_levels(*setting.machine);
-  if (all && !model.every_level)
-    return refuse(std::move(json), "--level all: " + model.name + " plans for one level");
+  if (all && !model.every_level) {
+    std::vector<std::string> able;
+    for (const Model& m : models())
+      if (m.every_level) able.push_back("--model " + m.name);
+    return refuse(std::move(json), "--level all: " + model.name +
+                                       " plans for one level; for every level: " + join(able));
+  }
   if (request.progress) request.progress("searching", 0);
   const Setting before = setting;
   Result<Proposal> best = propose(model, request, setting);
@@ -80,8 +85,8 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     // What is shown is what `run --target` runs.
     const codegen::Target& target = target_named(request.target);
     json["target"] = target.name;
-    const Result<Taken> taken =
-        take(best.value(), setting, target, request, asked_again(model, request, before));
+    const Result<Taken> taken = take(best.value(), setting, target, request,
+                                     asked_again(model, request, before, best->level));
     if (!taken) {
       name_workload(json, setting);
       json["machine"] = setting.machine->name;
@@ -110,6 +115,11 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
+  if (alone && !json.contains("memory")) {
+    json["memory"] = {{setting.machine->level(best->level).name,
+                       held_at(alone->exact, *setting.machine, best->level).value}};
+    json["capacity_bytes"] = capacity.value;
+  }
   // A cache's plan may hold more than the level, whose bytes are then no bound's equal.
   const bool fits = exactly && held_at(alone->exact, *setting.machine, best->level) <= capacity;
   json["bounds"] = bounds::bounds_json(*setting.workload, capacity,

@@ -142,7 +142,7 @@ class Maker {
     if (!best || !best->rewrites.empty()) return std::nullopt;
     if (!best->price.traffic.seconds || *best->price.traffic.seconds >= most) return std::nullopt;
     const Result<Taken> taken =
-        take(best.value(), setting, target_, of, asked_again(planner, of, before));
+        take(best.value(), setting, target_, of, asked_again(planner, of, before, best->level));
     if (!taken || !best->price.traffic.seconds || *best->price.traffic.seconds >= most)
       return std::nullopt;
     Whole whole{.workload = w};

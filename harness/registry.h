@@ -22,8 +22,13 @@ namespace tilewright::harness {
 std::vector<std::reference_wrapper<const Model>> models();
 /// The model that chooses among the plans of all others, and its own: the last of the registry.
 const Model& planning_model();
-/// The model that is meant where none is named: the first whose plans can be drawn.
+/// The model whose plans are drawn and written in loop orders where none is named: the first whose
+/// plans can be drawn. `validate` and orders are about it.
 const Model& standard_model();
+/// The model that makes the request's plan: the one that --model names; else, where model options
+/// are given, the only one that has them all; else planning_model(). Throws InputError where
+/// several have them.
+const Model& planner_for(const Request& request);
 /// --models: those that make plans, of "all" or of names with commas between. Throws InputError.
 std::vector<const Model*> planners_of(const std::string& models);
 /// From now on a model like the built-in ones; one that was added under this name is replaced.

@@ -87,6 +87,7 @@ bool is_network(const Request& request, const RunOptions& options) {
   if (names_onnx(request.subject) && !request.subject_text) return true;
   if (options.tune || request.model || request.tree || notation_of(request) != nullptr)
     return false;
+  if (&planner_for(request) != &planning_model()) return false;
   if (!request.pins.empty() || !request.flags.empty() || request.tiles) return false;
   return !setting_of(request).has_plan();
 }

@@ -10,9 +10,11 @@
 
 namespace tilewright::harness {
 
-Again asked_again(const Model& model, const Request& request, const Setting& before) {
-  return [&model, request, before](Bytes room, Setting& setting) {
+Again asked_again(const Model& model, const Request& request, const Setting& before,
+                  LevelId level) {
+  return [&model, request, before, level](Bytes room, Setting& setting) {
     Request again = request;
+    if (!model.every_level) again.level = before.machine->level(level).name;
     again.capacity = std::to_string(room.value) + "B";
     setting = before;
     Result<Proposal> best = propose(model, again, setting);
@@ -39,9 +41,8 @@ Scheduled schedule_of(const Request& request) {
   }
   out.plan = std::move(said->plan);
   out.choices = std::move(said->choices);
-  if (request.model && !said->all_levels && !plan_in_place(request, before) &&
-      notation_of(request) == nullptr) {
-    out.again = asked_again(find_model(*request.model), request, before);
+  if (!said->all_levels && !plan_in_place(request, before) && notation_of(request) == nullptr) {
+    out.again = asked_again(planner_for(request), request, before, said->level);
     out.room = capacity_of(request, before, said->level);
   }
   Result<Schedule> schedule = resolve(out.plan, out.setting.workload, out.setting.machine);
@@ -205,7 +206,9 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
 
 Scheduled schedule_for_threads(const Request& request) {
   Scheduled on = schedule_of(request);
-  if (!on.schedule || !request.model || plan_in_place(request, on.setting)) return on;
+  const bool given =
+      plan_in_place(request, on.setting) || (!request.model && notation_of(request) != nullptr);
+  if (!on.schedule || given) return on;
   const int threads = request.threads.value_or(1);
   if (on.again)
     on.again = [again = on.again, threads](Bytes room, Setting& setting) {

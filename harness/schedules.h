@@ -17,8 +17,8 @@ namespace tilewright::harness {
 
 /// A model's plan for so much room of its level; `setting` becomes that of the plan's workload.
 using Again = std::function<Result<Proposal>(Bytes room, Setting& setting)>;
-/// `before`: the setting as it was when the model was first asked.
-Again asked_again(const Model& model, const Request& request, const Setting& before);
+/// `before`: the setting as it was when the model was first asked. `level`: what it planned for.
+Again asked_again(const Model& model, const Request& request, const Setting& before, LevelId level);
 
 /// Either a schedule to go on with, or the answer to give instead.
 struct Scheduled {

@@ -382,7 +382,7 @@ class Planner {
       ordered_json changed = ordered_json::object();
       if (request.target) {
         const Result<Taken> taken = take(best.value(), part, target_named(request.target), request,
-                                         asked_again(model, request, before));
+                                         asked_again(model, request, before, best->level));
         if (!taken) return Reason{taken.reason()};
         changed = taken->json();
       }

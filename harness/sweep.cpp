@@ -161,7 +161,9 @@ Axes axes_of(const Field& top, std::int64_t most) {
   a.workloads = workloads_of(top.at("workloads"), most);
   a.machines = texts_of(top.at("machines"));
   const auto models = top.get("models");
-  a.models = models ? texts_of(*models) : std::vector<std::string>{standard_model().name};
+  const bool plans = a.verb != "predict" && !top.get("orders");
+  a.models = models ? texts_of(*models)
+                    : std::vector{plans ? planning_model().name : standard_model().name};
   for (const std::string& m : a.models) find_model(m);
   if (const auto orders = top.get("orders")) {
     if (a.verb == "plan")

@@ -163,19 +163,27 @@ Verb import_verb() {
 Verb explain_verb() {
   return {
       .name = "explain",
-      .summary = "per tensor: footprint, movement, what decides it; all orders ranked",
+      .summary =
+          "why a plan is as it is: what shares a kernel and what the other choice costs; "
+          "orders ranked",
       .subject = "W|PLAN",
       .details =
-          "Of a workload: orders (--order, all by default) with --tiles, or with tiles solved\n"
-          "for the level. Of a plan (--resolved): the schedule, every default made visible. "
-          "--curve: the\n"
-          "least bytes by buffer size, proven and attainable, fused and not (-m is optional then). "
-          "With a\n"
-          "model of graphs: its kernels, groups and schemes; -o draws them (.dot, .svg). Of an "
-          "ONNX file,\nor with --split: what fusion is worth, layer by layer.",
+          "Of a workload: who proposed each part, and of each tensor between operators whether "
+          "they share\n"
+          "a kernel and what the other choice would cost. With --order or --model " +
+          standard_model().name +
+          ": orders (all by\n"
+          "default) with --tiles, or with tiles solved for the level. Of a plan (--resolved): the\n"
+          "schedule, every default made visible. --curve: the least bytes by buffer size, proven "
+          "and\n"
+          "attainable, fused and not (-m is optional then). With a model of graphs: its kernels, "
+          "groups and\n"
+          "schemes; -o draws them (.dot, .svg). Of an ONNX file, or with --split: what fusion is "
+          "worth,\nlayer by layer.",
       .returns =
-          "Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', "
-          "'memory_elements',\n'tensors'}]}.",
+          "Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, "
+          "{'orders':\n[{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', "
+          "'tensors'}]}.",
       .options = plan_options() + shared_options({"seed", "samples"}) +
                  Specs{{.name = "resolved",
                         .kind = OptionKind::flag,
@@ -199,7 +207,7 @@ Verb plan_verb() {
       .name = "plan",
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
-      .details = "The model is " + standard_model().name +
+      .details = "The model is " + planning_model().name +
                  " unless --model says another. --target raises the smallest tile to "
                  "that\n"
                  "target's micro-kernel. -o writes the plan file.",

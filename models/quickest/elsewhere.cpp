@@ -3,11 +3,13 @@
 // times that models give it: what one leaves out, another has. Where no model knows how long the
 // whole takes, the one of fewest bytes into the planned level, at the most that models count.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 
 #include "core/base/format.h"
 #include "core/plan/join.h"
+#include "core/plan/names.h"
 #include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
@@ -19,9 +21,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// What decides between plans: seconds, or bytes into the planned level.
+enum Cost { kSeconds, kBytes };
+
 struct Candidate {
+  Part ops;  ///< of the whole
   PartPlan part;
-  std::optional<double> cost;  ///< the most that a model gives it: seconds, or bytes
+  std::shared_ptr<const Workload> workload;     ///< of `part`
+  std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
+  std::array<bool, 2> priced{};                 ///< by Cost
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
@@ -33,49 +41,47 @@ Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
 
 Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
+/// Of one part, in parts of more than kMostExact operators, from which on models of bytes are not
+/// asked about it: they rank orders of loops, thousands of them, and take seconds.
+constexpr std::ptrdiff_t kMostProducts = 3;
+
 class Chooser {
  public:
-  Chooser(const Question& q, bool times) : q_(q), times_(times) {
-    for (const Model* m : q.others)
-      if (m->times == times && m->price != nullptr) evaluators_.push_back(m);
-  }
+  explicit Chooser(const Question& q) : q_(q) {}
 
-  Result<Proposal> run() {
-    if (evaluators_.empty()) return Reason{"no model here knows time"};
+  Result<Proposal> run(bool why) {
     std::vector<std::vector<Part>> cuts = {{},
                                            cut_contractions(*q_.workload),
                                            cut_contractions(*q_.workload, false),
                                            cut_each(*q_.workload)};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i)
       cuts[0].resize(1), cuts[0][0].emplace_back(i);
-    double least = std::numeric_limits<double>::infinity();
-    std::vector<const Candidate*> best;
-    for (const auto& parts : cuts) {
-      double total = 0;
-      std::vector<const Candidate*> chosen;
-      for (const Part& p : parts) {
-        total += cheapest(p, chosen);
-        if (total >= least) break;
+    for (const Cost by : {kSeconds, kBytes}) {
+      cost_ = by;
+      double least = std::numeric_limits<double>::infinity();
+      std::vector<const Candidate*> best;
+      for (const auto& parts : cuts) {
+        double total = 0;
+        std::vector<const Candidate*> chosen;
+        for (const Part& p : parts) {
+          total += cheapest(p, chosen);
+          if (total >= least) break;
+        }
+        if (total < least) least = total, best = chosen;
       }
-      if (total < least) least = total, best = chosen;
+      if (!best.empty()) return joined(best, least, why);
     }
-    if (best.empty()) return Reason{refusals()};
-    return joined(best, least);
+    return Reason{refusals()};
   }
 
  private:
   /// The part as one, or as its contractions apart from the rest.
   double cheapest(const Part& p, std::vector<const Candidate*>& chosen) {
     const Candidate* one = best_of(p);
-    const double whole = one ? *one->cost : std::numeric_limits<double>::infinity();
-    std::vector<Part> pieces;
-    const Workload part = subgraph(*q_.workload, p);
-    for (Part piece : cut_contractions(part, false)) {
-      for (OpId& op : piece) op = *q_.workload->find_op(part.op(op).name);
-      pieces.push_back(std::move(piece));
-    }
+    const double whole = one ? *one->most[cost_] : std::numeric_limits<double>::infinity();
     double apart = 0;
     std::vector<const Candidate*> those;
+    const std::vector<Part> pieces = pieces_of(p);
     if (pieces.size() > 1)
       for (const Part& piece : pieces) {
         const Candidate* c = best_of(piece);
@@ -83,7 +89,7 @@ class Chooser {
           apart = std::numeric_limits<double>::infinity();
           break;
         }
-        apart += *c->cost;
+        apart += *c->most[cost_];
         those.push_back(c);
       }
     if (pieces.size() > 1 && apart < whole) {
@@ -94,48 +100,103 @@ class Chooser {
     return whole;
   }
 
+  const std::vector<Part>& pieces_of(const Part& p) {
+    const auto known = pieces_.find(p);
+    if (known != pieces_.end()) return known->second;
+    const Workload part = subgraph(*q_.workload, p);
+    std::vector<Part> pieces = cut_contractions(part, false);
+    for (Part& piece : pieces) {
+      for (OpId& op : piece) op = *q_.workload->find_op(part.op(op).name);
+      std::ranges::sort(piece);
+    }
+    return pieces_[p] = std::move(pieces);
+  }
+
   const Candidate* best_of(const Part& p) {
     const Candidate* best = nullptr;
-    for (const Candidate& c : candidates(p))
-      if (c.cost && (best == nullptr || *c.cost < *best->cost)) best = &c;
+    for (Candidate& c : candidates(p)) {
+      const auto its = cost(c);
+      if (its && (best == nullptr || *its < *best->most[cost_])) best = &c;
+    }
     return best;
   }
 
-  const std::vector<Candidate>& candidates(const Part& p) {
+  /// What each model proposes of the part. Parts that differ in names alone are asked about once.
+  std::vector<Candidate>& candidates(const Part& p) {
     const auto known = known_.find(p);
     if (known != known_.end()) return known->second;
     std::vector<Candidate>& all = known_[p];
     const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
+    const auto [like, first] = shapes_.try_emplace(signature(*w), p);
+    const std::vector<Candidate>* others = first ? nullptr : &known_.at(like->second);
     for (const Model* m : q_.others) {
-      if (m->propose == nullptr) continue;
-      try {
-        const Question asked = question_of(q_, w);
-        const Result<Proposal> proposal = m->propose(asked, standard(*m));
-        if (!proposal) {
-          refused_[m->name] = proposal.reason();
-          continue;
-        }
-        const auto own = rewritten(w, proposal->rewrites);
-        if (own == nullptr) continue;
-        const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
-        if (!s) continue;
-        if (q_.refuses)
-          if (const auto why = q_.refuses(*s)) {
-            refused_[m->name] = why->text;
-            continue;
-          }
-        Candidate c{
-            {.part = *own, .plan = proposal->plan, .rewrites = proposal->rewrites, .by = m->name},
-            {}};
-        for (const Model* e : evaluators_)
-          if (const auto its = cost(*e, own, c.part.plan))
-            c.cost = std::max(c.cost.value_or(0), *its);
-        all.push_back(std::move(c));
-      } catch (const InputError& e) {
-        refused_[m->name] = e.what();
+      if (m->propose == nullptr || !worth_asking(*m, *w)) continue;
+      if (others == nullptr) {
+        ask(*m, p, w, all);
+        continue;
       }
+      const auto same =
+          std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
+      if (same == others->end()) continue;
+      if (!same->part.rewrites.empty()) {  // what a rewrite adds has names of its own
+        ask(*m, p, w, all);
+        continue;
+      }
+      const Names names(same->part.part, *w);
+      Candidate c = *same;
+      c.ops = p;
+      c.workload = w;
+      c.part.part = *w;
+      for (Kernel& k : c.part.plan.kernels) k = names.rename(std::move(k));
+      all.push_back(std::move(c));
     }
     return all;
+  }
+
+  static bool worth_asking(const Model& m, const Workload& w) {
+    if (m.times || w.operators().size() <= kMostExact) return true;
+    std::ptrdiff_t products = 0;
+    for (std::size_t i = 0; i < w.operators().size(); ++i) products += w.is_contraction(OpId(i));
+    return products < kMostProducts;
+  }
+
+  void ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
+           std::vector<Candidate>& all) {
+    try {
+      const Result<Proposal> proposal = m.propose(question_of(q_, w), standard(m));
+      if (!proposal) {
+        refused_[m.name] = proposal.reason();
+        return;
+      }
+      auto own = rewritten(w, proposal->rewrites);
+      if (own == nullptr) return;
+      const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
+      if (!s) return;
+      if (q_.refuses)
+        if (const auto why = q_.refuses(*s)) {
+          refused_[m.name] = why->text;
+          return;
+        }
+      all.push_back({.ops = p,
+                     .part = {.part = *own,
+                              .plan = proposal->plan,
+                              .rewrites = proposal->rewrites,
+                              .by = m.name},
+                     .workload = std::move(own)});
+    } catch (const InputError& e) {
+      refused_[m.name] = e.what();
+    }
+  }
+
+  std::optional<double> cost(Candidate& c) const {
+    if (!c.priced[cost_]) {
+      c.priced[cost_] = true;
+      for (const Model* e : q_.others)
+        if (e->times == (cost_ == kSeconds) && e->price != nullptr)
+          if (const auto its = cost(*e, c.workload, c.part.plan))
+            c.most[cost_] = std::max(c.most[cost_].value_or(0), *its);
+    }
+    return c.most[cost_];
   }
 
   std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w,
@@ -143,7 +204,7 @@ class Chooser {
     try {
       const Result<Price> price = e.price(question_of(q_, std::move(w)), plan, standard(e));
       if (!price) return std::nullopt;
-      if (times_) return price->traffic.seconds;
+      if (cost_ == kSeconds) return price->traffic.seconds;
       const std::string boundary = boundary_into(*q_.machine, q_.planned_level());
       const TrafficEntry all = price->traffic.total(boundary);
       if (std::ranges::none_of(price->traffic.entries,
@@ -155,7 +216,7 @@ class Chooser {
     }
   }
 
-  Result<Proposal> joined(const std::vector<const Candidate*>& best, double cost) {
+  Result<Proposal> joined(const std::vector<const Candidate*>& best, double cost, bool why) {
     std::vector<PartPlan> parts;
     for (const Candidate* c : best) parts.push_back(c->part);
     Result<JoinedPlan> all = join_plans(*q_.workload, parts);
@@ -166,7 +227,8 @@ class Chooser {
     out.level = q_.planned_level();
     out.price.traffic.by = "tilewright";
     out.price.traffic.machine = q_.machine->name;
-    if (times_) {
+    const char* unit = cost_ == kSeconds ? "seconds" : "bytes";
+    if (cost_ == kSeconds) {
       out.price.traffic.seconds = cost;
       out.detail = {{"seconds", cost},
                     {"seconds_are", "of each part, the longest that a model gives its plan"}};
@@ -180,41 +242,86 @@ class Chooser {
       for (const Operator& op : c->part.part.operators()) operators.push_back(op.name);
       out.detail["parts_planned"].push_back({{"operators", operators},
                                              {"by", c->part.by},
-                                             {times_ ? "seconds" : "bytes", or_null(c->cost)}});
+                                             {"kernels", c->part.plan.kernels.size()},
+                                             {unit, or_null(c->most[cost_])}});
     }
+    if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
     return out;
   }
 
+  /// What a part's plan and the plans of its neighbours as one, or of its halves, cost.
+  std::vector<Edge> edges(const std::vector<const Candidate*>& best) {
+    Partitioner partitioner(q_.workload, [this](const Group& g) -> std::optional<Best> {
+      const Candidate* c = best_of(g.ops);
+      if (c == nullptr) return std::nullopt;
+      return Best{.seconds = *c->most[cost_], .by = c->part.by, .rewrites = c->part.rewrites};
+    });
+    Partition found;
+    for (const Candidate* c : best) found.groups.push_back({c->ops, c->workload});
+    std::vector<Edge> all = partitioner.edges(found);
+    for (Edge& e : all) {
+      const auto of = std::ranges::find_if(best, [&e](const Candidate* c) {
+        return std::ranges::binary_search(c->ops, e.from) &&
+               std::ranges::binary_search(c->ops, e.to);
+      });
+      if (of == best.end() || share_kernel(**of, e)) continue;
+      e.fused = false;
+      e.together = e.apart = std::nullopt;
+      e.note = "kernels of their own in the plan of " + (*of)->part.by;
+    }
+    return all;
+  }
+
+  /// Whether a kernel of the candidate has both ends of the edge; so where a rewrite has changed
+  /// them.
+  bool share_kernel(const Candidate& c, const Edge& e) const {
+    const auto from = c.workload->find_op(q_.workload->op(e.from).name);
+    const auto to = c.workload->find_op(q_.workload->op(e.to).name);
+    if (!from || !to) return true;
+    return std::ranges::any_of(c.part.plan.kernels, [&](const Kernel& k) {
+      const std::vector<OpId> ops = operators_of(k, *c.workload);
+      return std::ranges::binary_search(ops, *from) && std::ranges::binary_search(ops, *to);
+    });
+  }
+
   std::string refusals() const {
-    std::string text = times_ ? "no model's plan has a time" : "no model plans all operators here";
+    std::string text = "no model plans all operators here";
     for (const auto& [name, reason] : refused_) text += "; " + name + ": " + reason;
     return text;
   }
 
   const Question& q_;
-  bool times_;
-  std::vector<const Model*> evaluators_;
+  Cost cost_ = kSeconds;
   std::map<Part, std::vector<Candidate>> known_;
+  std::map<Part, std::vector<Part>> pieces_;
+  std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };
 
 }  // namespace
 
-static Result<Proposal> choose(const Question& q) {
-  Result<Proposal> fastest = Chooser(q, true).run();
-  return fastest ? fastest : Chooser(q, false).run();
+Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
+  const auto begun = std::chrono::steady_clock::now();
+  Result<Proposal> best = Chooser(q).run(settings.flag("why"));
+  if (best) {
+    Proposal& p = best.value();
+    p.search_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    p.detail["search_seconds"] = *p.search_seconds;
+  }
+  return best;
 }
 
-/// GPUs whose machine file has the numbers of models/stitching/gpu_time.h.
+/// GPUs whose machine file has the numbers of models/stitching/gpu_time.h, but for assumed ones.
 static bool has_own_time(const Question& q) {
-  return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *q.machine).ok();
+  return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *priced_machine(q)).ok();
 }
 
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
-  if (!has_own_time(q)) return choose(q);
+  if (!has_own_time(q)) return propose_of_others(q, settings);
   Result<Proposal> own = propose_on_gpu(q, settings);
   if (own) return own;
-  Result<Proposal> others = choose(q);
+  Result<Proposal> others = propose_of_others(q, settings);
   return others ? others : own;
 }
 

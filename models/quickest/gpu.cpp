@@ -2,6 +2,9 @@
 #include "models/quickest/gpu.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/base/format.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -45,13 +48,31 @@ ordered_json units_json(const stitching::Overlap& t) {
 
 }  // namespace
 
+namespace {
+
+/// Cycles that a GPU's file may lack, as on an H200.
+constexpr std::pair<const char*, double> kAssumed[] = {{"l2", 260},      {"dram", 800},
+                                                       {"launch", 3000}, {"dispatch", 1.1},
+                                                       {"block", 700},   {"grid_barrier", 2730}};
+
+}  // namespace
+
 std::shared_ptr<const Machine> priced_machine(const Question& q) {
-  const double most = q.needs.capability;
-  if (most <= 0 || q.machine->units.empty() || q.machine->units.front().capability <= most)
-    return q.machine;
+  if (q.machine->units.empty()) return q.machine;
   Machine m = *q.machine;
-  m.units.front().capability = most;
+  ComputeUnit& u = m.units.front();
+  if (q.needs.capability > 0 && u.capability > q.needs.capability)
+    u.capability = q.needs.capability;
+  for (const auto& [name, cycles] : kAssumed) u.cycles.try_emplace(name, cycles);
   return std::make_shared<const Machine>(std::move(m));
+}
+
+ordered_json assumed_json(const Question& q) {
+  ordered_json all = ordered_json::array();
+  for (const auto& [name, cycles] : kAssumed)
+    if (!q.machine->units.front().cycles.contains(name))
+      all.push_back(formatted("cycles of {}: {}", name, cycles));
+  return all;
 }
 
 ordered_json gpu_time_json(const stitching::GpuTime& t, double clock) {
@@ -73,11 +94,15 @@ Result<Price> price_on_gpu(const Question& q, const Plan& plan) {
     const auto t = pricer->kernel(*s, k);
     if (!t) return Reason{t.reason()};
     all += t->seconds;
-    ordered_json one = {{"kernel", s->kernels[k].name}, {"seconds", t->seconds}};
+    ordered_json one = {{"kernel", s->kernels[k].name},
+                        {"operators", ordered_json::array()},
+                        {"seconds", t->seconds}};
+    for (OpId op : s->kernels[k].ops) one["operators"].push_back(q.workload->op(op).name);
     one.update(gpu_time_json(*t, q.machine->units.front().clock_hz));
     out.detail["kernels_predicted"].push_back(std::move(one));
   }
   out.traffic.seconds = all;
+  out.detail["assumed"] = assumed_json(q);
   return out;
 }
 

@@ -27,8 +27,11 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 /// to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 
-/// The machine with no more instructions than the target's text may have.
+/// The machine with no more instructions than the target's text may have, and with the cycles that
+/// its file lacks, as on an H200.
 std::shared_ptr<const Machine> priced_machine(const Question& q);
+/// Those cycles, for display.
+nlohmann::ordered_json assumed_json(const Question& q);
 /// What a kernel takes, by what; for display.
 nlohmann::ordered_json gpu_time_json(const stitching::GpuTime& t, double clock);
 /// Of any plan: the seconds of its kernels. Bytes are what `exact` says.

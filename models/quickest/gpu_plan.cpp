@@ -192,7 +192,7 @@ class GpuPlanner {
 
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
-  const Result<stitching::Device> device = stitching::device_of(*q.machine);
+  const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
   if (!device) return Reason{device.reason()};
   if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};

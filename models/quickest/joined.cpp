@@ -5,32 +5,34 @@
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
-namespace {
-
 using nlohmann::ordered_json;
 
-ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges) {
+ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,
+                        const std::string& unit) {
+  const auto said = [&unit](double cost) {
+    return unit == "bytes" ? formatted("{:.0f} B", cost) : formatted("{:.3g} us", 1e6 * cost);
+  };
   ordered_json all = ordered_json::array();
   for (const Edge& e : edges) {
     std::string why = "one kernel would not be legal, or is none that is searched for";
-    if (e.together && e.apart)
-      why = formatted("{} {:.3g} us, {} {:.3g} us", e.fused ? "fused" : "apart",
-                      1e6 * (e.fused ? *e.together : *e.apart), e.fused ? "apart" : "fused",
-                      1e6 * (e.fused ? *e.apart : *e.together));
+    if (!e.note.empty())
+      why = e.note;
+    else if (e.together && e.apart)
+      why = formatted("{} {}, {} {}", e.fused ? "fused" : "apart",
+                      said(e.fused ? *e.together : *e.apart), e.fused ? "apart" : "fused",
+                      said(e.fused ? *e.apart : *e.together));
     else if (e.together)
       why = "the operators cannot be parted";
     all.push_back({{"tensor", w.tensor(e.tensor).name},
                    {"from", w.op(e.from).name},
                    {"to", w.op(e.to).name},
                    {"fused", e.fused},
-                   {"seconds_fused", or_null(e.together)},
-                   {"seconds_apart", or_null(e.apart)},
+                   {unit + "_fused", or_null(e.together)},
+                   {unit + "_apart", or_null(e.apart)},
                    {"why", why}});
   }
   return all;
 }
-
-}  // namespace
 
 std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> w,
                               const Question& q) {
@@ -46,7 +48,12 @@ std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> 
 std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workload> w,
                                  const Question& q) {
   std::optional<Schedule> s = legal(plan, std::move(w), q);
-  return s && misfit(*s) ? std::nullopt : std::move(s);
+  if (!s || misfit(*s)) return std::nullopt;
+  if (!q.room) return s;
+  // A cache takes any tiles; who says how much room there is, means it.
+  const auto held = memory_use(*s);
+  const auto at = held.find(q.machine->level(q.planned_level()).name);
+  return at != held.end() && at->second > *q.room ? std::nullopt : std::move(s);
 }
 
 std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
@@ -89,7 +96,8 @@ Result<Proposal> joined_proposal(const Question& q, const Partition& found) {
 }
 
 void describe(Partitioner& partitioner, const Partition& found, bool why, ordered_json& detail) {
-  if (why) detail["edges"] = edges_json(partitioner.workload(), partitioner.edges(found));
+  if (why)
+    detail["edges"] = edges_json(partitioner.workload(), partitioner.edges(found), "seconds");
   detail["partitions"] = found.exact ? "all into connected parts" : "grown along edges that gain";
   detail["groups_priced"] = found.priced;
 }

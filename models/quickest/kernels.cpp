@@ -54,6 +54,7 @@ class Search {
       if (q_.machine->levels[i].kind != LevelKind::registers) caches.emplace_back(i);
     const bool second = caches.size() > 1 && q_.machine->level(caches[1]).private_to >= Unit::grid;
     level_ = caches.empty() ? "" : q_.machine->level(caches[second ? 1 : 0]).name;
+    if (q_.level || q_.room) level_ = q_.machine->level(q_.planned_level()).name;
     std::vector<Form> forms;
     const auto order = w_.topological_order();
     if (order.size() == 1)

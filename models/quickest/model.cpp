@@ -13,6 +13,8 @@ Model model();
 
 namespace {
 
+std::span<const OptionSpec> options();
+
 using nlohmann::ordered_json;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
@@ -157,10 +159,44 @@ ordered_json time_json(const Rates& r, const KernelTime& t) {
   return json;
 }
 
-Result<Proposal> propose(const Question& q, const Settings& settings) {
-  const auto begun = std::chrono::steady_clock::now();
+/// With the room that is asked for as the capacity of its level, so that whoever plans keeps to it.
+Question with_room(const Question& q) {
+  if (!q.room) return q;
+  Question of = q;
+  Machine m = *q.machine;
+  Level& level = m.levels[q.planned_level().index()];
+  level.capacity = *q.room;
+  if (level.ways > 0 && level.sets() < 1)
+    level.ways = std::max<std::int64_t>(1, level.capacity.value / level.line.value);
+  of.machine = std::make_shared<const Machine>(std::move(m));
+  return of;
+}
+
+/// Whether the machine's file says how fast anything is. Machines made from a word do not.
+bool says_speed(const Machine& m) {
+  return std::ranges::any_of(m.levels, [](const Level& l) { return l.bandwidth.value > 0; }) ||
+         std::ranges::any_of(
+             m.units, [](const ComputeUnit& u) { return u.clock_hz > 0 || !u.peak.empty(); });
+}
+
+Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
+                                      const Settings& settings);
+
+Result<Proposal> propose(const Question& asked, const Settings& settings) {
+  const Question q = with_room(asked);
   const Result<Rates> r = rates_of(q);
   if (!r) return propose_elsewhere(q, settings);
+  if (says_speed(*q.machine)) return propose_on_processor(q, *r, settings);
+  Result<Proposal> others = propose_of_others(q, settings);
+  if (others) return others;
+  Result<Proposal> own = propose_on_processor(q, *r, settings);
+  return own ? own : others;
+}
+
+Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
+                                      const Settings& settings) {
+  const auto begun = std::chrono::steady_clock::now();
+  const Rates* const r = &rates;
   Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
@@ -201,6 +237,15 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   return out;
 }
 
+Explained explain(const Question& q, const ExplainAsked&, const Settings&) {
+  Result<Proposal> best = propose(q, {options(), {{"why", {"on"}}}, "model tilewright"});
+  if (!best) return {.detail = ordered_json::object(), .refused = best.reason()};
+  Explained said{.detail = {{"level", q.machine->level(best->level).name}}};
+  said.detail.update(best->detail);
+  said.rewrites = best->rewrites;
+  return said;
+}
+
 Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
   const Result<Rates> r = rates_of(q);
   if (!r) return price_elsewhere(q, plan, settings);
@@ -225,7 +270,7 @@ std::span<const OptionSpec> options() {
       {.name = "why",
        .kind = OptionKind::flag,
        .help = "of each tensor between operators: whether they share a kernel, and what the other "
-               "choice would cost",
+               "choice would cost (explain always says it)",
        .in_answers = false}};
   return all;
 }
@@ -248,7 +293,8 @@ Model model() {
       .options = options(),
       .times = true,
       .propose = propose,
-      .price = price};
+      .price = price,
+      .explain = explain};
 }
 
 }  // namespace tilewright::quickest

@@ -5,6 +5,10 @@
 
 namespace tilewright::quickest {
 
+/// The best that others propose of the whole and of its parts: in seconds, at the longest of the
+/// times that models give it, or, where none knows the time of the whole, in bytes into the planned
+/// level. A Reason where no model plans some operator.
+Result<Proposal> propose_of_others(const Question& q, const Settings& settings);
 /// The plan where the machine is no processor. On a GPU: gpu.h. Elsewhere the fastest of what
 /// others propose, at the longest of the times that models give it.
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings);

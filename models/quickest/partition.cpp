@@ -20,8 +20,7 @@ constexpr int kMostProducts = 2;            // of a kernel
 Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough)
     : w_(std::move(w)), find_(std::move(find)), rough_(std::move(rough)) {}
 
-/// Names replaced by their first appearance: groups of one signature have the same plans.
-std::string Partitioner::signature(const Workload& part) const {
+std::string signature(const Workload& part) {
   std::string text;
   const auto add = [&text](std::int64_t n) { text += std::to_string(n) + ","; };
   for (const Loop& l : part.loops()) add(l.extent);

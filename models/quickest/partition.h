@@ -35,6 +35,7 @@ struct Edge {
   bool fused = false;
   std::optional<double> together = {};  ///< seconds of the two kernels' operators as one
   std::optional<double> apart = {};     ///< as two
+  std::string note = {};  ///< instead of these, where the plan is of more than a kernel
 };
 
 struct Partition {
@@ -44,6 +45,9 @@ struct Partition {
   bool exact = false;      ///< every partition was considered
   std::size_t priced = 0;  ///< groups that a plan was looked for
 };
+
+/// Names replaced by their first appearance: parts of one signature have the same plans.
+std::string signature(const Workload& part);
 
 /// Groups of equal structure are looked up once.
 class Partitioner {
@@ -69,7 +73,6 @@ class Partitioner {
   bool connected(const Part& ops) const;
   bool acyclic(const std::vector<Part>& parts) const;
   Part joined(const Part& a, const Part& b) const;
-  std::string signature(const Workload& part) const;
   std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
   std::vector<Part> grown(std::vector<Part> parts);
   void with_pairs(std::vector<Part>& parts);
@@ -99,6 +102,10 @@ std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
                                           const std::vector<std::string>& names);
 /// The parts' plans as one, without its price. A Reason where they cannot be joined.
 Result<Proposal> joined_proposal(const Question& q, const Partition& found);
+/// Of each edge whether it is fused, what either choice costs in the unit ("seconds" or "bytes"),
+/// and a sentence of both.
+nlohmann::ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,
+                                  const std::string& unit);
 /// How the partition was found and, asked why, of each edge what the other choice would cost.
 void describe(Partitioner& partitioner, const Partition& found, bool why,
               nlohmann::ordered_json& detail);

@@ -52,7 +52,7 @@ def ridge_extent():
 
 
 def order_ties():
-    volumes = [o["volume_elements"] for o in tw.explain(CHAIN, "scratchpad:16K")["orders"]]
+    volumes = [o["volume_elements"] for o in tw.explain(CHAIN, "scratchpad:16K", model="chimera")["orders"]]
     return volumes.count(min(volumes))
 
 

@@ -213,10 +213,10 @@ def explain(
     shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
     check: bool = ...
 ) -> Answer:
-    """Per tensor: footprint, movement, what decides it; all orders ranked.
+    """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
-    Returns {'orders': [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements',
-    'tensors'}]}.
+    Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, {'orders':
+    [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late

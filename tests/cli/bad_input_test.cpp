@@ -48,17 +48,20 @@ TEST(BadInput, CommandLine) {
       {{"plan", kChain, "-m", "scratchpad:4K", "--model", "chimaera"}, "chimera"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--model", "exact"}, "exact"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--reading", "loose"}, "loose"},
-      {{"plan", kChain, "-m", "scratchpad:4K", "--edges", "half"}, "half"},
+      {{"plan", kChain, "-m", "scratchpad:4K", "--model", "chimera", "--edges", "half"}, "half"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--memory", "all"}, "--memory"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--min-tile", "0"}, "--min-tile"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--min-tile", "x"}, "--min-tile"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--write-weight", "-1"}, "--write-weight"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--level", "L7"}, "L7"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--level", "DRAM"}, "DRAM"},
-      {{"plan", kChain, "-m", "scratchpad:1K,4K", "--level", "all", "--capacity", "4K"}, "--capacity"},
-      {{"explain", kChain, "-m", "scratchpad:1K,4K", "--level", "all", "--order", "mlkn"}, "--order"},
-      {{"predict", kChain, "-m", "scratchpad:1K,4K", "--model", "chimera", "--level", "all", "--tiles",
-        "m=2"},
+      {{"plan", kChain, "-m", "scratchpad:1K,4K", "--level", "all", "--capacity", "4K", "--model",
+        "chimera"},
+       "--capacity"},
+      {{"explain", kChain, "-m", "scratchpad:1K,4K", "--level", "all", "--order", "mlkn"},
+       "--order"},
+      {{"predict", kChain, "-m", "scratchpad:1K,4K", "--model", "chimera", "--level", "all",
+        "--tiles", "m=2"},
        "--tiles"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--capacity", "e"}, "--capacity"},
       {{"plan", kChain, "-m", "scratchpad:4K", "--capacity", "-4K"}, "--capacity"},
@@ -98,18 +101,23 @@ TEST(BadInput, CommandLine) {
       {{"validate", kChain, "-m", "cache:4K/8", "--samples", "0"}, "--samples"},
       {{"validate", kChain, "-m", "cache:4K/8", "--samples", "-3"}, "--samples"},
       {{"validate", kChain, "-m", "cache:4K/8", "--truth", "hearsay"}, "hearsay"},
-      {{"validate", kChain, "-m", "cache:4K/8", "--truth", "cachegrind", "--layout", "tiled"}, "tiled"},
+      {{"validate", kChain, "-m", "cache:4K/8", "--truth", "cachegrind", "--layout", "tiled"},
+       "tiled"},
       {{"measure", kChain, "-m", "cache:4K/8", "--meter", "ruler"}, "ruler"},
       {{"measure", kChain, "-m", "cache:4K/8", "--target", "abacus"}, "abacus"},
       {{"measure", kChain, "-m", "cache:4K/8", "--isa", "mmx"}, "mmx"},
       {{"validate", kChain, "-m", "cache:4K/8", "--min-r2", "2"}, "--min-r2"},
       {{"validate", kChain, "-m", "cache:4K/8", "--spill", "A"}, "A"},
       {{"validate", kChain, "-m", "cache:4K/8", "--seed", "-1"}, "--seed"},
-      {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--schedule", "luck"}, "timed, lockstep, serial"},
+      {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--schedule", "luck"},
+       "timed, lockstep, serial"},
       {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--partitions", "3"}, "--partitions"},
       {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--jitter", "1"}, "--jitter"},
-      {{"simulate", kChain, "-m", "cache:4K", "--order", "mlkn", "--sample-waves", "2"}, "--sample-waves"},
-      {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--cores", "1", "--blocks-per-sm", "2"}, "--blocks-per-sm"},
+      {{"simulate", kChain, "-m", "cache:4K", "--order", "mlkn", "--sample-waves", "2"},
+       "--sample-waves"},
+      {{"simulate", kChain, "-m", "h200", "--order", "mlkn", "--cores", "1", "--blocks-per-sm",
+        "2"},
+       "--blocks-per-sm"},
       {{"reproduce", "chimera/fig99"}, "chimera/fig99"},
       {{"reproduce", "chimera/table3", "--out", "/proc/no/such"}, "--out"},
       {{"reproduce", "chimera/table3", "--size", "small"}, "--size"},
@@ -134,8 +142,9 @@ TEST(BadInput, WorkloadsAndMachines) {
            {"no-such.yaml", "no-such.yaml"},
            {"", "W"}})
     expect_refused({"plan", name, "-m", "scratchpad:4K"}, named);
-  for (const char* machine : {"scratchpad:", "scratchpad:0B", "scratchpad:-4K", "scratchpad:4Q",
-                              "cache:48K/0", "cache:", "cache:99999999999999999999K", "no.yaml", ""})
+  for (const char* machine :
+       {"scratchpad:", "scratchpad:0B", "scratchpad:-4K", "scratchpad:4Q", "cache:48K/0",
+        "cache:", "cache:99999999999999999999K", "no.yaml", ""})
     expect_refused({"plan", kChain, "-m", machine}, machine);
 }
 
@@ -150,14 +159,14 @@ TEST(BadInput, Trees) {
            {"m l ( k ( C.gemm9 ) n ( C.gemm2 ) )", "gemm9"},
            {std::string(100000, '('), "--tree"}})
     expect_refused(simulate({"--tree", tree, "--tiles", "m=4,n=3,k=4,l=5"}), named);
-  for (const auto& [tiles, named] : std::vector<std::pair<std::string, std::string>>{
-           {"m=11,n=3,k=4,l=5", "11"},
-           {"m=0,n=3,k=4,l=5", "m"},
-           {"m=4,m=4", "m"},
-           {"q=4", "q"},
-           {"m", "m"},
-           {"m=99999999999999999999", "m"},
-           {"m=4,n=3,k=4", "l"}})
+  for (const auto& [tiles, named] :
+       std::vector<std::pair<std::string, std::string>>{{"m=11,n=3,k=4,l=5", "11"},
+                                                        {"m=0,n=3,k=4,l=5", "m"},
+                                                        {"m=4,m=4", "m"},
+                                                        {"q=4", "q"},
+                                                        {"m", "m"},
+                                                        {"m=99999999999999999999", "m"},
+                                                        {"m=4,n=3,k=4", "l"}})
     expect_refused(simulate({"--tree", kTree, "--tiles", tiles}), named);
   expect_refused(simulate({"--tree", kTree, "--tiles", "m=4,n=3,k=4,l=5", "--pin", "X=dram"}), "X");
   expect_refused(simulate({"--tree", kTree, "--tiles", "m=4,n=3,k=4,l=5", "--pin", "C"}), "C");
@@ -166,7 +175,7 @@ TEST(BadInput, Trees) {
                  "fast");
   expect_refused(simulate({"--pin", "C=dram"}), "--tree");
   expect_refused(simulate({"--tiles", "m=4"}), "--tiles");
-  expect_refused(simulate({}), "--model");
+  expect_refused(simulate({"--model", "exact"}), "makes none");
 }
 
 TEST(BadInput, Files) {
@@ -184,7 +193,8 @@ TEST(BadInput, Files) {
       {"loops: [\n", "workload.yaml"},
       {"", "workload.yaml"},
       {"kernels: 3\n", "workload.yaml"},
-      {"loops: {h: 5}\ntensors: {X: [h-97]}\noperators: [\"B[h] = X[h]\"]\n", "h-97 is -92 elements"},
+      {"loops: {h: 5}\ntensors: {X: [h-97]}\noperators: [\"B[h] = X[h]\"]\n",
+       "h-97 is -92 elements"},
       {std::string((4 << 20) + 1, '#'), "4194304"},
       {std::string("\0\1\2", 3), "workload.yaml"},
   };
@@ -198,9 +208,13 @@ TEST(BadInput, Files) {
   // Of a rate of nothing, times are infinite.
   const std::string idle =
       "name: x\nkind: cpu\nlevels:\n- {name: DRAM, kind: home}\n- {name: L1, kind: scratchpad, "
-      "capacity: {value: 4K, source: s}}\nunits:\n- {name: core, peak: {f32: {value: 0 FLOP/s, source: s}}}\n";
-  expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", idle)}, "machine.yaml:7: unit core: peak f32");
-  expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", std::string((4 << 20) + 1, '#'))}, "4194304");
+      "capacity: {value: 4K, source: s}}\nunits:\n- {name: core, peak: {f32: {value: 0 FLOP/s, "
+      "source: s}}}\n";
+  expect_refused({"plan", kChain, "-m", folder.write("machine.yaml", idle)},
+                 "machine.yaml:7: unit core: peak f32");
+  expect_refused(
+      {"plan", kChain, "-m", folder.write("machine.yaml", std::string((4 << 20) + 1, '#'))},
+      "4194304");
   expect_refused({"plan", folder.path(""), "-m", "scratchpad:4K"}, folder.path(""));
   // Nothing half-written is left behind.
   EXPECT_THAT(folder.names(), ::testing::UnorderedElementsAre("workload.yaml", "machine.yaml"));

@@ -32,21 +32,23 @@ std::string error_of(const std::vector<std::string>& arguments) {
 }
 
 TEST(ModelOptions, EveryVerbThatPlansTakesThem) {
-  const json plan = document({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--expression", "mnlk"});
+  const json plan =
+      document({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--expression", "mnlk"});
   EXPECT_EQ(plan["expression"], "mnlk");
   EXPECT_EQ(plan["candidates"]["after"].contains("rule1"), true);
-  const json run = document({"run", kChain, "-m", "a100", "--model", "mcfuser", "--expression", "mnlk",
-                             "--target", "cpu", "--isa", "generic", "--seconds", "0"});
+  const json run = document({"run", kChain, "-m", "a100", "--model", "mcfuser", "--expression",
+                             "mnlk", "--target", "cpu", "--isa", "generic", "--seconds", "0"});
   EXPECT_EQ(run["verified"], true);
-  for (const char* verb : {"explain", "plan", "predict", "compare", "simulate", "emit", "run",
-                           "measure", "validate"})
+  for (const char* verb :
+       {"explain", "plan", "predict", "compare", "simulate", "emit", "run", "measure", "validate"})
     for (const char* option : {"--reading", "--slack", "--beam", "--published", "--ours"})
       EXPECT_THAT(tilewright_command({verb, "--help"}).out, HasSubstr(option)) << verb;
 }
 
 // What is planned is what runs: the expression with the tiles that plan shows.
 TEST(ModelOptions, ExpressionWithoutTilesHasItsBestEverywhere) {
-  const std::vector<std::string> of = {kChain, "-m", "a100", "--model", "mcfuser", "--expression", "lmnk"};
+  const std::vector<std::string> of = {kChain,    "-m",           "a100", "--model",
+                                       "mcfuser", "--expression", "lmnk"};
   const auto with = [&of](std::vector<std::string> verb) {
     verb.insert(verb.end(), of.begin(), of.end());
     return document(verb);
@@ -60,14 +62,22 @@ TEST(ModelOptions, ExpressionWithoutTilesHasItsBestEverywhere) {
 TEST(ModelOptions, OfAnotherModelAreRefusedByName) {
   const std::string error =
       error_of({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--reading", "literal"});
-  EXPECT_THAT(error, HasSubstr("model mcfuser: --reading is none of its options; accepted: --expression"));
-  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slack", "2"}), HasSubstr("model chimera: --slack"));
-  EXPECT_THAT(error_of({"predict", kChain, "-m", "a100", "--model", "exact", "--order", "mlkn", "--slack",
-                        "2"}),
+  EXPECT_THAT(error,
+              HasSubstr("model mcfuser: --reading is none of its options; accepted: --expression"));
+  // Without --model: the only model that has the option; of several, none is guessed.
+  EXPECT_THAT(
+      error_of({"plan", kChain, "-m", "a100", "--slack", "2"}),
+      HasSubstr("--slack is an option of several models, and none is named; accepted: --model "
+                "mcfuser or --model mcfuser-chimera"));
+  EXPECT_EQ(document({"plan", kChain, "-m", "a100", "--min-tile", "2"})["model"], "chimera");
+  EXPECT_EQ(document({"plan", kChain, "-m", "a100", "--why"})["model"], "tilewright");
+  EXPECT_THAT(error_of({"predict", kChain, "-m", "a100", "--model", "exact", "--order", "mlkn",
+                        "--slack", "2"}),
               HasSubstr("model exact, chimera: --slack"));
   EXPECT_THAT(error_of({"run", kChain, "-m", "a100", "--model", "bounds", "--beam", "3"}),
               HasSubstr("model bounds: --beam is none of its options; accepted: none"));
-  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slac", "2"}), HasSubstr("nearest --slack"));
+  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slac", "2"}),
+              HasSubstr("nearest --slack"));
 }
 
 // An option of the model that made the plan, beside another that prices it.
@@ -81,17 +91,18 @@ TEST(ModelOptions, OfTheModelThatSaysThePlan) {
 }
 
 TEST(ModelOptions, GoToEachModelOfCompareThatHasThem) {
-  const json j = document({"compare", kChain, "-m", "a100", "--models", "chimera,mcfuser", "--hoist",
-                           "block", "--reading", "literal"});
+  const json j = document({"compare", kChain, "-m", "a100", "--models", "chimera,mcfuser",
+                           "--hoist", "block", "--reading", "literal"});
   ASSERT_EQ(j["plans"].size(), 2u);
-  EXPECT_THAT(error_of({"compare", kChain, "-m", "a100", "--models", "chimera", "--hoist", "block"}),
-              HasSubstr("model chimera: --hoist"));
+  EXPECT_THAT(
+      error_of({"compare", kChain, "-m", "a100", "--models", "chimera", "--hoist", "block"}),
+      HasSubstr("model chimera: --hoist"));
 }
 
 TEST(ModelOptions, PublishedAndOurs) {
   const auto options = [](const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {"plan", "layernorm:rows=64,cols=256", "-m", "h200",
-                                          "--model", "fusionstitching"};
+    std::vector<std::string> arguments = {
+        "plan", "layernorm:rows=64,cols=256", "-m", "h200", "--model", "fusionstitching"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return document(arguments)["options"];
   };
@@ -104,7 +115,8 @@ TEST(ModelOptions, PublishedAndOurs) {
   EXPECT_EQ(published["last_step"], "select");
   EXPECT_EQ(options({"--published", "--beam", "5"})["beam"], 5);
   EXPECT_EQ(options({"--published", "--stitch", "beam=5"})["beam"], 5);
-  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--ours", "--published"}), HasSubstr("one of them"));
+  EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--ours", "--published"}),
+              HasSubstr("one of them"));
 }
 
 TEST(ModelOptions, StandUnderTheirModelInHelp) {
@@ -134,11 +146,10 @@ TEST(Doctor, NamesEveryTargetAndMeterAndWhatToTry) {
 /// What bash completes of a line, by the script that the command prints.
 std::string completed(const std::string& words) {
   const Folder folder;
-  const std::string script =
-      folder.write("complete.bash", tilewright_command({"--completion", "bash"}).out +
-                                        "COMP_WORDS=(" + words +
-                                        ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_tilewright\n"
-                                        "echo \"${COMPREPLY[*]}\"\n");
+  const std::string script = folder.write(
+      "complete.bash", tilewright_command({"--completion", "bash"}).out + "COMP_WORDS=(" + words +
+                           ")\nCOMP_CWORD=$((${#COMP_WORDS[@]}-1))\n_tilewright\n"
+                           "echo \"${COMPREPLY[*]}\"\n");
   FILE* shell = ::popen(("bash '" + script + "'").c_str(), "r");
   std::string out;
   for (int c = std::fgetc(shell); c != EOF; c = std::fgetc(shell)) out += static_cast<char>(c);
@@ -153,11 +164,13 @@ TEST(Completion, OfVerbsOptionsAndNames) {
   EXPECT_THAT(completed("tilewright plan gemm --mod"), HasSubstr("--model"));
   EXPECT_THAT(completed("tilewright plan gemm --model mcf"), HasSubstr("mcfuser-chimera"));
   EXPECT_EQ(completed("tilewright plan gemm --hoist sc"), "scope\n");
-  EXPECT_THAT(tilewright_command({"--completion", "fish"}).out,
-              HasSubstr("complete -c tilewright -n '__fish_seen_subcommand_from plan' -l machine -s m"));
-  EXPECT_EQ(error_of({"--completion", "tcsh"}),
-            "tilewright: --completion: tcsh is no shell that there is a script for; accepted: bash, "
-            "zsh, fish\n");
+  EXPECT_THAT(
+      tilewright_command({"--completion", "fish"}).out,
+      HasSubstr("complete -c tilewright -n '__fish_seen_subcommand_from plan' -l machine -s m"));
+  EXPECT_EQ(
+      error_of({"--completion", "tcsh"}),
+      "tilewright: --completion: tcsh is no shell that there is a script for; accepted: bash, "
+      "zsh, fish\n");
   EXPECT_THAT(error_of({"--completion"}), HasSubstr("accepted: bash, zsh, fish"));
 }
 

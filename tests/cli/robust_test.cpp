@@ -1,9 +1,8 @@
-// Does the command stand what is odd: statistics of nothing, workloads without rows, outputs that are no
-// files? Each case ended in a wrong answer, an internal error or a signal once.
+// Does the command stand what is odd: statistics of nothing, workloads without rows, outputs that
+// are no files? Each case ended in a wrong answer, an internal error or a signal once.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -65,8 +64,8 @@ TEST(Statistics, OfNoTilingAreNullWithTheReason) {
 }
 
 TEST(Statistics, WithoutSpreadReachNoR2) {
-  const json j =
-      document({"validate", "adam:size=32", "-m", "cache:4K/8", "--samples", "4", "--min-r2", "0"}, 3);
+  const json j = document(
+      {"validate", "adam:size=32", "-m", "cache:4K/8", "--samples", "4", "--min-r2", "0"}, 3);
   EXPECT_EQ(j["valid"], 1);
   EXPECT_TRUE(j["r2_identity"].is_null());
   EXPECT_TRUE(j["mape"].is_number());
@@ -109,18 +108,20 @@ Arguments plan_into(const std::string& file) {
 /// 200 products in a row: more loops than Chimera orders. The other models' rows go on.
 TEST(Stands, MoreLoopsThanAModelOrders) {
   std::string loops = "x: 4", operators;
-  for (int i = 0; i <= 200; ++i) loops += ", d" + std::to_string(i) + ": " + std::to_string(2 + i % 3);
+  for (int i = 0; i <= 200; ++i)
+    loops += ", d" + std::to_string(i) + ": " + std::to_string(2 + i % 3);
   for (int i = 0; i < 200; ++i) {
     const std::string a = std::to_string(i), b = std::to_string(i + 1);
     operators += "  - g" + a + ": T" + b + "[x,d" + b + "] += T" + a + "[x,d" + a + "] * W" + a +
                  "[d" + a + ",d" + b + "]\n";
   }
   const Folder folder;
-  const std::string path = folder.write("chain200.yaml", "name: chain200\ndtype: f32\nloops: {" + loops +
-                                                             "}\noperators:\n" + operators +
-                                                             "outputs: [T200]\n");
-  const json none = document({"plan", path, "-m", "scratchpad:4K"}, 3);
+  const std::string path =
+      folder.write("chain200.yaml", "name: chain200\ndtype: f32\nloops: {" + loops +
+                                        "}\noperators:\n" + operators + "outputs: [T200]\n");
+  const json none = document({"plan", path, "-m", "scratchpad:4K", "--model", "chimera"}, 3);
   EXPECT_THAT(none["reason"].get<std::string>(), HasSubstr("at most 64"));
+  EXPECT_EQ(document({"plan", path, "-m", "scratchpad:4K"})["model"], "tilewright");
   const json some = document({"compare", path, "-m", "h100", "--models", "chimera,unfused"});
   EXPECT_EQ(some["plans"].size(), 2u);
 }
@@ -155,8 +156,10 @@ TEST(Output, LinksStayLinks) {
 TEST(Output, PipesAndDevicesAreWrittenThrough) {
   const Folder folder;
   for (const Arguments& verb :
-       {plan_into(""), Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--csv", ""},
-        Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--save-trace", ""}}) {
+       {plan_into(""),
+        Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--csv", ""},
+        Arguments{"simulate", kChain, "-m", "cache:4K/8", "--model", "chimera", "--save-trace",
+                  ""}}) {
     const std::string pipe = folder.path("pipe");
     ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
     std::string got;
@@ -196,8 +199,8 @@ TEST(Output, ThatCannotBeWrittenIsSaid) {
   EXPECT_EQ(into.status, 2);
   EXPECT_EQ(into.lines_of_err(), 1) << into.err;
   for (const Arguments& arguments :
-       {Arguments{"models"}, Arguments{"--help"}, Arguments{"--version"}, Arguments{"plan", "--help"},
-        Arguments{"plan", kChain, "-m", "scratchpad:4K", "--json"}}) {
+       {Arguments{"models"}, Arguments{"--help"}, Arguments{"--version"},
+        Arguments{"plan", "--help"}, Arguments{"plan", kChain, "-m", "scratchpad:4K", "--json"}}) {
     const Outcome o = tilewright_command(arguments, {}, "/dev/full");
     EXPECT_EQ(o.status, 2) << line_of(arguments);
     EXPECT_EQ(o.lines_of_err(), 1) << o.err;

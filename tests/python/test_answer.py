@@ -35,7 +35,7 @@ def test_points_orders_plans_and_curves():
     assert (points["tile_m"] <= 96).all() and "A_true_bytes" in points
     x, y = said.arrays()["predicted_bytes"], said.arrays()["true_bytes"]
     assert 1 - ((y - x) ** 2).sum() / ((y - y.mean()) ** 2).sum() == pytest.approx(said["r2_identity"])
-    orders = tilewright.explain(CHAIN, "scratchpad:8K").frame()
+    orders = tilewright.explain(CHAIN, "scratchpad:8K", model="chimera").frame()
     assert len(orders) == 24 and orders["volume_elements"].is_monotonic_increasing
     plans = tilewright.compare(CHAIN, "scratchpad:8K", models="chimera,bounds").frame()
     assert list(plans["model"]) == ["chimera", "chimera", "bounds", "bounds"]

@@ -67,7 +67,7 @@ def test_table(drawn):
 
 
 def test_orders(drawn):
-    answer = tilewright.explain(CHAIN, "scratchpad:8K")
+    answer = tilewright.explain(CHAIN, "scratchpad:8K", model="chimera")
     best = answer["orders"][0]
     expect(drawn(answer), best["order"], f"{best['volume_elements']:,}", "data movement (elements)",
            "predicted by chimera, reading observed", "capacity 2048 elements of L1",
@@ -90,7 +90,7 @@ def test_tree_of_blocks_and_several_kernels(drawn):
 
 
 def test_roofline(drawn):
-    answer = tilewright.plan("chimera/G2", "xeon-gold-6240")
+    answer = tilewright.plan("chimera/G2", "xeon-gold-6240", model="chimera")
     text = drawn(answer, "roofline")
     intensity = answer["roofline"]["flops"] / answer["exact_bytes"]
     expect(text, "2,995 GFLOP/s, f32", "before fusion", "after: chimera's plan",

@@ -1,0 +1,89 @@
+// The planner's parts and edges: who proposed each, and what the other choice would cost.
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+
+#include "cli/table.h"
+#include "cli/tables.h"
+#include "core/base/format.h"
+
+namespace tilewright::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostNames = 6;
+
+std::string without_digits(std::string name) {
+  std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return name;
+}
+
+/// Rows that differ in their first cell's digits alone are one, with how many they are.
+class Folded {
+ public:
+  void add(std::vector<std::string> row) {
+    std::vector<std::string> key = row;
+    for (std::string& cell : key) cell = without_digits(cell) == cell ? cell : "#" + cell;
+    key.front() = without_digits(row.front());
+    for (std::size_t i = 0; i < keys_.size(); ++i)
+      if (keys_[i] == key) {
+        ++counts_[i];
+        return;
+      }
+    keys_.push_back(std::move(key)), rows_.push_back(std::move(row)), counts_.push_back(1);
+  }
+  std::string text(std::vector<std::string> header) const {
+    const bool many = std::ranges::any_of(counts_, [](int n) { return n > 1; });
+    if (many) header.emplace_back("alike");
+    Table table(header);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      std::vector<std::string> row = rows_[i];
+      if (many) row.push_back(std::to_string(counts_[i]));
+      table.add(std::move(row));
+    }
+    return table.text();
+  }
+
+ private:
+  std::vector<std::vector<std::string>> keys_, rows_;
+  std::vector<int> counts_;
+};
+
+std::string some_of(const ordered_json& names) {
+  std::string all;
+  for (std::size_t i = 0; i < names.size() && i < kMostNames; ++i)
+    all += (i == 0 ? "" : " ") + names[i].get<std::string>();
+  if (names.size() > kMostNames) all += formatted(" and {} more", names.size() - kMostNames);
+  return all;
+}
+
+std::string cost(const ordered_json& j, const std::string& after) {
+  if (const ordered_json& time = get(j, ("seconds" + after).c_str()); time.is_number())
+    return seconds(time);
+  const ordered_json& moved = get(j, ("bytes" + after).c_str());
+  return moved.is_number() ? grouped(static_cast<std::int64_t>(moved.get<double>())) + " B" : "-";
+}
+
+}  // namespace
+
+std::string planned_table(const ordered_json& j) {
+  const ordered_json& parts =
+      get(j, j.contains("parts_planned") ? "parts_planned" : "kernels_predicted");
+  if (!parts.is_array() || parts.empty() || !parts.front().contains("by")) return "";
+  Folded rows;
+  for (const ordered_json& p : parts)
+    rows.add({some_of(p["operators"]), text(p, "by"), cost(p, "")});
+  const bool timed = parts.front().contains("seconds");
+  std::string out = "\n" + rows.text({"part", "proposed by",
+                                      timed ? "predicted" : "bytes, most that a model counts"});
+  if (!j.contains("edges")) return out;
+  Folded edges;
+  for (const ordered_json& e : j["edges"])
+    edges.add({formatted("{} > {} > {}", text(e, "from"), text(e, "tensor"), text(e, "to")),
+               e["fused"].get<bool>() ? "fused" : "apart", cost(e, "_fused"), cost(e, "_apart"),
+               cost(e, "_fused") != "-" && cost(e, "_apart") != "-" ? "" : text(e, "why")});
+  return out + "\n" + edges.text({"edge", "is", "fused", "apart", "note"});
+}
+
+}  // namespace tilewright::cli
