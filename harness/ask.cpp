@@ -125,22 +125,20 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
                            settings_of(request, *reader));
   }
   refuse_words(request, true);
-  const Model* model = request.model ? &find_model(*request.model) : nullptr;
-  if (model == nullptr || model->propose == nullptr) {
+  const Model& model = request.model ? find_model(*request.model) : standard_model();
+  if (model.propose == nullptr) {
     std::vector<std::string> makers;
     for (const Model& m : models())
       if (m.propose != nullptr) makers.push_back(m.name);
-    throw InputError(
-        {.where = "PLAN",
-         .value = request.subject,
-         .problem = model ? "is no plan, and the model " + model->name + " makes none"
-                          : "is a workload, no plan",
-         .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
-                     "--model " +
-                     join(makers, " or --model ")});
+    throw InputError({.where = "PLAN",
+                      .value = request.subject,
+                      .problem = "is no plan, and the model " + model.name + " makes none",
+                      .accepted = "a plan file, or beside a workload --tree, --order, "
+                                  "--expression, or --model with one of " +
+                                  join(makers)});
   }
-  Result<Proposal> best = propose(*model, request, setting);
-  if (best) rewrite(setting, best->rewrites, "--model " + model->name);
+  Result<Proposal> best = propose(model, request, setting);
+  if (best) rewrite(setting, best->rewrites, "--model " + model.name);
   return best;
 }
 

@@ -18,7 +18,7 @@ namespace tilewright::harness {
 struct Verb {
   std::string name;
   std::string summary;
-  std::string subject = {};  ///< "W", "[W]", "PLAN", "W|PLAN", "ID", or empty where it takes none
+  std::string subject = {};  ///< "W", "[W]", "[M]", "PLAN", "W|PLAN", "ID", or empty: takes none
   std::string details = {};  ///< further lines of the help
   std::string returns = {};  ///< what Python's docstring says beside the summary
   std::vector<OptionSpec> options = {};  ///< its own

@@ -12,7 +12,9 @@ What a file is drawn as depends on what it holds; where that is several pictures
 - ``traffic``: bytes by level and tensor, from predict, simulate and measure; ``compared``: every model's
   plan and price, from compare;
 - ``occupancy``: who holds the caches over time, from simulate --occupancy; ``counters``: counted misses
-  beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce.
+  beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce;
+- ``beside``: our numbers beside the paper's, ``columns``: a table's numbers, ``reuse``: the loops along
+  which each tensor is reused, from reproduce.
 """
 
 import argparse
@@ -20,8 +22,8 @@ import json
 import os
 import sys
 
-from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_traffic,
-               plot_tree, slope)
+from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_report,
+               plot_traffic, plot_tree, slope)
 from ._output import write_whole
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
@@ -72,6 +74,9 @@ KINDS = [
     ("traffic", plot_traffic.is_traffic, _plain(plot_traffic.draw_traffic)),
     ("convergence", plot_orders.is_convergence, _plain(plot_orders.draw_convergence)),
     ("roofline", plot_orders.is_roofline, _plain(plot_orders.draw_roofline)),
+    ("reuse", plot_report.is_reuse, _plain(plot_report.draw_reuse)),
+    ("beside", plot_report.is_beside, _plain(plot_report.draw_beside)),
+    ("columns", plot_report.is_columns, _plain(plot_report.draw_columns)),
 ]
 
 
@@ -88,6 +93,8 @@ def _chosen(document, where, kind):
     if not there:
         if isinstance(document, dict) and isinstance(document.get("reason"), str):
             raise BadInput(f"{where}: has no numbers, but a reason: {document['reason']}")
+        if isinstance(document, dict) and "paper" in document:
+            raise BadInput(f"{where}: {document.get('id', 'the result')} has no numbers to draw; its report has the table")
         # The message of what is asked for most: a validation.
         plot_agreement.panels_of(document, where)
         raise BadInput(f"{where}: is nothing that is drawn")
