@@ -59,8 +59,7 @@ Settings target_settings(const Request& request, std::string_view target, std::s
 
 /// A verb's options by whose they are, in the order of the help.
 struct OptionGroup {
-  std::string
-      of;  ///< empty: the verb's own; "target cpu", "every model", the models that share it
+  std::string of;  ///< empty: the verb's own; "target cpu", "every model", the models that share it
   std::vector<const OptionSpec*> options;
 };
 std::vector<OptionGroup> option_groups(const Verb& verb);
