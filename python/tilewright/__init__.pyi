@@ -33,6 +33,9 @@ class Refused(RuntimeError):
     answer: Answer
     def __init__(self, reason: str, answer: Answer) -> None: ...
 
+def machine(name: str | PathLike[str]) -> Answer: ...
+def workload(name: str | PathLike[str], rewrite: str | Sequence[str] | None = ..., **parameters: int | str) -> Answer: ...
+
 def calibrate(
     machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
     None = ..., check: bool = ...
@@ -150,7 +153,7 @@ def emit(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -158,10 +161,10 @@ def emit(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
-        explain: what the threads of each kernel do, step by step; -o may be left out
+        explain: what the threads of each kernel do, step by step; out may be left out
         out: the folder to write
         check: raise Refused where the outcome says no (default False)
 
@@ -220,7 +223,7 @@ def explain(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -256,11 +259,15 @@ def import_(
     """
 
 def machines(
-    *, check: bool = ...
+    machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
+    None = ..., check: bool = ...
 ) -> Answer:
-    """The machines that -m names.
+    """The machines that -m names, or one as a file to start from.
+
+    Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', 'content'}: the file's text, and what it says.
 
     Options:
+        out: the machine file to write
         check: raise Refused where the outcome says no (default False)
     """
 
@@ -312,7 +319,7 @@ def measure(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -320,8 +327,8 @@ def measure(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
-        meter: what measures (tilewright meters) (default cachegrind)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
+        meter: what measures (tilewright.meters()) (default cachegrind)
         cold_only: ncu: count only with caches emptied before every kernel: half the time
         build_only: build, and stop before a device is needed
         executed: also every address executed, through simulated caches, and the causes
@@ -391,10 +398,10 @@ def plan(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         part: plan these operators alone: what crosses the cut is input and output
@@ -447,7 +454,7 @@ def predict(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -529,7 +536,7 @@ def run(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -537,7 +544,7 @@ def run(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
@@ -564,36 +571,36 @@ def simulate(
     None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
     ..., trace: str | PathLike[str] | None = ..., save_trace: str | PathLike[str] | None = ...,
     curve: bool | None = ..., csv: str | PathLike[str] | None = ..., attribute: bool | None =
-    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., no_skip: bool |
-    None = ..., cores: int | None = ..., schedule: str | None = ..., blocks_per_sm: int | None =
-    ..., partitions: int | None = ..., jitter: float | None = ..., sample_waves: int | None =
-    ..., threads: int | None = ..., published: bool | None = ..., ours: bool | None = ...,
-    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
-    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
-    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
-    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
-    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
-    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
-    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
-    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    ..., occupancy: str | PathLike[str] | None = ..., stride: int | None = ..., computes: int |
+    None = ..., no_skip: bool | None = ..., cores: int | None = ..., schedule: str | None = ...,
+    blocks_per_sm: int | None = ..., partitions: int | None = ..., jitter: float | None = ...,
+    sample_waves: int | None = ..., threads: int | None = ..., published: bool | None = ...,
+    ours: bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str |
+    None = ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int |
+    None = ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ...,
+    rule4: str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None
+    = ..., slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ...,
+    search: str | None = ..., population: int | None = ..., top: int | None = ..., epsilon:
+    float | None = ..., patience: int | None = ..., generations: int | None = ..., no_guard:
+    bool | None = ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ...,
+    last_step: str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str |
+    None = ..., xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float |
+    None = ..., registers: int | None = ..., penalty: str | None = ..., pick: str | None = ...,
+    groupings: str | None = ..., product: str | None = ..., written: str | None = ..., latency:
+    str | None = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int
+    | None = ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion:
+    str | None = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ...,
+    threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
+    object] | None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str |
+    None = ..., vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None =
+    ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step:
+    str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str |
+    None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ...,
+    ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
+    None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
+    ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
+    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
+    ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -602,7 +609,7 @@ def simulate(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -685,7 +692,7 @@ def validate(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         orders: the orders to validate, or all (default the model's best)
         samples: tilings an order (default 60)
         truth: what the prediction is held against: simulator or a meter (default simulator)
@@ -711,7 +718,7 @@ def workloads(
 ) -> Answer:
     """The built-in workloads and their parameters, or one as a file to start from.
 
-    Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.
+    Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
