@@ -151,6 +151,7 @@ def _function(record):
 def machine(name):
     """A machine as its file says it: a dict to read, to change and to give to any verb as ``machine``.
 
+    >>> import tilewright
     >>> h200 = tilewright.machine("h200")
     >>> h200["levels"][2]["capacity"]["value"]
     '228K'
@@ -167,6 +168,7 @@ def machine(name):
 def workload(name, rewrite=None, **parameters):
     """A workload as its file says it: a dict to read, to change and to give to any verb.
 
+    >>> import tilewright
     >>> tilewright.workload("attention", m=64, l=32)["operators"][0]
     {'qk': 'S[m,l] += Q[m,k] * K[l,k]'}
 
