@@ -1,9 +1,11 @@
 #include "cli/progress.h"
-#include "core/base/format.h"
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
+
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 
@@ -25,8 +27,22 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::operator()(std::string_view what, double done) {
   const std::lock_guard lock(mutex_);
+  if (what_ != what || done < done_) {
+    what_start_ = steady_clock::now();
+    from_ = done;
+  }
   what_ = what;
   done_ = done;
+}
+
+std::string ProgressLine::line(std::string_view what, double done, double seconds, double from,
+                               double since) {
+  std::string text(what.empty() ? "working" : what);
+  text += done > 0 ? formatted(": {:.0f} %, {:.0f} s", 100 * done, seconds)
+                   : formatted(": {:.0f} s", seconds);
+  if (done > from && done < 1)
+    text += formatted(", about {:.0f} s left", std::ceil(since * (1 - done) / (done - from)));
+  return text;
 }
 
 void ProgressLine::show() {
@@ -34,11 +50,11 @@ void ProgressLine::show() {
   auto wait = std::chrono::milliseconds(2000);
   while (!stop_.wait_for(lock, wait, [this] { return stopped_; })) {
     wait = std::chrono::milliseconds(500);
-    const double seconds = std::chrono::duration<double>(steady_clock::now() - start_).count();
-    const std::string share = done_ > 0 ? formatted(" {:.0f} %,", 100 * done_) : "";
-    std::fputs(formatted("\r\033[K{}:{} {:.0f} s", what_.empty() ? "working" : what_, share, seconds)
-                   .c_str(),
-               stderr);
+    const auto since = [now = steady_clock::now()](steady_clock::time_point then) {
+      return std::chrono::duration<double>(now - then).count();
+    };
+    const std::string text = line(what_, done_, since(start_), from_, since(what_start_));
+    std::fputs(formatted("\r\033[K{}", text).c_str(), stderr);
     shown_ = true;
   }
 }

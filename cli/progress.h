@@ -10,8 +10,8 @@
 
 namespace tilewright::cli {
 
-/// Quiet for two seconds, then the last thing said, twice a second, each over the last; wiped at the
-/// end. Where stderr is no terminal: nothing.
+/// Quiet for two seconds, then the last thing said, twice a second, each over the last, and what is
+/// left of it at the pace so far; wiped at the end. Where stderr is no terminal: nothing.
 class ProgressLine {
  public:
   ProgressLine();
@@ -20,6 +20,10 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
   /// What is being done, and how much of it: 0 where that is not known.
   void operator()(std::string_view what, double done);
+  /// "simulating: 40 %, 12 s, about 18 s left", of what has taken `seconds` in all and has gone on
+  /// for `since` of them from `from` to `done`.
+  static std::string line(std::string_view what, double done, double seconds, double from,
+                          double since);
 
  private:
   void show();
@@ -31,7 +35,9 @@ class ProgressLine {
   bool shown_ = false;
   std::string what_;
   double done_ = 0;
-  std::thread thread_;  ///< only on a terminal
+  std::chrono::steady_clock::time_point what_start_;  ///< when `what_` was said first
+  double from_ = 0;                                   ///< and how much of it was done then
+  std::thread thread_;                                ///< only on a terminal
 };
 
 }  // namespace tilewright::cli

@@ -29,6 +29,13 @@ std::vector<std::string> workload_names() {
   return names;
 }
 
+/// What a verb's subject can be, as far as it is a list of names.
+std::vector<std::string> subjects_of(const Verb& verb) {
+  if (verb.subject == "[M]") return machine_names();
+  if (verb.subject.find('W') != std::string::npos) return workload_names();
+  return {};
+}
+
 /// What an option's value can be, as far as it is a list of names.
 std::vector<std::string> values_of(const OptionSpec& option) {
   if (option.kind == OptionKind::choice) return option.names;
@@ -66,6 +73,7 @@ std::string bash_script() {
     }
     cases += formatted("    {})\n      options=\"{}\"\n", v.name, spaced(options));
     if (v.subject.find('W') != std::string::npos) cases += "      subjects=$workloads\n";
+    if (v.subject == "[M]") cases += "      subjects=$machines\n";
     if (!values.empty()) cases += "      case \"$previous\" in\n" + values + "      esac\n";
     cases += "      ;;\n";
   }
@@ -74,7 +82,7 @@ std::string bash_script() {
       "_tilewright() {{\n"
       "  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}\n"
       "  local verb=${{COMP_WORDS[1]}} words= options= subjects=\n"
-      "  local workloads=\"{}\"\n"
+      "  local workloads=\"{}\" machines=\"{}\"\n"
       "  COMPREPLY=()\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$current\"))\n"
@@ -91,7 +99,7 @@ std::string bash_script() {
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "}}\n"
       "complete -o default -F _tilewright tilewright\n",
-      spaced(workload_names()), verbs, cases);
+      spaced(workload_names()), spaced(machine_names()), verbs, cases);
 }
 
 /// A text within single quotes of fish.
@@ -111,8 +119,8 @@ std::string fish_script() {
                      quoted(v.summary));
     const std::string within =
         formatted("complete -c tilewright -n '__fish_seen_subcommand_from {}'", v.name);
-    if (v.subject.find('W') != std::string::npos)
-      out += within + " -a " + quoted(spaced(workload_names())) + "\n";
+    if (const auto names = subjects_of(v); !names.empty())
+      out += within + " -a " + quoted(spaced(names)) + "\n";
     out += within + " -l json -d 'the whole answer as JSON'\n";
     for (const OptionSpec* o : named_options(v)) {
       const std::vector<std::string> names = values_of(*o);

@@ -1,7 +1,8 @@
-// Runs the engine: the page's or a test's. Nothing is read or fetched at run time.
+// Runs the engine: in the page, in a worker beside it, or in a test. Nothing is read or fetched at run time.
 'use strict';
 
-const TwEngine = (() => {
+/** Everything an engine needs; a worker gets this function as text. */
+function engineCode() {
   const kNoFile = 44, kBadDescriptor = 8;
 
   /** What wasm32-wasi asks of its host. There are no files, and what is written to the standard streams is dropped. */
@@ -35,11 +36,11 @@ const TwEngine = (() => {
     return new Proxy(known, {get: (all, name) => all[name] || (() => kBadDescriptor), has: () => true});
   }
 
-  /** Of the module's bytes: a function from a question, {words: the command line's, subject: the text of the file that
+  /** Of the module, compiled or its bytes: a function from a question, {words: the command line's, subject: the text of the file that
    * it names, if any}, to {status, answer or error}. */
   async function start(bytes) {
     let memory = null;
-    const module = await WebAssembly.compile(bytes);
+    const module = bytes instanceof WebAssembly.Module ? bytes : await WebAssembly.compile(bytes);
     const calls = host(() => memory);
     const imports = {};
     for (const {module: from, name} of WebAssembly.Module.imports(module))
@@ -57,5 +58,40 @@ const TwEngine = (() => {
     };
   }
   return {start};
-})();
+}
+const TwEngine = engineCode();
+
+/** An engine in a worker of its own: the page goes on while it works, and what nobody waits for any more is given up. */
+class TwLane {
+  constructor(module) {
+    this.module = module;
+    this.code = URL.createObjectURL(new Blob([`const TwEngine = (${engineCode})(); let engine;
+      onmessage = async ({data: {module, question}}) => {
+        if (module) return void (engine = TwEngine.start(module));
+        try { postMessage((await engine)(question)); } catch (e) { postMessage({status: 1, error: 'The engine stopped (' + e.message + ').'}); }
+      };`], {type: 'text/javascript'}));
+    this.begin();
+  }
+  begin() {
+    this.worker?.terminate();
+    this.waiting = [];  // answers come in the order of the questions
+    this.worker = new Worker(this.code);
+    this.worker.postMessage({module: this.module});
+    this.worker.onmessage = ({data}) => {
+      const reply = this.waiting.shift();
+      if (data.status === 1) this.begin();  // what a stopped engine would say next is not to be relied on
+      reply(data);
+    };
+  }
+  ask(question) {
+    return new Promise(reply => {
+      this.waiting.push(reply);
+      this.worker.postMessage({question});
+    });
+  }
+  /** Whoever waits hears nothing more. */
+  abandon() {
+    if (this.waiting.length) this.begin();
+  }
+}
 if (typeof module !== 'undefined') module.exports = TwEngine;

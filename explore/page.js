@@ -8,7 +8,8 @@ const byId = id => document.getElementById(id);
 const bytes = n => n.toLocaleString('en') + ' B';
 const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them
 const answers = new Map();
-let engine = null;
+let engine = null;          // in the page itself: steps and lists, which take a few milliseconds
+const lanes = {};           // in workers: plans, and walks, which may take long
 let machines = [];
 
 function element(name, attributes = {}, ...children) {
@@ -21,20 +22,32 @@ function element(name, attributes = {}, ...children) {
 const field = name => byId(name).value.trim();
 const subject = () => field('notation') ? 'workload.yaml' : field('workload');
 
-/** The answer to a command line; those asked last are kept, so that a step back costs nothing. */
-function asked(words) {
+function questionOf(words) {
   const question = {words};
   if (words.includes('workload.yaml')) question.subject = byId('notation').value;
-  const key = JSON.stringify(question);
-  if (!answers.has(key)) {
-    if (answers.size >= kRemembered) answers.delete(answers.keys().next().value);
-    try {
-      answers.set(key, engine(question));
-    } catch (e) {
-      return {status: 1, error: 'The engine stopped (' + e.message + '). Load the page again.'};
-    }
+  return question;
+}
+/** Answers asked last are kept, so that a step back costs nothing. */
+function remember(question, said) {
+  if (answers.size >= kRemembered) answers.delete(answers.keys().next().value);
+  if (said.status !== 1) answers.set(JSON.stringify(question), said);
+  return said;
+}
+
+/** The answer to a command line, at once: for what takes a few milliseconds. */
+function asked(words) {
+  const question = questionOf(words);
+  try {
+    return answers.get(JSON.stringify(question)) || remember(question, engine(question));
+  } catch (e) {
+    return {status: 1, error: 'The engine stopped (' + e.message + '). Load the page again.'};
   }
-  return answers.get(key);
+}
+
+/** The answer from a worker, `plans` or `walks`. Never comes where the fields have changed meanwhile. */
+async function ask(words, lane = 'plans') {
+  const question = questionOf(words);
+  return answers.get(JSON.stringify(question)) || remember(question, await lanes[lane].ask(question));
 }
 
 /** The fields' options, as the command takes them; `from`: a kept plan's fields in their place. */
@@ -55,36 +68,35 @@ function table(into, heads, rows) {
 }
 
 /** An answer's document, its command line shown; null and its reason in the view's error where there is none. */
-function answered(view, words) {
+function answered(view, words, said) {
   byId(view + '-command').textContent = commandLine(words);
-  const said = asked(words);
   const why = said.error || (said.status ? said.answer.reason : '');
   byId(view + '-error').textContent = why;
   return why ? null : said.answer;
 }
 
 /** The words of the plan that fields say: a tree, an order, the best order of the model's, or the model's own plan. */
-function planWords(from = null) {
+async function planWords(from = null) {
   const value = name => from ? from.get(name) || '' : field(name);
   const common = [subject(), ...options(['machine', 'capacity'], from)];
   if (value('tree')) return [...common, ...options(['tree', 'tiles'], from)];
   if (value('order')) return [...common, ...options(['order', 'tiles', 'model'], from)];
   const model = options(['model'], from), own = [...common, ...model];
   const withOrder = (order, tiles) => [...common, '--order', order, '--tiles', value('tiles') || Object.entries(tiles).map(t => t.join('=')).join(','), ...model];
-  const best = ranked(asked(ordersAsked(from)).answer?.orders)[0];
+  const best = ranked((await ask(ordersAsked(from))).answer?.orders)[0];
   if (!best?.feasible) return own;
   const first = withOrder(best.order, best.tiles);
-  if (asked(['explain', ...first, '--resolved']).answer?.fits) return first;
+  if ((await ask(['explain', ...first, '--resolved'])).answer?.fits) return first;
   // What the ranking counts as held may be less than what the plan needs: the model's own plan has made room.
-  const said = asked(['plan', ...own]).answer, kernels = said?.plan?.kernels || [];
+  const said = (await ask(['plan', ...own])).answer, kernels = said?.plan?.kernels || [];
   return said?.order && kernels.length === 1 ? withOrder(said.order, kernels[0].tiles) : own;
 }
 const ordersAsked = (from = null) => ['explain', subject(), ...options(['machine', 'capacity', 'model', 'tiles'], from)];
 const ranked = orders => [...(orders || [])].sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
 const moved = said => (said?.traffic || []).reduce((sum, t) => sum + t.read_bytes + t.written_bytes, 0);
 
-function showOrders() {
-  const said = answered('orders', ordersAsked());
+async function showOrders() {
+  const said = answered('orders', ordersAsked(), await ask(ordersAsked()));
   const orders = ranked(said?.orders);
   table('orders', ['Order', 'Bytes moved', 'Bytes held', 'Tiles', 'Verdict'], orders.map(o => {
     const pick = element('button', {type: 'button', 'aria-label': 'Take order ' + o.order}, o.order);
@@ -119,8 +131,8 @@ function planFile(resolved) {
   return lines.join('\n') + '\n';
 }
 
-function showPlan(plan) {
-  const resolved = answered('tree', ['explain', ...plan, '--resolved']);
+async function showPlan(plan) {
+  const words = ['explain', ...plan, '--resolved'], resolved = answered('tree', words, await ask(words));
   byId('trees').textContent = resolved ? resolved.trees.join('\n') : '';
   byId('nest').replaceChildren(...(resolved?.kernels || []).flatMap(k => nestLines(k.nodes)));
   byId('plan-file').hidden = !resolved;
@@ -130,40 +142,68 @@ function showPlan(plan) {
   return resolved;
 }
 
-/** By "tensor boundary": bytes that a model predicts of the plan; empty where it does not say. */
-function predicted(plan, resolved, model) {
+/** The traffic that a model predicts of the plan; empty where it does not say. */
+async function predicted(plan, resolved, model) {
   const kernels = resolved?.resolved.kernels || [];
   const pins = Object.entries(kernels[0]?.pins || {}).filter(p => typeof p[1] === 'string').flatMap(p => ['--pin', p.join('=')]);
   const at = plan.findIndex(w => w === '--model'), withoutModel = at < 0 ? plan : plan.toSpliced(at, 2);
   const says = withoutModel.includes('--order') || withoutModel.includes('--tree');
   const words = says ? withoutModel : kernels.length === 1 ? [...withoutModel, '--tree', kernels[0].tree, ...pins] : null;
-  const said = words ? asked(['predict', ...words, '--model', model]) : {};
-  return new Map((said.status === 0 && said.answer.traffic || []).map(t => [t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes]));
+  const said = words ? await ask(['predict', ...words, '--model', model]) : {};
+  return said.status === 0 && said.answer.traffic || [];
+}
+/** What `exact` and the plan's model predict, and which loop decides each tensor's bytes. */
+async function predictions(plan, resolved) {
+  const model = field('model') || 'chimera', exact = await predicted(plan, resolved, 'exact');
+  const own = model === 'exact' || field('tree') ? [] : await predicted(plan, resolved, model);
+  const order = plan.includes('--order') ? plan[plan.indexOf('--order') + 1] : null;
+  return {model, exact, own, deciding: (await ask(ordersAsked())).answer?.orders?.find(o => o.order === order)?.tensors || {}};
 }
 
-function showTraffic(plan, resolved) {
-  const said = answered('simulated', ['simulate', ...plan]), model = field('model') || 'chimera';
-  const exact = predicted(plan, resolved, 'exact'), own = model === 'exact' || field('tree') ? new Map() : predicted(plan, resolved, model);
-  const deciding = asked(ordersAsked()).answer?.orders?.find(o => plan.includes('--order') && o.order === plan[plan.indexOf('--order') + 1])?.tensors || {};
-  const cell = (from, t) => from.has(t) ? bytes(from.get(t)) : 'not available';
+/** A row a tensor and boundary. `said`: what was simulated, null before that. */
+function showTraffic({model, exact, own, deciding}, said) {
+  const key = t => t.tensor + ' ' + t.boundary, sum = t => t.read_bytes + t.written_bytes, by = all => new Map(all.map(t => [key(t), sum(t)]));
+  const byExact = by(exact), byOwn = by(own), rows = said ? said.traffic : exact;
+  const cell = (from, t) => from.has(key(t)) ? bytes(from.get(key(t))) : 'not available', count = n => n?.toLocaleString('en') || '';
   table('traffic', ['Tensor', 'Boundary', 'Read', 'Written', 'Hits', 'Misses', 'Predicted by exact', `Predicted by ${model}`, 'Decided by loop'],
-    (said?.traffic || []).map(t => [t.tensor, t.boundary, bytes(t.read_bytes), bytes(t.written_bytes), t.hits?.toLocaleString('en') || '', t.misses?.toLocaleString('en') || '',
-      cell(exact, t.tensor + ' ' + t.boundary), cell(own, t.tensor + ' ' + t.boundary), deciding[t.tensor]?.decided_by || '']));
-  show(byId('bars'), said?.traffic.length ? barChart('Bytes of each tensor at each boundary, simulated and predicted', said.traffic.map(t => {
-    const key = t.tensor + ' ' + t.boundary, bars = [{label: 'simulated', colour: '#0072b2', value: t.read_bytes + t.written_bytes}];
-    if (exact.has(key)) bars.push({label: 'exact', colour: '#009e73', value: exact.get(key)});
-    if (own.has(key)) bars.push({label: model, colour: '#e69f00', value: own.get(key)});
-    return {name: key, bars};
+    rows.map(t => [t.tensor, t.boundary, ...(said ? [bytes(t.read_bytes), bytes(t.written_bytes), count(t.hits), count(t.misses)] : ['', '', '', '']),
+      cell(byExact, t), cell(byOwn, t), deciding[t.tensor]?.decided_by || '']));
+  show(byId('bars'), rows.length ? barChart('Bytes of each tensor at each boundary, simulated and predicted', rows.map(t => {
+    const bars = said ? [{label: 'simulated', colour: '#0072b2', value: sum(t)}] : [];
+    if (byExact.has(key(t))) bars.push({label: 'exact', colour: '#009e73', value: byExact.get(key(t))});
+    if (byOwn.has(key(t))) bars.push({label: model, colour: '#e69f00', value: byOwn.get(key(t))});
+    return {name: key(t), bars};
   })) : null, 'traffic.svg');
-  return said;
 }
 
-function showBeside(plan, said) {
+/** Tiles that the nest computes, about: partial ones at the edges count as any. */
+const tilesOf = node => node.kind === 'compute' ? 1 : (node.trips || 1) * node.children.reduce((sum, child) => sum + tilesOf(child), 0);
+
+let perTile = 0;  // milliseconds of a walk, as the last long one had them
+/** The walk's answer, its progress in the status line from half a second on. */
+async function simulated(plan, resolved, predictedBytes) {
+  const began = performance.now(), tiles = (resolved?.kernels || []).reduce((sum, k) => sum + tilesOf(k.nodes), 0);
+  const seconds = () => Math.round((performance.now() - began) / 1000);
+  const about = () => perTile ? `, about ${Math.max(1, Math.round(perTile * tiles / 1000))} s` : '';
+  byId('status').textContent = predictedBytes ? `Predicted by exact: ${bytes(predictedBytes)} cross all boundaries.` : '';
+  clearInterval(simulated.timer);
+  simulated.timer = setInterval(() => {
+    byId('progress').textContent = `Simulating ${tiles.toLocaleString('en')} tiles${about()}: ${seconds()} s so far.`;
+  }, 500);
+  const words = ['simulate', ...plan], said = await ask(words, 'walks'), took = performance.now() - began;
+  clearInterval(simulated.timer);
+  byId('progress').textContent = '';
+  if (took > 50 && tiles) perTile = took / tiles;
+  document.body.dataset.walked = took;
+  return answered('simulated', words, said);
+}
+
+async function showBeside(plan, said) {
   const kept = state.beside ? new URLSearchParams(state.beside) : null;
   byId('swap').hidden = byId('forget').hidden = !kept;
   byId('beside-note').textContent = kept ? '' : 'Keep a plan, then change a field: both stand here.';
   if (!kept) return byId('beside').replaceChildren();
-  const other = planWords(kept), theirs = asked(['simulate', ...other]);
+  const other = await planWords(kept), theirs = await ask(['simulate', ...other], 'walks');
   byId('beside-note').textContent = `Kept: ${commandLine(['simulate', ...other])}. This: ${commandLine(['simulate', ...plan])}.`;
   const why = theirs.error || (theirs.status ? theirs.answer.reason : '');
   const by = answer => new Map((answer?.traffic || []).map(t => [t.tensor + ' ' + t.boundary, t.read_bytes + t.written_bytes]));
@@ -198,9 +238,9 @@ function showSlider() {
   byId('dragged').textContent = bytes(size);
 }
 
-function showCurve(said, resolved) {
+async function showCurve(said, resolved) {
   const words = ['explain', subject(), ...options(['machine']), '--curve'];
-  const answer = answered('curve', words);
+  const answer = answered('curve', words, await ask(words));
   if (!answer?.curve) {
     byId('curve-says').textContent = '';
     return show(byId('curve'), null);
@@ -217,34 +257,36 @@ function showCurve(said, resolved) {
       ...part('attainable unfused', at.unfused?.attainable_bytes)].join('; ') + '.' : '');
 }
 
-/** The answer to a change, in parts: the plan and its traffic at once, the rest one part a turn of the page's loop. */
-function* answer() {
-  const began = performance.now(), plan = planWords();
-  const resolved = showPlan(plan), said = showTraffic(plan, resolved);
+let turn = 0;
+/** The answer to a change: first the plan and what is predicted of it, then the walk and the rest. */
+async function update() {
+  const mine = ++turn, began = performance.now();
+  /** Lets the page draw; does not return where the fields have changed meanwhile. */
+  const pause = () => new Promise(go => setTimeout(() => mine === turn && go(), 0));
+  for (const lane of Object.values(lanes)) lane.abandon();
+  document.body.dataset.ready = document.body.dataset.answered = 'no';
+  byId('link').href = written();
+  clearInterval(simulated.timer);
+  byId('progress').textContent = '';
+  const plan = await planWords(), resolved = await showPlan(plan), known = await predictions(plan, resolved);
+  showTraffic(known, null);
+  showSlider();
   byId('notation-error').textContent = field('notation') ? byId('tree-error').textContent : '';
-  byId('status').textContent = said ? 'Simulated: ' + bytes(moved(said)) + ' cross all boundaries.' : 'No plan to simulate.';
   byId('took').textContent = `Answered in ${Math.round(performance.now() - began)} ms.`;
   document.body.dataset.took = performance.now() - began;
-  yield showSlider();
-  yield prepareSteps(plan, said, resolved);
-  yield showStep();
-  yield showBeside(plan, said);
-  yield showOrders();
-  yield showCurve(said, resolved);
-  yield* sampleHolding();
-}
-
-let turn = 0;
-function update() {
-  const mine = ++turn, parts = answer();
-  document.body.dataset.ready = 'no';
-  byId('link').href = written();
-  const go = () => {
-    if (mine !== turn) return;
-    if (parts.next().done) document.body.dataset.ready = 'yes';
-    else setTimeout(go, 0);
-  };
-  go();
+  document.body.dataset.answered = 'yes';
+  await pause();
+  await showOrders();
+  const said = await simulated(plan, resolved, moved({traffic: known.exact}));
+  showTraffic(known, said);
+  byId('status').textContent = said ? 'Simulated: ' + bytes(moved(said)) + ' cross all boundaries.' : 'No plan to simulate.';
+  await pause();
+  await prepareSteps(plan, said, resolved);
+  showStep();
+  await showBeside(plan, said);
+  await showCurve(said, resolved);
+  await sampleHolding();
+  document.body.dataset.ready = 'yes';
 }
 
 /** Every field that is not empty, or is where the page begins with something. */
@@ -258,7 +300,7 @@ let due = 0;
 function changed() {
   keepState();
   clearTimeout(due);
-  document.body.dataset.ready = 'no';
+  document.body.dataset.ready = document.body.dataset.answered = 'no';
   due = setTimeout(update, 60);
 }
 function readState() {
@@ -303,7 +345,9 @@ function listen() {
 async function begin() {
   const coded = Uint8Array.from(atob(TW_MODULE), c => c.charCodeAt(0));
   const plain = new Blob([coded]).stream().pipeThrough(new DecompressionStream('gzip'));
-  engine = await TwEngine.start(await new Response(plain).arrayBuffer());
+  const module = await WebAssembly.compile(await new Response(plain).arrayBuffer());
+  engine = await TwEngine.start(module);
+  for (const lane of ['plans', 'walks']) lanes[lane] = new TwLane(module);
   readState();
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));
   fill('workloads', asked(['workloads']).answer.workloads.map(w => w.name));

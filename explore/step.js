@@ -6,11 +6,11 @@ const kMostSteps = 5000, kSamples = 48;
 const stepper = {words: null, most: 1, tensors: [], timer: 0, generation: 0};
 
 /** Finds out how many tiles the plan's walk computes; of a long one no steps are shown. */
-function prepareSteps(plan, said, resolved) {
+async function prepareSteps(plan, said, resolved) {
   stepper.words = null;
   byId('stepper').hidden = true;
   byId('step-command').textContent = '';
-  const whole = said && asked(['simulate', ...plan, '--computes', String(kMostSteps + 1)]), stop = whole?.answer?.stop;
+  const whole = said && await ask(['simulate', ...plan, '--computes', String(kMostSteps + 1)], 'walks'), stop = whole?.answer?.stop;
   byId('step-error').textContent = !said ? 'No plan to step through.' : whole.error ||
     (stop.finished ? '' : `The walk computes more than ${kMostSteps.toLocaleString('en')} tiles. Larger tiles make it short enough to step through.`);
   if (byId('step-error').textContent) return;
@@ -32,7 +32,7 @@ function showStep() {
   const n = Math.max(1, Math.min(stepper.most, Number(state.step) || 1));
   byId('step').value = n;
   byId('step').setAttribute('aria-valuetext', `${n} of ${stepper.most - 1}`);
-  const said = answered('step', stepsAsked(n));
+  const words = stepsAsked(n), said = answered('step', words, asked(words));
   if (!said) return;
   const before = n > 1 ? asked(stepsAsked(n - 1)).answer : null, stop = said.stop;
   const text = stop.touched.map(t => t.tensor + boxText(t.box)).join(', ');
@@ -79,17 +79,16 @@ function togglePlay() {
   }, 400) : 0;
 }
 
-/** What each level holds after each of at most kSamples tiles, a few a turn. */
-function* sampleHolding() {
+/** What each level holds after each of at most kSamples tiles. */
+async function sampleHolding() {
   byId('time').replaceChildren();
   if (!stepper.words) return;
   const count = Math.min(kSamples, stepper.most - 1), samples = [];
   for (let i = 1; i <= count; ++i) {
     const at = Math.max(1, Math.round((stepper.most - 1) * i / count));
-    const stop = asked(stepsAsked(at)).answer?.stop;
+    const stop = (await ask(stepsAsked(at), 'walks')).answer?.stop;
     if (!stop) return;
     samples.push({at, levels: stop.held});
-    yield;
   }
   byId('time').replaceChildren(...samples[0].levels.map((level, l) => {
     const software = level.buffers !== undefined, held = samples.map(s => ({at: s.at, held: software ? elementsHeld(s.levels[l].buffers) : s.levels[l].by_tensor}));

@@ -1,5 +1,6 @@
 // The verbs that say what is there, each from its records.
 #include "codegen/micro_kernels.h"
+#include "core/base/document.h"
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "harness/files.h"
@@ -66,15 +67,49 @@ Answer list_workloads() {
   return {std::move(json), Status::done};
 }
 
-Answer show_workload(const Request& request, const std::optional<std::string>& out) {
-  const Setting setting = workload_of(request);
-  const std::string file = to_yaml(*setting.workload);
+namespace {
+
+/// What a document says. A scalar without quotes is a number where JSON reads one in it.
+ordered_json content(const DocumentValue& value) {
+  using Kind = DocumentValue::Kind;
+  ordered_json json;
+  if (value.kind == Kind::list) {
+    json = ordered_json::array();
+    for (const DocumentValue& item : value.items) json.push_back(content(item));
+  } else if (value.kind == Kind::map) {
+    json = ordered_json::object();
+    for (const auto& [key, entry] : value.entries) json[key] = content(entry);
+  } else if (value.kind == Kind::plain) {
+    json = ordered_json::parse(value.text, nullptr, false);
+    if (!json.is_number()) json = value.text;
+  } else if (value.kind == Kind::string) {
+    json = value.text;
+  }
+  return json;
+}
+
+/// Ends an answer with a file: its text, and what it says.
+Answer as_file(ordered_json json, const std::string& file, const std::optional<std::string>& out) {
   if (out) write_file(*out, file, "-o");
-  auto json = document();
-  name_workload(json, setting);
   json["file"] = file;
+  json["content"] = content(read_yaml(file, "file"));
   if (out) json["out"] = *out;
   return {std::move(json), Status::done};
+}
+
+}  // namespace
+
+Answer show_machine(const Request& request, const std::optional<std::string>& out) {
+  auto json = document();
+  json["machine"] = request.subject;
+  return as_file(std::move(json), to_yaml(named_machine(request.subject)), out);
+}
+
+Answer show_workload(const Request& request, const std::optional<std::string>& out) {
+  const Setting setting = workload_of(request);
+  auto json = document();
+  name_workload(json, setting);
+  return as_file(std::move(json), to_yaml(*setting.workload), out);
 }
 
 namespace {

@@ -134,7 +134,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
     occupancy.emplace(*options.occupancy, options.stride);
     how.occupancy = &occupancy->samples();
   }
-  if (request.progress) request.progress("simulating", 0);
+  if (request.progress) how.progress = [&](double done) { request.progress("simulating", done); };
   const Simulated result = simulate_in_detail(schedule, how);
   if (trace) {
     trace->finish();

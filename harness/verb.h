@@ -18,7 +18,7 @@ namespace tilewright::harness {
 struct Verb {
   std::string name;
   std::string summary;
-  std::string subject = {};  ///< "W", "[W]", "PLAN", "W|PLAN", "ID", or empty where it takes none
+  std::string subject = {};  ///< "W", "[W]", "[M]", "PLAN", "W|PLAN", "ID", or empty: takes none
   std::string details = {};  ///< further lines of the help
   std::string returns = {};  ///< what Python's docstring says beside the summary
   std::vector<OptionSpec> options = {};  ///< its own
@@ -59,8 +59,7 @@ Settings target_settings(const Request& request, std::string_view target, std::s
 
 /// A verb's options by whose they are, in the order of the help.
 struct OptionGroup {
-  std::string
-      of;  ///< empty: the verb's own; "target cpu", "every model", the models that share it
+  std::string of;  ///< empty: the verb's own; "target cpu", "every model", the models that share it
   std::vector<const OptionSpec*> options;
 };
 std::vector<OptionGroup> option_groups(const Verb& verb);

@@ -18,7 +18,9 @@ namespace {
 constexpr const char* kPlanHelp =
     "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
     "--order\n"
-    "(and --tiles, or tiles solved), or with --model (the model's best; our planner's without).";
+    "(and --tiles, or tiles solved), or with --model (the model's best). A workload alone: the "
+    "plan\n"
+    "that the verb plan answers.";
 
 using Specs = std::vector<OptionSpec>;
 
@@ -75,13 +77,19 @@ const Request& checked(const Request& request, const char* verb) {
   return request;
 }
 
-struct WorkloadsOptions {
+struct FileOptions {
   std::optional<std::string> out;
 };
 
-const std::vector<Bound<WorkloadsOptions>>& workloads_options() {
-  static const std::vector<Bound<WorkloadsOptions>> all = {
-      {out("FILE", "the workload file to write"), into<&WorkloadsOptions::out>}};
+const std::vector<Bound<FileOptions>>& workloads_options() {
+  static const std::vector<Bound<FileOptions>> all = {
+      {out("FILE", "the workload file to write"), into<&FileOptions::out>}};
+  return all;
+}
+
+const std::vector<Bound<FileOptions>>& machines_options() {
+  static const std::vector<Bound<FileOptions>> all = {
+      {out("FILE", "the machine file to write"), into<&FileOptions::out>}};
   return all;
 }
 
@@ -92,7 +100,9 @@ Verb workloads_verb() {
           .details =
               "Without a workload: the list. With one: the workload file that says the same, "
               "rewritten by --rewrite.",
-          .returns = "Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.",
+          .returns =
+              "Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the "
+              "file's text, and what it says.",
           .options = shared_options({"rewrite"}) + specs_of(workloads_options()),
           .run = [](const Request& r, const Settings& s) {
             return r.subject.empty() && !r.subject_text
@@ -101,14 +111,27 @@ Verb workloads_verb() {
           }};
 }
 
+Verb machines_verb() {
+  return {.name = "machines",
+          .summary = "the machines that -m names, or one as a file to start from",
+          .subject = "[M]",
+          .details = "Without a machine: the list. With one: the machine file that says the same.",
+          .returns =
+              "Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', "
+              "'content'}: the file's text, and what it says.",
+          .options = specs_of(machines_options()),
+          .run = [](const Request& r, const Settings& s) {
+            return r.subject.empty() ? list_machines()
+                                     : show_machine(r, read(machines_options(), s).out);
+          }};
+}
+
 std::vector<Verb> lists() {
   return {
       {.name = "models",
        .summary = "the cost models, their sources, assumptions and options",
        .run = [](const Request&, const Settings&) { return list_models(); }},
-      {.name = "machines",
-       .summary = "the machines that -m names",
-       .run = [](const Request&, const Settings&) { return list_machines(); }},
+      machines_verb(),
       workloads_verb(),
       {.name = "targets",
        .summary = "what code can be generated for, and whether it is usable here",
@@ -257,9 +280,13 @@ Verb compare_verb() {
       .summary = "every model's plan, priced by every model and by the simulator",
       .subject = "W",
       .details =
-          "Bytes are counted between home and the level, taken as a scratchpad of each block's\n"
-          "own: exact's count, the simulator's walk, and each model's price, with the causes of\n"
-          "every difference by tensor. Of an ONNX file, or with --split: of every layer, folded "
+          "First the verdict: whose plan takes the least time, and whose moves the fewest bytes. "
+          "All\n"
+          "plans are judged alike: their time by one model, their bytes by exact, between home and "
+          "the\n"
+          "level, taken as a scratchpad of each block's own. --json has each model's price of each "
+          "plan,\nand by tensor why it differs. Of an ONNX file, or with --split: of every layer, "
+          "folded "
           "where\nlayers differ in names alone, the operators alone, every model's plan, and the "
           "bound.",
       .returns =

@@ -16,6 +16,7 @@ namespace tilewright::harness {
 // ---- What is there ------------------------------------------------------------------------------
 Answer list_models();
 Answer list_machines();
+Answer show_machine(const Request& request, const std::optional<std::string>& out);
 Answer list_workloads();
 /// The request's workload as a workload file, also written to `out`. Throws InputError.
 Answer show_workload(const Request& request, const std::optional<std::string>& out);

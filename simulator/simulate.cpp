@@ -24,6 +24,27 @@ struct BufferRoutes {
   Route in, out;
 };
 
+/// Computes of a kernel's walk, about: each iteration counts as often as the first one's.
+double computes_of(const ScheduledKernel& k) {
+  double all = 0;
+  for (const ScheduleNode& n : k.nodes) {
+    if (n.kind != NodeKind::compute) continue;
+    double runs = 1;
+    for (NodeId at = n.parent; at.valid(); at = k.node(at).parent) {
+      const ScheduleNode& loop = k.node(at);
+      if (loop.kind != NodeKind::loop) continue;
+      NodeId outer = loop.parent;  // the loop that cuts the range which this one cuts further
+      while (outer.valid() &&
+             (k.node(outer).kind != NodeKind::loop || k.node(outer).loop != loop.loop))
+        outer = k.node(outer).parent;
+      runs *= static_cast<double>(outer.valid() ? (k.node(outer).step + loop.step - 1) / loop.step
+                                                : loop.max_trips);
+    }
+    all += runs;
+  }
+  return all;
+}
+
 class Simulation {
  public:
   Simulation(const Schedule& s, const SimulateOptions& options, const SetShare& share = {})
@@ -56,6 +77,8 @@ class Simulation {
           Skipping::Counters{.operations = &operations_, .computes = &computes_, .lines = &lines_},
           share_.count > 1 ? share_.round : 1);
     const AccessSink sink = [this](const AccessEvent& e) { apply(e); };
+    if (share_.index == 0 && options_.progress)
+      for (const ScheduledKernel& k : s_.kernels) expected_ += computes_of(k);
     if (skipping_ || options_.most_work != 0 || options_.most_computes != 0)
       walk(s_, sink, [this](const LoopPoint& p) { return steer(p); });
     else
@@ -209,6 +232,8 @@ class Simulation {
         count = std::max<std::int64_t>(count, 0) + e.operations;
         ++computes_;
         ++walked_;
+        if (expected_ > 0 && walked_ % kComputesTold == 0)
+          options_.progress(std::min(0.99, static_cast<double>(computes_) / expected_));
         if (!loops_.empty()) follow_loops(e);
         return;
       }
@@ -426,6 +451,8 @@ class Simulation {
   std::unique_ptr<Skipping> skipping_;
   std::int64_t computes_ = 0;  // passed over ones too
   std::int64_t walked_ = 0;
+  static constexpr std::int64_t kComputesTold = 1024;
+  double expected_ = 0;     // computes of the whole walk, about; 0: nobody is told
   std::int64_t lines_ = 0;  // touched, about
   bool stopped_ = false;    // by most_computes
   Stop stop_;

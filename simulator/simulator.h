@@ -1,6 +1,8 @@
 // Simulated traffic of a schedule: a walk over its access stream.
 #pragma once
 
+#include <functional>
+
 #include "core/plan/schedule.h"
 #include "core/plan/stream.h"
 #include "core/plan/traffic.h"
@@ -38,6 +40,8 @@ struct SimulateOptions {
   static constexpr std::int64_t kWorkOfCompute = 100;
   /// The walk ends, unfinished, after so many computes and before whatever follows; 0: it does not.
   std::int64_t most_computes = 0;
+  /// Told now and then, on the walk's thread, which part of its computes is behind it, about.
+  std::function<void(double)> progress = {};
 
   // Told of every touch that enters the caches at the innermost one, in order; not owned.
   std::vector<StackDistances*> distances = {};

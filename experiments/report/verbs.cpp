@@ -77,7 +77,7 @@ Verb reproduce_verb() {
 std::vector<Verb> make_verbs() {
   std::vector<Verb> all = harness_verbs();
   const auto after_lists =
-      std::ranges::find_if(all, [](const Verb& v) { return !v.subject.empty(); });
+      std::ranges::find_if(all, [](const Verb& v) { return v.subject == "[W]"; });
   all.insert(after_lists, experiments_verb());
   all.push_back(reproduce_verb());
   return all;

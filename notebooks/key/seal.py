@@ -222,6 +222,41 @@ def rate_of_balance(whole=True):
     return clusters()["options"]["dsm_bandwidth"] * level_of(chosen, "dsm")["seconds"] / seconds
 
 
+LAYER = "bert:layers=1,dtype=f16"
+INPUT_BYTES = 384 * 768 * 2
+
+
+def souffle(workload=LAYER, **more):
+    return tw.plan(workload, "h200", model="souffle", **more)
+
+
+def operations_an_element(tokens):
+    said = tw.explain(f"{LAYER},seq={tokens}", "h200", model="souffle")["analysis"]["each"]
+    product = next(each for each in said if each["operator"] == "q1")
+    return product["operations"] / product["elements"]
+
+
+def read_less():
+    return souffle(step="V0")["read_bytes"] - souffle(step="V1")["read_bytes"]
+
+
+def most_blocks(criterion):
+    """Blocks of 256 threads and 110,592 B with which qk1 still shares its kernel with what precedes it."""
+    def opens(blocks):
+        made = souffle(criterion=criterion, schedules=f"qk={blocks}x256x32x110592")
+        return any(part["first"] == "qk1" for part in made["subprograms"])
+    fits, fails = 132, 396
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (fits, middle) if opens(middle) else (middle, fails)
+    return fits
+
+
+def cost_of_even_barriers():
+    one = souffle(sync_us=1)
+    return 1 + (souffle(step="V2")["seconds"] - one["seconds"]) * 1e6 / one["syncs"]
+
+
 # exercise -> (truth, how far off an answer may be as a fraction of it, what to think of)
 TRUTHS = {
     "0.1": (lambda: moved(nest("k m n ( C.gemm )", m=16, n=16, k=16), "A", "read_bytes"), 0,
@@ -271,6 +306,11 @@ TRUTHS = {
              "each of the 4 clusters adds up 16 partial results of 256 x 4,096 numbers of 4 bytes"),
     "15.3": (fewer_bytes, 0, "E is added to home once a cluster, not once a block; its elements have 2 bytes there"),
     "15.4": (rate_of_balance, 0.01, "seconds of DSM fall as its bandwidth rises; set them equal to those of memory"),
+    "16.1": (lambda: operations_an_element(1), 0.002, "2 n k operations over the elements of the row, the weights and the result"),
+    "16.2": (read_less, 0, "of those that read a tensor together one reads it, and the others no more"),
+    "16.3": (lambda: most_blocks("per-sm"), 0, "how many of the blocks does one SM hold?"),
+    "16.4": (lambda: souffle("bert:layers=12,dtype=f16")["syncs"], 0, "what does a layer's first phase read?"),
+    "16.5": (cost_of_even_barriers, 0.02, "one kernel's time is a line: 8 barriers, each of that cost"),
 }
 
 # exercise -> what students often answer instead, and what to tell them. Bytes given in elements and factors the
@@ -299,6 +339,16 @@ WRONG = {
              (lambda: level_of(clusters()["chosen"], "dsm")["bytes"] / 2, "partial results have 4 bytes an element")],
     "15.3": [(lambda: 2 * fewer_bytes(), "what goes home is f16: 2 bytes an element")],
     "15.4": [(lambda: rate_of_balance(whole=False), "only 64 of the 132 SMs have a block; they have so much of the bandwidth")],
+    "16.1": [(lambda: operations_an_element(384), "that is with 384 tokens"),
+             (lambda: operations_an_element(1) / 2, "a multiplication and an addition are two operations"),
+             (lambda: 2, "nearly; the row and the result are elements, too: give two decimals")],
+    "16.2": [(lambda: 2 * INPUT_BYTES, "that is q1, k1 and v1; the sums of both layer normalisations save a read each"),
+             (lambda: 5 * INPUT_BYTES, "of three that read X0 one still does"),
+             (lambda: read_less() / 2, "that is in elements of 2 bytes; bytes are asked for")],
+    "16.3": [(lambda: most_blocks("total"), "that is the printed rule; a block lies on one SM, not across two"),
+             (lambda: 132, "an SM has room for two of these blocks")],
+    "16.4": [(lambda: 12 * 8, "a layer waits for the one before it, too"), (lambda: 12 * 9, "no barrier follows the last layer")],
+    "16.5": [(lambda: cost_of_even_barriers() - 1, "that is what a barrier may cost above 1 us")],
 }
 UNITS = {"bytes": ("0.1 0.2 2.2 6.1 6.2 7.2 11.2 12.1 13.1 15.2 15.3".split(), lambda x: x / 4,
                    "that is in elements of 4 bytes; bytes are asked for"),

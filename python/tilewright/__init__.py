@@ -60,7 +60,7 @@ class Refused(RuntimeError):
 # The command's own records: each verb with its options. The functions below are made of them.
 _RECORDS = {record["name"]: record for record in _json.loads(_verbs())["verbs"]}
 # What a verb's subject is called here.
-_SUBJECTS = {"W": "workload", "[W]": "workload", "PLAN": "subject", "W|PLAN": "subject", "ID": "id"}
+_SUBJECTS = {"W": "workload", "[W]": "workload", "[M]": "machine", "PLAN": "subject", "W|PLAN": "subject", "ID": "id"}
 
 
 def _subject(value):
@@ -68,9 +68,23 @@ def _subject(value):
     return value["plan"] if isinstance(value, dict) and isinstance(value.get("plan"), dict) else value
 
 
+# The command line's names of options by what they are called here; verbs share them.
+_KEYS = {"-m": "machine", "-o": "out",
+         **{option["name"]: option["key"] for record in _RECORDS.values() for option in record["options"]}}
+
+
+def _as_python(text):
+    """A text of the command line with Python's names of options and verbs."""
+    text = _re.sub(r"(?<![\w-])--?[a-z][a-z0-9-]*", lambda m: _KEYS.get(m.group(), m.group()), text)
+    return _re.sub(r"\btilewright ([a-z]+)\b", lambda m: f"tilewright.{m[1]}()" if m[1] in _RECORDS else m[0], text)
+
+
 def _ask(verb, options, check):
     asked = {name: _plain(name, value) for name, value in options.items() if value is not None}
-    document, done = _call(verb, _json.dumps(asked))
+    try:
+        document, done = _call(verb, _json.dumps(asked))
+    except InputError as e:
+        raise InputError(_as_python(str(e))) from None
     answer = Answer(_json.loads(document))
     if check and not done:
         raise Refused(answer.get("reason", "refused"), answer)
@@ -87,14 +101,12 @@ def _docstring(record, options):
     text = record["summary"][0].upper() + record["summary"][1:] + "."
     if record["returns"]:
         text += "\n\n" + record["returns"]
-    names = {option["name"]: option["key"] for option in options}
     group = None
     for option in options:
         if option["of"] != group:
             group = option["of"]
             text += f"\n\nOptions of {group}:" if group else "\n\nOptions:"
-        said = _re.sub(r"--[a-z][a-z0-9-]*", lambda m: names.get(m.group(), m.group()), option["text"])
-        text += f"\n    {option['key']}: {said}"
+        text += f"\n    {option['key']}: {_as_python(option['text'])}"
     return text + "\n"
 
 
@@ -136,9 +148,41 @@ def _function(record):
     return function
 
 
+def machine(name):
+    """A machine as its file says it: a dict to read, to change and to give to any verb as ``machine``.
+
+    >>> import tilewright
+    >>> h200 = tilewright.machine("h200")
+    >>> h200["levels"][2]["capacity"]["value"]
+    '228K'
+    >>> h200["levels"][2]["capacity"] = {"value": "100K", "source": "half as much, to see"}
+    >>> tilewright.plan("chimera/G2", h200)["memory"]["shared"] <= 100 * 1024
+    True
+
+    ``name`` is what verbs take: a name, ``"scratchpad:32K"``, ``"host"``, or the path of a machine file. As a table:
+    the levels, home first. Raises :class:`InputError`.
+    """
+    return Answer(_ask("machines", {"subject": name}, False)["content"])
+
+
+def workload(name, rewrite=None, **parameters):
+    """A workload as its file says it: a dict to read, to change and to give to any verb.
+
+    >>> import tilewright
+    >>> tilewright.workload("attention", m=64, l=32)["operators"][0]
+    {'qk': 'S[m,l] += Q[m,k] * K[l,k]'}
+
+    ``name`` is built in (:func:`workloads` lists them), or the path of a file; ``parameters`` are a built-in one's. As a
+    table: the operators. Raises :class:`InputError`.
+    """
+    if parameters:
+        name = f"{name}{',' if ':' in name else ':'}" + ",".join(f"{k}={v}" for k, v in parameters.items())
+    return Answer(_ask("workloads", {"subject": name, "rewrite": rewrite}, False)["content"])
+
+
 globals().update({_python_name(_name): _function(_record) for _name, _record in _RECORDS.items()})
 
 __all__ = sorted([
     "Access", "Answer", "Buffer", "Choice", "Infeasible", "InputError", "Kernel", "Level", "Machine", "Model",
     "Node", "Operator", "Price", "Question", "Refused", "Tensor", "TorchWorkload", "Workload", "from_torch",
-    "read_rows", "register", "sweep", "unregister", *map(_python_name, _RECORDS)])
+    "machine", "read_rows", "register", "sweep", "unregister", "workload", *map(_python_name, _RECORDS)])

@@ -33,6 +33,9 @@ class Refused(RuntimeError):
     answer: Answer
     def __init__(self, reason: str, answer: Answer) -> None: ...
 
+def machine(name: str | PathLike[str]) -> Answer: ...
+def workload(name: str | PathLike[str], rewrite: str | Sequence[str] | None = ..., **parameters: int | str) -> Answer: ...
+
 def calibrate(
     machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
     None = ..., check: bool = ...
@@ -150,7 +153,7 @@ def emit(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -158,10 +161,10 @@ def emit(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
-        explain: what the threads of each kernel do, step by step; -o may be left out
+        explain: what the threads of each kernel do, step by step; out may be left out
         out: the folder to write
         check: raise Refused where the outcome says no (default False)
 
@@ -220,7 +223,7 @@ def explain(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -256,11 +259,15 @@ def import_(
     """
 
 def machines(
-    *, check: bool = ...
+    machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
+    None = ..., check: bool = ...
 ) -> Answer:
-    """The machines that -m names.
+    """The machines that -m names, or one as a file to start from.
+
+    Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', 'content'}: the file's text, and what it says.
 
     Options:
+        out: the machine file to write
         check: raise Refused where the outcome says no (default False)
     """
 
@@ -312,7 +319,7 @@ def measure(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -320,8 +327,8 @@ def measure(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
-        meter: what measures (tilewright meters) (default cachegrind)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
+        meter: what measures (tilewright.meters()) (default cachegrind)
         cold_only: ncu: count only with caches emptied before every kernel: half the time
         build_only: build, and stop before a device is needed
         executed: also every address executed, through simulated caches, and the causes
@@ -391,10 +398,10 @@ def plan(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         part: plan these operators alone: what crosses the cut is input and output
@@ -447,7 +454,7 @@ def predict(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -529,7 +536,7 @@ def run(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -537,7 +544,7 @@ def run(
         level: the level planned for (default: the innermost on-chip one), or all
         order: an order of the loops, outermost first (m,oc1,k where names are longer)
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright targets) (default cpu; plan: none)
+        target: what code is for (tilewright.targets()) (default cpu; plan: none)
         threads: threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: of everything random (default 1)
         seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
@@ -602,7 +609,7 @@ def simulate(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
         pins: with tree: a tensor's level, or C=L1@m from a loop's body on
@@ -685,7 +692,7 @@ def validate(
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
-        model: the model (tilewright models)
+        model: the model (tilewright.models())
         orders: the orders to validate, or all (default the model's best)
         samples: tilings an order (default 60)
         truth: what the prediction is held against: simulator or a meter (default simulator)
@@ -711,7 +718,7 @@ def workloads(
 ) -> Answer:
     """The built-in workloads and their parameters, or one as a file to start from.
 
-    Returns {'workloads': [...]}, or {'workload', 'file'}: the file's text.
+    Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
         rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late

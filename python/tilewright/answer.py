@@ -35,12 +35,24 @@ def _records(document):
                 for price in row.get("prices") or [{}]]
     if "curve" in document:
         return [_curve(row) for row in document["curve"]]
+    if "levels" in document and "kind" in document:  # a machine file
+        return [{k: _value(v) for k, v in level.items()} for level in document["levels"]]
+    if "operators" in document and "loops" in document:  # a workload file
+        return [{"operator": name, "notation": notation}
+                for o in document["operators"] for name, notation in (o if isinstance(o, dict) else {"": o}).items()]
     for key in ("traffic", "results", "panels", "rows", "kernels", "models", "machines", "workloads",
                 "targets", "meters", "experiments"):
         if isinstance(document.get(key), list):
             return [{k: v for k, v in row.items() if not isinstance(v, (dict, list))}
                     for row in document[key]]
     return [{k: v for k, v in document.items() if not isinstance(v, (dict, list))}]
+
+
+def _value(said):
+    """A number of a machine file, without its source; names as one text."""
+    if isinstance(said, dict):
+        return said.get("value")
+    return ", ".join(map(str, said)) if isinstance(said, list) else said
 
 
 def _point(p):
@@ -95,6 +107,8 @@ class Answer(_typing.Dict[str, _typing.Any]):
                        for row in rows[:_SHOWN])
         left = f"<p>{len(rows) - _SHOWN} more rows</p>" if len(rows) > _SHOWN else ""
         reason = f"<p>{_html.escape(str(self['reason']))}</p>" if self.get("reason") else ""
+        if isinstance(self.get("loops"), dict):
+            reason += f"<p>loops: {_html.escape(', '.join(f'{k} {v}' for k, v in self['loops'].items()))}</p>"
         return f"{reason}<table><tr>{head}</tr>{body}</table>{left}"
 
     def frame(self) -> "pandas.DataFrame":

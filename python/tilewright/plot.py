@@ -13,8 +13,9 @@ What a file is drawn as depends on what it holds; where that is several pictures
   plan and price, from compare;
 - ``occupancy``: who holds the caches over time, from simulate --occupancy; ``counters``: counted misses
   beside simulated ones, and ``growth``: seconds of a search by the size of its graph, from reproduce;
-- ``side-by-side``: several models' plans of many workloads, from reproduce powerfusion/side-by-side, and
-  ``table``: the columns of numbers of any other result of reproduce that has a table.
+- ``side-by-side``: several models' plans of many workloads, from reproduce powerfusion/side-by-side;
+- ``beside``: our numbers beside the paper's, ``reuse``: the loops along which each tensor is reused, and
+  ``table``: the columns of numbers of any other result, from reproduce.
 """
 
 import argparse
@@ -22,8 +23,8 @@ import json
 import os
 import sys
 
-from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_traffic,
-               plot_table, plot_tree, slope)
+from . import (plot_agreement, plot_counters, plot_growth, plot_occupancy, plot_orders, plot_report,
+               plot_table, plot_traffic, plot_tree, slope)
 from ._output import write_whole
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
@@ -75,6 +76,8 @@ KINDS = [
     ("convergence", plot_orders.is_convergence, _plain(plot_orders.draw_convergence)),
     ("roofline", plot_orders.is_roofline, _plain(plot_orders.draw_roofline)),
     ("side-by-side", plot_table.is_side_by_side, _plain(plot_table.draw_side_by_side)),
+    ("reuse", plot_report.is_reuse, _plain(plot_report.draw_reuse)),
+    ("beside", plot_report.is_beside, _plain(plot_report.draw_beside)),
     ("table", plot_table.is_table, _plain(plot_table.draw_table)),
 ]
 
@@ -92,6 +95,8 @@ def _chosen(document, where, kind):
     if not there:
         if isinstance(document, dict) and isinstance(document.get("reason"), str):
             raise BadInput(f"{where}: has no numbers, but a reason: {document['reason']}")
+        if isinstance(document, dict) and "paper" in document:
+            raise BadInput(f"{where}: {document.get('id', 'the result')} has no numbers to draw; its report has the table")
         # The message of what is asked for most: a validation.
         plot_agreement.panels_of(document, where)
         raise BadInput(f"{where}: is nothing that is drawn")

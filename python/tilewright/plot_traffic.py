@@ -87,7 +87,8 @@ def draw_compared(document, where):
     """A figure: for each model's plan what exact counts, and beside it every model's price of it."""
     plans = [_compared_row(row, f"{where}: plans[{i}]")
              for i, row in enumerate(rows(document, "plans", where))]
-    without = [str(row.get("model")) for row, p in zip(document["plans"], plans) if p is None]
+    without = [f"{row.get('model')} ({row.get('reason') or 'exact does not count its plan'})"
+               for row, p in zip(document["plans"], plans) if p is None]
     plans = [p for p in plans if p is not None]
     if not plans:
         raise BadInput(f"{where}: plans: none has exact_bytes; accepted: the JSON of compare")
@@ -121,6 +122,6 @@ def draw_compared(document, where):
              "in closed form", f"bound: {text(document, 'bound_is')}",
              f"machine: {text(document, 'machine')}, level {text(document, 'level')}"]
     if without:
-        lines.append("no plan: " + ", ".join(without))
+        lines.append("not drawn: " + "; ".join(without))
     put_caption(axes, lines, 80, 30)
     return figure

@@ -147,7 +147,7 @@ def test_stub_has_what_the_package_has():
     functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
     for name, node in functions.items():
         arguments = node.args
-        said = [a.arg for a in arguments.args + arguments.kwonlyargs]
+        said = [a.arg for a in arguments.args + arguments.kwonlyargs + [*filter(None, [arguments.kwarg])]]
         assert said == list(inspect.signature(getattr(tilewright, name)).parameters), name
     imported = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname}
     classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}

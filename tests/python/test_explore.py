@@ -234,6 +234,21 @@ def test_a_refusal_is_the_commands(page):
     assert status == 2 and said == "tilewright: " + page.text("orders-error") + "\n"
 
 
+def test_a_long_walk_is_waited_for_by_nobody(page):
+    """The prediction stands there while the walk goes on; a change gives the walk up, and its answer is never shown."""
+    page.open(f"file://{PAGE}#{urllib.parse.urlencode(dict(workload='chimera/G2', machine='scratchpad:64K', order='mlkn', capacity='100B'))}")
+    page.until("return document.body.dataset.answered === 'yes'")
+    _, said = command("tilewright predict chimera/G2 --machine scratchpad:64K --capacity 100B --order mlkn --model exact")
+    assert page.text("status") == f"Predicted by exact: {as_bytes(sum(t['read_bytes'] + t['written_bytes'] for t in said['traffic']))} cross all boundaries."
+    assert [r[6] for r in page.rows("traffic")] == [as_bytes(t["read_bytes"] + t["written_bytes"]) for t in said["traffic"]]
+    page.until("return document.getElementById('progress').textContent.startsWith('Simulating')")
+    assert page.js("return document.body.dataset.ready") == "no"
+    page.js("capacity.value = '32K'; capacity.dispatchEvent(new Event('input'))")
+    page.answered()
+    same_numbers(page)
+    assert page.text("progress") == "" and page.text("status").startswith("Simulated: ")
+
+
 def test_every_control_has_a_name_and_can_be_reached_by_keyboard(page):
     page.show(workload=CHAIN, machine="cache:1K/4", order="mlkn", tiles="m=16,l=16,k=16,n=16")
     page.devtools("Accessibility.enable")

@@ -59,7 +59,7 @@ def printed(cell):
 
 
 def test_there_is_a_course():
-    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(16)]
+    assert [n[:2] for n in NOTEBOOKS] == [f"{i:02}" for i in range(17)]
     assert sorted(p.stem for p in (FOLDER / "key").glob("[0-9]*.py")) == NOTEBOOKS
 
 

@@ -1,0 +1,118 @@
+"""What ``reproduce`` answers as tables: our numbers beside the paper's (``beside``), and which loops
+reuse each tensor under every order (``reuse``).
+"""
+
+import math
+
+from .plot_input import BLUE, BadInput, GREY, ORANGE, filled, light_grid, new_figure, put_caption, rows, text
+from .plot_table import is_table
+
+_MOST_ROWS = 60
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _caption(document, more=()):
+    needs = document.get("needs")
+    return [*more, f"paper: {text(document, 'paper')}", *([f"not here: {needs}"] if needs else []),
+            f"command: {text(document, 'command')}"]
+
+
+def _shown(found, noun):
+    """The first of them, and a line that says so where there are more."""
+    left = len(found) - _MOST_ROWS
+    return found[:_MOST_ROWS], [f"the first {_MOST_ROWS} of {len(found)} {noun}"] if left > 0 else []
+
+
+def _name_rows(axes, names):
+    axes.set_yticks(range(len(names)), [filled([n], 44) for n in names], fontsize=7)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _scale(axes, values):
+    """Logarithmic where values want it, else from 0 on; thousands and millions as k and M."""
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
+    if min(values) > 0 and max(values) > 30 * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    elif min(values) >= 0:
+        axes.set_xlim(0, 1.08 * max(values) or 1)
+    if max(map(abs, values)) >= 1000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    elif axes.get_xscale() == "log":
+        axes.xaxis.set_major_formatter("{x:g}")
+
+
+# ---- beside: ours and the paper's ---------------------------------------------------------------
+
+def _pairs(document):
+    found = document.get("compared")
+    return [c for c in found if isinstance(c, dict) and _is_number(c.get("ours")) and _is_number(c.get("paper"))] \
+        if isinstance(found, list) else []
+
+
+def is_beside(document):
+    return len(_pairs(document)) > 2 or bool(_pairs(document)) and not is_table(document)
+
+
+def draw_beside(document, where):
+    """A panel a unit: a row for each number, ours and the paper's on it."""
+    pairs, more = _shown(_pairs(document), "numbers")
+    units = {}
+    for c in pairs:
+        units.setdefault(str(c.get("unit")), []).append(c)
+    heights = [max(2, len(u)) + 2.2 for u in units.values()]
+    figure = new_figure(8.4, 0.26 * sum(heights) + 0.8)
+    panels = figure.subplots(len(units), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for axes, (unit, found) in zip(panels, units.items()):
+        for i, c in enumerate(found):
+            axes.plot([c["ours"], c["paper"]], [i, i], color=GREY, linewidth=1, zorder=1)
+        axes.scatter([c["paper"] for c in found], range(len(found)), s=60, marker="o", facecolors="none",
+                     edgecolors=ORANGE, linewidths=1.6, label="paper's", zorder=2)
+        axes.scatter([c["ours"] for c in found], range(len(found)), s=22, marker="D", color=BLUE, label="ours", zorder=3)
+        _name_rows(axes, [str(c.get("what")) for c in found])
+        _scale(axes, [v for c in found for v in (c["ours"], c["paper"])])
+        axes.set_xlabel(unit)
+        light_grid(axes, "x")
+    panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+    panels[0].set_title(filled([text(document, "title", where)], 70), fontsize=10)
+    sources = sorted({str(c.get("ours_source")) for c in pairs})
+    figure.tight_layout()
+    put_caption(panels[-1], _caption(document, [f"ours: {'; '.join(sources)}", *more]), 110)
+    return figure
+
+
+# ---- reuse: orders by tensors -------------------------------------------------------------------
+
+def is_reuse(document):
+    found = document.get("rows")
+    return isinstance(found, list) and bool(found) and all(isinstance(r, dict) and isinstance(r.get("reused_along"), dict) for r in found)
+
+
+def draw_reuse(document, where):
+    """A grid: an order a row, a tensor a column; the loops along which the tensor is reused, darker the more."""
+    found = rows(document, "rows", where)
+    tensors = list(dict.fromkeys(t for r in found for t in r["reused_along"]))
+    if not tensors:
+        raise BadInput(f"{where}: rows: name no tensor; accepted: the JSON of reproduce")
+    shades = ["#ffffff", "#cfe3f1", "#7fb8d8", BLUE]
+    figure = new_figure(1.6 + 1.1 * len(tensors), 0.24 * len(found) + 1.6)
+    axes = figure.subplots()
+    for y, row in enumerate(found):
+        for x, tensor in enumerate(tensors):
+            loops = row["reused_along"].get(tensor, [])
+            axes.barh(y, 1, 0.94, x - 0.5, color=shades[min(len(loops), 3)], edgecolor=GREY, linewidth=0.4)
+            axes.text(x, y, " ".join(loops) or "–", ha="center", va="center", fontsize=8,
+                      color="white" if len(loops) > 2 else "black")
+    _name_rows(axes, [str(r.get("order")) for r in found])
+    axes.set_xticks(range(len(tensors)), tensors)
+    axes.set_xlim(-0.5, len(tensors) - 0.5)
+    axes.set_xlabel("tensor; in each field the loops along which it is reused")
+    axes.set_ylabel("block order, outermost loop first")
+    axes.set_title(filled([text(document, "title", where)], 44), fontsize=10)
+    figure.tight_layout()
+    put_caption(axes, _caption(document), 30 + 14 * len(tensors))
+    return figure
