@@ -57,6 +57,39 @@ double least_of(DType type) {
   }
 }
 
+/// Whether it is always a value that one of its inputs has, its negation or zero, where inputs in
+/// `type` that a plan does not keep wider are read.
+bool chooses(const Workload& w, const Operator& op, const Expr& e, DType type,
+             const Rounding& rounding) {
+  const auto of = [&](std::size_t arg) { return chooses(w, op, e.args[arg], type, rounding); };
+  switch (e.kind) {
+    case Expr::Kind::input: {
+      const TensorId t = op.inputs[static_cast<std::size_t>(e.input)].tensor;
+      return w.tensor(t).dtype == type && !is_kept(rounding, t);
+    }
+    case Expr::Kind::constant:
+      return e.constant == 0;
+    case Expr::Kind::call:
+      if (e.function == "select") return of(1) && of(2);
+      if (e.function == "max" || e.function == "min") return of(0) && of(1);
+      return (e.function == "neg" || e.function == "abs" || e.function == "relu") && of(0);
+    default:
+      return false;
+  }
+}
+
+/// Whether storing the tensor rounds it: in 16 bits, unless what is stored had been stored before.
+bool rounds(const Workload& w, TensorId t, const Rounding& rounding) {
+  const DType type = w.tensor(t).dtype;
+  if (!narrow(type) || is_kept(rounding, t)) return false;
+  if (w.is_input(t)) return true;
+  const Operator& op = w.op(w.producer(t));
+  const auto o = std::find_if(op.outputs.begin(), op.outputs.end(),
+                              [&](const Output& each) { return each.target.tensor == t; });
+  const bool adds = o->combine == Combine::sum || o->combine == Combine::product;
+  return adds || !chooses(w, op, o->value, type, rounding);
+}
+
 /// In which operators compute. The reference itself is in f64: of f64 kernels errors come twice.
 Arithmetic arithmetic_of(DType type) {
   return {.unit = (type == DType::f64 ? 2 * kF64 : kF32) * kDeviation, .reach = kReach};
@@ -268,9 +301,9 @@ class Errors {
     if (error.empty()) error.assign(value.size(), 0.0);
     const DType type = w_.tensor(t).dtype;
     if (w_.is_output(t)) bounds_[t.index()] = error;
-    const bool rounds = narrow(type) && !is_kept(rounding_, t);
-    const double unit = rounds ? unit_of(type) * kDeviation : 0;
-    const double least = rounds ? least_of(type) : least_of(DType::f32);
+    const bool is_rounded = rounds(w_, t, rounding_);
+    const double unit = is_rounded ? unit_of(type) * kDeviation : 0;
+    const double least = is_rounded ? least_of(type) : least_of(DType::f32);
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
@@ -301,9 +334,8 @@ class Errors {
 };
 
 /// A tensor that is rounded to 16 bits and read again.
-bool is_rounded(const Workload& w, TensorId t, const Rounding& rounding) {
-  return narrow(w.tensor(t).dtype) && !w.is_input(t) && !w.consumers(t).empty() &&
-         !is_kept(rounding, t);
+bool is_rounded_and_read(const Workload& w, TensorId t, const Rounding& rounding) {
+  return !w.is_input(t) && !w.consumers(t).empty() && rounds(w, t, rounding);
 }
 
 /// Whether a result in 16 bits is read along a loop that it has not, by an operator whose own
@@ -316,7 +348,7 @@ bool errors_meet_again(const Workload& w, const Rounding& rounding) {
     for (const Access& a : op.inputs) {
       if (spread[a.tensor.index()] && !w.reduction_loops(id).empty()) return true;
       from = from || spread[a.tensor.index()];
-      if (!is_rounded(w, a.tensor, rounding)) continue;
+      if (!is_rounded_and_read(w, a.tensor, rounding)) continue;
       from = from || std::any_of(op.loops.begin(), op.loops.end(), [&](LoopId l) {
                return !w.is_reduction(id, l) && !indexed_along(op, a, l);
              });
@@ -332,7 +364,7 @@ void move(const Workload& w, OpId id, const Rounding& rounding, std::uint64_t se
   for (const Output& o : w.op(id).outputs) {
     const TensorId t = o.target.tensor;
     const DType type = w.tensor(t).dtype;
-    if (!is_rounded(w, t, rounding)) continue;
+    if (!is_rounded_and_read(w, t, rounding)) continue;
     std::vector<double>& v = values[t.index()];
     reference::for_each_range(
         static_cast<std::int64_t>(v.size()), 0, [&](std::int64_t begin, std::int64_t end) {
@@ -353,6 +385,15 @@ void move(const Workload& w, OpId id, const Rounding& rounding, std::uint64_t se
 class Scale {
  public:
   static constexpr std::size_t kStretch = 64;
+  static constexpr std::size_t kEnough = 4000;  ///< values to learn from that errors cancel
+  static constexpr std::size_t kFewest = 4, kMost = 16;
+
+  /// Evaluations that an output of so many elements needs: more of a small one, but of one that is
+  /// too small to learn that from.
+  static std::size_t evaluations(std::size_t elements) {
+    const std::size_t wanted = (kEnough + elements - 1) / elements;
+    return wanted > kMost ? kFewest : std::max(wanted, kFewest);
+  }
 
   explicit Scale(std::size_t elements) : sums_((elements + kStretch - 1) / kStretch) {}
 
@@ -367,13 +408,12 @@ class Scale {
     }
   }
   /// Of each stretch. One may be small by chance in a few samples: never below a share of them all.
-  std::vector<double> get(std::size_t elements) const {
+  std::vector<double> get() const {
     constexpr double kMargin = 1.5, kLeast = 0.1, kShare = 0.6;
-    constexpr std::size_t kEnough = 1000;  // elements to learn from that errors cancel
     Sum all;
     for (const Sum& s : sums_) all.squares += s.squares, all.count += s.count;
     const double least =
-        std::max(kShare * all.root_mean(), elements < kEnough ? 1 / kMargin : kLeast / kMargin);
+        std::max(kShare * all.root_mean(), all.count < double(kEnough) ? 1 / kMargin : kLeast / kMargin);
     std::vector<double> scales;
     for (const Sum& s : sums_) scales.push_back(kMargin * std::max(s.root_mean(), least));
     return scales;
@@ -390,7 +430,6 @@ class Scale {
 }  // namespace
 
 Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding) {
-  constexpr int kSamples = 4;
   const bool meet = errors_meet_again(w, rounding);
   TensorValues again = meet ? inputs : TensorValues{};
   Errors errors(w, rounding);
@@ -399,25 +438,31 @@ Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding&
   all.values = evaluate(w, std::move(inputs), {.outputs_only = true, .after = follow});
   all.bounds = errors.take_errors();
   std::vector<Scale> scale;
-  for (TensorId t : w.outputs()) scale.emplace_back(all.values[t.index()].size());
-  for (int sample = 0; meet && sample < kSamples; ++sample) {
+  std::size_t samples = 0;
+  for (TensorId t : w.outputs()) {
+    const std::size_t elements = all.values[t.index()].size();
+    scale.emplace_back(elements);
+    samples = std::max(samples, Scale::evaluations(elements));
+  }
+  for (std::size_t sample = 0; meet && sample < samples; ++sample) {
     const auto by_chance = [&](OpId id, TensorValues& v) {
-      move(w, id, rounding, static_cast<std::uint64_t>(sample), v);
+      move(w, id, rounding, sample, v);
     };
     const TensorValues moved = evaluate(w, again, {.outputs_only = true, .after = by_chance});
     for (std::size_t o = 0; o < scale.size(); ++o) {
       const TensorId t = w.outputs()[o];
-      const double unit = w.consumers(t).empty() ? 0 : unit_of(w.tensor(t).dtype) * kDeviation;
+      const double unit =
+          is_rounded_and_read(w, t, rounding) ? unit_of(w.tensor(t).dtype) * kDeviation : 0;
       scale[o].add(moved[t.index()], all.values[t.index()], all.bounds[t.index()], unit);
     }
   }
   for (std::size_t o = 0; o < scale.size(); ++o) {
     const TensorId t = w.outputs()[o];
     const DType type = w.tensor(t).dtype;
-    const double least = least_of(type), unit = narrow(type) ? unit_of(type) : 0;
+    const double least = least_of(type), unit = rounds(w, t, rounding) ? unit_of(type) : 0;
     std::vector<double>& bound = all.bounds[t.index()];
     const std::vector<double>& value = all.values[t.index()];
-    const std::vector<double> scales = meet ? scale[o].get(bound.size()) : std::vector<double>{};
+    const std::vector<double> scales = meet ? scale[o].get() : std::vector<double>{};
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
