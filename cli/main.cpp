@@ -79,7 +79,7 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   if (std::find_if(arguments.begin(), arguments.end(), [](const std::string& a) {
         return a == "--help" || a == "-h";
       }) != arguments.end()) {
-    put(help_of(verb));
+    put(help_of(verb, arguments));
     return kDone;
   }
   Invocation invocation = parse_arguments(verb, std::move(arguments));
@@ -136,7 +136,7 @@ int dispatch(std::vector<std::string> arguments) {
     if (arguments.empty()) return put(overview()), kDone;
     if (arguments.front() == "--json") return put(document_text(harness::verbs_json())), kDone;
     name = arguments.front();
-    arguments = {"--help"};
+    arguments.front() = "--help";
   }
   if (const Verb* verb = harness::find_verb(name)) return run_verb(*verb, std::move(arguments));
   return run_external(name, std::move(arguments));

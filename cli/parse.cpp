@@ -2,6 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/format.h"
@@ -115,18 +118,43 @@ Invocation parse_arguments(const Verb& verb, std::vector<std::string> arguments)
   return invocation;
 }
 
-std::string help_of(const Verb& verb) {
+namespace {
+
+/// The words of a text, between blanks and commas.
+std::set<std::string> words_in(std::string text) {
+  std::ranges::replace(text, ',', ' ');
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+}  // namespace
+
+std::string help_of(const Verb& verb, const std::vector<std::string>& words) {
+  std::set<std::string> named;
+  for (const std::string& word : words)
+    named.merge(words_in(word));
   std::string text =
       formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n", verb.name,
                 verb.summary, verb.name, verb.subject.empty() ? "" : " " + verb.subject);
   if (!verb.details.empty()) text += verb.details + "\n\n";
   text += "Options:\n";
+  std::vector<std::string> left;
   for (const OptionGroup& group : harness::option_groups(verb)) {
+    const auto is_named = [&](const std::string& whose) { return named.contains(whose); };
+    const bool shown =
+        group.of.empty() || named.contains("all") || std::ranges::any_of(words_in(group.of), is_named);
+    if (!shown) left.push_back(group.of);
+    if (!shown) continue;
     if (!group.of.empty()) text += formatted("\nOptions of {}:\n", group.of);
     for (const OptionSpec* spec : group.options) text += line_of(*spec);
     if (group.of.empty())
-      text += line_of(kJson, "one JSON document instead of a table") + line_of("--help", "this");
+      text += line_of(kJson, "one JSON document instead of a table") +
+              line_of("--help [NAME|all]", "this; with the options of a model or target, or of all");
   }
+  if (!left.empty())
+    text += formatted("\nOptions of models and targets are listed by --help NAME or --help all:\n"
+                      "  {}\n",
+                      join(left, "\n  "));
   return text;
 }
 

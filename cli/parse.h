@@ -23,8 +23,9 @@ std::size_t find_verb_position(const std::vector<std::string>& arguments);
 /// command line has wrong.
 Invocation parse_arguments(const harness::Verb& verb, std::vector<std::string> arguments);
 
-/// What `tilewright VERB --help` prints: its own options first, then those of targets and of models
-/// under their names.
-std::string help_of(const harness::Verb& verb);
+/// What `tilewright VERB --help` prints: its own options, then those of the targets and models that
+/// are among `words` (`--help cpu`, `--model chimera --help`), or of all where "all" is, and whose
+/// options there are besides.
+std::string help_of(const harness::Verb& verb, const std::vector<std::string>& words = {});
 
 }  // namespace tilewright::cli

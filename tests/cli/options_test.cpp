@@ -42,7 +42,7 @@ TEST(ModelOptions, EveryVerbThatPlansTakesThem) {
   for (const char* verb :
        {"explain", "plan", "predict", "compare", "simulate", "emit", "run", "measure", "validate"})
     for (const char* option : {"--reading", "--slack", "--beam", "--published", "--ours"})
-      EXPECT_THAT(tilewright_command({verb, "--help"}).out, HasSubstr(option)) << verb;
+      EXPECT_THAT(tilewright_command({verb, "--help", "all"}).out, HasSubstr(option)) << verb;
 }
 
 // What is planned is what runs: the expression with the tiles that plan shows.
@@ -120,12 +120,21 @@ TEST(ModelOptions, PublishedAndOurs) {
 }
 
 TEST(ModelOptions, StandUnderTheirModelInHelp) {
-  const std::string help = tilewright_command({"run", "--help"}).out;
+  const std::string help = tilewright_command({"run", "--help", "all"}).out;
   const std::size_t own = help.find("--target"), model = help.find("Options of mcfuser");
   ASSERT_NE(model, std::string::npos);
   EXPECT_LT(own, model);
   EXPECT_LT(model, help.find("--slack"));
   EXPECT_THAT(help, HasSubstr("(default 1.2)"));
+  const std::string own_alone = tilewright_command({"run", "--help"}).out;
+  EXPECT_THAT(own_alone, AllOf(HasSubstr("--target"), HasSubstr("\n  mcfuser, "), HasSubstr("\n  target cpu\n"),
+                               Not(HasSubstr("--slack")), Not(HasSubstr("--isa"))));
+  for (const std::vector<std::string>& asked : std::vector<std::vector<std::string>>{
+           {"run", "--help", "mcfuser"}, {"run", kChain, "--model", "mcfuser,chimera", "--help"}})
+    EXPECT_THAT(tilewright_command(asked).out,
+                AllOf(HasSubstr("--slack"), Not(HasSubstr("--beam")), Not(HasSubstr("--isa"))));
+  EXPECT_THAT(tilewright_command({"help", "run", "cpu"}).out,
+              AllOf(HasSubstr("--isa"), Not(HasSubstr("--slack"))));
   EXPECT_THAT(tilewright_command({"machines", "--help"}).out, Not(HasSubstr("--slack")));
 }
 

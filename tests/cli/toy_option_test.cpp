@@ -245,7 +245,7 @@ TEST_F(ToyModel, ValidatesPlansWhoseTilesAreRedrawn) {
 
 TEST_F(ToyModel, IsInTheHelpOfEveryVerbThatPlans) {
   for (const Verb& verb : verbs()) {
-    const std::string help = cli::help_of(verb);
+    const std::string help = cli::help_of(verb, {"all"});
     EXPECT_EQ(verb.models, help.find("\nOptions of toy:\n") != std::string::npos) << verb.name;
     EXPECT_EQ(verb.models, help.find("--loud-ness N") != std::string::npos) << verb.name;
     if (verb.models) {

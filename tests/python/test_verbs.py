@@ -255,7 +255,7 @@ VERBS = ["explain", "plan", "predict", "compare", "simulate", "emit", "run", "me
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_the_command_is_one_here(verb):
-    said = subprocess.run([command(), verb, "--help"], capture_output=True, text=True).stdout
+    said = subprocess.run([command(), verb, "--help", "all"], capture_output=True, text=True).stdout
     theirs = set(re.findall(r"--([a-z][a-z0-9-]*)", "\n".join(
         line.split("  ")[1] for line in said.splitlines() if re.match(r"  (-\w, ?)?--?\w", line))))
     theirs = {{"pin": "pins", "flag": "flags"}.get(o, o.replace("-", "_")) for o in theirs}
