@@ -4,7 +4,7 @@
 # make test-long  emitted kernels at full length: every row of the papers' tables, 300 random plans a kind
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all
 # make fuzz   every parser, FUZZ_SECONDS (60) each, with libFuzzer
-# make docs   the documentation as a site, out/site/index.html
+# make docs   the documentation as a site, out/site/index.html, and slides of the course, out/site/slides/index.html
 # make explore  a page that answers without the command, out/site/explore/index.html (compiles all models once more)
 # make bench  speeds beside oneDNN, OpenBLAS, BLIS and the machine's own limits; ARGS="--rows G2 --json FILE"
 SHELL := /bin/bash
@@ -44,6 +44,7 @@ test-long: everything
 
 docs: build python
 	@scripts/site
+	@PATH="$(CURDIR)/build:$$PATH" $(VENV)/bin/python scripts/slides
 
 explore: setup
 	@scripts/setup explore

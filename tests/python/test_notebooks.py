@@ -122,3 +122,22 @@ def test_answers_are_held_back():
     assert "key" not in re.findall(r"\w+", checks.replace("keys", "")) and "CHECKS" not in checks
     assert all(set(seal) == {"tolerance", "hint", "digest", "wrong"} for seal in SEALS.values())
     assert all(re.fullmatch("[0-9a-f]{32}", d) for s in SEALS.values() for d in [s["digest"], *(w[0] for w in s["wrong"])])
+
+
+def test_slides_show_texts_code_and_results_and_no_answer():
+    slides = runpy.run_path(str(FOLDER.parent / "scripts" / "slides"))
+    new = nbformat.v4
+    code = new.new_code_cell("%matplotlib inline\nprint(1 < 2)")
+    code.outputs = [new.new_output("stream", text="a < b\n"),
+                    new.new_output("display_data", data={"image/png": "AAAA"})]
+    asked = new.new_code_cell("answer_1_1 = 42", metadata={"exercise": "1.1"})
+    notebook = new.new_notebook(cells=[
+        new.new_markdown_cell("# A title\n\nwith $T^2 + 2\\alpha T$"), new.new_code_cell("import tilewright as tw"), code,
+        new.new_markdown_cell("### Exercise 1.1\nHow many?"), asked])
+    first, second = slides["slides_of"](notebook)
+    assert "data:image/svg+xml" in first and 'alt="T^2 + 2\\alpha T"' in first
+    assert "print(1 &lt; 2)" in first and "a &lt; b" in first and "data:image/png;base64,AAAA" in first
+    assert "matplotlib inline" not in first and "import tilewright" not in first
+    assert "How many?" in second and "42" not in second
+    page = slides["page"](slides["title_of"](notebook), [first, second])
+    assert page.count("<section>") == 2 and "<title>A title</title>" in page and "http" not in page.replace("http://www.w3", "")

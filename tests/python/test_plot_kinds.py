@@ -66,6 +66,26 @@ def test_table(drawn):
     expect(text, "A table", "first", "second", "kernels", "GB", "command: reproduce x")
 
 
+def test_beside(drawn):
+    pair = {"what": "kernels of a net", "unit": "kernels", "ours": 12, "paper": 15, "ours_source": "counted"}
+    document = {"title": "Both", "paper": "Somebody, 2020, table 3", "command": "reproduce x", "needs": "a TPU",
+                "compared": [pair, {**pair, "what": "bytes", "unit": "MB", "ours": 2500, "paper": 2600},
+                             {**pair, "what": "no number", "paper": None}]}
+    text = drawn(document)
+    expect(text, "Both", "kernels of a net", "MB", "paper's", "ours: counted", "paper: Somebody, 2020, table 3",
+           "not here: a TPU", "2.5k")
+    assert "no number" not in text
+    many = {**document, "compared": [{**pair, "what": f"row {i}."} for i in range(70)]}
+    expect(drawn(many), "row 59.", "the first 60 of 70 numbers")
+    assert "row 60." not in drawn(many)
+
+
+def test_reuse(drawn):
+    document = {"title": "Reuse", "paper": "Somebody", "command": "reproduce y",
+                "rows": [{"order": "mlkn", "reused_along": {"A": ["n"], "B": []}}]}
+    expect(drawn(document), "Reuse", "mlkn", "A", "B", "n", "–", "block order, outermost loop first")
+
+
 def test_orders(drawn):
     answer = tilewright.explain(CHAIN, "scratchpad:8K", model="chimera")
     best = answer["orders"][0]
