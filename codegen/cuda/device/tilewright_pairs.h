@@ -98,14 +98,14 @@ struct WarpgroupPair {
   /// Warpgroups issue their products in turn (Shah et al., section 3.1): while those of one are under way the others'
   /// operators run. Nothing else depends on it.
   struct Order {
-    u64 *mine, *next;
+    u64* of;  // of each warpgroup one
     u32 parity;
-    TW_MEMBER void wait() {
-      if constexpr (kInTurn) mbarrier_wait(mine, parity);
+    TW_MEMBER void wait(int group) {
+      if constexpr (kInTurn) mbarrier_wait(of + group, parity);
       parity ^= 1;
     }
-    TW_MEMBER void give(bool leads) const {
-      if (kInTurn && leads) mbarrier_arrive(next);
+    TW_MEMBER void give(int group, bool leads) const {
+      if (kInTurn && leads) mbarrier_arrive(of + (group + 1 == Groups ? 0 : group + 1));
     }
   };
 
@@ -215,13 +215,13 @@ struct WarpgroupPair {
       // Both at once: between instructions of a warpgroup its threads must not go ways of their own.
       rights.wait();
       seconds.wait();
-      order.wait();
+      order.wait(group);
       keep(x);
       keep(sums);
       wgmma_begin();
       first_product(x, left, rights.tile(), group);
       second_product(sums, packed, seconds.tile());
-      order.give(threadIdx.x % 32 == 0);
+      order.give(group, threadIdx.x % 32 == 0);
       keep(x);
       keep(sums);
       wgmma_wait<1>();
@@ -276,7 +276,7 @@ struct WarpgroupPair {
     const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
     unsigned char* const mine = boxes + group * Results::kBytes;
     int used = 0;
-    Order order{turn_of + group, turn_of + (group + 1) % Groups, group == 0 ? 1u : 0u};
+    Order order{turn_of, group == 0 ? 1u : 0u};
     for (int round = 0, tile = tile_of(0); tile < tiles(s); tile = tile_of(++round)) {
       const ProductPlace p = place(s, tile);
       const int row = p.row + group * 64;

@@ -17,9 +17,9 @@ using Place = PairValue::Place;
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
-// and one for so many of the first product's columns. Chosen by ptxas: no tile that this allows is
+// one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no tile that this allows is
 // spilled (cuda_pairs_test).
-constexpr std::int64_t kOther = 38, kColumnsEach = 16;
+constexpr std::int64_t kOther = 40, kColumnsEach = 16, kOfMask = 6;
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
 /// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
@@ -450,7 +450,7 @@ class PairFinder {
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + kOther + p_.tile_middle / kColumnsEach);
+        rows + kOther + p_.tile_middle / kColumnsEach + (p_.edges.empty() ? 0 : kOfMask));
     if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
