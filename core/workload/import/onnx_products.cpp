@@ -163,6 +163,7 @@ void say_attention(NodeReader& n) {
   });
   if (n.integer("is_causal", 0) != 0) {
     // By indices: kernels see which blocks of scores are empty.
+    if (s.uniform) s = b.copied(n.name + "_scores_each", s);
     std::vector<View> reads;
     Expr x = b.operand(s, reads);
     const auto index = [&](const Vars& vars) {
