@@ -73,8 +73,8 @@ class OperatorsText {
       std::string from = "0", to = "all";
       for (const lowering::MaskEdge& m : p_.edges) {
         const std::string row = (m.by_row > 0) == needed ? "high" : "low";
-        const std::string here = std::to_string(m.by_row) + " * " + row + " + " +
-                                 std::to_string(m.offset);
+        const std::string here =
+            std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
         const std::string by = std::to_string(std::abs(m.by_column));
         if (m.by_column < 0)
           to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";

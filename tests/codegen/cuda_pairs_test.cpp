@@ -103,8 +103,9 @@ class Draw {
       const std::int64_t more = number(0, whole / 2);
       const bool turned = coin();
       op("masked",
-         at("U", "m,l") + (turned ? formatted(" = select(lt(l, m + {}), ", more + 1) + scores + ", -inf)"
-                                  : formatted(" = select(lt(m + {}, l), -inf, ", more) + scores + ")"),
+         at("U", "m,l") +
+             (turned ? formatted(" = select(lt(l, m + {}), ", more + 1) + scores + ", -inf)"
+                     : formatted(" = select(lt(m + {}, l), -inf, ", more) + scores + ")"),
          true);
       scores = at("U", "m,l");
       out_ = [more](std::int64_t row, std::int64_t column) { return row + more < column; };
@@ -237,9 +238,10 @@ Case masked(const std::string& mask, const std::string& type = "f16", int l = 51
                 "  - \"exp: P[m,l] = {}\"\n"
                 "  - \"pv: O[m,n] += P[m,l] * V[l,n]{}\"\n",
                 type, l, scale, mask,
-                online ? "  - \"rowmax: R[m] max= U[m,l]; shift[m] = before(R) - after(R) running\"\n"
-                         "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
-                       : "",
+                online
+                    ? "  - \"rowmax: R[m] max= U[m,l]; shift[m] = before(R) - after(R) running\"\n"
+                      "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
+                    : "",
                 p, online ? " rescale(alpha[m]) running" : ""),
       formatted("m/128@grid ( l/64 ( k/64 ( C.qk ) C.scaled C.masked {}C.exp C.pv ) S.O )",
                 online ? "C.rowmax C.rescale " : ""),

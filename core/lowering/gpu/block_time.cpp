@@ -266,11 +266,11 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
 
 // Of two products with operators between them. An SM's special units, 16 a cycle, have an expensive
 // instruction each (CUDA C++ Programming Guide, throughput of arithmetic instructions). Fitted to
-// the tiles of h200-attention-tiles.json at 1,024 and 4,096 tokens (an H200; root of the mean square
-// of log(price / time): 0.056, and 0.058 at 2,048 tokens, which were left out): of products and of
-// operators, the part of the shorter that is not hidden beside the longer, and cycles of a turn
-// beside both. Of pairs that fit about as well, one by which the quickest tile is the cheapest in
-// all 12 rows.
+// the tiles of h200-attention-tiles.json at 1,024 and 4,096 tokens (an H200; root of the mean
+// square of log(price / time): 0.056, and 0.058 at 2,048 tokens, which were left out): of products
+// and of operators, the part of the shorter that is not hidden beside the longer, and cycles of a
+// turn beside both. Of pairs that fit about as well, one by which the quickest tile is the cheapest
+// in all 12 rows.
 constexpr double kSpecialUnits = 16, kNotBeside = 0.47, kPairTurn = 100;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second

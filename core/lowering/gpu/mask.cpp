@@ -40,8 +40,8 @@ Range multiplied(const Range& a, const Range& b) {
   if (b.infinite() && a.finite) return multiplied(b, a);
   if (!a.finite || !b.finite) return {};
   const auto times = [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; };
-  const auto [lo, hi] = std::minmax(
-      {times(a.lo, b.lo), times(a.lo, b.hi), times(a.hi, b.lo), times(a.hi, b.hi)});
+  const auto [lo, hi] =
+      std::minmax({times(a.lo, b.lo), times(a.lo, b.hi), times(a.hi, b.lo), times(a.hi, b.hi)});
   return {lo, hi, true};
 }
 Range greater(const Range& a, const Range& b) {
@@ -165,13 +165,14 @@ class Prover {
   /// Whether every row has an element that is beyond no edge.
   bool every_row(std::span<const MaskEdge> edges) const {
     const std::int64_t rows = w_.loop(c_.rows).extent, columns = w_.loop(c_.columns).extent;
-    // A row's columns are an interval whose ends are each the least, or the greatest, of some lines:
-    // where two lines are far enough apart at the first row and at the last one they are between.
+    // A row's columns are an interval whose ends are each the least, or the greatest, of some
+    // lines: where two lines are far enough apart at the first row and at the last one they are
+    // between.
     for (const std::int64_t row : {std::int64_t{0}, rows - 1}) {
       double from = 0, to = static_cast<double>(columns - 1), slack = 0;
       for (const MaskEdge& m : edges) {
-        const double at = static_cast<double>(-(m.by_row * row + m.offset)) /
-                          static_cast<double>(m.by_column);
+        const double at =
+            static_cast<double>(-(m.by_row * row + m.offset)) / static_cast<double>(m.by_column);
         (m.by_column > 0 ? from = std::max(from, at) : to = std::min(to, at));
         if (std::abs(m.by_column) != 1) slack = 1;  // a column between may be no integer
       }
@@ -224,26 +225,34 @@ class Prover {
   }
   static bool adds_nothing(Combine c, const Range& v, const Range& row) {
     switch (c) {
-      case Combine::sum: return v.is(0);
-      case Combine::product: return v.is(1);
-      case Combine::max: return row.finite && v.hi <= row.lo && (v.finite || v.is(-kInfinity));
-      case Combine::min: return row.finite && v.lo >= row.hi && (v.finite || v.is(kInfinity));
-      case Combine::assign: break;
+      case Combine::sum:
+        return v.is(0);
+      case Combine::product:
+        return v.is(1);
+      case Combine::max:
+        return row.finite && v.hi <= row.lo && (v.finite || v.is(-kInfinity));
+      case Combine::min:
+        return row.finite && v.lo >= row.hi && (v.finite || v.is(kInfinity));
+      case Combine::assign:
+        break;
     }
     return false;
   }
 
   Range value(const Operator& op, const Expr& e) const {
     switch (e.kind) {
-      case Expr::Kind::constant: return constant(e.constant);
+      case Expr::Kind::constant:
+        return constant(e.constant);
       case Expr::Kind::index:
         return {0, static_cast<double>(w_.loop(e.loop).extent - 1), true};
       case Expr::Kind::input: {
         const auto v = made_.find(op.inputs[static_cast<std::size_t>(e.input)].tensor);
         return v == made_.end() ? Range{} : v->second;
       }
-      case Expr::Kind::call: return call(op, e);
-      default: return {};
+      case Expr::Kind::call:
+        return call(op, e);
+      default:
+        return {};
     }
   }
 

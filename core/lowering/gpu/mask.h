@@ -11,8 +11,8 @@
 
 namespace tilewright::lowering {
 
-/// Elements that add nothing: where row * by_row + column * by_column + offset < 0. by_column is not
-/// zero, and f32 has all values exactly.
+/// Elements that add nothing: where row * by_row + column * by_column + offset < 0. by_column is
+/// not zero, and f32 has all values exactly.
 struct MaskEdge {
   std::int64_t by_row = 0, by_column = 0, offset = 0;
   friend bool operator==(const MaskEdge&, const MaskEdge&) = default;

@@ -17,8 +17,8 @@ using Place = PairValue::Place;
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
-// one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no tile that this allows is
-// spilled (cuda_pairs_test).
+// one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
+// tile that this allows is spilled (cuda_pairs_test).
 constexpr std::int64_t kOther = 40, kColumnsEach = 16, kOfMask = 6;
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
@@ -472,8 +472,9 @@ class PairFinder {
     p_.tiles = p_.count * p_.tiles_down() * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
-    // Tiles of all products in the order of their turns fill blocks evenly. Where operands of so many
-    // do not stay in L2, several blocks at a time have rows of one product, and read them together.
+    // Tiles of all products in the order of their turns fill blocks evenly. Where operands of so
+    // many do not stay in L2, several blocks at a time have rows of one product, and read them
+    // together.
     p_.section = p_.count;
     const Level& outer =
         s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
@@ -564,8 +565,8 @@ double WarpgroupPair::part_masked() const {
     const std::int64_t low = d * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
     const MaskColumns c = columns_whole(edges, low, high, middle);
     taken += to - from;
-    whole += std::max<std::int64_t>(
-        0, (c.to == middle ? to : c.to / tile_middle) - ceil_div(c.from, std::int64_t{tile_middle}));
+    whole += std::max<std::int64_t>(0, (c.to == middle ? to : c.to / tile_middle) -
+                                           ceil_div(c.from, std::int64_t{tile_middle}));
   }
   return 1 - static_cast<double>(whole) / static_cast<double>(taken);
 }
@@ -634,9 +635,10 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
         "not taken: {} bytes of {} and {} of {} less than the plan says\n",
         taken, p.tiles_down() * ceil_div(p.middle, std::int64_t{p.tile_middle}), rights,
         name(p.right), seconds, name(p.second));
-    text += formatted("order: rows from the {} on, of {} of {} products together; every other "
-                      "round of tiles goes through the blocks backwards\n",
-                      p.last_first() ? "last" : "first", p.section, p.count);
+    text += formatted(
+        "order: rows from the {} on, of {} of {} products together; every other "
+        "round of tiles goes through the blocks backwards\n",
+        p.last_first() ? "last" : "first", p.section, p.count);
   }
   text += formatted(
       "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "

@@ -11,8 +11,8 @@ namespace {
 ///
 /// A causal mask lets the last row read all columns (FlashAttention's convention where there are
 /// more columns than rows). What is masked is -inf: its exponential is zero beside any score, so
-/// that blocks of which nothing else is left need not be computed. Every row reads its first column,
-/// so that no maximum is -inf, whose difference from itself is no number.
+/// that blocks of which nothing else is left need not be computed. Every row reads its first
+/// column, so that no maximum is -inf, whose difference from itself is no number.
 RawWorkload attention(const Values& v) {
   const std::int64_t group = v["groups"], shared = v["heads"] / group;
   if (v["heads"] % group != 0)

@@ -181,8 +181,8 @@ void say_attention(NodeReader& n) {
     if (const std::int64_t more = n.has(4) ? cols - rows : 0; more != 0)
       last = call("add", {std::move(last), number(static_cast<double>(more))});
     s = b.emit(n.name + "_causal", s.type, s.shape, dims, reads,
-               call("select", {call("lt", {std::move(last), index(dims.back())}),
-                               number(-INFINITY), std::move(x)}),
+               call("select", {call("lt", {std::move(last), index(dims.back())}), number(-INFINITY),
+                               std::move(x)}),
                Combine::assign);
   }
   const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
