@@ -19,9 +19,12 @@ namespace {
 
 constexpr std::uint64_t kSeed = 25002;
 
-/// An H200 of so many SMs: with few of them a block has several tiles.
-std::shared_ptr<const Machine> h200_of(std::int64_t sms) {
+/// An H200 of so many SMs: with few of them a block has several tiles. `l2`: bytes of it, if any;
+/// of few tiles of all products do not come together.
+std::shared_ptr<const Machine> h200_of(std::int64_t sms, std::int64_t l2 = 0) {
   Machine m = named_machine("h200");
+  for (Level& level : m.levels)
+    if (l2 > 0 && level.kind == LevelKind::cache) level.capacity.value = l2;
   m.units.front().count = sms;
   return std::make_shared<const Machine>(std::move(m));
 }
@@ -35,11 +38,12 @@ struct Case {
   std::function<bool(std::int64_t, std::int64_t)> out = {};
 };
 
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms) {
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms,
+               std::int64_t l2 = 0) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
   Kernel kernel{.name = "one"};
   kernel.tree = parse_tree(tree);
-  auto s = resolve({.kernels = {std::move(kernel)}}, w, h200_of(sms));
+  auto s = resolve({.kernels = {std::move(kernel)}}, w, h200_of(sms, l2));
   if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
   return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
 }
@@ -61,7 +65,8 @@ class Draw {
   /// 1 with a mask that empties whole turns, with one edge and with two (a window).
   Case pair(int kind) {
     const bool left_across = coin(), right_across = coin(), second_across = number(0, 3) > 0;
-    const bool heads = coin(), groups = heads && coin(), bfloat = number(0, 3) == 0;
+    const bool empties = kind >= 6;  // in tiles that are small beside the whole
+    const bool heads = empties || coin(), groups = heads && coin(), bfloat = number(0, 3) == 0;
     // Boxes of rows that run along the columns of a turn have 64 of them, which three warpgroups
     // have too few registers for.
     const std::int64_t each = right_across || !second_across ? 64 : 16;
@@ -71,9 +76,10 @@ class Draw {
     const std::int64_t k = width(256), n = width(each == 64 ? 160 : 208);
     const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
     const std::int64_t m = along(left_across), l = each == 64 ? 8 * number(1, 30) : number(1, 250);
-    const std::int64_t rows = 64 * number(1, each == 64 || n > 128 ? 2 : 3);
+    const std::int64_t rows = 64 * number(1, empties || each == 64 || n > 128 ? 2 : 3);
     const std::int64_t room = (rows == 192 ? 160 : 240) - 50 - ceil_div(n, std::int64_t{16}) * 8;
-    const std::int64_t most_step = std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
+    const std::int64_t most_step =
+        empties ? 64 : std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
     const std::int64_t step =
         kind == 5 ? std::min(l, most_step) : each * number(1, most_step / each);
     const std::int64_t whole = kind == 5 ? step : l;
@@ -100,7 +106,7 @@ class Draw {
       scores = at("T", "m,l");
     }
     if (kind == 6) {
-      const std::int64_t more = number(0, whole / 2);
+      const std::int64_t more = number(0, whole / 4);
       const bool turned = coin();
       op("masked",
          at("U", "m,l") +
@@ -148,8 +154,11 @@ class Draw {
     if (!out) op("divide", at("E", "m,n") + " = " + at("O", "m,n") + " / " + z, false);
     const std::string yaml = formatted(
         "name: drawn\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, \"n\": {}{}{}}}\noperators:\n{}",
-        bfloat ? "bf16" : "f16", m, whole, k, n, heads ? ", b: 2" : "", groups ? ", h: 2" : "",
-        ops);
+        bfloat ? "bf16" : "f16", m, whole, k, n,
+        !heads    ? ""
+        : empties ? ", b: 4"
+                  : ", b: 2",
+        groups ? ", h: 2" : "", ops);
     const auto least = [](std::int64_t a, std::int64_t b) { return std::min(a, b); };
     std::string blocks = heads ? "b/1@grid " : "";
     if (groups) blocks += "h/1@grid ";
@@ -157,7 +166,7 @@ class Draw {
     Case c = make_case(yaml,
                        blocks + formatted("( l/{} ( k/{} ( C.qk ) {}) {}S.E )", least(whole, step),
                                           k, tree, after_),
-                       number(1, 3));
+                       number(1, 3), empties && coin() ? 8 * l * (k + n) : 0);
     c.out = out_;
     return c;
   }
@@ -206,7 +215,7 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  std::int64_t left = 0;
+  std::int64_t left = 0, sections = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -219,11 +228,13 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
     const auto [rights, seconds] = left_out(c, *pair);
     bytes["K"].first -= rights, bytes["V"].first -= seconds;
     left += rights;
+    sections += pair->section > 1 && pair->section < pair->count ? 1 : 0;
     EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;
     EXPECT_EQ(pair->left_out(), std::pair(rights, seconds)) << c.text;
     EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
   }
   EXPECT_GT(left, 0);
+  EXPECT_GT(sections, 0);
 }
 
 /// Attention of 512 rows and columns with such a mask, in tiles of 128 x 64.

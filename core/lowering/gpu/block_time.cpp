@@ -266,12 +266,11 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
 
 // Of two products with operators between them. An SM's special units, 16 a cycle, have an expensive
 // instruction each (CUDA C++ Programming Guide, throughput of arithmetic instructions). Fitted to
-// the tiles of h200-attention-tiles.json at 1,024 and 4,096 tokens (an H200; root of the mean
-// square of log(price / time): 0.056, and 0.058 at 2,048 tokens, which were left out): of products
-// and of operators, the part of the shorter that is not hidden beside the longer, and cycles of a
-// turn beside both. Of pairs that fit about as well, one by which the quickest tile is the cheapest
-// in all 12 rows.
-constexpr double kSpecialUnits = 16, kNotBeside = 0.47, kPairTurn = 100;
+// h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
+// not hidden beside the longer; cycles of a turn beside both; cycles of a tile beside its first and
+// last products and its results. The root of the mean square of log(price / time) is 0.084 over the
+// tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
+constexpr double kSpecialUnits = 16, kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
 /// product and the others' products are under way.
@@ -323,7 +322,7 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   t.work = turns * turn;
   t.fill = t.copies + t.rounds * results;
   // A tile's first product waits for its operands, its results for its last product.
-  t.ends = comes + t.rounds * (kResults + results + first + second);
+  t.ends = comes + t.rounds * (kResults + results + first + second + kPairTile);
   t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
   return t;
 }

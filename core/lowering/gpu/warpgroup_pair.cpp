@@ -16,6 +16,7 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
+constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
 // one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
 // tile that this allows is spilled (cuda_pairs_test).
@@ -472,16 +473,27 @@ class PairFinder {
     p_.tiles = p_.count * p_.tiles_down() * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
-    // Tiles of all products in the order of their turns fill blocks evenly. Where operands of so
-    // many do not stay in L2, several blocks at a time have rows of one product, and read them
-    // together.
+    if (!p_.edges.empty()) choose_section();
+  }
+
+  /// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of
+  /// all do not stay in L2 those of a few products come together: of numbers whose operands stay,
+  /// the one that fills blocks best.
+  void choose_section() {
     p_.section = p_.count;
     const Level& outer =
         s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
-    const std::int64_t bytes = p_.count * (p_.depth + p_.columns) * p_.middle * size_of(p_.operand),
-                       half = ceil_div(p_.grid, std::int64_t{2});
-    if (outer.kind == LevelKind::cache && bytes > outer.capacity.value / 4 * 3 && p_.count > half)
-      p_.section = ceil_div(p_.count, ceil_div(p_.count, half));
+    const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
+    const std::int64_t all = bytes(p_.right) + bytes(p_.second), kept = outer.capacity.value;
+    if (outer.kind != LevelKind::cache || all <= kept / 4 * 3) return;
+    const std::int64_t most = std::clamp(kept / 2 * p_.count / all, std::int64_t{1}, p_.count);
+    std::int64_t best = 0;
+    for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
+      WarpgroupPair with = p_;
+      with.section = n;
+      const std::int64_t turns = with.most_turns();
+      if (best == 0 || turns < best) best = turns, p_.section = n;
+    }
   }
 
   void make_maps() {
