@@ -36,6 +36,7 @@ class OperatorsText {
     out_.open("struct " + name);
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (p_.values[i].place == Place::row) out_.line("float " + names_[i] + "[2];");
+    mask();
     begin(), step(), rescale(), finish();
     out_.end();
     out_.line("};");
@@ -58,6 +59,33 @@ class OperatorsText {
     return name(t) + (p_.find(t)->place == Place::row ? "[h]" : "[i]");
   }
 
+  /// Columns of rows low to high outside of which the mask leaves nothing, and in which it leaves
+  /// all.
+  void mask() {
+    const auto yes = [](bool b) { return b ? "true" : "false"; };
+    out_.line("static constexpr bool kMasked = " + std::string(yes(!p_.edges.empty())) +
+              ", kLastFirst = " + yes(!p_.edges.empty() && p_.last_first()) + ";");
+    for (const bool needed : {true, false}) {
+      if (p_.edges.empty()) break;
+      out_.open("static TW_MEMBER PairColumns " + std::string(needed ? "needed" : "whole") +
+                "(int low, int high, int all)");
+      out_.line("(void)low, (void)high;");
+      std::string from = "0", to = "all";
+      for (const lowering::MaskEdge& m : p_.edges) {
+        const std::string row = (m.by_row > 0) == needed ? "high" : "low";
+        const std::string here =
+            std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
+        const std::string by = std::to_string(std::abs(m.by_column));
+        if (m.by_column < 0)
+          to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";
+        else
+          from = "most(" + from + ", -floor_divide(" + here + ", " + by + "))";
+      }
+      out_.line("return {" + from + ", " + to + "};");
+      out_.close();
+    }
+  }
+
   void begin() {
     out_.comment("What sums over rows start from.");
     out_.open("TW_MEMBER void begin()");
@@ -72,8 +100,9 @@ class OperatorsText {
   }
 
   void step() {
-    out_.comment("One turn. Edge: some columns lie past the end.");
-    out_.line("template <bool Edge>");
+    out_.comment(
+        "One turn. Edge: some columns may lie past the end. Masked: the mask may touch some.");
+    out_.line("template <bool Edge, bool Masked>");
     out_.open("TW_MEMBER void step(float (&inner)[" + size(Place::middle) +
               "], const PairPoint& at)");
     out_.line("(void)at;");
@@ -166,7 +195,9 @@ class OperatorsText {
       std::string text = "f_" + e.function + "(";
       for (std::size_t i = 0; i < e.args.size(); ++i)
         text += (i == 0 ? "" : ", ") + expression(e.args[i]);
-      return text + ")";
+      text += ")";
+      const auto within = lowering::value_within(p_.edges, e, p_.rows_loop, p_.middle_loop);
+      return within ? "(Masked ? " + text + (*within ? " : 1.0f)" : " : 0.0f)") : text;
     }
     const auto of_index = [&](LoopId loop) -> std::string {
       if (loop == p_.rows_loop) return "(float(at.row) + float(h * 8))";
@@ -296,7 +327,8 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
       name(pair.boxed ? pair.result : pair.left) + "_map, " + name(pair.result) + "_home" +
       number(pair.of_result.outer) + number(pair.of_result.apart) + ",\n            {" +
       std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) + number(pair.count) +
-      of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) + "});\n}\n";
+      of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) +
+      number(pair.section) + "});\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level =
       p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;

@@ -147,10 +147,10 @@ TEST(Builtin, ACausalMaskEndsWithTheLastColumn) {
     const Texts all = operator_texts(named_workload("attention:m=4,k=4,n=2,causal=1," + more));
     return *std::ranges::find_if(all, [](const auto& t) { return t.starts_with("masked"); });
   };
-  EXPECT_EQ(mask("l=4"), "masked: U[m,l] = select(lt(m, l), -32768, S[m,l])");
-  EXPECT_EQ(mask("l=6,online=1"), "masked: U[m,l] = select(lt(m + 2, l), -32768, S[m,l])");
+  EXPECT_EQ(mask("l=4"), "masked: U[m,l] = select(lt(m, l), -inf, S[m,l])");
+  EXPECT_EQ(mask("l=6,online=1"), "masked: U[m,l] = select(lt(m + 2, l), -inf, S[m,l])");
   EXPECT_EQ(mask("l=6,scale=1,heads=4,groups=2"),
-            "masked: U[b,h,m,l] = select(lt(m + 2, l), -32768, T[b,h,m,l])");
+            "masked: U[b,h,m,l] = select(lt(m + 2, l), -inf, T[b,h,m,l])");
   EXPECT_EQ(operator_texts(named_workload("attention:m=4,l=4,k=2,n=2,causal=1"))[2],
             "rowmax: R[m] max= U[m,l]");
   EXPECT_EQ(error_of("attention:m=5,l=4,causal=1"),

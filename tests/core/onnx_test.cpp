@@ -168,6 +168,30 @@ TEST_F(Onnx, HeadsAreIndices) {
                           "s: s[i2,i5,j5] += q[i5,i2,i3] * k[j5,i2,i3]"));
 }
 
+// Not by a tensor, of which no kernel knows that it is empty in places.
+TEST_F(Onnx, ACausalMaskIsAConditionOnIndices) {
+  const Graph g{
+      .nodes = {node("Attention", {"q", "k", "v", "", "keys", "values"}, {"y"},
+                     {attribute_int("is_causal", 1)})},
+      .inputs = {value("q", {1, 2, 3, 2}), value("k", {1, 1, 3, 2}), value("v", {1, 1, 3, 5}),
+                 value("keys", {1, 1, 2, 2}), value("values", {1, 1, 2, 5})},
+      .outputs = {value("y", {1, 2, 3, 5})},
+      .opset = 23};
+  const OnnxImport made = import(g);
+  EXPECT_THAT(operators(made.workload),
+              testing::Contains("y_causal: y_causal[i2,i3,j5] = select(lt(i3 + 2, j5), -inf, "
+                                "y_scaled[i2,i3,j5])"));
+  // With values that are a unit matrix results are the probabilities: none beyond a row's own key.
+  TensorValues in = random_inputs(made.workload, 1);
+  const auto set = [&](const std::string& name, std::vector<double> to) {
+    in[made.workload.find_tensor(made.tensors.at(name)).value().index()] = std::move(to);
+  };
+  set("values", {1, 0, 0, 0, 0, 0, 1, 0, 0, 0});
+  set("v", {0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1});
+  const std::vector<double> y = values(made, "y", in);
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i] > 0, i % 5 <= i / 5 % 3 + 2) << i;
+}
+
 // Outside of an image the largest of nothing is no zero.
 TEST_F(Onnx, TheLargestOfAWindowAtTheEdgeMayBeNegative) {
   Graph g{.nodes = {node("MaxPool", {"x"}, {"y"},

@@ -14,10 +14,15 @@ struct MatrixOf {
   TW_MEMBER int of(int product) const { return product / divide % modulo; }
 };
 /// Extents: rows of the results, what the second product sums over, columns of the results; how many there are.
+/// `section`: with a mask, how many of them have their tiles together.
 struct PairSize {
   int rows, middle, columns, count;
   MatrixOf left, right, second, result;
+  int section;
 };
+/// Columns of the first product from `from` on, before `to`.
+struct PairColumns { int from, to; };
+TW_DEVICE int floor_divide(int a, int b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 /// Where a thread's values are: its first row (the other is 8 further down) and its first column of the
 /// tile, which product, and the ends of the tensors.
 struct PairPoint { int row, column, product, columns; };
@@ -59,6 +64,11 @@ struct WarpgroupPair {
   using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
   static constexpr int kCopying = Groups == 2 ? 24 : 32, kComputing = Groups == 2 ? 240 : 160;
+#ifdef TW_PAIRS_AT_WILL
+  static constexpr bool kInTurn = false;
+#else
+  static constexpr bool kInTurn = Groups > 1;
+#endif
   static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
   static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
 
@@ -85,15 +95,53 @@ struct WarpgroupPair {
     }
   };
 
-  /// Tiles of one product follow one another: their operands meet in L2.
+  /// Warpgroups issue their products in turn (Shah et al., section 3.1): while those of one are under way the others'
+  /// operators run. Nothing else depends on it.
+  struct Order {
+    u64* of;  // of each warpgroup one
+    u32 parity;
+    TW_MEMBER void wait(int group) {
+      if constexpr (kInTurn) mbarrier_wait(of + group, parity);
+      parity ^= 1;
+    }
+    TW_MEMBER void give(int group, bool leads) const {
+      if (kInTurn && leads) mbarrier_arrive(of + (group + 1 == Groups ? 0 : group + 1));
+    }
+  };
+
+  /// Tiles of one product follow one another: their operands meet in L2. With a mask rows of more turns come first,
+  /// of some products together.
   static TW_MEMBER ProductPlace place(const PairSize& s, int tile) {
     const int down = (s.rows + kRows - 1) / kRows, across = (s.columns + Columns - 1) / Columns;
-    return {tile % down * kRows, tile / down % across * Columns, tile / (across * down)};
+    if constexpr (!Between::kMasked) {
+      return {tile % down * kRows, tile / down % across * Columns, tile / (across * down)};
+    } else {
+      const int each = s.section * down * across, first = tile / each * s.section;
+      const int together = least(s.section, s.count - first) * across;
+      const int rows = tile % each / together, other = tile % each % together;
+      return {(Between::kLastFirst ? down - 1 - rows : rows) * kRows, other % across * Columns,
+              first + other / across};
+    }
+  }
+  /// The block's tile of a round. With a mask every other round goes through the blocks backwards, so that all have
+  /// about as many turns.
+  static TW_MEMBER int tile_of(int round) {
+    const int at = Between::kMasked && round % 2 == 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return round * gridDim.x + at;
   }
   static TW_MEMBER int tiles(const PairSize& s) {
     return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
   }
-  static TW_MEMBER int turns(const PairSize& s) { return (s.middle + Middle - 1) / Middle; }
+  /// Turns of the tile of rows from `row` on: those that a mask leaves an element of.
+  struct Turns { int from, to; };
+  static TW_MEMBER Turns turns(const PairSize& s, int row) {
+    if constexpr (Between::kMasked) {
+      const PairColumns c = Between::needed(row, least(row + kRows, s.rows) - 1, s.middle);
+      return {c.from / Middle, (c.to + Middle - 1) / Middle};
+    } else {
+      return {0, (s.middle + Middle - 1) / Middle};
+    }
+  }
 
   /// The left operand comes with the first tile of the right one.
   static TW_MEMBER void copy(unsigned char* of_left, u64* left_free, u32& parity, Ring& rights, Ring& seconds,
@@ -101,9 +149,11 @@ struct WarpgroupPair {
                              const ProductPlace& p) {
     mbarrier_wait(left_free, parity ^ 1);
     parity ^= 1;
-    for (int l = 0; l < s.middle; l += Middle) {
-      u64* const full = rights.fill(l == 0 ? Left::kBytes : 0);
-      if (l == 0) Left::load(of_left, left, full, p.row, 0, s.left.of(p.product));
+    const Turns all = turns(s, p.row);
+    for (int turn = all.from; turn < all.to; ++turn) {
+      const int l = turn * Middle;
+      u64* const full = rights.fill(turn == all.from ? Left::kBytes : 0);
+      if (turn == all.from) Left::load(of_left, left, full, p.row, 0, s.left.of(p.product));
       Right::load(rights.tile(), right, full, l, 0, s.right.of(p.product));
       rights.next();
       Second::load(seconds.tile(), second, seconds.fill(), p.column, l, s.second.of(p.product));
@@ -124,12 +174,14 @@ struct WarpgroupPair {
       Wgmma<Columns>::template multiply_registers<T, SecondAcross>(sums, x[q], Second::at(tile, q));
     wgmma_commit();
   }
-  /// The operators between; columns past the end add nothing to what follows.
-  static TW_MEMBER void between(Between& ops, float (&x)[Middle / 2], const PairPoint& at) {
-    if constexpr (Ragged) {
-      if (at.columns - at.column + int(threadIdx.x % 4 * 2) < Middle) return ops.template step<true>(x, at);
+  /// The operators between; columns past the end add nothing to what follows. `whole`: columns of the warpgroup's
+  /// rows that no mask touches and that are none past the end.
+  static TW_MEMBER void between(Between& ops, float (&x)[Middle / 2], const PairPoint& at, const PairColumns& whole) {
+    if constexpr (Ragged || Between::kMasked) {
+      const int column = at.column - int(threadIdx.x % 4 * 2);
+      if (column < whole.from || column + Middle > whole.to) return ops.template step<Ragged, true>(x, at);
     }
-    ops.template step<false>(x, at);
+    ops.template step<false, false>(x, at);
   }
   static TW_MEMBER void pack(u32 (&to)[Middle / 16][4], const float (&x)[Middle / 2]) {
     TW_UNROLL
@@ -141,8 +193,8 @@ struct WarpgroupPair {
   /// One tile: while the first product of a turn is under way so is the second one of the turn before, and
   /// while that is the operators of this turn run.
   static TW_MEMBER void compute(Between& ops, float (&sums)[Columns / 2], const unsigned char* left, u64* left_free,
-                                Ring& rights, Ring& seconds, const PairSize& s, PairPoint at, int group, bool first) {
-    const int all = turns(s);
+                                Ring& rights, Ring& seconds, Order& order, const Turns& all, const PairColumns& whole,
+                                PairPoint at, int group, bool first) {
     float x[Middle / 2];
     u32 packed[Middle / 16][4];
     TW_UNROLL
@@ -156,26 +208,28 @@ struct WarpgroupPair {
     wgmma_wait<0>();
     keep(x);
     rights.give(first);
-    if (all == 1 && first) mbarrier_arrive(left_free);
-    between(ops, x, at);
+    if (all.from + 1 == all.to && first) mbarrier_arrive(left_free);
+    between(ops, x, at, whole);
     pack(packed, x);
-    for (int turn = 1; turn < all; ++turn) {
+    for (int turn = all.from + 1; turn < all.to; ++turn) {
       // Both at once: between instructions of a warpgroup its threads must not go ways of their own.
       rights.wait();
       seconds.wait();
+      order.wait(group);
       keep(x);
       keep(sums);
       wgmma_begin();
       first_product(x, left, rights.tile(), group);
       second_product(sums, packed, seconds.tile());
+      order.give(group, threadIdx.x % 32 == 0);
       keep(x);
       keep(sums);
       wgmma_wait<1>();
       keep(x);
       rights.give(first);
-      if (turn + 1 == all && first) mbarrier_arrive(left_free);
+      if (turn + 1 == all.to && first) mbarrier_arrive(left_free);
       at.column += Middle;
-      between(ops, x, at);
+      between(ops, x, at, whole);
       wgmma_wait<0>();
       keep(sums);
       seconds.give(first);
@@ -199,12 +253,14 @@ struct WarpgroupPair {
     unsigned char* const boxes = of_second + Stages * Second::kBytes;
     u64* const barriers = reinterpret_cast<u64*>(boxes + Groups * Results::kBytes);
     u64* const left_free = barriers + 4 * Stages;
+    u64* const turn_of = left_free + 1;
     Ring rights{of_right, barriers, barriers + Stages, Right::kBytes};
     Ring seconds{of_second, barriers + 2 * Stages, barriers + 3 * Stages, Second::kBytes};
     const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
     if (threadIdx.x == 0) {
       for (int i = 0; i < 4 * Stages; ++i) mbarrier_init(barriers + i, i / Stages % 2 == 0 ? 1 : Groups);
       mbarrier_init(left_free, Groups);
+      for (int i = 0; i < Groups && kInTurn; ++i) mbarrier_init(turn_of + i, 4);
       mbarriers_made();
     }
     block_sync();
@@ -212,7 +268,7 @@ struct WarpgroupPair {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (thread != 0) return;
       u32 parity = 0;
-      for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x)
+      for (int round = 0, tile = tile_of(0); tile < tiles(s); tile = tile_of(++round))
         copy(memory, left_free, parity, rights, seconds, left, right, second, s, place(s, tile));
       return;
     }
@@ -220,13 +276,17 @@ struct WarpgroupPair {
     const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
     unsigned char* const mine = boxes + group * Results::kBytes;
     int used = 0;
-    for (int tile = blockIdx.x; tile < tiles(s); tile += gridDim.x) {
+    Order order{turn_of, group == 0 ? 1u : 0u};
+    for (int round = 0, tile = tile_of(0); tile < tiles(s); tile = tile_of(++round)) {
       const ProductPlace p = place(s, tile);
       const int row = p.row + group * 64;
+      const Turns all = turns(s, p.row);
+      PairColumns whole{0, s.middle};
+      if constexpr (Between::kMasked) whole = Between::whole(row, row + 63, s.middle);
       float sums[Columns / 2];
       Between ops;
-      compute(ops, sums, memory, left_free, rights, seconds, s, {row + warp * 16 + g, t, p.product, s.middle}, group,
-              thread == 0);
+      compute(ops, sums, memory, left_free, rights, seconds, order, all, whole,
+              {row + warp * 16 + g, all.from * Middle + t, p.product, s.middle}, group, thread == 0);
       ops.finish(sums, {row + warp * 16 + g, p.column + t, p.product, s.columns});
       const int product = s.result.of(p.product);
       Results::write(sums, mine, used, out, home + product * apart, {row, s.rows, p.column, s.columns, product}, pitch,

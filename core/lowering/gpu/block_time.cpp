@@ -264,10 +264,13 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   return t;
 }
 
-// Of two products with operators between them. Assumed: an SM's special units, 16 a cycle, have an
-// expensive instruction each; a warpgroup alone runs its operators so many times longer than its
-// share of a busy SM says, because each instruction waits for the last.
-constexpr double kSpecialUnits = 16, kOperatorsAlone = 1.5;
+// Of two products with operators between them. An SM's special units, 16 a cycle, have an expensive
+// instruction each (CUDA C++ Programming Guide, throughput of arithmetic instructions). Fitted to
+// h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
+// not hidden beside the longer; cycles of a turn beside both; cycles of a tile beside its first and
+// last products and its results. The root of the mean square of log(price / time) is 0.084 over the
+// tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
+constexpr double kSpecialUnits = 16, kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
 /// product and the others' products are under way.
@@ -283,20 +286,26 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   double light = 0.5, expensive = 0;  // an element is half of a rounded pair
   for (const PairOperator& o : p.between) {
     if (o.domain != PairValue::Place::middle) continue;
+    const bool reduces = !w.reduction_loops(o.op).empty();
     for (const Output& out : w.op(o.op).outputs) {
+      if (reduces && out.combine == Combine::assign) continue;  // once a row
       count_operations(out.value, light, expensive);
       light += out.combine == Combine::assign ? 0 : 1;
     }
   }
+  // A comparison and a choice for each edge, in the turns that it goes through alone.
+  light -= 2 * static_cast<double>(p.edges.size()) * (1 - p.part_masked());
   light += columns / middle;  // what there is so far, rescaled
-  const double operators = 64 * middle * std::max(light / 128, expensive / kSpecialUnits);
+  const double operators = 64 * middle * (light / 128 + expensive / kSpecialUnits);
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
-  const double turn = std::max({together * groups * (first + second), together * groups * operators,
-                                first + std::max(second, kOperatorsAlone * operators)});
+  const double products = together * groups * (first + second),
+               others = together * groups * operators;
+  const double turn = std::max(std::max(products, others) + kNotBeside * std::min(products, others),
+                               first + std::max(second, operators)) +
+                      kPairTurn;
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
-  const double turns =
-      t.rounds * static_cast<double>(ceil_div(p.middle, std::int64_t{p.tile_middle}));
+  const auto turns = static_cast<double>(p.most_turns());
   const double rate = kBoxes * r.fill,
                stage = static_cast<double>(p.right_bytes() + p.second_bytes());
   const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1]) +
@@ -310,10 +319,10 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   t.waits = turns * (comes + turn) / std::max(1, p.stages);
   t.tensor = turns * groups * (first + second);
   t.issue = turns * groups * operators;
-  t.work = turns * (turn + r.barrier + r.near);
+  t.work = turns * turn;
   t.fill = t.copies + t.rounds * results;
   // A tile's first product waits for its operands, its results for its last product.
-  t.ends = comes + t.rounds * (kResults + results + first + second);
+  t.ends = comes + t.rounds * (kResults + results + first + second + kPairTile);
   t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
   return t;
 }

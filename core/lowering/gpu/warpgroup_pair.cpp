@@ -16,10 +16,11 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
+constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
-// and one for so many of the first product's columns. Chosen by ptxas: no tile that this allows is
-// spilled (cuda_pairs_test).
-constexpr std::int64_t kOther = 38, kColumnsEach = 16;
+// one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
+// tile that this allows is spilled (cuda_pairs_test).
+constexpr std::int64_t kOther = 40, kColumnsEach = 16, kOfMask = 6;
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
 /// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
@@ -47,6 +48,8 @@ class PairFinder {
     place_tensors();
     cut_tiles();
     place_values();
+    p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
+                               p_.depth, p_.operand});
     arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
             stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();
@@ -448,12 +451,12 @@ class PairFinder {
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + kOther + p_.tile_middle / kColumnsEach);
+        rows + kOther + p_.tile_middle / kColumnsEach + (p_.edges.empty() ? 0 : kOfMask));
     if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
-    const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
+    const std::int64_t fixed = p_.left_bytes() + p_.groups * (kStaged + 8) + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;
     const auto fit = [&](int resident) {
       return (all / resident - kReservedShared - fixed) / stage;
@@ -467,10 +470,30 @@ class PairFinder {
     p_.stages =
         stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostPairStages));
     p_.shared_bytes = fixed + p_.stages * stage;
-    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{p_.tile_rows()}) *
-               ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    p_.tiles = p_.count * p_.tiles_down() * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
+    if (!p_.edges.empty()) choose_section();
+  }
+
+  /// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of
+  /// all do not stay in L2 those of a few products come together: of numbers whose operands stay,
+  /// the one that fills blocks best.
+  void choose_section() {
+    p_.section = p_.count;
+    const Level& outer =
+        s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
+    const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
+    const std::int64_t all = bytes(p_.right) + bytes(p_.second), kept = outer.capacity.value;
+    if (outer.kind != LevelKind::cache || all <= kept / 4 * 3) return;
+    const std::int64_t most = std::clamp(kept / 2 * p_.count / all, std::int64_t{1}, p_.count);
+    std::int64_t best = 0;
+    for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
+      WarpgroupPair with = p_;
+      with.section = n;
+      const std::int64_t turns = with.most_turns();
+      if (best == 0 || turns < best) best = turns, p_.section = n;
+    }
   }
 
   void make_maps() {
@@ -525,6 +548,62 @@ std::int64_t WarpgroupPair::second_bytes() const {
   return tile_bytes(tile_columns, tile_middle, second_across);
 }
 
+std::pair<std::int64_t, std::int64_t> WarpgroupPair::turns(std::int64_t down) const {
+  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
+  const std::int64_t low = down * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
+  const MaskColumns c = columns_needed(edges, low, high, middle);
+  return {c.from / tile_middle, std::min(all, ceil_div(c.to, std::int64_t{tile_middle}))};
+}
+
+bool WarpgroupPair::last_first() const {
+  const auto count = [&](std::int64_t down) { return turns(down).second - turns(down).first; };
+  return count(tiles_down() - 1) > count(0);
+}
+
+std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
+  std::int64_t steps = 0;  // columns of all tiles of rows
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(d);
+    steps += middle - (std::min(to * tile_middle, middle) - from * tile_middle);
+  }
+  const std::int64_t each = steps * count * size_of(operand);
+  return {each * depth * tiles_across(), each * columns};
+}
+
+double WarpgroupPair::part_masked() const {
+  std::int64_t taken = 0, whole = 0;
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(d);
+    const std::int64_t low = d * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
+    const MaskColumns c = columns_whole(edges, low, high, middle);
+    taken += to - from;
+    whole += std::max<std::int64_t>(0, (c.to == middle ? to : c.to / tile_middle) -
+                                           ceil_div(c.from, std::int64_t{tile_middle}));
+  }
+  return 1 - static_cast<double>(whole) / static_cast<double>(taken);
+}
+
+std::int64_t WarpgroupPair::most_turns() const {
+  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
+  if (edges.empty()) return ceil_div(tiles, grid) * all;
+  std::vector<std::int64_t> taken(static_cast<std::size_t>(tiles_down())),
+      blocks(static_cast<std::size_t>(grid), 0);
+  const bool reversed = last_first();
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(reversed ? tiles_down() - 1 - d : d);
+    taken[static_cast<std::size_t>(d)] = to - from;
+  }
+  // As PairOrder of tilewright_pairs.h has them.
+  const std::int64_t each = section * tiles_down() * tiles_across();
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t first = tile / each * section, n = std::min(section, count - first);
+    const std::int64_t down = tile % each / (n * tiles_across()), place = tile % grid;
+    const std::int64_t block = tile / grid % 2 == 0 ? place : grid - 1 - place;
+    blocks[static_cast<std::size_t>(block)] += taken[static_cast<std::size_t>(down)];
+  }
+  return std::ranges::max(blocks);
+}
+
 Result<WarpgroupPair> warpgroup_pair(const Schedule& s, int kernel, int warps, int stages) {
   try {
     return PairFinder(s, kernel).find(warps, stages);
@@ -559,6 +638,20 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
       "with {}\n",
       name(p.right), name(p.second), name(p.left), name(p.right));
   const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
+  if (!p.edges.empty()) {
+    std::int64_t taken = 0;
+    for (std::int64_t d = 0; d < p.tiles_down(); ++d) taken += p.turns(d).second - p.turns(d).first;
+    const auto [rights, seconds] = p.left_out();
+    text += formatted(
+        "mask: {} of {} turns of a product's tiles have an element that it leaves; the others are "
+        "not taken: {} bytes of {} and {} of {} less than the plan says\n",
+        taken, p.tiles_down() * ceil_div(p.middle, std::int64_t{p.tile_middle}), rights,
+        name(p.right), seconds, name(p.second));
+    text += formatted(
+        "order: rows from the {} on, of {} of {} products together; every other "
+        "round of tiles goes through the blocks backwards\n",
+        p.last_first() ? "last" : "first", p.section, p.count);
+  }
   text += formatted(
       "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "
       " {}\n"

@@ -5,12 +5,14 @@
 // last operator. Operators between may be of elements, or reduce a row of the first product's
 // results, also running ones that rescale what there is so far. What they are, the plan says.
 // The products overlap: the second one of a turn is under way while the operators of the next run
-// (Shah et al., FlashAttention-3, arXiv:2407.08608, section 3.2).
+// (Shah et al., FlashAttention-3, arXiv:2407.08608, section 3.2). Turns that a mask empties are not
+// taken, and the mask is not evaluated where it leaves all.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/lowering/gpu/mask.h"
 #include "core/lowering/gpu/matrix_access.h"
 #include "core/plan/schedule.h"
 
@@ -57,6 +59,10 @@ struct WarpgroupPair {
   std::vector<BoxMap> maps;  ///< left, right, second and, where boxed, result
   std::vector<PairOperator> between, after;
   std::vector<PairValue> values;
+  /// Of rows and the first product's columns, what a mask leaves out. With any, tiles of more turns
+  /// come first, of so many products together.
+  std::vector<MaskEdge> edges;
+  std::int64_t section = 1;
   int middle_arrays = 1, column_arrays = 1;
 
   const PairValue* find(TensorId t) const;
@@ -66,6 +72,19 @@ struct WarpgroupPair {
   std::int64_t right_bytes() const;   ///< of a stage
   std::int64_t second_bytes() const;  ///< of a stage
   bool ragged() const { return middle % tile_middle != 0; }
+  std::int64_t tiles_down() const { return ceil_div(rows, std::int64_t{tile_rows()}); }
+  std::int64_t tiles_across() const { return ceil_div(columns, std::int64_t{tile_columns}); }
+  /// Turns that the tile of rows `down` takes: from the first on, before the second.
+  std::pair<std::int64_t, std::int64_t> turns(std::int64_t down) const;
+  /// Whether the last tiles of rows have more turns than the first: they come first then.
+  bool last_first() const;
+  /// What is not loaded, though the plan says so: bytes of the right and of the second operand in
+  /// turns that no tile takes.
+  std::pair<std::int64_t, std::int64_t> left_out() const;
+  /// Of the turns that are taken, the part in which a tile has elements that the mask leaves out.
+  double part_masked() const;
+  /// Turns of the block that has most, of the blocks' tiles in their order. Cost: tiles.
+  std::int64_t most_turns() const;
 };
 
 /// A Reason: what of the kernel is no such pair, or which tile none is made of. `warps`: that

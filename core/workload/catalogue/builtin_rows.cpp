@@ -10,9 +10,9 @@ namespace {
 /// one of what has queries. A loop of one iteration is left out.
 ///
 /// A causal mask lets the last row read all columns (FlashAttention's convention where there are
-/// more columns than rows). What is masked is -32768, which every floating type holds: its
-/// exponential is zero beside any score, and, unlike infinity's, its difference from itself is a
-/// number.
+/// more columns than rows). What is masked is -inf: its exponential is zero beside any score, so
+/// that blocks of which nothing else is left need not be computed. Every row reads its first
+/// column, so that no maximum is -inf, whose difference from itself is no number.
 RawWorkload attention(const Values& v) {
   const std::int64_t group = v["groups"], shared = v["heads"] / group;
   if (v["heads"] % group != 0)
@@ -56,7 +56,7 @@ RawWorkload attention(const Values& v) {
   if (causal) {
     const std::int64_t more = v["l"] - v["m"];
     d.op("masked: " + scores + " = select(lt(m" + (more == 0 ? "" : " + " + std::to_string(more)) +
-         ", l), -32768, " + unmasked + ")");
+         ", l), -inf, " + unmasked + ")");
   }
   const std::string shift = "shift" + m, alpha = "alpha" + m;
   d.op("rowmax: R" + m + " max= " + scores +

@@ -162,11 +162,28 @@ void say_attention(NodeReader& n) {
     return boolean ? call("select", {a[1], x, number(-INFINITY)}) : call("add", {x, a[1]});
   });
   if (n.integer("is_causal", 0) != 0) {
-    std::vector<double> allowed;
-    for (std::int64_t m = 0; m < rows; ++m)
-      for (std::int64_t l = 0; l < cols; ++l)
-        allowed.push_back(l <= m + (n.has(4) ? cols - rows : 0) ? 0 : -INFINITY);
-    s = sum_of(b, n.name + "_causal", s, Builder::known(kFloat, {rows, cols}, std::move(allowed)));
+    // By indices: kernels see which blocks of scores are empty.
+    if (s.uniform) s = b.copied(n.name + "_scores_each", s);
+    std::vector<View> reads;
+    Expr x = b.operand(s, reads);
+    const auto index = [&](const Vars& vars) {
+      Expr sum = number(0);
+      std::int64_t times = 1;
+      for (std::size_t i = vars.size(); i-- > 0; times *= b.extent(vars[i])) {
+        Expr one = Builder::at(vars[i]);
+        if (times != 1) one = call("mul", {number(static_cast<double>(times)), std::move(one)});
+        sum = i + 1 == vars.size() ? std::move(one) : call("add", {std::move(one), std::move(sum)});
+      }
+      return sum;
+    };
+    const std::vector<Vars> dims = reads.front().dims;
+    Expr last = index(dims[dims.size() - 2]);
+    if (const std::int64_t more = n.has(4) ? cols - rows : 0; more != 0)
+      last = call("add", {std::move(last), number(static_cast<double>(more))});
+    s = b.emit(n.name + "_causal", s.type, s.shape, dims, reads,
+               call("select", {call("lt", {std::move(last), index(dims.back())}), number(-INFINITY),
+                               std::move(x)}),
+               Combine::assign);
   }
   const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
   Value y = matrix_product(b, n.name + "_y", p, v);
