@@ -179,7 +179,7 @@ TEST(PowerFusionSearch, TheBeamsKernelsCanBePutInAnOrder) {
       EXPECT_LT(found.kernels.size(), all.size());
     }
   }
-  const Question q = asked("lstm:steps=4,layers=3");
+  const Question q = asked("lstm:steps=3,layers=3");
   const auto p = planned(q, {});
   ASSERT_TRUE(p);
   EXPECT_LE(p->kernels(), q.workload->operators().size() / 2);
