@@ -1,10 +1,15 @@
 // compare: every model's plan, priced by every model, by exact and by the simulator, and why they
 // differ.
 #include <algorithm>
+#include <exception>
+#include <future>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "core/base/format.h"
+#include "core/plan/file.h"
+#include "core/workload/text.h"
 #include "harness/ask.h"
 #include "harness/parallel.h"
 #include "harness/schedules.h"
@@ -164,8 +169,43 @@ double steps_of(const ScheduledKernel& k) {
   return steps;
 }
 
-/// Bytes of a walk over the plan; kernels that differ in names alone are walked once.
-void add_simulated(ordered_json& row, const Alone& alone, double most_steps) {
+/// Walks over kernels, those of all plans together: what differs in names alone is walked once,
+/// while who asks for it again waits.
+class Walks {
+ public:
+  std::int64_t bytes(const Schedule& s) {
+    std::promise<std::int64_t> mine;
+    std::shared_future<std::int64_t> known;
+    bool fresh = false;
+    {
+      const std::scoped_lock hold(lock_);
+      const auto [at, added] = known_.try_emplace(key_of(s));
+      if (added) at->second = mine.get_future().share();
+      known = at->second;
+      fresh = added;
+    }
+    if (!fresh) return known.get();
+    try {
+      mine.set_value(total(by_tensor(from_home(tilewright::simulate(s, {}), *s.machine))));
+    } catch (...) {
+      mine.set_exception(std::current_exception());
+    }
+    return known.get();
+  }
+
+ private:
+  static std::string key_of(const Schedule& s) {
+    Plan unnamed = s.resolved;
+    for (Kernel& k : unnamed.kernels) k.name = "kernel";
+    return to_yaml(*s.workload) + to_yaml(*s.machine) + to_json(unnamed).dump();
+  }
+
+  std::mutex lock_;
+  std::map<std::string, std::shared_future<std::int64_t>> known_;
+};
+
+/// Bytes of a walk over the plan.
+void add_simulated(ordered_json& row, const Alone& alone, double most_steps, Walks& walks) {
   double steps = 0;
   for (const SameKernels& same : alone.kernels)
     for (const ScheduledKernel& k : same.schedule.kernels) steps += steps_of(k);
@@ -178,14 +218,12 @@ void add_simulated(ordered_json& row, const Alone& alone, double most_steps) {
   }
   std::int64_t bytes = 0;
   for (const SameKernels& same : alone.kernels)
-    bytes += static_cast<std::int64_t>(same.count) *
-             total(by_tensor(
-                 from_home(tilewright::simulate(same.schedule, {}), *same.schedule.machine)));
+    bytes += static_cast<std::int64_t>(same.count) * walks.bytes(same.schedule);
   row["simulated_bytes"] = bytes;
 }
 
 void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, Bytes bound,
-               double most_steps, Planned& p) {
+               double most_steps, Walks& walks, Planned& p) {
   const Workload& w = *setting.workload;
   p.exact = by_tensor(alone.exact);
   p.operations = alone.exact.operations;
@@ -212,7 +250,7 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
     row["simulated_bytes"] = nullptr;
     row["simulated_reason"] = why->text;
   } else {
-    add_simulated(row, alone, most_steps);
+    add_simulated(row, alone, most_steps, walks);
   }
   row["gap"] =
       bound.value > 0
@@ -221,7 +259,7 @@ void add_truth(ordered_json& row, const Setting& setting, const Alone& alone, By
 }
 
 ordered_json plan_row(const Model& maker, const std::vector<const Model*>& pricers, Request request,
-                      Setting setting, Bytes bound, double most_steps) {
+                      Setting setting, Bytes bound, double most_steps, Walks& walks) {
   ordered_json row = {{"model", maker.name}};
   request.model = maker.name;
   const Result<Proposal> best = propose(maker, request, setting);
@@ -260,7 +298,7 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
     row["own_seconds"] = or_null(best->price.traffic.seconds);
     return row;
   }
-  add_truth(row, setting, *alone, bound, most_steps, planned);
+  add_truth(row, setting, *alone, bound, most_steps, walks, planned);
   // A model may block for another level than is asked for: the bound is not that one's.
   row["level"] = setting.machine->level(best->level).name;
   if (best->level != level_of(request, *setting.machine)) row["gap"] = nullptr;
@@ -303,10 +341,11 @@ Answer compare(const Request& request, const std::string& models, double most_st
   std::vector<ordered_json> rows(chosen.size());
   Request each = request;
   each.progress = {};
+  Walks walks;
   parallel_for(
       chosen.size(), std::max(1, static_cast<int>(std::thread::hardware_concurrency())),
       [&](std::size_t i) {
-        rows[i] = plan_row(*chosen[i], chosen, each, setting, bound, most_steps);
+        rows[i] = plan_row(*chosen[i], chosen, each, setting, bound, most_steps, walks);
       },
       request.progress, "models");
   json["plans"] = std::move(rows);

@@ -2,6 +2,7 @@
 // GIR.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/base/format.h"
 #include "core/machine/machine.h"
@@ -40,6 +41,7 @@ struct PowerCount {
   double gir_before = 0, gir_after = 0, seconds = 0, search = 0;
   int syncs[4] = {};
   std::string templates;  ///< of reductions: scope and pattern
+  std::vector<std::string> of_library;  ///< names of the operators
 };
 
 void add_gir(PowerCount& c, const powerfusion::Planned& p, std::size_t kernel) {
@@ -80,8 +82,13 @@ PowerCount counted_power(const std::string& workload, const std::string& machine
   for (int v = 0; graph && v < graph->size(); ++v) alone.push_back({v});
   if (graph) c.unfused = bytes_of(q, *graph, alone);
   for (std::size_t k = 0; k < p->kernels(); ++k) {
-    c.library += p->library(k) ? 1 : 0;
-    if (!p->library(k)) add_gir(c, *p, k);
+    if (p->library(k)) {
+      ++c.library;
+      c.of_library.push_back(
+          p->workload->op(p->graph->vertex(p->price.patterns[k].front()).op).name);
+    } else {
+      add_gir(c, *p, k);
+    }
   }
   return c;
 }
@@ -91,7 +98,8 @@ std::optional<double> number_in(const Field& f, const char* key) {
   return found ? std::optional(found->real()) : std::nullopt;
 }
 
-/// Rows' claims: exact numbers, and bounds that begin with most_.
+/// Rows' claims: exact numbers, bounds that begin with most_, and library kernels of operators
+/// whose names have a word, library_of_WORD.
 void hold(Reproduced& done, const Field& must, const std::string& name, const PowerCount& c) {
   const std::map<std::string, double> has = {
       {"kernels", static_cast<double>(c.kernels)},
@@ -105,6 +113,14 @@ void hold(Reproduced& done, const Field& must, const std::string& name, const Po
       {"block_syncs", c.syncs[2]},
       {"device_syncs", c.syncs[3]}};
   for (const auto& [key, value] : must.entries()) {
+    if (key.starts_with("library_of_")) {
+      const auto named = std::ranges::count_if(c.of_library, [&](const std::string& operator_name) {
+        return operator_name.find(key.substr(11)) != std::string::npos;
+      });
+      if (static_cast<double>(named) != value.real())
+        fail(done, formatted("{}: {} is {}, not {:.0f}", name, key, named, value.real()));
+      continue;
+    }
     const bool most = key.starts_with("most_");
     const auto at = has.find(most ? key.substr(5) : key);
     if (at == has.end()) must.fail("has no number " + key, "kernels, library_kernels, bytes, ...");
@@ -210,6 +226,76 @@ Reproduced reproduce_gir_text(const Experiment& e) {
   return done;
 }
 
+/// Section 6's generation and merging of two operators: every template of each, every pair of one
+/// parallel structure as one GIR, before and after rewriting.
+Reproduced reproduce_gir_merging(const Experiment& e) {
+  const Field top = document_of(e, {"machine", "workload", "must_hold"});
+  const auto workload =
+      std::make_shared<const Workload>(workload_from_yaml(top.at("workload").text(), e.where));
+  const Result<powerfusion::Device> device =
+      stitching::device_of(named_machine(top.at("machine").text()));
+  if (!device) top.fail(device.reason(), "a GPU");
+  const auto g = powerfusion::Graph::create(workload, powerfusion::ridge_of(*device, {}));
+  if (!g || g->size() != 2) top.fail("is no graph of two operators", "two operators");
+  Reproduced done;
+  done.holds = true;
+  Sheet sheet({"operator", "graphs", "parallel structures", "DRAM bytes before", "fewest after",
+               "most after", "device syncs before", "most after"});
+  std::map<std::string, double> has;
+  const auto add = [&](const std::string& name, const std::vector<Gir>& girs) {
+    std::set<std::pair<std::int64_t, std::int64_t>> structures;
+    std::vector<double> bytes;
+    int syncs = 0, most_syncs = 0;
+    for (const Gir& gir : girs) {
+      structures.emplace(gir.blocks, gir.warps);
+      const Gir after = powerfusion::optimised(gir);
+      bytes.push_back(powerfusion::dram_bytes(after));
+      syncs = std::max(syncs, powerfusion::syncs_of(gir, Scope::device));
+      most_syncs = std::max(most_syncs, powerfusion::syncs_of(after, Scope::device));
+    }
+    if (bytes.empty()) return fail(done, name + ": no graph");
+    const auto [least, most] = std::ranges::minmax(bytes);
+    has[name + " graphs"] = static_cast<double>(girs.size());
+    has[name + " before"] = powerfusion::dram_bytes(girs.front());
+    has[name + " after"] = most;
+    has[name + " syncs before"] = syncs;
+    has[name + " syncs after"] = most_syncs;
+    sheet.add({name, std::to_string(girs.size()), std::to_string(structures.size()),
+               formatted("{:.0f}", powerfusion::dram_bytes(girs.front())),
+               formatted("{:.0f}", least), formatted("{:.0f}", most), std::to_string(syncs),
+               std::to_string(most_syncs)});
+    done.report +=
+        "\nThe first of " + name + ":\n\n```\n" + powerfusion::to_text(girs.front()) + "```\n";
+    std::vector<powerfusion::Rewrite> steps;
+    powerfusion::optimised(girs.front(), {}, &steps);
+    for (const powerfusion::Rewrite& r : steps)
+      done.report += "\nafter " + r.rule + " (" + join(r.done) + "):\n\n```\n" +
+                     powerfusion::to_text(r.after) + "```\n";
+  };
+  std::vector<std::vector<powerfusion::Template>> templates;
+  for (int v : {0, 1}) {
+    templates.push_back(powerfusion::templates_of(*g, *device, {}, {v}));
+    std::vector<Gir> girs;
+    for (const powerfusion::Template& t : templates.back()) girs.push_back(t.gir);
+    add(workload->op(g->vertex(v).op).name, girs);
+  }
+  std::vector<Gir> both;
+  for (const powerfusion::Template& a : templates[0])
+    for (const powerfusion::Template& b : templates[1])
+      if (auto gir = powerfusion::merged(*g, a, b)) both.push_back(*std::move(gir));
+  add("merged", both);
+  sheet.into(done);
+  for (const auto& [key, value] : top.at("must_hold").entries()) {
+    const bool least = key.starts_with("least ");
+    const auto at = has.find(least ? key.substr(6) : key);
+    if (at == has.end()) top.at("must_hold").fail("has no number " + key, "OPERATOR graphs, ...");
+    if (least ? at->second < value.real() : at->second != value.real())
+      fail(done, formatted("{} is {:.0f}, not {}{:.0f}", at->first, at->second,
+                           least ? "at least " : "", value.real()));
+  }
+  return done;
+}
+
 /// A recording's schedules by what PowerFusion says of their trees, beside the recording's
 /// predictions and the published L.
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
@@ -221,7 +307,8 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
   done.holds = true;
   add_provenance(done, recording, path);
   const std::int64_t fewest = top.at("must_hold").at("min_graphs").integer(1, 1000);
-  Sheet sheet({"graph", "schedules", "moves and syncs", "resources", "recorded prediction", "L"});
+  Sheet sheet(
+      {"graph", "schedules", "moves and syncs", "resources", "FusionStitching's (recorded)", "L"});
   std::int64_t ranked = 0;
   double sums[4] = {};
   for (const auto& [name, graph] : recording.at("ranking").entries()) {
@@ -279,8 +366,8 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
   if (ranked < fewest)
     fail(done, formatted("{} graphs' schedules can be ranked, fewer than {}", ranked, fewest));
   constexpr const char* kWays[] = {"moves and syncs (--price-by parallel)",
-                                   "resources (--price-by overlap)", "the recording's prediction",
-                                   "L as published"};
+                                   "resources (--price-by overlap)",
+                                   "FusionStitching's prediction, as recorded", "L as published"};
   for (int i = 0; i < 4 && ranked > 0; ++i)
     done.compared.push_back({.what = formatted("mean rank correlation, {}", kWays[i]),
                              .ours = sums[i] / static_cast<double>(ranked),

@@ -139,6 +139,7 @@ std::vector<std::string> counters_files(const Experiment& e, const ReproduceOpti
 /// recording's schedules ranked by their trees.
 Reproduced reproduce_gir(const Experiment& e);
 Reproduced reproduce_gir_text(const Experiment& e);
+Reproduced reproduce_gir_merging(const Experiment& e);
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
 /// Several models' plans of every workload beside one another, with what recordings measured; and
 /// what must hold of recordings of models beside other compilers.

@@ -46,6 +46,7 @@ constexpr Method kMethods[] = {
     {"cluster-plans", Reproduction::analysis, plain<reproduce_cluster_plans>},
     {"gir", Reproduction::analysis, plain<reproduce_gir>},
     {"gir-text", Reproduction::analysis, plain<reproduce_gir_text>},
+    {"gir-merging", Reproduction::analysis, plain<reproduce_gir_merging>},
     {"breakdown", Reproduction::analysis, plain<reproduce_breakdown>},
     {"kernels", Reproduction::analysis, plain<reproduce_kernels>},
     {"graph-speedups", Reproduction::analysis, plain<reproduce_graph_speedups>},

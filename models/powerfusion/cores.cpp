@@ -4,10 +4,14 @@
 #include "models/powerfusion/cores.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "core/base/format.h"
+#include "core/plan/names.h"
 #include "core/plan/schedule.h"
 #include "core/workload/subgraph.h"
+#include "core/workload/text.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/part.h"
 
@@ -47,6 +51,47 @@ std::optional<Reason> no_kernel(const Graph& g, const Device& d, const Operators
   if (!schedule) return Reason{schedule.reason()};
   return misfit(*schedule);
 }
+
+/// Library kernels: of the kernels that the question's others make of a product alone, the one that
+/// takes least time by its own model. Products that differ in names alone are asked for once.
+class Products {
+ public:
+  explicit Products(const Question& q) : q_(q) {}
+
+  std::optional<Kernel> kernel(const Workload& w, OpId product) {
+    const OpId one[] = {product};
+    if (no_subgraph(w, one)) return {};
+    const auto part = std::make_shared<const Workload>(subgraph(w, one));
+    const auto [at, fresh] = known_.try_emplace(to_yaml(without_names(*part)));
+    if (fresh) at->second = {part, asked(part)};
+    const auto& [of, kernel] = at->second;
+    if (!kernel) return {};
+    return Names(*of, *part).rename(*kernel);
+  }
+
+ private:
+  std::optional<Kernel> asked(std::shared_ptr<const Workload> part) const {
+    Question q = q_;
+    q.workload = std::move(part);
+    q.level = {};
+    q.room = {};
+    double least = std::numeric_limits<double>::infinity();
+    std::optional<Kernel> best;
+    for (const Model* m : q_.others) {
+      if (!m->times || m->propose == nullptr) continue;
+      const Result<Proposal> p = m->propose(q, {m->options, {}, "model " + m->name});
+      if (!p || p->plan.kernels.size() != 1 || !p->rewrites.empty()) continue;
+      const auto seconds = p->price.traffic.seconds;
+      if (!seconds || *seconds >= least) continue;
+      least = *seconds;
+      best = p->plan.kernels.front();
+    }
+    return best;
+  }
+
+  const Question& q_;
+  std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Kernel>>> known_;
+};
 
 }  // namespace
 
@@ -138,11 +183,22 @@ double cores_seconds(const Gir& g, const Device& d) {
   return sum;
 }
 
-Plan cores_plan(const Graph& g, const Device& d, const PlanPrice& p) {
-  Plan plan = stitching::plan_of(g, p);
-  for (std::size_t k = 0; k < p.patterns.size(); ++k)
-    if (!p.kernels[k].parts.empty())
-      plan.kernels[k] = core_kernel(g, d, p.kernels[k], plan.kernels[k].name);
+Plan cores_plan(const Question& q, const Graph& g, const Device& d, const PlanPrice& p) {
+  const Plan plain = stitching::plan_of(g, p);
+  Plan plan = plain;
+  Products products(q);
+  for (std::size_t k = 0; k < p.patterns.size(); ++k) {
+    const std::string& name = plain.kernels[k].name;
+    if (!p.kernels[k].parts.empty()) {
+      plan.kernels[k] = core_kernel(g, d, p.kernels[k], name);
+      continue;
+    }
+    std::optional<Kernel> product =
+        products.kernel(g.workload(), g.vertex(p.patterns[k].front()).op);
+    if (!product) continue;
+    product->name = name;
+    plan.kernels[k] = *std::move(product);
+  }
   return plan;
 }
 

@@ -1,6 +1,7 @@
 // PowerFusion's kernels on machines whose units are cores: CPUs, NPUs, Cambricon's MLU (section 7).
 #pragma once
 
+#include "models/model.h"
 #include "models/powerfusion/powerfusion.h"
 
 namespace tilewright::powerfusion {
@@ -25,7 +26,10 @@ Result<StitchedKernel> on_cores(const Graph& g, const Device& d, const Operators
                                 int most_operators);
 Kernel core_kernel(const Graph& g, const Device& d, const StitchedKernel& k,
                    const std::string& name);
-Plan cores_plan(const Graph& g, const Device& d, const PlanPrice& p);
+/// Memory kernels as core_kernel() has them; of a library's the fastest that the question's others
+/// make of the product alone, plain tiles of 64 where nobody makes one. Cost: their search, for each
+/// form of product once.
+Plan cores_plan(const Question& q, const Graph& g, const Device& d, const PlanPrice& p);
 
 /// Seconds of a GIR without its launch: its moves from and to DRAM, each bytes over bandwidth *
 /// parts of lines that it needs * cores that have blocks.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,20 @@ Result<Planned> planned(const Question& q, const Options& o);
 
 /// The kernel's GIR, one a part, before rewriting.
 std::vector<Gir> gir_of(const Planned& p, std::size_t kernel);
+/// A kernel's loop tree in the units of one schedule, and its GIR before rewriting.
+struct Template {
+  Kernel kernel;
+  std::int64_t warps = 1;  ///< of a block
+  Gir gir;
+};
+/// Templates of a kernel of these operators on a GPU (section 6), no two with the same GIR, the
+/// fastest first. Cost: every schedule.
+std::vector<Template> templates_of(const Graph& g, const Device& d, const Options& o,
+                                   const Operators& kernel);
+/// Both operators' graphs as one, as section 6 merges them before rewriting: a sync of the device
+/// between moves of the same tensor. None where blocks or warps a block are not as many.
+std::optional<Gir> merged(const Graph& g, const Template& a, const Template& b);
+
 /// Seconds of a kernel as its tree stands, by `o.price`; a Reason where the tree does not say them.
 Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
                             const Schedule& schedule, std::size_t kernel, const Kernel& written);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/thread_program.h"
@@ -381,7 +382,7 @@ Result<Planned> planned(const Question& q, const Options& asked) {
   if (!best) return best;
   Planned& p = best.value();
   if (is_cores(p.device))
-    p.written = {.plan = cores_plan(*p.graph, p.device, p.price),
+    p.written = {.plan = cores_plan(q, *p.graph, p.device, p.price),
                  .unbound = std::vector<std::string>(p.kernels())};
   else
     p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
@@ -394,6 +395,24 @@ Result<Planned> planned(const Question& q, const Options& asked) {
 
 std::vector<Gir> gir_of(const Planned& p, std::size_t kernel) {
   return gir_of(*p.workload, p.written.plan.kernels[kernel], warps_of(p.price.kernels[kernel]));
+}
+
+std::vector<Template> templates_of(const Graph& g, const Device& d, const Options& o,
+                                   const Operators& kernel) {
+  std::vector<Template> out;
+  std::set<std::string> seen;
+  for (const StitchedKernel& k : stitching::ranked(g, d, kernel, o.kernels())) {
+    Template t{.kernel = kernel_with(g, d, k, "k"), .warps = warps_of(k)};
+    t.gir = gir_of(g.workload(), t.kernel, t.warps).front();
+    if (seen.insert(to_text(t.gir)).second) out.push_back(std::move(t));
+  }
+  return out;
+}
+
+std::optional<Gir> merged(const Graph& g, const Template& a, const Template& b) {
+  if (a.gir.blocks != b.gir.blocks || a.warps != b.warps) return {};
+  const Kernel both{.name = a.kernel.name, .tree = sequence({a.kernel.tree, b.kernel.tree})};
+  return gir_of(g.workload(), both, a.warps).front();
 }
 
 Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "models/powerfusion/powerfusion.h"
 
@@ -30,36 +31,51 @@ class Merger {
     struct State {
       std::vector<Operators> kernels;
       std::vector<double> least;
+      std::vector<int> of;  ///< a vertex's kernel; -1: none yet
       double sum = 0;
     };
-    std::vector<State> states(1);
+    /// The next operator in a kernel of a state.
+    struct Step {
+      std::size_t state, kernel;
+      double least, sum;
+    };
+    std::vector<State> states = {{.of = std::vector<int>(static_cast<std::size_t>(g_.size()), -1)}};
     std::int64_t seen = 0;
     for (int v : all_) {
-      std::vector<State> next;
-      for (const State& s : states) {
-        const auto extended = [&](std::size_t k) {
-          State t = s;
-          if (k == t.kernels.size()) {
-            t.kernels.emplace_back();
-            t.least.push_back(0);
-          }
-          t.kernels[k].push_back(v);
-          const double now = least(t.kernels[k]);
+      std::vector<Step> steps;
+      for (std::size_t i = 0; i < states.size(); ++i) {
+        const State& s = states[i];
+        const auto add = [&](std::size_t k) {
+          const bool fresh = k == s.kernels.size();
+          Operators longer = fresh ? Operators() : s.kernels[k];
+          longer.push_back(v);
+          const double now = least(longer);
           if (now == kNever) return;
-          t.sum += now - t.least[k];
-          t.least[k] = now;
           ++seen;
-          next.push_back(std::move(t));
+          steps.push_back({i, k, now, s.sum + (now - (fresh ? 0 : s.least[k]))});
         };
         for (std::size_t k = 0; k < s.kernels.size(); ++k)
           if (s.kernels[k].size() < static_cast<std::size_t>(most_operators) &&
               related(s.kernels[k], v))
-            extended(k);
-        extended(s.kernels.size());
+            add(k);
+        add(s.kernels.size());
       }
-      std::ranges::stable_sort(next, {}, &State::sum);
-      if (next.size() > static_cast<std::size_t>(width))
-        next.resize(static_cast<std::size_t>(width));
+      std::ranges::stable_sort(steps, {}, &Step::sum);
+      std::vector<State> next;
+      for (const Step& step : steps) {
+        if (std::cmp_greater_equal(next.size(), width)) break;
+        const State& from = states[step.state];
+        if (waits_for_itself(from.kernels, from.of, step.kernel, v)) continue;
+        State& s = next.emplace_back(from);
+        if (step.kernel == s.kernels.size()) {
+          s.kernels.emplace_back();
+          s.least.push_back(0);
+        }
+        s.kernels[step.kernel].push_back(v);
+        s.least[step.kernel] = step.least;
+        s.of[static_cast<std::size_t>(v)] = static_cast<int>(step.kernel);
+        s.sum = step.sum;
+      }
       states = std::move(next);
     }
     Merging out{.cost = kNever, .states = seen};
@@ -97,6 +113,35 @@ class Merger {
         for (const Access& b : op.inputs)
           if (b.tensor == a.tensor) return true;
       }
+    return false;
+  }
+
+  /// Whether the kernel, with an operator whose producers have all been placed, would wait for a
+  /// kernel that waits for it. `of`: each vertex's kernel, -1: one of its own.
+  bool waits_for_itself(const std::vector<Operators>& kernels, const std::vector<int>& of,
+                        std::size_t kernel, int v) const {
+    if (kernel == kernels.size()) return false;
+    std::vector<bool> seen(of.size());
+    std::vector<int> open = {v};
+    const auto visit = [&](int u) {
+      if (!seen[static_cast<std::size_t>(u)]) open.push_back(u);
+      seen[static_cast<std::size_t>(u)] = true;
+    };
+    while (!open.empty()) {
+      const int u = open.back();
+      open.pop_back();
+      for (int e : g_.vertex(u).in) {
+        const int from = g_.edge(e).from;
+        const int its = of[static_cast<std::size_t>(from)];
+        if (its == static_cast<int>(kernel)) {
+          if (u != v) return true;
+        } else if (its < 0) {
+          visit(from);
+        } else {
+          std::ranges::for_each(kernels[static_cast<std::size_t>(its)], visit);
+        }
+      }
+    }
     return false;
   }
 

@@ -154,6 +154,19 @@ INSTANTIATE_TEST_SUITE_P(All, EveryExperiment, ::testing::ValuesIn(runnable()),
                            return name;
                          });
 
+/// Structures of figures whose numbers are ours, and recordings that are held to a bound.
+TEST(Experiment, PowerFusionsFiguresHold) {
+  for (const char* id : {"fig3", "fig4", "fig5", "fig6", "fig7", "fig8", "fig11", "fig12",
+                         "fragments", "graphs", "ranking"}) {
+    const Experiment& e = find_experiment(std::string("powerfusion/") + id);
+    Points points;
+    const Request request;
+    const ReproduceOptions options{.data = TILEWRIGHT_SOURCE_DIR "/experiments/results"};
+    const Reproduced done = method_of(e).run(e, {request, options, points});
+    EXPECT_TRUE(done.holds) << id << ": " << done.reason;
+  }
+}
+
 TEST(Experiment, RefusesWhatItDoesNotKnow) {
   const std::string head = "id: a/b\ntitle: t\nsource: s\nabout: x\n";
   const auto refused = [&](const std::string& rest) {

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "harness/verbs.h"
 
@@ -25,6 +26,38 @@ void expect_right(const std::string& workload, const char* machine, const char* 
   const Answer a = ran(workload, machine, target);
   EXPECT_TRUE(a.ok()) << a.json.value("reason", std::string());
   EXPECT_TRUE(a.json.value("verified", false));
+}
+
+/// Every kernel is one that the CUDA emitter runs: right, without a fault, and moving exact's
+/// bytes.
+TEST(PowerFusionRun, TheEmulatedGpuMovesWhatExactCounts) {
+  std::vector<std::string> workloads = {"shuffle-unit:channels=10,size=48",
+                                        "kv-attention:batch=2,past=9,heads=2,size=32",
+                                        "involution:size=6",
+                                        "se-module:size=7,channels=12,squeezed=3",
+                                        "layernorm:rows=33,cols=70",
+                                        "softmax:rows=17,cols=96,dtype=f16"};
+  if (kAll)
+    for (int seed = 1; seed <= 40; ++seed)
+      workloads.push_back("random-graph:rows=20,cols=37,vertices=" + std::to_string(3 + seed % 6) +
+                          ",seed=" + std::to_string(seed));
+  for (const std::string& workload : workloads) {
+    SCOPED_TRACE(workload);
+    const Answer a = ran(workload, "h200", "cuda-emulated");
+    ASSERT_TRUE(a.ok()) << a.json.value("reason", std::string());
+    EXPECT_TRUE(a.json.value("verified", false));
+    EXPECT_EQ(a.json.at("faults"), 0) << a.json["findings"].dump(1);
+    std::int64_t moved = 0;
+    for (const auto& t : a.json.at("traffic"))
+      for (const char* way : {"read_bytes", "written_bytes", "atomic_bytes"})
+        moved += t.at(way).get<std::int64_t>();
+    const Answer planned = plan({.subject = workload,
+                                 .machine = "h200",
+                                 .model = "powerfusion",
+                                 .target = "cuda-emulated"});
+    ASSERT_TRUE(planned.ok());
+    EXPECT_EQ(moved, planned.json.at("exact_bytes").get<std::int64_t>());
+  }
 }
 
 TEST(PowerFusionRun, LoopsOnACpu) {

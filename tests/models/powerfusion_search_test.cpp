@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "core/base/format.h"
 #include "core/plan/schedule.h"
@@ -157,6 +158,79 @@ TEST(PowerFusionSearch, TheShuffleNetUnitIsOneKernelWithNothingAboveLanes) {
     before += static_cast<double>(stitching::compulsory_of(*named, std::vector{v}).value);
   EXPECT_EQ(before, 2'182'656);
   EXPECT_EQ(bytes, 727'552);
+}
+
+/// A ring of kernels that wait for one another is no plan: an LSTM was a kernel an operator for it.
+TEST(PowerFusionSearch, TheBeamsKernelsCanBePutInAnOrder) {
+  const Device d = *stitching::device_of(named_machine("h200"));
+  const Options o;
+  for (int seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(formatted("seed {}", seed));
+    const auto w = std::make_shared<const Workload>(
+        named_workload(formatted("random-graph:rows=64,cols=64,vertices=30,seed={}", seed)));
+    const auto g = Graph::create(w, 1e30);
+    ASSERT_TRUE(g);
+    Operators all;
+    for (int v = 0; v < g->size(); ++v) all.push_back(v);
+    const KernelCost least = [&](const Operators& p) { return least_seconds(*g, d, o, p); };
+    for (int width : {1, 8}) {
+      const Merging found = beam_merging(*g, all, least, least, width, 64);
+      EXPECT_EQ(stitching::launch_order(*g, found.kernels).size(), found.kernels.size());
+      EXPECT_LT(found.kernels.size(), all.size());
+    }
+  }
+  const Question q = asked("lstm:steps=3,layers=3");
+  const auto p = planned(q, {});
+  ASSERT_TRUE(p);
+  EXPECT_LE(p->kernels(), q.workload->operators().size() / 2);
+}
+
+/// Proposes tiles of `tile` that take `seconds`, and counts how often it is asked.
+Model product_maker(const std::string& name, std::int64_t tile, double seconds, int& asked_for) {
+  Model m{.name = name, .times = true};
+  m.propose = [=, &asked_for](const Question& q, const Settings&) -> Result<Proposal> {
+    ++asked_for;
+    if (q.workload->operators().size() != 1) return Reason{"more than a product"};
+    Node tree = compute(q.workload->operators().front().name);
+    for (std::size_t l = 0; l < q.workload->loops().size(); ++l) {
+      const auto& [name_of_loop, extent] = q.workload->loops()[l];
+      const bool sum = q.workload->is_reduction(OpId(0), LoopId(l));
+      tree = loop(name_of_loop, std::move(tree), sum ? extent : std::min(tile, extent));
+    }
+    Proposal p;
+    p.plan.kernels.push_back({.name = name, .level = "L2", .tree = std::move(tree)});
+    p.price.traffic.seconds = seconds;
+    return p;
+  };
+  return m;
+}
+
+TEST(PowerFusionSearch, ProductsOnCoresAreTheFastestThatOthersMake) {
+  int slow_asked = 0, fast_asked = 0;
+  const Model slow = product_maker("slow", 24, 2e-3, slow_asked),
+              fast = product_maker("fast", 48, 1e-3, fast_asked);
+  Question q = asked("bert:layers=2,seq=64,hidden=128,heads=2,ffn=256", "epyc-zen5");
+  Options o;
+  o.library = Library::type;
+  const auto tiles = [&] {
+    const auto p = planned(q, o);
+    EXPECT_TRUE(p) << p.reason();
+    std::multiset<std::string> found;
+    for (std::size_t k = 0; k < p->kernels(); ++k) {
+      if (!p->library(k)) continue;
+      const std::string tree = to_text(p->written.plan.kernels[k].tree);
+      for (const char* tile : {"/24", "/48", "/64"})
+        if (tree.find(tile) != std::string::npos) found.insert(tile);
+    }
+    EXPECT_TRUE(resolve(p->written.plan, p->workload, q.machine).ok());
+    return found;
+  };
+  const std::size_t products = tiles().count("/64");
+  EXPECT_GE(products, 16U);
+  q.others = {&slow, &fast};
+  EXPECT_EQ(tiles().count("/48"), products);
+  EXPECT_EQ(slow_asked, fast_asked);
+  EXPECT_LT(static_cast<std::size_t>(fast_asked), products / 2);  // layers are alike
 }
 
 /// Figure 13: a layer has four products of a library's, as the paper's GPT-2 has, and a kernel
