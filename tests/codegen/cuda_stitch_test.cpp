@@ -3,6 +3,7 @@
 // simulator/cuda_host? Is what they must not do refused, and are planted faults found?
 #include <gmock/gmock.h>
 
+#include <set>
 #include <stdexcept>
 
 #include "codegen/cuda/build.h"
@@ -448,6 +449,28 @@ std::vector<Case> cases_at_several_levels() {
 }
 
 TEST(Stitched, TilesAtSeveralLevels) { run_all(cases_at_several_levels()); }
+
+/// What a tile in shared memory holds is not brought from home once more, whatever else could fill
+/// registers; beside that tile it is.
+TEST(Stitched, RegistersAreFilledFromTheTileAround) {
+  const std::vector<Case> all = cases_at_several_levels();
+  for (std::size_t i = 0; i < all.size() / 2; ++i)
+    EXPECT_EQ(testing::exact_bytes(schedule_of(all[i])),
+              testing::exact_bytes(schedule_of(all[i + all.size() / 2])))
+        << all[i].trees.front();
+  const auto outer_of_loads = [](const std::string& loads) {
+    std::set<std::string> outer;
+    const Schedule s = schedule_of({"gemm:m=20,n=24,k=20",
+                                    {"m/16@grid n/16@grid ( k/16 ( " + loads +
+                                     " m/8 n/8 ( k/8 ( L.A@registers C.gemm ) ) ) )"}});
+    for (const Buffer& b : s.kernels[0].buffers)
+      if (s.machine->level(b.level).name == "registers" && b.role == BufferRole::input)
+        outer.insert(s.machine->level(b.outer_level).name);
+    return outer;
+  };
+  EXPECT_EQ(outer_of_loads("L.A@shared L.B@registers"),
+            (std::set<std::string>{"DRAM", "shared"}));  // A's and B's
+}
 
 TEST(Stitched, BarriersBetweenLevelsLeftOutAreFound) {
   testing::BarriersLeftOut seen;
