@@ -145,11 +145,11 @@ TEST(RandomKernels, IndicesOnSeveralThreads) {
 }
 
 TEST(RandomKernels, Einsums) {
-  run_batch({.max_extent = 9, .units = false, .einsums = true}, 20274, 40);
+  run_batch({.max_extent = 9, .units = false, .einsums = true}, 20274, 20);
 }
 /// Without counts: products hand their values on in registers.
 TEST(RandomKernels, EinsumsFromRegisters) {
-  run_batch({.max_extent = 35, .units = false, .einsums = true}, 20275, 40, false);
+  run_batch({.max_extent = 35, .units = false, .einsums = true}, 20275, 20, false);
 }
 
 TEST(RandomKernels, Gathers) {

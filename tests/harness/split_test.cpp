@@ -105,7 +105,7 @@ TEST(Split, KernelsOfSeveralCachesAreCountedAtTheirOwn) {
                         .machine = std::make_shared<const Machine>(named_machine("epyc-zen5")),
                         .file = {}};
   const Plan plan{
-      {{.name = "first", .level = "L1", .tree = parse_tree("m/16 l/24 ( k ( C.gemm1 ) )")},
+      {{.name = "first", .level = "L1", .tree = parse_tree("m/16 l/24 ( k/80 ( C.gemm1 ) )")},
        {.name = "second", .level = "L2", .tree = parse_tree("m/48 n/32 ( l/36 ( C.gemm2 ) )")}}};
   const Machine& m = *setting.machine;
   const Result<Alone> both = alone_at(setting, plan, *m.find("L1"));
