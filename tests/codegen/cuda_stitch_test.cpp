@@ -78,6 +78,15 @@ std::vector<Case> warp_cases() {
       {"masked-softmax:batch=2,heads=3,m=4,l=20",
        {"b/1@grid h/1@grid m/2@grid ( m/1@warp ( l/4@lane ( C.scaled C.masked C.rowmax ) "
         "l/4@lane ( C.exp C.rowsum ) l/4@lane ( C.divide ) ) )"}},
+      // what no warp's rows move, in each warp's own tile
+      {"name: own\nloops: {b: 9, c: 17, d: 1}\noperators:\n"
+       "  - \"t[c] = tanh(u[]) + u[]\"\n  - \"y[b] += t[c] * w[d]\"\n",
+       {"b/6@grid b/1@warp ( L.u@registers c/1@lane ( C.t ) Y.warp c/1 d/1@lane ( C.y ) S.y )"},
+       "shared"},
+      {"name: own\nloops: {b: 9, c: 17, d: 1, e: 40}\noperators:\n"
+       "  - \"t[c] += x[c,e]\"\n  - \"y[b] += t[c] * w[d]\"\n",
+       {"b/6@grid b/1@warp ( c/1 e/1@lane ( C.t ) Y.warp c/1 d/1@lane ( C.y ) S.y )"},
+       "shared"},
       // several warps a row, of which some have no row
       {"layernorm:rows=5,cols=800",
        {"r/2@grid ( r/1@warp ( L.x c/200@warp ( c/4@lane ( C.sum ) ) C.mean "
