@@ -1,6 +1,8 @@
 #include "harness/schedules.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
@@ -255,35 +257,44 @@ Bytes Alone::total() const {
 
 namespace {
 
-bool names_a_level(const Node& tree, const Machine& m, LevelId but) {
-  if (!tree.level.empty() && tree.level != m.level(but).name &&
-      tree.level != m.level(m.home()).name)
-    return true;
-  return std::ranges::any_of(tree.children,
-                             [&](const Node& c) { return names_a_level(c, m, but); });
+void names_in(const Node& tree, std::set<std::string>& names) {
+  names.insert(tree.level);
+  for (const Node& child : tree.children) names_in(child, names);
 }
 
-/// Whether a plan speaks of a level on chip other than `level`.
-bool names_another(const Plan& plan, const Machine& m, LevelId level) {
-  const auto other = [&](const std::string& name) {
-    return !name.empty() && name != m.level(level).name && name != m.level(m.home()).name;
-  };
-  return std::ranges::any_of(plan.kernels, [&](const Kernel& k) {
-    return other(k.level) || names_a_level(k.tree, m, level) ||
-           std::ranges::any_of(k.pins, [&](const auto& pin) { return other(pin.second.level); });
-  });
+/// The levels that a plan names.
+std::set<std::string> levels_named(const Plan& plan) {
+  std::set<std::string> names;
+  for (const Kernel& k : plan.kernels) {
+    names.insert(k.level);
+    names_in(k.tree, names);
+    for (const auto& [tensor, pin] : k.pins) names.insert(pin.level);
+  }
+  return names;
 }
 
-/// The machine without its hardware caches: what they fill is filled from home.
-Machine without_caches(const Machine& m) {
+/// The machine with hardware caches only where they are named, as scratchpads: what the others fill
+/// is filled from the next level outside of them.
+Machine with_named_caches(const Machine& m, const std::set<std::string>& named) {
   Machine r = m;
   r.levels.clear();
-  const std::string home = m.level(m.home()).name;
-  for (Level level : m.levels) {
-    if (level.managed == Managed::hardware && level.kind != LevelKind::home) continue;
-    for (std::string& from : level.filled_by)
-      if (const auto source = m.find(from); source && m.level(*source).managed == Managed::hardware)
-        from = home;
+  std::map<std::string, std::string> instead;  // of those left out
+  for (std::size_t i = 0; i < m.levels.size(); ++i) {
+    Level level = m.levels[i];
+    const bool cache = level.managed == Managed::hardware && level.kind != LevelKind::home;
+    if (level.filled_by.empty() && i > 0) level.filled_by = {m.levels[i - 1].name};
+    std::vector<std::string> from;
+    for (const std::string& f : level.filled_by) {
+      const auto other = instead.find(f);
+      const std::string& outer = other == instead.end() ? f : other->second;
+      if (std::ranges::find(from, outer) == from.end()) from.push_back(outer);
+    }
+    if (cache && !named.contains(level.name)) {
+      instead[level.name] = from.front();
+      continue;
+    }
+    if (cache) level = as_scratchpad(m, LevelId(i)).levels[1];
+    level.filled_by = std::move(from);
     r.levels.push_back(std::move(level));
   }
   return r;
@@ -392,9 +403,12 @@ class Count {
 
 Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
                        std::int64_t most_nodes) {
-  const bool several = names_another(plan, *setting.machine, level);
+  const Machine& m = *setting.machine;
+  std::set<std::string> named = levels_named(plan);
+  for (const std::string& unsaid : {std::string(), m.level(m.home()).name}) named.erase(unsaid);
+  named.insert(m.level(level).name);
   const auto machine = std::make_shared<const Machine>(
-      several ? without_caches(*setting.machine) : as_scratchpad(*setting.machine, level));
+      named.size() > 1 ? with_named_caches(m, named) : as_scratchpad(m, level));
   Result<Schedule> schedule = resolve(plan, setting.workload, machine);
   if (!schedule) return Reason{schedule.reason()};
   Result<Alone> alone = Count(plan, *schedule, most_nodes).alone();

@@ -61,7 +61,7 @@ struct SameKernels {
 };
 
 /// A plan's traffic from and to home, its level taken as a scratchpad over that; where the plan
-/// names others too, those that software manages, without the caches between.
+/// names others too, each of them, without the caches that it does not name.
 struct Alone {
   Traffic exact;
   Schedule schedule;

@@ -113,10 +113,10 @@ struct Source {
 /// onto too few sets (rows a multiple of 4 KiB apart), or where it is loaded for many uses of a
 /// long-strided operand; else its lines come into the cache as they are used, which is the load
 /// that the plan counts. Source::tiles says which. A Reason: what cannot be emitted, and why (sums
-/// rescaled in other blocks than their factors, element types other than bf16, f32 and f64 or
-/// several at once, integers that are no inputs, loops bound to units that a CPU has none of,
-/// Y.grid inside blocks, an unknown micro-kernel). Tiles of bf16 and of integer tensors hold
-/// floats: every one is packed, and converted as it is copied. What is indexed by values is read
+/// rescaled in other blocks than their factors, several types of what is written home, integers
+/// that are no inputs, loops bound to units that a CPU has none of, Y.grid inside blocks, an unknown
+/// micro-kernel). Tiles hold floats, or doubles where some tensor is of f64: those of other types
+/// are packed, and converted as they are copied. What is indexed by values is read
 /// where it lies; an index that names no element reads as zero. Throws InputError for options that
 /// no schedule could make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});

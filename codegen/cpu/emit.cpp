@@ -40,24 +40,38 @@ std::optional<Reason> indices_refused(const Workload& w) {
   return std::nullopt;
 }
 
-/// The one type of all tensors but integer ones.
-Result<DType> type_of(const Workload& w) {
+/// What a program computes in, and of which type what it writes is where it lies.
+struct Types {
+  DType real = DType::f32, home = DType::f32;
+  bool pairs = false;  ///< all are bf16
+};
+
+Result<Types> types_of(const Schedule& s) {
+  const Workload& w = *s.workload;
   if (auto refused = integers_refused(w, "cpu")) return *refused;
+  const auto any = [&w](auto is) {
+    return std::ranges::any_of(w.tensors(), [&](const Tensor& t) { return is(t.dtype); });
+  };
+  Types types;
+  if (any([](DType t) { return t == DType::f64; }))
+    types.real = DType::f64;
+  else if (auto refused = indices_refused(w))
+    return *refused;
+  types.home = types.real;
+  types.pairs = !any([](DType t) { return t != DType::bf16 && !is_integer(t); });
   const Tensor* first = nullptr;
-  for (const Tensor& t : w.tensors()) {
-    if (is_integer(t.dtype)) continue;
-    if (t.dtype != DType::f32 && t.dtype != DType::f64 && t.dtype != DType::bf16)
-      return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cpu target emits bf16, f32 and f64, and reads i8 and i32"};
-    if (first == nullptr) first = &t;
-    if (t.dtype != first->dtype)
-      return Reason{"tensors " + first->name + " and " + t.name +
-                    " differ in type: the cpu target emits one type at a time"};
-  }
-  const DType type = first == nullptr ? DType::f32 : first->dtype;
-  if (type != DType::f64)
-    if (auto refused = indices_refused(w)) return *refused;
-  return type;
+  for (const ScheduledKernel& k : s.kernels)
+    for (const Buffer& b : k.buffers) {
+      if (b.role == BufferRole::input || (b.role == BufferRole::intermediate && !b.leaves))
+        continue;
+      const Tensor& t = w.tensor(b.tensor);
+      if (first != nullptr && t.dtype != first->dtype)
+        return Reason{"tensors " + first->name + " and " + t.name +
+                      " differ in type: a program for the cpu target writes one type"};
+      first = &t;
+      types.home = t.dtype;
+    }
+  return types;
 }
 
 void check(const EmitOptions& o) {
@@ -148,8 +162,8 @@ std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
 
 Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   check(options);
-  const auto type = type_of(*s.workload);
-  if (!type) return Reason{type.reason()};
+  const auto types = types_of(s);
+  if (!types) return Reason{types.reason()};
   std::optional<MicroKernel> asked;
   if (!options.micro_kernel.empty()) {
     const auto found = micro_kernel_for(options.isa, options.micro_kernel);
@@ -160,25 +174,28 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Program p{.schedule = s,
             .options = options,
             .micro_kernel = asked,
-            .element_bytes = *type == DType::f64 ? 8 : 4};
+            .element_bytes = types->real == DType::f64 ? 8 : 4};
   // All vectors of a program are of one width.
   p.vector_bytes = asked ? asked->vector_bytes : micro_kernel_for(options.isa, "")->vector_bytes;
   p.boundaries = boundaries_of(s);
   p.needed.assign(s.workload->tensors().size(), false);
   p.constant = constant_of(*s.workload, options);
   p.prelude.count = options.count;
-  p.prelude.f64 = *type == DType::f64;
-  p.prelude.bf16 = *type == DType::bf16;
-  p.pairs = p.prelude.bf16 && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
+  p.prelude.f64 = types->real == DType::f64;
+  p.prelude.home = types->home;
+  p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
   bool parallel = false;
   Source source{.prefix = options.prefix};
-  if (p.prelude.bf16)
-    source.notes.push_back(
-        std::string("tensors are bf16 at home and f32 in tiles: converted as they are copied, ") +
-        (p.pairs ? "multiplied as pairs of bf16 and summed in f32" : "computed in f32"));
+  if (types->home != types->real) {
+    const std::string home(name_of(types->home)), real(name_of(types->real));
+    source.notes.push_back("tensors are " + home + " at home and " + real +
+                           " in tiles: converted as they are copied, " +
+                           (p.pairs ? "multiplied as pairs of " + home + " and summed in " + real
+                                    : "computed in " + real));
+  }
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
     if (!text) return text.why();

@@ -105,6 +105,7 @@ KernelEmitter::Follower::Follower(KernelEmitter& e, NodeId id, const SymRanges& 
       reduces_(!w_.reduction_loops(n_.op).empty()) {
   names_ = std::move(names);
   vector_ = vector;
+  e.p_.prelude.functions = e.p_.prelude.vectors = true;
 }
 
 /// Where a row's lanes, not joined yet, are: a vector for each element that they will become.

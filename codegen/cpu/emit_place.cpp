@@ -65,8 +65,10 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   const Level& level = p_.machine().level(buf.level);
   if (buf.role == BufferRole::intermediate)
     return buf.leaves ? "it is computed here" : "it stays on chip";
-  if (p_.prelude.bf16) return "it is converted to f32";
-  if (is_integer(p_.workload().tensor(buf.tensor).dtype)) return "its integers are converted";
+  const DType type = p_.workload().tensor(buf.tensor).dtype, real = p_.prelude.real();
+  if (is_integer(type)) return "its integers are converted";
+  if (type != real) return "it is converted to " + std::string(name_of(real));
+  if (p_.prelude.home != real) return "others are converted";
   if (level.managed == Managed::software) return "software manages " + level.name;
   if (buf.outer.valid()) return "it comes from " + p_.machine().level(buf.outer_level).name;
   if (buf.atomic) return "blocks add to it";

@@ -154,14 +154,16 @@ std::string KernelEmitter::ref(BufferId b) const {
 std::string KernelEmitter::type(BufferId b) const {
   const Tensor& t = p_.workload().tensor(buffer(b).tensor);
   const std::string rank = std::to_string(t.shape.size());
-  if (!is_integer(t.dtype)) return "Tile<" + rank + ">";
-  p_.prelude.integers = true;
-  return "IntegerTile<" + rank + ", " + home_type(buffer(b).tensor) + ">";
+  if (buffer(b).role != BufferRole::input || t.dtype == p_.prelude.home)
+    return "Tile<" + rank + ">";
+  return "ConvertedTile<" + rank + ", " + home_type(buffer(b).tensor) + ">";
 }
 
 std::string KernelEmitter::home_type(TensorId t) const {
   const DType type = p_.workload().tensor(t).dtype;
-  return type == DType::i8 ? "std::int8_t" : type == DType::i32 ? "std::int32_t" : "Home";
+  if (type == p_.prelude.home) return "Home";
+  p_.prelude.read.insert(type);
+  return type == p_.prelude.real() ? "Real" : element_type(type);
 }
 
 std::vector<BufferId> KernelEmitter::scoped(const TileScope& scope) const {

@@ -61,7 +61,7 @@ class KernelEmitter::PointText {
           has_loop(op_.inputs[static_cast<std::size_t>(index.gathered)], loop))
         return kFar;
     const std::int64_t step = loop_stride(a, loop, e_.home_strides(a.tensor));
-    return step != 0 && (e_.p_.prelude.bf16 || is_integer(w_.tensor(a.tensor).dtype)) ? kFar : step;
+    return step != 0 && w_.tensor(a.tensor).dtype != e_.p_.prelude.real() ? kFar : step;
   }
   /// How vectors along a loop read an input that lies neither still nor densely within its tensor:
   /// the one dimension that the loop moves, and elements from one lane to the next.
@@ -210,10 +210,7 @@ class KernelEmitter::PointText {
     const std::string condition = declare_place(i);
     const Access& a = op_.inputs[i];
     std::string at = name_in(i) + "[at" + std::to_string(i) + "]";
-    if (is_integer(w_.tensor(a.tensor).dtype))
-      at = "static_cast<Real>(" + at + ")";
-    else if (e_.p_.prelude.bf16)
-      at = "get(" + at + ")";
+    if (w_.tensor(a.tensor).dtype != e_.p_.prelude.real()) at = "get(" + at + ")";
     const bool walks = vector_ >= 0 && input_stride(i, vector_) == 1;
     const std::string zero = width == Width::one ? "Real(0)" : "splat(Real(0))";
     e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " + condition + " ? " +
@@ -261,7 +258,9 @@ class KernelEmitter::PointText {
       const auto along = width == Width::one ? std::nullopt : strip(i, vector_);
       const std::string within = along ? inside(a, along->dim) : inside(a);
       const std::string zero = width == Width::one ? "Real(0)" : "splat(Real(0))";
-      const std::string there = along ? taken_of(*along, width, at, a) : taken(width, at, false);
+      // Dimensions that a loop moves against each other may go from one element to the next.
+      const bool walks = width != Width::one && input_stride(i, vector_) == 1;
+      const std::string there = along ? taken_of(*along, width, at, a) : taken(width, at, walks);
       e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " +
                    (within.empty() ? there : within + " ? " + there + " : " + zero) + ";");
     }

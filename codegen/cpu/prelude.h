@@ -1,16 +1,19 @@
 // The fixed part of every emitted program: boxes, tiles and what moves them.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "codegen/cpu/cpu.h"
 
 namespace tilewright::cpu {
 
+/// A program computes in one type, float or double, whatever its tensors are at home.
 struct PreludeOptions {
   bool count = false;
   bool f64 = false;
-  bool bf16 = false;    ///< tensors at home; tiles hold them as float
+  DType home = DType::f32;  ///< of what is written, where its tensor lies
+  std::set<DType> read = {};  ///< others, that tiles or gathers convert as they read them
   int most_steps = 1;   ///< boundaries that one copy crosses, at most
   bool once = false;    ///< some compute is !once
   bool functions = false;  ///< some operator evaluates an expression
@@ -20,9 +23,11 @@ struct PreludeOptions {
   bool vectors = false;   ///< some operator runs on vectors of points
   bool in_place = false;  ///< some tile is used where its tensor lies
   bool prefetch = false;  ///< some tile's lines are asked for
-  bool integers = false;  ///< some tile holds an integer tensor's elements
+  DType real() const { return f64 ? DType::f64 : DType::f32; }
 };
 
+/// What an element of that type is called in the program.
+std::string element_type(DType type);
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>
 /// and after the macro TILEWRIGHT_TARGET.
 std::string prelude_text(const PreludeOptions& options);

@@ -15,15 +15,6 @@ std::vector<LevelId> way_to(const Machine& m, LevelId level) {
   return way;
 }
 
-/// Of `candidates`, the one at the level nearest to `level` on its way from home, if any.
-BufferId next_outer(const Draft& d, LevelId level, const std::vector<BufferId>& candidates) {
-  const std::vector<LevelId> way = way_to(d.m, level);
-  for (std::size_t i = way.size() - 1; i-- > 0;)
-    for (BufferId b : candidates)
-      if (d.k.buffer(b).level == way[i]) return b;
-  return BufferId();
-}
-
 /// An output's chain of buffers, inner first: its own level, then every level that it is stored to.
 std::optional<Reason> add_chain(Draft& d, TensorId t) {
   const std::string& name = d.w.tensor(t).name;
@@ -156,6 +147,32 @@ NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b
   return nearest;
 }
 
+/// Of `candidates`, the one at the level nearest to the load's, and of equally near ones the one
+/// furthest from home: on the level's way from home, or where another way leads from a tile that a
+/// load around this one holds.
+BufferId next_outer(const Draft& d, NodeId load, const std::vector<BufferId>& candidates) {
+  const ScheduleNode& n = d.node(load);
+  const std::vector<LevelId> way = way_to(d.m, n.level);
+  const std::vector<NodeId> around = governing(d, n.tensor, load);
+  BufferId best;
+  std::pair<std::size_t, std::size_t> least;
+  for (BufferId b : candidates) {
+    const LevelId level = d.k.buffer(b).level;
+    const auto steps = d.m.path(level, n.level);
+    const bool inwards = std::ranges::all_of(steps, [&](const auto& step) {
+      const auto& from = d.m.level(step.second).filled_by;
+      return from.empty() ? step.first.index() + 1 == step.second.index()
+                          : std::ranges::find(from, d.m.level(step.first).name) != from.end();
+    });
+    if (steps.empty() || !inwards) continue;
+    if (std::ranges::find(way, level) == way.end() && !nearest_load(d, around, b).valid()) continue;
+    const std::pair far{steps.size(), d.m.levels.size() - d.m.path(d.m.home(), level).size()};
+    if (best.valid() && far >= least) continue;
+    best = b, least = far;
+  }
+  return best;
+}
+
 /// Whether a compute inside `scope` reads the tensor by another's values.
 bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
   return std::ranges::any_of(d.k.ops, [&](OpId op) {
@@ -190,7 +207,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
     outer.push_back(chain.back());
   }
   Buffer& b = d.k.buffers[n.buffer.index()];
-  b.outer = next_outer(d, n.level, outer);
+  b.outer = next_outer(d, id, outer);
   if (!b.outer.valid() && d.on_chip(n.tensor)) b.outer = d.chain[n.tensor.index()].back();
   b.outer_level = b.outer.valid() ? d.k.buffer(b.outer).level : d.m.home();
   if (b.outer_level != d.m.home() && d.k.buffer(b.outer).role == BufferRole::input &&

@@ -47,7 +47,8 @@ std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a
   std::vector<Interval> whole;
   for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
   std::vector<Box> boxes = {footprint(w, op, a, whole)};
-  for (int d = 0; d < boxes.front().rank(); ++d) {
+  // Where steps pass over all of a dimension nothing is read, and no box is left.
+  for (int d = 0; d < static_cast<int>(a.index.size()); ++d) {
     const Affine& index = a.index[static_cast<std::size_t>(d)];
     if (index.gathered >= 0 || index.terms.size() < 2) continue;
     std::vector<std::pair<std::int64_t, std::int64_t>> terms;

@@ -1,7 +1,11 @@
-// Tensors of bf16 in emitted kernels: converted as tiles are copied, computed in f32.
+// Tensors of 16 bits, and of several types, in emitted kernels: converted as tiles are copied,
+// computed in f32 or, where one is, in f64.
 #include <gmock/gmock.h>
 
 #include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
 
 #include "core/workload/reference/elements.h"
 #include "models/exact/exact.h"
@@ -28,14 +32,17 @@ Schedule schedule_of(const Case& c, const std::shared_ptr<const Machine>& machin
   return std::move(s).value();
 }
 
-/// Arrays of bf16 by TensorId; `values` are changed to what the arrays hold.
-std::vector<std::vector<std::uint16_t>> encoded(const Workload& w, TensorValues& values) {
-  std::vector<std::vector<std::uint16_t>> arrays;
+/// Arrays by TensorId, as their types store them; `values` are changed to what the arrays hold.
+std::vector<std::vector<char>> encoded(const Workload& w, TensorValues& values) {
+  std::vector<std::vector<char>> arrays;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-    arrays.emplace_back(static_cast<std::size_t>(w.tensors()[t].elements().value), 0x7fc0);
+    const Tensor& tensor = w.tensors()[t];
+    const auto count = static_cast<std::size_t>(tensor.elements().value);
+    arrays.emplace_back(static_cast<std::size_t>(tensor.bytes().value));
+    fill_with_nan(tensor.dtype, count, arrays.back().data());
     if (!w.is_input(TensorId(t))) continue;
-    encode_elements(DType::bf16, values[t], arrays.back().data());
-    values[t] = decode_elements(DType::bf16, arrays.back().data(), arrays.back().size());
+    encode_elements(tensor.dtype, values[t], arrays.back().data());
+    values[t] = decode_elements(tensor.dtype, arrays.back().data(), count);
   }
   return arrays;
 }
@@ -53,12 +60,21 @@ double run(const Workload& w, cpu::Kernel& kernel, std::vector<TrafficEntry>* co
   const TensorValues reference = evaluate(w, values);
   double worst = 0;
   for (TensorId t : w.outputs()) {
-    const auto& a = arrays[t.index()];
-    const std::vector<double> got = decode_elements(DType::bf16, a.data(), a.size());
+    const std::vector<double> got =
+        decode_elements(w.tensor(t).dtype, arrays[t.index()].data(), reference[t.index()].size());
     worst = std::max(worst, relative_error(std::span<const double>(got), reference[t.index()]));
   }
   return worst;
 }
+
+/// Operands of three types, looked-up rows of a fourth, and a result of its own; what stays on chip
+/// may be of any.
+constexpr const char* kMixed =
+    "name: mixed\ndtype: f32\nloops: {i: 21, j: 37, k: 19}\n"
+    "tensors: {table: [50, 37], ids: [21]}\n"
+    "dtypes: {A: f16, B: bf16, ids: i32, table: bf16, D: f16}\noperators:\n"
+    "  - \"product: C[i,j] += A[i,k] * B[k,j]\"\n"
+    "  - \"after: D[i,j] = relu(C[i,j]) + bias[j] + table[ids[i],j]\"\n";
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
@@ -71,6 +87,14 @@ const std::vector<Case>& cases() {
        "h w ( C.conv1 C.conv2 )", "h=3,w=9"},
       {"name: a\ndtype: bf16\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n",
        "j/20@grid ( C.z S.z!atomic )", ""},
+      {"gemm-chain:m=37,n=29,k=19,l=45,dtype=f16", "m n ( l ( k ( C.gemm1 ) C.gemm2 ) )",
+       "m=16,n=29,k=19,l=17"},
+      {"name: a\ndtype: f16\nloops: {i: 9, j: 40}\noperators: [\"z[i] max= x[i,j]\"]\n",
+       "j/20@grid ( C.z S.z!atomic )", ""},
+      {kMixed, "i/8 j/16 ( k/19 ( C.product ) C.after )", ""},
+      {"name: b\ndtype: bf16\nloops: {i: 9, j: 40}\ndtypes: {x: f64, w: f32}\n"
+       "operators: [\"z[i] += x[i,j] * w[j]\"]\n",
+       "i/4 j/20 ( C.z )", ""},
   };
   return all;
 }
@@ -103,14 +127,51 @@ TEST(Bfloat16, ComputesAndCountsEveryKind) {
     const bool counts = !sources[i].boundaries.empty();
     const double error =
         run(*schedules[i].workload, kernels.value()[i], counts ? &counted : nullptr);
-    // An output is rounded once, or once a block that adds to it: half a unit in 2^8 each.
-    EXPECT_LT(error, 0x1p-8) << schedules[i].workload->name() << " "
-                             << cpu::name_of(sources[i].isa);
-    EXPECT_GT(error, 0x1p-12) << "as exact as f32: nothing was rounded";
+    // An output is rounded once, or once a block that adds to it: half a unit in 2^8 or 2^11 each.
+    const Workload& w = *schedules[i].workload;
+    const bool half = w.tensor(w.outputs().front()).dtype == DType::f16;
+    const bool most = w.name() == "a" && half;  // a maximum is one of the elements
+    EXPECT_LT(error, half ? 0x1p-11 : 0x1p-8) << w.name() << " " << cpu::name_of(sources[i].isa);
+    EXPECT_GT(error, most ? -1 : half ? 0x1p-15 : 0x1p-12) << "nothing was rounded";
     if (counts) {
       EXPECT_EQ(testing::table(counted), testing::table(exact(schedules[i]).entries));
     }
   }
+}
+
+/// Every f16 comes back as it was, and floats become the nearest, whatever they are.
+TEST(Float16, ConvertsAsTheReferenceDoes) {
+  constexpr std::size_t kAll = 1 << 16;
+  const Schedule s = schedule_of(
+      {"name: c\ndtype: f16\nloops: {i: 65536}\ndtypes: {x: f32}\noperators: [\"y[i] = x[i]\", "
+       "\"z[i] = v[i]\"]\n",
+       "i/1000 ( C.y C.z )", ""},
+      testing::worked_machine("cache:1M/16"));
+  const auto source = cpu::emit(s, {.isa = cpu::host_isa()});
+  ASSERT_TRUE(source.ok()) << source.reason();
+  auto kernel = cpu::build(*source, {});
+  ASSERT_TRUE(kernel.ok()) << kernel.reason();
+  const Workload& w = *s.workload;
+  std::mt19937 random(16);
+  std::vector<float> x(kAll);
+  std::vector<std::uint16_t> v(kAll), y(kAll), z(kAll), wanted(kAll);
+  for (std::size_t i = 0; i < kAll; ++i) {
+    v[i] = static_cast<std::uint16_t>(i);
+    // Random exponents around what f16 has, and halfway between two of its values.
+    const std::uint32_t near = (0x33000000u + (random() % 0x15000000u)) | (random() & 0x80000000u);
+    const std::uint32_t bits = i % 4 == 0 ? (near & ~0x1fffu) | 0x1000u : near;
+    std::memcpy(&x[i], &bits, sizeof bits);
+  }
+  std::vector<void*> pointers(w.tensors().size());
+  for (const auto& [name, data] : std::map<std::string, void*>{
+           {"x", x.data()}, {"v", v.data()}, {"y", y.data()}, {"z", z.data()}})
+    pointers[w.find_tensor(name)->index()] = data;
+  kernel.value().run(pointers);
+  encode_elements(DType::f16, std::vector<double>(x.begin(), x.end()), wanted.data());
+  EXPECT_EQ(y, wanted);
+  for (std::size_t i = 0; i < kAll; ++i)
+    if ((i & 0x7fff) <= 0x7c00) ASSERT_EQ(z[i], v[i]);
+    else ASSERT_GT(z[i] & 0x7fff, 0x7c00);  // NaN
 }
 
 TEST(Bfloat16, ProductsTakePairsWhereTheInstructionSetHasThem) {

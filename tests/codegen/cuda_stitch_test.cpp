@@ -3,6 +3,7 @@
 // simulator/cuda_host? Is what they must not do refused, and are planted faults found?
 #include <gmock/gmock.h>
 
+#include <set>
 #include <stdexcept>
 
 #include "codegen/cuda/build.h"
@@ -77,6 +78,15 @@ std::vector<Case> warp_cases() {
       {"masked-softmax:batch=2,heads=3,m=4,l=20",
        {"b/1@grid h/1@grid m/2@grid ( m/1@warp ( l/4@lane ( C.scaled C.masked C.rowmax ) "
         "l/4@lane ( C.exp C.rowsum ) l/4@lane ( C.divide ) ) )"}},
+      // what no warp's rows move, in each warp's own tile
+      {"name: own\nloops: {b: 9, c: 17, d: 1}\noperators:\n"
+       "  - \"t[c] = tanh(u[]) + u[]\"\n  - \"y[b] += t[c] * w[d]\"\n",
+       {"b/6@grid b/1@warp ( L.u@registers c/1@lane ( C.t ) Y.warp c/1 d/1@lane ( C.y ) S.y )"},
+       "shared"},
+      {"name: own\nloops: {b: 9, c: 17, d: 1, e: 40}\noperators:\n"
+       "  - \"t[c] += x[c,e]\"\n  - \"y[b] += t[c] * w[d]\"\n",
+       {"b/6@grid b/1@warp ( c/1 e/1@lane ( C.t ) Y.warp c/1 d/1@lane ( C.y ) S.y )"},
+       "shared"},
       // several warps a row, of which some have no row
       {"layernorm:rows=5,cols=800",
        {"r/2@grid ( r/1@warp ( L.x c/200@warp ( c/4@lane ( C.sum ) ) C.mean "
@@ -448,6 +458,28 @@ std::vector<Case> cases_at_several_levels() {
 }
 
 TEST(Stitched, TilesAtSeveralLevels) { run_all(cases_at_several_levels()); }
+
+/// What a tile in shared memory holds is not brought from home once more, whatever else could fill
+/// registers; beside that tile it is.
+TEST(Stitched, RegistersAreFilledFromTheTileAround) {
+  const std::vector<Case> all = cases_at_several_levels();
+  for (std::size_t i = 0; i < all.size() / 2; ++i)
+    EXPECT_EQ(testing::exact_bytes(schedule_of(all[i])),
+              testing::exact_bytes(schedule_of(all[i + all.size() / 2])))
+        << all[i].trees.front();
+  const auto outer_of_loads = [](const std::string& loads) {
+    std::set<std::string> outer;
+    const Schedule s = schedule_of({"gemm:m=20,n=24,k=20",
+                                    {"m/16@grid n/16@grid ( k/16 ( " + loads +
+                                     " m/8 n/8 ( k/8 ( L.A@registers C.gemm ) ) ) )"}});
+    for (const Buffer& b : s.kernels[0].buffers)
+      if (s.machine->level(b.level).name == "registers" && b.role == BufferRole::input)
+        outer.insert(s.machine->level(b.outer_level).name);
+    return outer;
+  };
+  EXPECT_EQ(outer_of_loads("L.A@shared L.B@registers"),
+            (std::set<std::string>{"DRAM", "shared"}));  // A's and B's
+}
 
 TEST(Stitched, BarriersBetweenLevelsLeftOutAreFound) {
   testing::BarriersLeftOut seen;

@@ -91,6 +91,13 @@ TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
   EXPECT_TRUE(says(*source, "// C.X: X[m,l] = Y[m,l] * C[m,l] - R[m,l], from registers"));
 }
 
+/// Rows of one element, which nothing but a product walks by vectors.
+TEST(Followers, BringTheVectorsThatTheyNeed) {
+  check(schedule_of("name: t\nloops: {m: 5, l: 1, k: 7}\noperators:\n"
+                    "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"Y[m,l] = 0.2 * C[m,l]\"\n",
+                    "m ( k ( C.C ) C.Y )", "m=1,k=7"));
+}
+
 TEST(Followers, JoinRowsOfProductsAndOfWhatFollowsThem) {
   const Schedule s = schedule_of(
       chain("  - \"X[m,l] = neg(C[m,l])\"\n  - \"h[m] max= C[m,l]\"\n  - \"g[m] min= X[m,l]\"\n"

@@ -144,6 +144,14 @@ TEST(RandomKernels, IndicesOnSeveralThreads) {
   run_batch({.max_extent = 40, .units = false, .indices = true}, 20271, 20, false);
 }
 
+TEST(RandomKernels, Einsums) {
+  run_batch({.max_extent = 9, .units = false, .einsums = true}, 20274, 20);
+}
+/// Without counts: products hand their values on in registers.
+TEST(RandomKernels, EinsumsFromRegisters) {
+  run_batch({.max_extent = 35, .units = false, .einsums = true}, 20275, 20, false);
+}
+
 TEST(RandomKernels, Gathers) {
   run_batch({.units = false, .gathers = true}, 20265, 40);
 }

@@ -133,6 +133,9 @@ TEST(Kernels, TransposedOperandsConvolutionsAndReductions) {
                   "  - \"b[i] min= x[i,j]\"\n  - \"p[i] *= y[i,j]\"\n"
                   "  - \"z[i] = gelu(a[i] - b[i]) + p[i] / 3\"\n",
                   "scratchpad:1M", "i/4 ( j/5 ( C.a C.b C.p ) C.z )"));
+  // From one element of the diagonal to the next is one element, along two dimensions.
+  s.push_back(schedule_of("name: d\nloops: {i: 2}\noperators: [\"y[i] = x[i,1 - i]\"]\n",
+                          "scratchpad:1M", "i/2 ( C.y )"));
   check_everywhere(s);
 }
 
@@ -197,9 +200,10 @@ TEST(Refusals, SayWhatAndWhy) {
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.reason(),
             "micro-kernel '6x4' is not available for avx2; available: 6x2, 4x3, scalar");
-  const Schedule half = schedule_of("gemm-chain:m=8,n=8,k=8,l=8,dtype=f16", "scratchpad:1M",
-                                    "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=4,k=4,l=4");
-  EXPECT_THAT(cpu::emit(half).reason(), HasSubstr("f16"));
+  const Schedule two = schedule_of(
+      "name: t\nloops: {i: 8}\ndtypes: {z: f16}\noperators: [\"y[i] = x[i]\", \"z[i] = x[i]\"]\n",
+      "scratchpad:1M", "i/4 ( C.y C.z )");
+  EXPECT_THAT(cpu::emit(two).reason(), HasSubstr("writes one type"));
   EXPECT_THROW(cpu::emit(s, {.threads = 0}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "a b"}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "while"}), InputError);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -505,6 +506,17 @@ TEST(BytesRead, LeavesOutWhatLiesBetweenSlices) {
   const Workload w = *apply("compose", named_workload("shuffle-unit"));
   for (const Operator& op : w.operators())
     for (const Access& a : op.inputs) EXPECT_EQ(bytes_read(w, op, a).value, 29 * 784 * 4);
+}
+
+/// A window whose steps pass over the only column that there is.
+TEST(BytesRead, OfNothingAreNone) {
+  const Workload w = workload_from_yaml(
+      "name: passed-over\nloops: {h: 4, w: 1, s: 3}\ntensors: {I: [4, 1]}\noperators:\n"
+      "  - \"conv: C[h,w] += I[h,2*w + 2*s - 3] * W[s]\"\n",
+      "passed-over");
+  const Operator& op = w.op(OpId(0));
+  EXPECT_EQ(bytes_read(w, op, op.inputs[0]).value, 0);
+  EXPECT_EQ(bytes_read(w, *w.find_tensor("I"), std::array{OpId(0)}).value, 0);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/plan/names.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -94,6 +95,36 @@ TEST(Split, TheWholeMovesWhatItsPartsMove) {
   const Result<Alone> whole = alone_at(setting, split->plan, setting.machine->default_level());
   ASSERT_TRUE(whole.ok()) << whole.reason();
   EXPECT_EQ(a.json["exact_bytes"], whole->total().value);
+}
+
+/// Kernels blocked for different caches: each is counted at its own.
+TEST(Split, KernelsOfSeveralCachesAreCountedAtTheirOwn) {
+  const auto w = std::make_shared<const Workload>(named_workload("gemm-chain:m=96,n=64,k=80,l=72"));
+  const Setting setting{.workload_name = w->name(),
+                        .workload = w,
+                        .machine = std::make_shared<const Machine>(named_machine("epyc-zen5")),
+                        .file = {}};
+  const Plan plan{
+      {{.name = "first", .level = "L1", .tree = parse_tree("m/16 l/24 ( k/80 ( C.gemm1 ) )")},
+       {.name = "second", .level = "L2", .tree = parse_tree("m/48 n/32 ( l/36 ( C.gemm2 ) )")}}};
+  const Machine& m = *setting.machine;
+  const Result<Alone> both = alone_at(setting, plan, *m.find("L1"));
+  ASSERT_TRUE(both.ok()) << both.reason();
+  // C is written and read between them in any case.
+  std::int64_t sum = 0;
+  for (const Kernel& kernel : plan.kernels) {
+    const NamelessKernel alone = nameless(kernel, *w);
+    const Result<Alone> one =
+        alone_at({.workload_name = "one",
+                  .workload = alone.workload,
+                  .machine = setting.machine,
+                  .file = {}},
+                 {{alone.kernel}}, *m.find(kernel.level));
+    ASSERT_TRUE(one.ok()) << one.reason();
+    sum += one->total().value;
+  }
+  EXPECT_EQ(both->total().value, sum);
+  EXPECT_TRUE(alone_at(setting, plan, *m.find("L2")).ok());
 }
 
 TEST(Split, AFileSaysPartsAndModels) {

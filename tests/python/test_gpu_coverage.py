@@ -44,7 +44,7 @@ def test_reduced_workloads_are_small_and_still_of_their_kind(seed):
                 assert set(re.findall(r"[a-z]\w*", index)) <= loops, d.yaml()
 
 
-def test_outcomes_are_told_apart(tmp_path, monkeypatch):
+def test_outcomes_are_told_apart(tmp_path, monkeypatch, capsys):
     c = coverage()
     (drawn,) = drawn_workloads.drawn(1, 1)
     options = type("Options", (), dict(tilewright="tilewright", machine="h200", timeout=9, points=1e9,
@@ -65,9 +65,10 @@ def test_outcomes_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(c, "bounded", lambda words, timeout: (json.dumps(
         {"reason": "verification failed: relative error 1", "seed": 1, "target": "cuda-emulated"}), "", 3))
     assert asker.verify(drawn, "m")["outcome"] == c.WRONG
-    rows = [{"workload": "w", "model": "m", "plan": {"outcome": c.PLANNED},
+    rows = [{"workload": "softmax:rows=3,cols=8", "model": "m", "plan": {"outcome": c.PLANNED},
              "verify": {"outcome": c.WRONG, "reduced": False, "reason": "off by 3"}}]
     assert not c.table(rows)
+    assert "verify  graphs           1 wrong" in capsys.readouterr().out
     rows[0]["verify"] = {"outcome": "verified", "reduced": False}
     assert c.table(rows)
 

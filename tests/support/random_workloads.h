@@ -27,6 +27,7 @@ struct RandomOptions {
   bool planes = false;     ///< chains of two-dimensional convolutions only
   bool gathers = false;    ///< workloads that read by other tensors' values only
   bool indices = false;    ///< operators read their loops' indices
+  bool einsums = false;    ///< products of any layout with what follows them, and gradients
   bool phases = false;     ///< several nests of blocks with Y.grid between, and packs
   bool reloads = false;    ///< on two levels: intermediates stored outward and loaded back
   bool drops = false;      ///< of tiles that loads bring
@@ -57,6 +58,7 @@ class WorkloadMaker : private Dice {
       : Dice(random), o_(options) {}
 
   std::string text() {
+    if (o_.einsums) return chance(0.25) ? gradient() : einsum();
     const int kind = o_.gemm_chains_only ? 0 : pick(0, o_.units ? 6 : 5);
     if (o_.phases && chance(0.4)) return fan();
     if (kind == 6) return pair();
@@ -81,6 +83,101 @@ class WorkloadMaker : private Dice {
   }
 
   std::int64_t extent() { return pick<std::int64_t>(1, o_.max_extent); }
+
+  std::string loops_of(const std::string& names) {
+    std::string text;
+    for (const char c : names)
+      text += (text.empty() ? "loops: {" : ", ") + std::string(1, c) + ": " +
+              std::to_string(extent());
+    return text + "}\n";
+  }
+
+  /// Some of the names, in any order; each with that chance.
+  std::string some_of(std::string names, double p) {
+    std::erase_if(names, [&](char) { return !chance(p); });
+    std::ranges::shuffle(names, random_);
+    return names;
+  }
+
+  /// Loops as an access's indices; of an input some are not plain.
+  std::string access(const std::string& tensor, const std::string& loops, bool plain) {
+    std::string text;
+    for (const char c : loops) {
+      const int kind = plain ? 9 : pick(0, 14);
+      const std::string one(1, c);
+      text += text.empty() ? "" : ",";
+      text += kind == 0   ? "2*" + one
+              : kind == 1 ? one + " + 2"
+              : kind == 2 ? one + " - 1"
+              : kind == 3 ? one + " + " + loops[pick<std::size_t>(0, loops.size() - 1)]
+                          : one;
+    }
+    return tensor + "[" + text + "]";
+  }
+
+  /// A sum (or an extreme) of products over any loops, in any layout, and element-wise operators
+  /// behind it whose operands move along any of its loops or none; sometimes rows of them.
+  std::string einsum() {
+    const std::string names = std::string("abcde").substr(0, pick<std::size_t>(2, 5));
+    std::string out = some_of(names, 0.6), left = some_of(names, 0.6), right = some_of(names, 0.6);
+    for (const char c : names)
+      if (left.find(c) == std::string::npos && right.find(c) == std::string::npos)
+        (chance(0.5) ? left : right) += c;
+    const std::string combine = chance(0.85) || out.size() == names.size() ? " += " : " max= ";
+    std::string text = "  - \"product: T[" + list(out) + "]" +
+                       (out.size() == names.size() ? " = " : combine) + access("x", left, false) +
+                       " * " + access("w", right, false) + "\"\n";
+    std::string last = "T";
+    for (int i = 0; i < pick(0, 2); ++i) {
+      const std::string n = std::to_string(i);
+      text += "  - \"after" + n + ": R" + n + "[" + list(out) + "] = relu(" + last + "[" +
+              list(out) + "])" + (chance(0.5) ? " * " : " + ") +
+              access("u" + n, some_of(out, 0.5), true) + " - " +
+              access("v" + n, some_of(out, 0.5), true) + "\"\n";
+      last = "R" + n;
+    }
+    if (chance(0.3) && out.size() > 1)
+      text += "  - \"rows: S[" + list(some_of(out, 0.4)) + "] " + (chance(0.5) ? "+=" : "max=") +
+              " " + last + "[" + list(out) + "]\"\n";
+    return "name: random-einsum\n" + loops_of(names) + "operators:\n" + text;
+  }
+
+  static std::string list(const std::string& loops) {
+    std::string text;
+    for (const char c : loops) text += (text.empty() ? "" : ",") + std::string(1, c);
+    return text;
+  }
+
+  /// What a product, a convolution or a softmax goes back by.
+  std::string gradient() {
+    switch (pick(0, 2)) {
+      case 0:
+        return "name: random-gradient\n" + loops_of("mnk") +
+               "operators:\n  - \"g: G[m,n] = T[m,n] * (1 - square(Y[m,n]))\"\n"
+               "  - \"left: A[m,k] += G[m,n] * W[k,n]\"\n"
+               "  - \"right: B[k,n] += X[m,k] * G[m,n]\"\n  - \"bias: C[n] += G[m,n]\"\n";
+      case 1: {
+        const int step = pick(1, 3), apart = pick(1, 2), pad = pick(0, 2), taps = pick(1, 3);
+        const std::int64_t size = extent();
+        const std::int64_t in =
+            std::max<std::int64_t>(1, (size - 1) * step + (taps - 1) * apart + 1 - 2 * pad);
+        return "name: random-gradient\nloops: {b: " + std::to_string(pick(1, 3)) +
+               ", o: " + std::to_string(extent()) + ", c: " + std::to_string(pick(1, 4)) +
+               ", h: " + std::to_string(size) + ", r: " + std::to_string(taps) +
+               "}\ntensors: {I: [b, c, " + std::to_string(in) +
+               "]}\noperators:\n  - \"weights: W[o,c,r] += D[b,o,h] * I[b,c," +
+               std::to_string(step) + "*h + " + std::to_string(apart) + "*r - " +
+               std::to_string(pad) + "]\"\n  - \"bias: V[o] += D[b,o,h]\"\n";
+      }
+      default: {
+        const bool rows = chance(0.5);
+        const std::string kept = rows ? "r" : "c";
+        return "name: random-gradient\n" + loops_of("rc") + "operators:\n  - \"dot: d[" + kept +
+               "] += t[r,c] * y[r,c]\"\n  - \"back: g[r,c] = y[r,c] * (t[r,c] - d[" + kept +
+               "])\"\n";
+      }
+    }
+  }
 
   /// T1[b,m,d1] += T0[b,m,d0] * W1[b,d0,d1]; T2 += T1 * W2; ... with functions in between.
   std::string gemm_chain() {

@@ -111,10 +111,10 @@ std::vector<Linear> Lowering::guards(const Use& use) const {
   const auto idles_warps = [&](const Linear& x) {
     return x.terms.size() == 1 && index(x.terms.begin()->first).unit == Binding::warp;
   };
-  // Of warps' and lanes' own tiles those of idle ones were not brought.
+  // Of warps' and lanes' own tiles those of idle ones were not brought, nor made.
   const Value& v = values_[used_by_.at({use.node, use.input})];
   const auto shared = copies({}, v.around);
-  const bool own_tiles = v.loaded() && !(shared.of_warp() && shared.of_block());
+  const bool own_tiles = !(shared.of_warp() && shared.of_block());
   const auto idles_owner = [&](const Linear& x) {
     return own_tiles && std::ranges::any_of(v.around, [&](NodeId l) {
              return x.terms.contains(facts_[l.index()].unit);

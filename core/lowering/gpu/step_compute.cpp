@@ -42,7 +42,7 @@ Write Lowering::write(std::size_t value) const {
   }
   if (v.storage == Storage::registers) return w;
   w.inside = v.inside;
-  w.copies = copies(v.key, {});
+  w.copies = copies(v.key, v.around);  // units with an instance of their own fill it
   w.leaves = leaves(v);
   if (v.storage == Storage::shared) w.shared_at = shared_at(v, v.key);
   w.home_at = flat(v.tensor, v.key);

@@ -314,7 +314,7 @@ void Lowering::keep_sum(std::size_t value, std::vector<Step>& out) {
   Step step = of_value(Step::Kind::keep, value);
   step.dims = own(v);
   step.inside = v.inside;
-  step.copies = copies(v.key, {});
+  step.copies = copies(v.key, v.around);
   step.at = shared_at(v, v.key);
   out.push_back(std::move(step));
   written_.push_back(value);
