@@ -273,8 +273,8 @@ class KernelEmitter : private RangeEmitter {
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;  ///< some tile is chosen by block number
-  bool parallel_grid_ = false;    ///< threads share the outermost grid loops
-  bool split_ = false;            ///< threads share this loop, which is not bound to grid
+  bool parallel_grid_ = false;    ///< threads share each of several outermost grid loops
+  bool split_ = false;            ///< threads share this loop alone
   NodeId split_loop_;
   std::vector<std::string> notes_;
   std::int64_t workspace_ = 0;
