@@ -43,6 +43,15 @@ struct Timing {
 /// Told now and then what is being done, and the fraction of it that is done.
 using Progress = std::function<void(std::string_view what, double done)>;
 
+/// A kernel on tensors that stay where they are, for runs without a look at anything else.
+class BoundKernel {
+ public:
+  virtual ~BoundKernel() = default;
+  /// One of `parts` parts of a run, by one of the kernel's threads (TargetKernel::threads): parts
+  /// run in any order and side by side, those of one thread one after the other.
+  virtual void run(int thread, int part, int parts) = 0;
+};
+
 /// A loaded kernel, whatever it runs on: what verification, timing and counting ask of it.
 class TargetKernel {
  public:
@@ -58,6 +67,11 @@ class TargetKernel {
   virtual bool place(TensorId /*tensor*/, void* /*elements*/) { return false; }
   /// One run on the tensors as they are. Returns the seconds that it took.
   virtual Result<double> run() = 0;
+  /// How many threads the host may share a run of it among (BoundKernel::run); 1: it has no parts.
+  virtual int threads() const { return 1; }
+  /// The kernel on the tensors as they are now, which hold what no run changes; stays valid as long
+  /// as both. Null: only run() runs it.
+  virtual std::unique_ptr<BoundKernel> bound() { return nullptr; }
 
   /// Into an answer: what the last run showed beside its values.
   virtual void describe_run(nlohmann::ordered_json&) const {}

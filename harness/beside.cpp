@@ -63,8 +63,7 @@ try:
         session.run(names, feed)
         times.append(time.perf_counter() - begin)
     answer({"available": True, "version": onnxruntime.__version__, "threads": asked["threads"],
-            "seconds_median": float(numpy.median(times)), "seconds_min": min(times),
-            "runs": len(times), "outputs": outputs})
+            "seconds": times, "outputs": outputs})
 except Exception as e:
     answer({"available": False, "reason": (str(e) or type(e).__name__).splitlines()[0]})
 )py";
@@ -89,7 +88,7 @@ ordered_json written(const std::filesystem::path& folder, const char* kind,
 
 }  // namespace
 
-ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds) {
+ordered_json beside_onnxruntime(const BesideAsked& asked) {
   const std::filesystem::path python = find_program(asked.python);
   if (python.empty()) return unavailable("there is no " + asked.python);
   const TemporaryDirectory folder;
@@ -110,8 +109,6 @@ ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds) {
     return unavailable(why->text);
   ordered_json answer = ordered_json::parse(text_of(folder.path() / "answer.json"), nullptr, false);
   if (!answer.is_object()) return unavailable(asked.python + " gave no answer");
-  if (answer.value("available", false))
-    answer["ratio"] = our_seconds / answer["seconds_median"].get<double>();
   return answer;
 }
 

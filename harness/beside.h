@@ -16,9 +16,9 @@ struct BesideAsked {
   std::map<std::string, std::vector<double>> inputs, outputs;  ///< by ONNX name; ours, row-major
 };
 
-/// {"available", "reason"}, or {"available", "version", "threads", "seconds_median", "seconds_min",
-/// "runs", "ratio": ours over that, "outputs": [{"name", "dtype", "relative_error"}]}: max |ours -
-/// theirs| / max |theirs|. Never throws: what is wrong with that Python is its reason.
-nlohmann::ordered_json beside_onnxruntime(const BesideAsked& asked, double our_seconds);
+/// {"available", "reason"}, or {"available", "version", "threads", "seconds": [of each run],
+/// "outputs": [{"name", "dtype", "relative_error"}]}: max |ours - theirs| / max |theirs|. Never
+/// throws: what is wrong with that Python is its reason.
+nlohmann::ordered_json beside_onnxruntime(const BesideAsked& asked);
 
 }  // namespace tilewright::harness

@@ -1,8 +1,12 @@
 #include "codegen/common/host_sequence.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "codegen/common/team.h"
 
 namespace tilewright::codegen {
 namespace {
@@ -34,30 +38,33 @@ class HostSequence final : public LaunchSequence {
   }
   std::optional<Reason> add(TargetKernel& kernel, std::span<void* const> tensors) override {
     launches_.push_back({&kernel, {tensors.begin(), tensors.end()}});
+    if (kernel.threads() > threads_) {
+      team_.reset();
+      threads_ = kernel.threads();
+    }
     return std::nullopt;
   }
   Result<double> run(std::size_t first, std::size_t last) override {
+    call(first, last);
     const auto start = Clock::now();
     for (std::size_t i = first; i < last; ++i)
-      if (const Result<double> seconds = launch(i); !seconds) return seconds;
+      if (const auto why = launch(i)) return *why;
     return since(start);
   }
   Result<SequenceTiming> time(std::size_t first, std::size_t last, double budget,
                               const Progress& progress) override {
     constexpr std::size_t kLeast = 5, kMost = 1000;
-    SequenceTiming timing{.launches_timed_by = "in the runs of the whole"};
+    SequenceTiming timing{.launches_timed_by = "in runs of their own, in turn with the whole's"};
+    if (auto why = choose(first, last, budget)) return *why;
     timing.launches.resize(last - first);
     std::vector<double>& all = timing.whole.seconds;
     const auto start = Clock::now();
     while (all.size() < kMost && (all.size() < kLeast ? since(start) < 4 * budget || all.size() < 3
                                                       : since(start) < budget)) {
-      const auto run = Clock::now();
-      for (std::size_t i = first; i < last; ++i) {
-        const Result<double> seconds = launch(i);
-        if (!seconds) return seconds.why();
-        timing.launches[i - first].push_back(*seconds);
-      }
-      all.push_back(since(run));
+      const Result<double> seconds = run(first, last);
+      if (!seconds) return seconds.why();
+      all.push_back(*seconds);
+      if (auto why = run_clocked(first, last, timing.launches)) return *why;
       if (progress) progress("timing", std::min(1.0, since(start) / budget));
     }
     timing.whole.runs = std::ssize(all);
@@ -68,19 +75,83 @@ class HostSequence final : public LaunchSequence {
   struct Launch {
     TargetKernel* kernel;
     std::vector<void*> tensors;
+    std::unique_ptr<BoundKernel> bound = {};  ///< since its first run, where the kernel can be
+    int parts = 0;                            ///< 0: as many as the kernel has threads
   };
-  Result<double> launch(std::size_t i) {
-    const Launch& l = launches_[i];
-    for (std::size_t t = 0; t < l.tensors.size(); ++t)
-      if (l.kernel->needs(TensorId(t)) && !l.kernel->place(TensorId(t), l.tensors[t]))
-        return Reason{"a kernel keeps its tensors in memory of its own"};
-    const Result<double> seconds = l.kernel->run();
-    if (!seconds) return seconds;
-    if (const auto fault = l.kernel->fault(true)) return *fault;
-    return seconds;
+  int parts_of(const Launch& l) const { return l.parts > 0 ? l.parts : l.kernel->threads(); }
+
+  /// Wakes the helpers where some launch is shared.
+  void call(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; team_ && i < last; ++i)
+      if (parts_of(launches_[i]) > 1) return team_->call();
+  }
+  std::optional<Reason> launch(std::size_t i) {
+    Launch& l = launches_[i];
+    if (l.bound == nullptr) {
+      for (std::size_t t = 0; t < l.tensors.size(); ++t)
+        if (l.kernel->needs(TensorId(t)) && !l.kernel->place(TensorId(t), l.tensors[t]))
+          return Reason{"a kernel keeps its tensors in memory of its own"};
+      l.bound = l.kernel->bound();
+    }
+    if (l.bound == nullptr) {
+      if (const Result<double> seconds = l.kernel->run(); !seconds) return seconds.why();
+      return l.kernel->fault(true);
+    }
+    const int parts = parts_of(l);
+    if (parts == 1) {
+      l.bound->run(0, 0, 1);
+      return std::nullopt;
+    }
+    struct Shared {
+      BoundKernel& kernel;
+      int parts;
+    } shared{*l.bound, parts};
+    if (team_ == nullptr) team_ = std::make_unique<Team>(threads_);
+    team_->run(
+        parts,
+        [](void* of, int thread, int part) {
+          const Shared& s = *static_cast<const Shared*>(of);
+          s.kernel.run(thread, part, s.parts);
+        },
+        &shared);
+    return std::nullopt;
+  }
+  /// One run of each, its seconds added to those that it has.
+  std::optional<Reason> run_clocked(std::size_t first, std::size_t last,
+                                    std::vector<std::vector<double>>& seconds) {
+    call(first, last);
+    for (std::size_t i = first; i < last; ++i) {
+      const auto start = Clock::now();
+      if (auto why = launch(i)) return why;
+      seconds[i - first].push_back(since(start));
+    }
+    return std::nullopt;
+  }
+  /// Whether each launch is shared or left to one thread, whichever is faster: a small one ends
+  /// before a helper has begun. By the least of some runs of either kind, in turn.
+  std::optional<Reason> choose(std::size_t first, std::size_t last, double budget) {
+    constexpr int kTurns = 5;
+    constexpr double kGain = 0.97;  // of one thread's time: what sharing must be under
+    if (threads_ == 1 || chosen_ == std::pair(first, last)) return std::nullopt;
+    chosen_ = {first, last};
+    using Seconds = std::vector<std::vector<double>>;
+    Seconds alone(last - first), shared(last - first);
+    const auto start = Clock::now();
+    for (int turn = 0; turn < kTurns && (turn == 0 || since(start) < budget); ++turn)
+      for (Seconds* of : {&alone, &shared}) {
+        for (std::size_t i = first; i < last; ++i) launches_[i].parts = of == &alone ? 1 : 0;
+        if (auto why = run_clocked(first, last, *of)) return why;
+      }
+    for (std::size_t i = first; i < last; ++i)
+      launches_[i].parts =
+          std::ranges::min(shared[i - first]) < kGain * std::ranges::min(alone[i - first]) ? 0 : 1;
+    return std::nullopt;
   }
 
   std::vector<Launch> launches_;
+  int threads_ = 1;
+  std::pair<std::size_t, std::size_t> chosen_ = {};  ///< launches that choose() has been through
+  std::unique_ptr<Team> team_;
   std::vector<std::shared_ptr<void>> owned_;
 };
 

@@ -129,7 +129,10 @@ Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
     if (k.workspace_ == nullptr)
       return Reason{"no room for the kernel's " + std::to_string(bytes) +
                     " bytes of working memory"};
+    k.workspace_bytes_ = bytes / s.threads;
     k.run_ = reinterpret_cast<Kernel::RunFunction>(run);
+    if (s.in_parts)
+      k.part_ = reinterpret_cast<decltype(k.part_)>(k.library_->symbol(s.prefix + "_part"));
     if (s.kept_bytes > 0)
       k.prepare_ =
           reinterpret_cast<void (*)(void* const*)>(k.library_->symbol(s.prefix + "_prepare"));
@@ -161,6 +164,16 @@ std::vector<void*> Kernel::all(std::span<void* const> tensors, void* kept) const
 void Kernel::run(std::span<void* const> tensors, void* kept) {
   std::vector<std::int64_t> counts(2 * source_.tensors.size() * source_.boundaries.size());
   run_(all(tensors, kept).data(), workspace_.get(), counts.data());
+}
+
+Kernel::Launch Kernel::launch(std::span<void* const> tensors, void* kept) const {
+  return {
+      .tensors = all(tensors, kept),
+      .counts = std::vector<std::int64_t>(2 * source_.tensors.size() * source_.boundaries.size()),
+      .workspace = workspace_,
+      .workspace_bytes = workspace_bytes_,
+      .whole = run_,
+      .part = part_};
 }
 
 void Kernel::prepare(std::span<void* const> tensors, void* kept) {

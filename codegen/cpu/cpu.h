@@ -83,6 +83,8 @@ struct TileUse {
 /// Emitted source and what its user must know. The exported symbols, C ABI, are
 ///   int64_t PREFIX_workspace(void)                     bytes that `run` needs, 4096-aligned
 ///   void PREFIX_run(void* const* tensors, void* workspace, int64_t* counts)
+///   void PREFIX_part(void* const* tensors, void* workspace, int64_t part, int64_t parts)
+///                                                      where Source::in_parts: see there
 ///   void PREFIX_prepare(void* const* tensors)          where Source::kept_bytes is not 0
 /// `tensors`: one pointer a tensor of the workload, row-major as declared (on-chip intermediates
 /// may be null); with kept_bytes, one more to so many bytes, which `prepare` fills. `counts`: null,
@@ -100,6 +102,9 @@ struct Source {
   std::vector<bool> needed;             ///< by TensorId: run() reads or writes it at home
   std::vector<std::string> boundaries;  ///< that `counts` is indexed by; empty without counting
   int threads = 1;                      ///< that it runs on; see notes where fewer than asked
+  /// A run may be shared in any number of parts, in any order and at the same time on several
+  /// threads, each with a `threads`-th of the workspace; parts wait for nothing.
+  bool in_parts = false;
   Isa isa = Isa::generic;
   std::string micro_kernel;        ///< those that its products run on, "6x4, 5x5"
   std::vector<TileUse> tiles;      ///< what became of every buffer that is loaded or written
@@ -133,6 +138,22 @@ class Kernel {
   void run(std::span<void* const> tensors, void* kept = nullptr);
   /// Packs the constant tensors into Source::kept_bytes bytes.
   void prepare(std::span<void* const> tensors, void* kept);
+  /// All that a run needs, looked up once: what Launch::run does is the emitted call alone.
+  struct Launch {
+    std::vector<void*> tensors;
+    std::vector<std::int64_t> counts;
+    std::shared_ptr<void> workspace;
+    std::int64_t workspace_bytes = 0;  ///< a thread
+    void (*whole)(void* const*, void*, std::int64_t*) = nullptr;
+    void (*part)(void* const*, void*, std::int64_t, std::int64_t) = nullptr;  ///< null: no parts
+    /// See codegen::BoundKernel::run.
+    void run(int thread, int part_number, int parts) {
+      if (part == nullptr) return whole(tensors.data(), workspace.get(), counts.data());
+      part(tensors.data(), static_cast<char*>(workspace.get()) + thread * workspace_bytes,
+           part_number, parts);
+    }
+  };
+  Launch launch(std::span<void* const> tensors, void* kept = nullptr) const;
   /// Runs a counting build and says what it copied, sorted by boundary, then tensor; tensors and
   /// boundaries that moved nothing are left out. A Reason without counting.
   Result<std::vector<TrafficEntry>> run_counted(std::span<void* const> tensors);
@@ -148,7 +169,9 @@ class Kernel {
   Source source_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<void> workspace_;
+  std::int64_t workspace_bytes_ = 0;  ///< a thread
   RunFunction run_ = nullptr;
+  void (*part_)(void* const*, void*, std::int64_t, std::int64_t) = nullptr;
   void (*prepare_)(void* const*) = nullptr;
 };
 

@@ -101,7 +101,8 @@ std::string head(const Program& p, const Source& source) {
   return text;
 }
 
-std::string entry(const Source& source, std::size_t kernels, std::int64_t workspace) {
+std::string entry(const Source& source, const std::vector<KernelText>& kernels,
+                  std::int64_t workspace) {
   std::string text = "}  // namespace " + source.prefix + "_code\n\nextern \"C\" {\n";
   text += "// Bytes of working memory that run needs, from a multiple of 4096.\n";
   text += "std::int64_t " + source.prefix + "_workspace(void) { return " +
@@ -111,10 +112,27 @@ std::string entry(const Source& source, std::size_t kernels, std::int64_t worksp
             (source.needed[i] ? "" : " (stays on chip: may be null)");
   text += ".\nvoid " + source.prefix +
           "_run(void* const* tensors, void* workspace, std::int64_t* counts) {\n";
-  for (std::size_t k = 0; k < kernels; ++k)
-    text += "  " + source.prefix + "_code::kernel_" + std::to_string(k) +
-            "(tensors, static_cast<char*>(workspace), counts);\n";
+  const std::string code = source.prefix + "_code::";
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    const std::string kernel = code + "kernel_" + std::to_string(k) + "(tensors, ";
+    if (!kernels[k].shared) {
+      text += "  " + kernel + "static_cast<char*>(workspace), counts);\n";
+      continue;
+    }
+    text += "#pragma omp parallel for schedule(static, 1) num_threads(" + code + "kThreads)\n";
+    text += "  for (int part = 0; part < " + code + "kThreads; ++part)\n    " + kernel +
+            "static_cast<char*>(workspace) + part * " + code + "kWorkspace, counts, part, " + code +
+            "kThreads);\n";
+  }
   text += "}\n";
+  if (source.in_parts)
+    text +=
+        "// One of so many parts of a run, which threads may share; `workspace` is the "
+        "thread's own, " +
+        std::to_string(workspace / source.threads) + " bytes.\nvoid " + source.prefix +
+        "_part(void* const* tensors, void* workspace, std::int64_t part, std::int64_t parts) "
+        "{\n  " +
+        code + "kernel_0(tensors, static_cast<char*>(workspace), nullptr, part, parts);\n}\n";
   if (source.kept_bytes > 0)
     text += "// Packs what is the same in every run: tensors[" +
             std::to_string(source.tensors.size()) + "] has room for " +
@@ -130,6 +148,19 @@ inline int64_t thread() {
 #else
   return 0;
 #endif
+}
+)";
+
+constexpr const char* kShare = R"(
+// Of a loop's iterations, those of one part of `parts`: as even as can be.
+struct Share {
+  int64_t lo, hi;
+};
+inline Share share_of(int64_t low, int64_t high, int64_t step, int64_t part, int64_t parts) {
+  const int64_t trips = high > low ? (high - low + step - 1) / step : 0;
+  const int64_t each = trips / parts, more = trips % parts;
+  const int64_t first = part * each + (part < more ? part : more);
+  return {low + first * step, low + (first + each + (part < more ? 1 : 0)) * step};
 }
 )";
 
@@ -217,6 +248,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.kept_bytes = p.kept * p.element_bytes;
   if (options.count) source.boundaries = p.boundaries;
   source.threads = parallel ? options.threads : 1;
+  source.in_parts = kernels.size() == 1 && kernels.front().shared;
   source.isa = options.isa;
   source.micro_kernel = join(p.used);
 
@@ -241,6 +273,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";
     text += "constexpr int64_t kWorkspace = " + std::to_string(workspace) + ";  // a thread\n";
     text += kThread;
+    text += kShare;
     const auto all = checked_mul(workspace, options.threads);
     if (!all) return Reason{"its tiles need more working memory than 64 bits count"};
     workspace = *all;
@@ -248,7 +281,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   for (std::size_t k = 0; k < kernels.size(); ++k) {
     text += "\n// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n";
     text += "TILEWRIGHT_TARGET void kernel_" + std::to_string(k) +
-            "(void* const* tensors, char* workspace, int64_t* counts) {\n  (void)counts;\n" +
+            "(void* const* tensors, char* workspace, int64_t* counts" +
+            (kernels[k].shared ? ", int64_t part, int64_t parts" : "") + ") {\n  (void)counts;\n" +
             kernels[k].text + "}\n\n";
   }
   if (source.kept_bytes > 0) {
@@ -256,7 +290,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     for (const KernelText& k : kernels) text += k.prepare;
     text += "}\n\n";
   }
-  text += entry(source, kernels.size(), workspace) +
+  text += entry(source, kernels, workspace) +
           "\n#undef TILEWRIGHT_TARGET\n#undef TILEWRIGHT_INLINE\n#undef TILEWRIGHT_ALWAYS\n";
   source.text = std::move(text);
   return source;

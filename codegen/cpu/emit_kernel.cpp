@@ -56,6 +56,7 @@ Result<KernelText> KernelEmitter::emit() {
   return KernelText{.text = out_.text(),
                     .workspace = workspace_,
                     .parallel = split_ || parallel_grid_,
+                    .shared = split_,
                     .notes = notes_,
                     .tiles = tile_uses(),
                     .prepare = prepare};
@@ -92,15 +93,9 @@ void KernelEmitter::pass() {
     in_scope_.pop_back();
     out_.close();
   }
-  if (split_) {
-    out_.directive("#pragma omp parallel num_threads(kThreads)");
-    out_.open("");
-    out_.comment(
-        "Every thread has tiles of its own and the same share of the loop below each time.");
-    out_.line("char* const memory = workspace + thread() * kWorkspace;");
-  } else {
-    out_.line("char* const memory = workspace;");
-  }
+  if (split_)
+    out_.comment("A part has tiles of its own and the same share of one loop below each time.");
+  out_.line("char* const memory = workspace;");
   out_.line("(void)memory;");
   const std::vector<BufferId> root = scoped({TileScope::Kind::root, NodeId()});
   declare(root);
@@ -110,7 +105,6 @@ void KernelEmitter::pass() {
   enter_body(NodeId(0), ranges);
   visit_all(k_.node(NodeId(0)).children, ranges);
   leave_scope(root);
-  if (split_) out_.close();
 }
 
 /// What is still changed is written, inner buffers first (rule 10).
@@ -208,12 +202,18 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
   const Cut c = cut(id, around);
   emit_hoists(id, around);
-  if (is_parallel(id))
-    out_.directive(split_ ? "#pragma omp for schedule(static) nowait"
-                          : "#pragma omp parallel for schedule(static) num_threads(kThreads)");
+  std::string from = c.low, to = c.high;
+  if (is_parallel(id) && split_) {
+    const std::string share = names_.fresh("share");
+    out_.line("const Share " + share + " = share_of(" + c.low + ", " + c.high + ", " +
+              std::to_string(c.step) + ", part, parts);");
+    from = share + ".lo", to = share + ".hi";
+  } else if (is_parallel(id)) {
+    out_.directive("#pragma omp parallel for schedule(static) num_threads(kThreads)");
+  }
   defined_.emplace_back();
-  out_.open("for (int64_t " + c.name + " = " + c.low + "; " + c.name + " < " + c.high + "; " +
-            c.name + " += " + std::to_string(c.step) + ")");
+  out_.open("for (int64_t " + c.name + " = " + from + "; " + c.name + " < " + to + "; " + c.name +
+            " += " + std::to_string(c.step) + ")");
   if (!c.whole_steps)
     out_.line("const int64_t " + c.end + " = min(" + c.next() + ", " + c.high + ");");
 

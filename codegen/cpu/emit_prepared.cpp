@@ -1,5 +1,5 @@
-// Left operands that are the same in every run: packed once, as `convolve` takes them, into memory
-// that the kernel keeps.
+// Operands that are the same in every run: packed once, left ones as `convolve` takes them, right
+// ones by panels of columns as `multiply_packed` does, into memory that the kernel keeps.
 #include <algorithm>
 #include <set>
 
@@ -114,6 +114,100 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   const std::string aligned = row == "0" || row == "(0)" ? "" : row + " % " + width + " == 0 ? ";
   return aligned + first + (aligned.empty() ? "" : " : nullptr") + ", " +
          std::to_string(group * steps);
+}
+
+/// Whether a product's right operand never changes and tiles of its columns begin where panels of
+/// `width` do: nothing but the panels is read of it.
+bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  const BufferId in_b = buffer_of_input(n, p.right);
+  if (p_.vector_bytes == 0 || p_.prelude.bf16 || !p_.constant[b.tensor.index()] ||
+      buffer(in_b).role != BufferRole::input)
+    return false;
+  std::int64_t elements = 1;
+  for (std::size_t l = 0; l < op.loops.size(); ++l)
+    if (has_loop(b, op.loops[l])) elements *= p_.workload().loop(op.loops[l]).extent;
+  // Where an index has several loops, elements would be there several times.
+  if (elements > p_.workload().tensor(b.tensor).elements().value) return false;
+  for (const OpenLoop& open : open_) {
+    const ScheduleNode& loop = k_.node(open.id);
+    for (const OpLoop& cut : loop.cuts)
+      if (cut.op == n.op && cut.local == p.columns && loop.max_trips > 1 && loop.step % width != 0)
+        return false;
+  }
+  return true;
+}
+
+/// The same, and it lies at home, not in tiles of its own.
+bool KernelEmitter::can_prepare_right(NodeId id, const Product& p, std::int64_t width) const {
+  const BufferId in_b = buffer_of_input(k_.node(id), p.right);
+  return is_plain(in_b) && packed_[in_b.index()].empty() && wants_panels(id, p, width);
+}
+
+/// Where the product's first panel is; `panel`: elements from one to the next.
+std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int64_t width,
+                                          const std::vector<std::string>& at, std::string& panel) {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  const auto extent = [&](int l) { return w.loop(op.loops[static_cast<std::size_t>(l)]).extent; };
+  std::vector<int> others;  // their iterations have panels of their own
+  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
+    if (l != p.columns && l != p.depth && has_loop(b, op.loops[static_cast<std::size_t>(l)]))
+      others.push_back(l);
+  const std::int64_t elements = width * extent(p.depth);
+  const std::int64_t matrix = ceil_div(extent(p.columns), width) * elements;
+  std::int64_t all = matrix;
+  for (int l : others) all *= extent(l);
+  Prepared& made = prepared_[id];
+  if (made.elements == 0) {
+    p_.kept = ceil_div(p_.kept, width) * width;
+    made.offset = p_.kept, made.elements = all, p_.kept += all;
+  }
+
+  const std::string kept = std::to_string(w.tensors().size());
+  const auto strides = home_strides(b.tensor);
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < b.index.size(); ++d) first += b.index[d].offset * strides[d];
+  Lines text(1);
+  std::string from = std::to_string(first), number = "0";
+  const auto name = [](int l) { return "l" + std::to_string(l); };
+  const auto open = [&](int l) {
+    text.open("for (int64_t " + name(l) + " = 0; " + name(l) + " < " + std::to_string(extent(l)) +
+              "; ++" + name(l) + ")");
+    from += " + " + times(loop_stride(b, op.loops[static_cast<std::size_t>(l)], strides), name(l));
+  };
+  text.open("");
+  text.comment(w.tensor(b.tensor).name + " by panels of " + op.name + "'s columns");
+  text.line("const Real* const from = static_cast<const Real*>(tensors[" +
+            std::to_string(b.tensor.value) + "]);");
+  text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
+            std::to_string(made.offset) + ";");
+  for (int l : others) {
+    open(l);
+    const std::string& here = at[static_cast<std::size_t>(l)];
+    number = number == "0"
+                 ? "(" + here + ")"
+                 : "(" + number + ") * " + std::to_string(extent(l)) + " + (" + here + ")";
+  }
+  const std::string columns = std::to_string(extent(p.columns));
+  text.open("for (int64_t g = 0; g < " + columns + "; g += " + std::to_string(width) + ")");
+  open(p.depth);
+  text.line(
+      "for (int64_t i = 0; i < " + std::to_string(width) + "; ++i) *to++ = g + i < " + columns +
+      " ? from[" + from + " + " +
+      times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)") +
+      "] : Real(0);");
+  for (std::size_t opened = others.size() + 3; opened > 0; --opened) text.close();
+  made.text = text.text();
+  panel = std::to_string(elements);
+  return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
+         " + " + std::to_string(matrix) + " * (" + number + ") + (" +
+         at[static_cast<std::size_t>(p.columns)] + ") * " + std::to_string(extent(p.depth)) +
+         " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(width);
 }
 
 /// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than

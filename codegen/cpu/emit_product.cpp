@@ -123,7 +123,10 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
     panels_[b.index()].insert(extents);
   };
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
-  if (!p.packs) add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
+  if (wants_panels(id, p, m.vectors * lanes))
+    streamed_[buffer_of_input(n, p.right).index()] = true;
+  else if (!p.packs)
+    add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
   // C's block is loaded before the depth and stored behind it: whether its rows share sets is of no
   // matter while a depth passes between.
   if (range(ranges, n.op, p.depth).most < kShortDepth)
@@ -190,6 +193,14 @@ std::string KernelEmitter::size_of_loop(OpId op, int local, const SymRanges& ran
   if (local < 0) return "1";
   const SymRange& r = range(ranges, op, local);
   return variables_.text(r.hi - r.lo);
+}
+
+/// How long the loop is where that is a number, else 0.
+std::string KernelEmitter::known_size(OpId op, int local, const SymRanges& ranges) const {
+  if (local < 0) return "1";
+  const SymRange& r = range(ranges, op, local);
+  const Linear size = r.hi - r.lo;
+  return size.is_constant() ? std::to_string(size.constant) : "0";
 }
 
 std::string KernelEmitter::scratch(std::int64_t bytes, std::int64_t& offset,
@@ -288,13 +299,18 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const SymRange& columns = range(ranges, n.op, p.columns);
   const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges);
   record_panels(id, p, kernel, ranges);
-  if (p.packs && !p_.pairs) look_for_hoist(id, p);
+  const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
+  const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes);
+  if (p.packs && !p_.pairs && !prepared) look_for_hoist(id, p);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
   std::string right = corner(op, b, in_b, s.at);
   std::string right_stride = std::to_string(stride_of(op, b, in_b, p.depth));
-  if (const auto hoist = hoists_.find(id); hoist != hoists_.end() && !hoist->second.name.empty()) {
+  if (prepared) {
+    right = prepared_right(id, p, kernel.vectors * lanes, s.at, right_stride);
+  } else if (const auto hoist = hoists_.find(id);
+             hoist != hoists_.end() && !hoist->second.name.empty()) {
     const Hoist& h = hoist->second;
     const auto from = [&](int local, const std::string& low) {
       const std::string& at = s.at[static_cast<std::size_t>(local)];
@@ -318,7 +334,6 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right_stride = std::to_string(row);
   }
   const Linear width = columns.hi - columns.lo;
-  const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool whole = width.is_constant() && width.constant % lanes == 0;
   Operands o{.left = corner(op, a, in_a, s.at),
              .left_row = std::to_string(stride_of(op, a, in_a, p.rows)),
@@ -332,8 +347,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
   if (p_.pairs) after = "pairs(" + (after.empty() ? "Keep{}" : after) + ")";
   if (!after.empty()) after = ", " + after;
-  out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
-            (whole ? ", true>(" : ", false>(") + size_of_loop(n.op, p.rows, ranges) + ", " +
+  out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
+            std::to_string(kernel.vectors) + ", " + known_size(n.op, p.rows, ranges) + ", " +
+            known_size(n.op, p.columns, ranges) + ">(" + size_of_loop(n.op, p.rows, ranges) + ", " +
             size_of_loop(n.op, p.columns, ranges) + ", " + o.depth + ", " + o.left + ", " +
             o.left_row + ", " + o.left_depth + ",");
   out_.line("         " + o.right + ", " + o.right_depth + ", " + corner(op, c, in_c, s.at) + ", " +

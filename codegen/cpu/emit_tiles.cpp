@@ -404,6 +404,16 @@ void KernelEmitter::choose_parallel_loop() {
     return;
   }
   parallel_grid_ = true;
+  // Blocks of one loop are parts of a run like any other loop's iterations. Those of several wait
+  // for each other between the loops.
+  std::vector<NodeId> shared;
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::loop && is_parallel(NodeId(i))) shared.emplace_back(i);
+  if (shared.size() != 1 || !k_.zeroed.empty() ||
+      std::ranges::any_of(k_.buffers, [](const Buffer& b) { return b.atomic; }))
+    return;
+  split_ = true, split_loop_ = shared.front();
+  parallel_grid_ = false;
 }
 
 /// Whether the iterations of a loop are what threads share.

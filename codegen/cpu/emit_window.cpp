@@ -219,7 +219,9 @@ void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundi
   std::string count = size_of_loop(n.op, x.columns, ranges);
   if (x.outer >= 0) count = "(" + size_of_loop(n.op, x.outer, ranges) + ") * " + count;
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
-            ", false>(" + size_of_loop(n.op, x.rows, ranges) + ", " + count + ", " +
+            ", " + known_size(n.op, x.rows, ranges) + ", " +
+            (x.outer < 0 ? known_size(n.op, x.columns, ranges) : "0") + ">(" +
+            size_of_loop(n.op, x.rows, ranges) + ", " + count + ", " +
             size_of_loop(n.op, depth, ranges) + ", " + corner(op, a, in_a, s.at) + ", " +
             std::to_string(stride_of(op, a, in_a, x.rows)) + ", " +
             std::to_string(stride_of(op, a, in_a, depth)) + ",");

@@ -41,6 +41,7 @@ struct KernelText {
   std::string text;
   std::int64_t workspace = 0;  ///< bytes a thread
   bool parallel = false;
+  bool shared = false;  ///< it takes the part of a run that it does, and how many there are
   std::vector<std::string> notes;
   std::vector<TileUse> tiles;
   std::string prepare;  ///< statements that pack what is packed once; empty: nothing is
@@ -175,6 +176,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t stride_of(const Operator& op, const Access& access, BufferId buffer,
                          int local) const;
   std::string size_of_loop(OpId op, int local, const SymRanges& ranges) const;
+  std::string known_size(OpId op, int local, const SymRanges& ranges) const;
   /// Room for `bytes` at `offset` of the scratch memory of one compute, as a pointer.
   std::string scratch(std::int64_t bytes, std::int64_t& offset, const std::string& type);
 
@@ -214,6 +216,11 @@ class KernelEmitter : private RangeEmitter {
   std::string prepared_left(NodeId id, const Window& x, std::int64_t group, const Surroundings& s,
                             const SymRanges& ranges);
 
+  bool wants_panels(NodeId id, const Product& p, std::int64_t width) const;
+  bool can_prepare_right(NodeId id, const Product& p, std::int64_t width) const;
+  std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
+                             const std::vector<std::string>& at, std::string& panel);
+
   // emit_depth.cpp
   class Depth;
 
@@ -242,7 +249,7 @@ class KernelEmitter : private RangeEmitter {
     std::size_t rank = 0;  ///< of the tensor that it is made from
   };
 
-  /// A left operand that never changes, packed once for all runs.
+  /// An operand that never changes, packed once for all runs.
   struct Prepared {
     std::int64_t offset = 0, elements = 0;  ///< in the memory that is kept
     std::string text;                       ///< that packs it
@@ -266,8 +273,8 @@ class KernelEmitter : private RangeEmitter {
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;  ///< some tile is chosen by block number
-  bool parallel_grid_ = false;    ///< threads share the outermost grid loops
-  bool split_ = false;            ///< threads share this loop, which is not bound to grid
+  bool parallel_grid_ = false;    ///< threads share each of several outermost grid loops
+  bool split_ = false;            ///< threads share this loop alone
   NodeId split_loop_;
   std::vector<std::string> notes_;
   std::int64_t workspace_ = 0;

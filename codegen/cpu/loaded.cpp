@@ -66,7 +66,7 @@ bool LoadedKernel::place(TensorId tensor, void* elements) {
 }
 
 /// Packed where it has not been yet; null where nothing is packed once.
-void* LoadedKernel::kept() {
+std::shared_ptr<void> LoadedKernel::kept() {
   if (source().kept_bytes == 0) return nullptr;
   std::vector<void*> where;
   for (std::size_t t = 0; t < tensors_.size(); ++t)
@@ -76,13 +76,28 @@ void* LoadedKernel::kept() {
     memory = allocate(static_cast<std::size_t>(source().kept_bytes));
     kernel_.prepare(tensors_, memory.get());
   }
-  return memory.get();
+  return memory;
+}
+
+std::unique_ptr<codegen::BoundKernel> LoadedKernel::bound() {
+  class Bound final : public codegen::BoundKernel {
+   public:
+    Bound(Kernel::Launch launch, std::shared_ptr<void> kept)
+        : launch_(std::move(launch)), kept_(std::move(kept)) {}
+    void run(int thread, int part, int parts) override { launch_.run(thread, part, parts); }
+
+   private:
+    Kernel::Launch launch_;
+    std::shared_ptr<void> kept_;
+  };
+  std::shared_ptr<void> packed = kept();
+  return std::make_unique<Bound>(kernel_.launch(tensors_, packed.get()), packed);
 }
 
 Result<double> LoadedKernel::run() {
-  void* const packed = kept();
+  const std::shared_ptr<void> packed = kept();
   const auto start = std::chrono::steady_clock::now();
-  kernel_.run(tensors_, packed);
+  kernel_.run(tensors_, packed.get());
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

@@ -36,13 +36,15 @@ class LoadedKernel final : public codegen::TargetKernel {
   std::optional<Reason> read(TensorId tensor, void* elements) override;
   bool place(TensorId tensor, void* elements) override;
   Result<double> run() override;
+  int threads() const override { return source().in_parts ? source().threads : 1; }
+  std::unique_ptr<codegen::BoundKernel> bound() override;
   /// Kernel and peak turn by turn, so that what else the machine does falls on both alike.
   Result<codegen::Timing> time(std::optional<double> budget,
                                const codegen::Progress& progress) override;
   const Source& source() const { return kernel_.source(); }
 
  private:
-  void* kept();
+  std::shared_ptr<void> kept();
 
   Kernel kernel_;
   std::shared_ptr<Tensors> memory_;

@@ -11,7 +11,7 @@ constexpr int kMostVectors = 5;  // of its width
 
 constexpr const char* kScalar = R"(
 // C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
-template <int, int, bool>
+template <int, int, int64_t, int64_t>
 TILEWRIGHT_TARGET inline void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                        int64_t a_row, int64_t a_k, const Real* b, int64_t b_k,
                                        Real* c, int64_t c_row, bool fresh) {
@@ -188,9 +188,20 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
   }
 }
 
+// Whether one of the groups, as even as can be and of `most` at most, has `size` of all. What cannot
+// be is not compiled. 0: how many there are is known only when it runs.
+constexpr bool may_be(int64_t all, int64_t most, int64_t size) {
+  return all == 0 || size == all / ((all + most - 1) / most) ||
+         (all % ((all + most - 1) / most) != 0 && size == all / ((all + most - 1) / most) + 1);
+}
+// The same of full groups and one of what is left.
+constexpr bool may_be_left(int64_t all, int64_t most, int64_t size) {
+  return all == 0 || (size == most && all >= most) || size == all % most;
+}
+
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
-// accumulators, which could not hide the latency of a multiply-add.
-template <int ROWS, int NI, bool Partial, class After>
+// accumulators, which could not hide the latency of a multiply-add. M: all rows, or 0.
+template <int ROWS, int NI, bool Partial, int64_t M, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh, int64_t j, const After& after) {
@@ -199,8 +210,9 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
     const int64_t size = least + (g < larger);
     switch (size) {
 CASES      default:
-        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j,
-                                         after);
+        if constexpr (may_be(M, ROWS, ROWS))
+          outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
+                                           j, after);
         break;
     }
     a += size * a_row;
@@ -216,23 +228,26 @@ constexpr int taller(int rows, int vectors, int narrow) {
   return at_most(rows * vectors / narrow, 12);
 }
 
-template <int MI, int NI, bool Partial, class After = Keep>
+// N: all columns, or 0. Packed: panels are as wide as can be but the last.
+template <int MI, int NI, bool Partial, int64_t M, int64_t N, bool Packed, class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
                                 const After& after = {}) {
+  constexpr int64_t all = (N + kLanes - 1) / kLanes;
   switch (vectors) {
 NARROW    default:
-      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, j,
-                                    after);
+      if constexpr (Packed ? may_be_left(all, NI, NI) : may_be(all, NI, NI))
+        return panel<MI, NI, Partial, M>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh,
+                                         j, after);
   }
 }
 )";
 
 constexpr const char* kMultiply = R"(
 // C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
-// `fresh`: C starts from zero. Whole: columns fill whole vectors.
-template <int MI, int NI, bool Whole, class After = Keep>
+// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
+template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, bool fresh, const After& after = {}) {
@@ -242,12 +257,31 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
-    if (Whole || last == kLanes)
-      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                              first_lanes(last), fresh, j, after);
-    else
-      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                             first_lanes(last), fresh, j, after);
+    if (last == kLanes)
+      panel_of<MI, NI, false, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                                           first_lanes(last), fresh, j, after);
+    else if constexpr (N == 0 || N % kLanes != 0)
+      panel_of<MI, NI, true, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                                          first_lanes(last), fresh, j, after);
+  }
+}
+// The same where B lies in panels of NI vectors, `b_panel` elements from one to the next, each step of
+// the depth behind the one before.
+template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
+TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_panel,
+                                       Real* c, int64_t c_row, bool fresh, const After& after = {}) {
+  if (rows <= 0) return;
+  constexpr int64_t width = NI * kLanes;
+  for (int64_t j = 0; j < columns; j += width, b += b_panel) {
+    const int64_t size = min((columns - j + kLanes - 1) / kLanes, NI);
+    const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
+    if (last == kLanes)
+      panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+                                          first_lanes(last), fresh, j, after);
+    else if constexpr (N == 0 || N % kLanes != 0)
+      panel_of<MI, NI, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+                                         first_lanes(last), fresh, j, after);
   }
 }
 )";
@@ -301,15 +335,18 @@ std::string with_cases(std::string text) {
   std::string rows, narrow;
   for (int n = 1; n < kMostRows; ++n) {
     const std::string size = std::to_string(n);
-    rows += "      case " + size + ":\n        outer_product<at_most(" + size +
+    rows += "      case " + size + ":\n        if constexpr (may_be(M, ROWS, " + size +
+            "))\n          outer_product<at_most(" + size +
             ", ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,\n" +
-            "            lanes, fresh, i, j, after);\n        break;\n";
+            "              lanes, fresh, i, j, after);\n        break;\n";
   }
   for (int n = 1; n < kMostVectors; ++n) {
     const std::string size = "at_most(" + std::to_string(n) + ", NI)";
-    narrow += "    case " + std::to_string(n) + ":\n      return panel<taller(MI, NI, " + size + "), " +
-              size + ", Partial>(rows, depth, a, a_row, a_k, b,\n" +
-              "          b_k, c, c_row, lanes, fresh, j, after);\n";
+    narrow += "    case " + std::to_string(n) +
+              ":\n      if constexpr (Packed ? may_be_left(all, NI, " + std::to_string(n) +
+              ") : may_be(all, NI, " + std::to_string(n) + "))\n        panel<taller(MI, NI, " +
+              size + "), " + size + ", Partial, M>(rows, depth, a, a_row, a_k, b,\n" +
+              "            b_k, c, c_row, lanes, fresh, j, after);\n      return;\n";
   }
   const auto fill = [&text](std::string_view hole, const std::string& with) {
     text.replace(text.find(hole), hole.size(), with);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Networks and drawn layers on this machine's processor beside onnxruntime, and predicted seconds by kernel.
+"""Networks, drawn networks and drawn layers on this machine's processor beside onnxruntime, and predicted seconds by kernel.
 
     experiments/cpu/networks.py --tilewright build/tilewright --machine host.yaml --out networks.json [FILE.onnx ...]
 
-Files: those given, else the light models in the onnx package's wheel. Drawn: convolutional layers by seed
+Files: those given, else the light models in the onnx package's wheel; --no-files: none. Drawn networks (--networks N
+of each family in drawn_networks.py): convolutional, dense layers, transformers, recurrent. Drawn layers by seed
 (--drawn N), each a file of its own: plain, strided, dilated, grouped, depthwise with multipliers, 1 x 1, odd
 sizes, batches of one to eight, poolings, with or without a bias and an activation. Each file runs --rounds times
-as `tilewright run FILE --profile` with --beside this Python, so that ours and onnxruntime's runs take turns, on
-one and on two threads. Of the rounds the least seconds of each side are compared: what else the machine does
-only adds. Load averages before and after stand beside every row. `--machine`: of `tilewright calibrate -o`.
+as `tilewright run FILE --profile` with --beside this Python, in which ours and onnxruntime's runs take turns, on
+one and on two threads. The least seconds of each side are compared: what else the machine does only adds. Load averages before and after stand beside every row. `--machine`: of `tilewright calibrate -o`.
 Needs onnx, onnxruntime and numpy.
 """
 
@@ -24,6 +24,8 @@ import numpy
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+import drawn_networks
 
 NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "densenet121", "vgg19")
 
@@ -100,6 +102,8 @@ def row(a, path, name, threads):
     ours, theirs = quiet["seconds_min"], min(r["onnxruntime"]["seconds_min"] for r in rounds)
     return {"name": name, "threads": threads, "seconds": ours, "onnxruntime_seconds": theirs, "ratio": ours / theirs,
             "ratios_of_medians": [r["onnxruntime"]["ratio"] for r in rounds],
+            "whole_prediction": quiet["predicted_seconds"] and quiet["predicted_seconds"] / ours,
+            "plan_seconds": quiet["plan_seconds"], "build_seconds": quiet["build_seconds"],
             "gflops": quiet["flops"] / ours * 1e-9, "kernels": quiet["compiled"],
             "packed_once_bytes": sum(k.get("packed_once_bytes", 0) for k in quiet["profile"]),
             "prediction": quiet["prediction"], "load": [load, os.getloadavg()[0]]}
@@ -132,16 +136,23 @@ def main():
     p.add_argument("--tilewright", default="build/tilewright")
     p.add_argument("--machine", default="host")
     p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--seconds", type=float, default=0.5, help="of timing, each side and round")
+    p.add_argument("--rounds", type=int, default=1, help="each plans, builds and verifies again")
+    p.add_argument("--seconds", type=float, default=1, help="of timing, each side and round")
+    p.add_argument("--no-files", action="store_true")
+    p.add_argument("--networks", type=int, default=0, help="drawn networks of each family")
     p.add_argument("--drawn", type=int, default=24, help="layers")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
     p.add_argument("--out")
     a = p.parse_args()
     light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
-    files = a.files or [os.path.join(light, f"light_{name}.onnx") for name in NAMES]
+    files = a.files or ([] if a.no_files else [os.path.join(light, f"light_{name}.onnx") for name in NAMES])
     with tempfile.TemporaryDirectory() as folder:
         work = [("network", f, os.path.basename(f)) for f in files]
+        for family in drawn_networks.FAMILIES:
+            for seed in range(a.seed, a.seed + a.networks):
+                path = os.path.join(folder, f"{family.__name__}_{seed}.onnx")
+                onnx.save(drawn_networks.make(family, seed), path)
+                work.append(("drawn network", path, f"{family.__name__}_{seed}"))
         for seed in range(a.seed, a.seed + a.drawn):
             model = layer(seed)
             path = os.path.join(folder, model.graph.name + ".onnx")
@@ -152,10 +163,11 @@ def main():
             for threads in a.threads:
                 r = row(a, path, name, threads)
                 rows.append({"kind": kind, **r})
-                said = (f"{r['ratio']:6.2f} of onnxruntime's  {r['seconds'] * 1e6:10.1f} us  {r['gflops']:6.1f} GFLOP/s"
+                said = (f"{r['ratio']:6.2f} of onnxruntime's  {r['seconds'] * 1e6:10.1f} us  {r['gflops']:6.1f} GFLOP/s  "
+                        f"plan {r['plan_seconds']:.1f} s, build {r['build_seconds']:.1f} s"
                         if "ratio" in r else r["reason"])
                 print(f"{name:26} {threads} thread(s)  {said}", flush=True)
-    sums = [s for kind in ("network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
+    sums = [s for kind in ("network", "drawn network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
     for s in sums:
         print(f"{s['kind']}s, {s['threads']} thread(s): geomean {s['geomean_ratio']:.2f}, worst "
               f"{s['worst_ratio']:.2f} ({s['worst']}), {s['failed']} of {s['files']} failed; predicted seconds off by "

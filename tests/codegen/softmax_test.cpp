@@ -145,13 +145,13 @@ TEST(Points, SeveralOutputsOfWhichOneIsReadInOneRow) {
   });
 }
 
-/// y[i] = exp(x[i]) in that type, on the vectors of an instruction set, of every value in `x`.
+/// y[i] = f(x[i]) in that type, on the vectors of an instruction set, of every value in `x`.
 template <class Real>
-std::vector<Real> exponentials(cpu::Isa isa, const std::vector<Real>& x) {
+std::vector<Real> values_of(const std::string& f, cpu::Isa isa, const std::vector<Real>& x) {
   const std::string n = std::to_string(x.size());
   const Schedule s =
       schedule_of("name: e\ndtype: " + std::string(sizeof(Real) == 4 ? "f32" : "f64") +
-                      "\nloops: {i: " + n + "}\noperators: [\"y[i] = exp(x[i])\"]\n",
+                      "\nloops: {i: " + n + "}\noperators: [\"y[i] = " + f + "(x[i])\"]\n",
                   "i/4096 ( C.y )");
   // Contraction off: the bound is one that needs no more fused multiply-adds than the text asks
   // for.
@@ -196,7 +196,7 @@ void check_exponential(Real low, Real high) {
   }
   for (cpu::Isa isa : testing::isas_here()) {
     if (isa == cpu::Isa::generic) continue;  // it calls the library's
-    const std::vector<Real> y = exponentials(isa, x);
+    const std::vector<Real> y = values_of("exp", isa, x);
     EXPECT_EQ(y[0], 1);
     EXPECT_EQ(y[1], 1);
     EXPECT_EQ(y[2], std::numeric_limits<Real>::infinity());
@@ -219,6 +219,41 @@ void check_exponential(Real low, Real high) {
 TEST(Exponential, IsWithinOneUnitInTheLastPlace) {
   check_exponential<float, double>(-105.0F, 90.0F);
   check_exponential<double, long double>(-747.0, 711.0);
+}
+
+TEST(Hyperbolic, TanhAndErfAreWithinThreeUnitsInTheLastPlace) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x = {infinity, -infinity, 0, std::numeric_limits<float>::quiet_NaN()};
+  const int steps = 1 << 18;
+  for (int i = 0; i < steps; ++i) {
+    const float along = 12 * (2 * static_cast<float>(i) / steps - 1);
+    x.push_back(along);
+    x.push_back(along / 12);
+    x.push_back(along / 4096);
+  }
+  struct Function {
+    const char* name;
+    double (*exact)(double);
+  };
+  for (const Function& f : {Function{"tanh", [](double v) { return std::tanh(v); }},
+                            Function{"erf", [](double v) { return std::erf(v); }}})
+    for (cpu::Isa isa : testing::isas_here()) {
+      if (isa == cpu::Isa::generic) continue;  // it calls the library's
+      const std::vector<float> y = values_of(f.name, isa, x);
+      EXPECT_EQ(y[0], 1);
+      EXPECT_EQ(y[1], -1);
+      EXPECT_EQ(y[2], 0);
+      EXPECT_TRUE(std::isnan(y[3]));
+      double worst = 0;
+      float where = 0;
+      for (std::size_t i = 4; i < x.size(); ++i)
+        if (const double u = ulps<float, double>(y[i], f.exact(static_cast<double>(x[i])));
+            u > worst)
+          worst = u, where = x[i];
+      std::cout << f.name << ", " << cpu::name_of(isa) << ": " << worst << " ulp at " << where
+                << "\n";
+      EXPECT_LT(worst, 3.0) << f.name << " at " << where;
+    }
 }
 
 }  // namespace

@@ -41,6 +41,15 @@ double error_of(const Schedule& s, cpu::Kernel& kernel, std::uint64_t seed = 7) 
   return testing::worst_error(*s.workload, arrays, reference);
 }
 
+/// The same of a run that three threads' workspaces share in five parts, the last first.
+double error_of_parts(const Schedule& s, cpu::Kernel& kernel) {
+  const TensorValues inputs = random_inputs(*s.workload, 7);
+  testing::Arrays<float> arrays(*s.workload, inputs);
+  cpu::Kernel::Launch launch = kernel.launch(arrays.pointers());
+  for (int part = 4; part >= 0; --part) launch.run(part % 3, part, 5);
+  return testing::worst_error(*s.workload, arrays, evaluate(*s.workload, inputs));
+}
+
 /// Emits for every instruction set here, as one shared object; checks each result.
 void check_everywhere(const std::vector<Schedule>& schedules, bool f64 = false) {
   std::vector<cpu::Source> sources;
@@ -164,6 +173,52 @@ TEST(Kernels, EveryMicroKernelOfEveryIsa) {
   for (cpu::Kernel& k : kernels.value()) EXPECT_LT(error_of(s, k), 1e-5) << k.source().micro_kernel;
 }
 
+/// Right operands that never change, their columns contiguous or not, several matrices of them,
+/// columns that fill no panel, a slice of a larger tensor: packed by prepare(), read there alone.
+TEST(Kernels, RightOperandsArePackedOnce) {
+  struct Case {
+    const char *workload, *tree;
+  };
+  const Case cases[] = {
+      {"name: g\nloops: {i: 7, j: 77, k: 33}\noperators: [\"y[i,j] += x[i,k] * w[k,j]\"]\n",
+       "j/32 i/4 k/16 ( C.y )"},
+      {"name: t\nloops: {i: 1, j: 77, k: 33}\noperators: [\"y[i,j] += x[i,k] * w[j,k]\"]\n",
+       "( C.y )"},
+      {"name: h\nloops: {h: 3, i: 9, j: 50, k: 20}\n"
+       "operators: [\"y[h,i,j] += x[h,i,k] * w[h,j,k]\"]\n",
+       "h/2 i/4 ( C.y )"},
+      {"name: s\nloops: {i: 5, j: 40, k: 11}\ntensors: {w: [100, 11]}\n"
+       "operators: [\"y[i,j] += x[i,k] * w[j+40,k]\"]\n",
+       "i/2 ( C.y )"},
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cpu::Source> sources;
+  for (const Case& c : cases)
+    for (cpu::Isa isa : testing::isas_here()) {
+      if (isa == cpu::Isa::generic) continue;
+      schedules.push_back(schedule_of(c.workload, "cache:32K/8,1M/16", c.tree));
+      auto source = cpu::emit(
+          schedules.back(),
+          {.isa = isa, .prefix = "k" + std::to_string(sources.size()), .constant = {"w"}});
+      ASSERT_TRUE(source.ok()) << c.workload << source.reason();
+      EXPECT_GT(source->kept_bytes, 0) << c.workload;
+      EXPECT_THAT(source->text, HasSubstr("multiply_packed<")) << c.workload;
+      sources.push_back(std::move(source).value());
+    }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const Workload& w = *schedules[i].workload;
+    const TensorValues inputs = random_inputs(w, 3);
+    testing::Arrays<float> arrays(w, inputs);
+    std::vector<std::byte> kept(static_cast<std::size_t>(sources[i].kept_bytes));
+    std::vector<void*> pointers = arrays.pointers();
+    kernels.value()[i].prepare(pointers, kept.data());
+    kernels.value()[i].run(pointers, kept.data());
+    EXPECT_LT(testing::worst_error(w, arrays, evaluate(w, inputs)), 1e-5) << sources[i].text;
+  }
+}
+
 TEST(Kernels, BlocksAndLoopsShareThreads) {
   const Schedule blocks =
       schedule_of("gemm-chain:m=40,n=24,k=16,l=32", "scratchpad:1M",
@@ -181,6 +236,8 @@ TEST(Kernels, BlocksAndLoopsShareThreads) {
     auto kernel = cpu::build(*source, {.optimisation = "-O1"});
     ASSERT_TRUE(kernel.ok()) << kernel.reason();
     EXPECT_LT(error_of(*s, kernel.value()), 1e-5);
+    EXPECT_TRUE(source->in_parts);
+    EXPECT_LT(error_of_parts(*s, kernel.value()), 1e-5);
   }
   const Schedule sums =
       schedule_of("name: z\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n",

@@ -30,7 +30,8 @@ class Case:
         return self.constant(values)
 
     def constant(self, values):
-        name = f"w_{'abcdefghijklmnopqrstuvwxyz'[len(self.weights)]}"
+        letters, n = "abcdefghijklmnopqrstuvwxyz", len(self.weights)
+        name = f"w_{letters[n // 26 - 1] if n >= 26 else ''}{letters[n % 26]}"
         self.weights.append(numpy_helper.from_array(numpy.asarray(values), name))
         return name
 

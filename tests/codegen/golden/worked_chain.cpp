@@ -483,9 +483,20 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
   }
 }
 
+// Whether one of the groups, as even as can be and of `most` at most, has `size` of all. What cannot
+// be is not compiled. 0: how many there are is known only when it runs.
+constexpr bool may_be(int64_t all, int64_t most, int64_t size) {
+  return all == 0 || size == all / ((all + most - 1) / most) ||
+         (all % ((all + most - 1) / most) != 0 && size == all / ((all + most - 1) / most) + 1);
+}
+// The same of full groups and one of what is left.
+constexpr bool may_be_left(int64_t all, int64_t most, int64_t size) {
+  return all == 0 || (size == most && all >= most) || size == all % most;
+}
+
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
-// accumulators, which could not hide the latency of a multiply-add.
-template <int ROWS, int NI, bool Partial, class After>
+// accumulators, which could not hide the latency of a multiply-add. M: all rows, or 0.
+template <int ROWS, int NI, bool Partial, int64_t M, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh, int64_t j, const After& after) {
@@ -494,52 +505,64 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
     const int64_t size = least + (g < larger);
     switch (size) {
       case 1:
-        outer_product<at_most(1, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 1))
+          outer_product<at_most(1, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 2:
-        outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 2))
+          outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 3:
-        outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 3))
+          outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 4:
-        outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 4))
+          outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 5:
-        outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 5))
+          outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 6:
-        outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 6))
+          outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 7:
-        outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 7))
+          outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 8:
-        outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 8))
+          outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 9:
-        outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 9))
+          outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 10:
-        outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 10))
+          outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       case 11:
-        outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after);
+        if constexpr (may_be(M, ROWS, 11))
+          outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
+              lanes, fresh, i, j, after);
         break;
       default:
-        outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j,
-                                         after);
+        if constexpr (may_be(M, ROWS, ROWS))
+          outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
+                                           j, after);
         break;
     }
     a += size * a_row;
@@ -553,33 +576,44 @@ constexpr int taller(int rows, int vectors, int narrow) {
   return at_most(rows * vectors / narrow, 12);
 }
 
-template <int MI, int NI, bool Partial, class After = Keep>
+// N: all columns, or 0. Packed: panels are as wide as can be but the last.
+template <int MI, int NI, bool Partial, int64_t M, int64_t N, bool Packed, class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
                                 const After& after = {}) {
+  constexpr int64_t all = (N + kLanes - 1) / kLanes;
   switch (vectors) {
     case 1:
-      return panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial>(rows, depth, a, a_row, a_k, b,
-          b_k, c, c_row, lanes, fresh, j, after);
+      if constexpr (Packed ? may_be_left(all, NI, 1) : may_be(all, NI, 1))
+        panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after);
+      return;
     case 2:
-      return panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial>(rows, depth, a, a_row, a_k, b,
-          b_k, c, c_row, lanes, fresh, j, after);
+      if constexpr (Packed ? may_be_left(all, NI, 2) : may_be(all, NI, 2))
+        panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after);
+      return;
     case 3:
-      return panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial>(rows, depth, a, a_row, a_k, b,
-          b_k, c, c_row, lanes, fresh, j, after);
+      if constexpr (Packed ? may_be_left(all, NI, 3) : may_be(all, NI, 3))
+        panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after);
+      return;
     case 4:
-      return panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial>(rows, depth, a, a_row, a_k, b,
-          b_k, c, c_row, lanes, fresh, j, after);
+      if constexpr (Packed ? may_be_left(all, NI, 4) : may_be(all, NI, 4))
+        panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after);
+      return;
     default:
-      return panel<MI, NI, Partial>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, j,
-                                    after);
+      if constexpr (Packed ? may_be_left(all, NI, NI) : may_be(all, NI, NI))
+        return panel<MI, NI, Partial, M>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh,
+                                         j, after);
   }
 }
 
 // C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
-// `fresh`: C starts from zero. Whole: columns fill whole vectors.
-template <int MI, int NI, bool Whole, class After = Keep>
+// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
+template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, bool fresh, const After& after = {}) {
@@ -589,12 +623,31 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
-    if (Whole || last == kLanes)
-      panel_of<MI, NI, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                              first_lanes(last), fresh, j, after);
-    else
-      panel_of<MI, NI, true>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                             first_lanes(last), fresh, j, after);
+    if (last == kLanes)
+      panel_of<MI, NI, false, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                                           first_lanes(last), fresh, j, after);
+    else if constexpr (N == 0 || N % kLanes != 0)
+      panel_of<MI, NI, true, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
+                                          first_lanes(last), fresh, j, after);
+  }
+}
+// The same where B lies in panels of NI vectors, `b_panel` elements from one to the next, each step of
+// the depth behind the one before.
+template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
+TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_panel,
+                                       Real* c, int64_t c_row, bool fresh, const After& after = {}) {
+  if (rows <= 0) return;
+  constexpr int64_t width = NI * kLanes;
+  for (int64_t j = 0; j < columns; j += width, b += b_panel) {
+    const int64_t size = min((columns - j + kLanes - 1) / kLanes, NI);
+    const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
+    if (last == kLanes)
+      panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+                                          first_lanes(last), fresh, j, after);
+    else if constexpr (N == 0 || N % kLanes != 0)
+      panel_of<MI, NI, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+                                         first_lanes(last), fresh, j, after);
   }
 }
 
@@ -666,7 +719,7 @@ TILEWRIGHT_TARGET void kernel_0(void* const* tensors, char* workspace, int64_t* 
         load(t_B_L1, Box<2>{{{l_k, l_k_end}, {l_l, l_l_end}}});
         // C.gemm1: C[m,l] += A[m,k] * B[k,l]
         {
-          multiply<6, 4, false>(l_m_end - l_m, l_l_end - l_l, l_k_end - l_k, at(t_A_L1, {l_m, l_k}), 4, 1,
+          multiply<6, 4, 0, 0>(l_m_end - l_m, l_l_end - l_l, l_k_end - l_k, at(t_A_L1, {l_m, l_k}), 4, 1,
                    at(t_B_L1, {l_k, l_l}), 5, t_C_L1, 5, l_k == 0);
         }
       }
@@ -676,7 +729,7 @@ TILEWRIGHT_TARGET void kernel_0(void* const* tensors, char* workspace, int64_t* 
         {
           fix(t_E_L1, Box<2>{{{l_m, l_m_end}, {l_n, l_n + 3}}});
           update(t_E_L1, l_l == 0);
-          multiply<6, 4, false>(l_m_end - l_m, 3, l_l_end - l_l, t_C_L1, 5, 1,
+          multiply<6, 4, 0, 3>(l_m_end - l_m, 3, l_l_end - l_l, t_C_L1, 5, 1,
                    at(t_D_L1, {l_l, l_n}), 3, at(t_E_L1, {l_m, l_n}), 3, l_l == 0);
         }
       }

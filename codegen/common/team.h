@@ -1,0 +1,49 @@
+// Threads that live as long as a program of many kernels and share the larger ones.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace tilewright::codegen {
+
+/// The calling thread and others that help it. Nobody waits for a thread that has not begun: parts
+/// are taken by whoever is there, so that a helper without a processor costs what it would have
+/// done, not a time slice. Helpers without work spin for some microseconds, then offer their
+/// processor to others between looks, then sleep until they are called.
+class Team {
+ public:
+  using Work = void (*)(void* of, int thread, int part);
+
+  /// `threads`, at least 1, the caller among them. Helpers start asleep.
+  explicit Team(int threads);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  /// work(of, thread, part) for every part of [0, parts), each once and on some thread of
+  /// [0, threads), the caller's number being 0. Returns when all have ended; what they wrote is
+  /// seen. Work must not throw. One call at a time.
+  void run(int parts, Work work, void* of);
+  /// Wakes helpers that sleep, because work comes soon.
+  void call();
+
+ private:
+  void help(int thread);
+  bool take(Work& work, void*& of, int& part);
+
+  /// The call's number, the next part and how many there are, in one word: whoever takes a part
+  /// takes it of the call that it has seen.
+  std::atomic<std::uint64_t> ticket_ = 0;
+  std::atomic<int> done_ = 0;  ///< parts of the call that have ended
+  Work work_ = nullptr;
+  void* of_ = nullptr;
+  std::atomic<std::uint32_t> calls_ = 0;  ///< changes when sleepers are to look
+  std::atomic<int> asleep_ = 0;
+  std::atomic<bool> over_ = false;
+  bool spins_ = true;  ///< each thread can have a processor
+  std::vector<std::thread> helpers_;
+};
+
+}  // namespace tilewright::codegen

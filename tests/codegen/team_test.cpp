@@ -1,0 +1,61 @@
+// Threads that share parts of work: each part once, and all of them seen.
+#include "codegen/common/team.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace tilewright::codegen {
+namespace {
+
+struct Counted {
+  std::vector<int> runs;  ///< by part
+  std::vector<int> threads;
+  static void work(void* of, int thread, int part) {
+    auto& c = *static_cast<Counted*>(of);
+    ++c.runs[static_cast<std::size_t>(part)];
+    c.threads[static_cast<std::size_t>(part)] = thread;
+  }
+};
+
+void check(Team& team, int threads, int parts) {
+  const auto n = static_cast<std::size_t>(parts);
+  Counted counted{std::vector<int>(n, 0), std::vector<int>(n, -1)};
+  team.run(parts, Counted::work, &counted);
+  for (std::size_t part = 0; part < n; ++part) {
+    ASSERT_EQ(counted.runs[part], 1) << part << " of " << parts;
+    ASSERT_GE(counted.threads[part], 0);
+    ASSERT_LT(counted.threads[part], threads);
+  }
+}
+
+TEST(Team, EveryPartRunsOnce) {
+  for (int threads : {1, 2, 3, 9}) {
+    Team team(threads);
+    for (int round = 0; round < 300; ++round) check(team, threads, round % 12);
+  }
+}
+
+TEST(Team, HelpersThatSleepAreCalled) {
+  Team team(2);
+  // The caller stays in its part until the helper has run the other.
+  struct Both {
+    std::atomic<int> begun = 0;
+    static void work(void* of, int, int) {
+      auto& begun = static_cast<Both*>(of)->begun;
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+    }
+  };
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    Both both;
+    team.run(2, Both::work, &both);
+    EXPECT_EQ(both.begun, 2);
+  }
+}
+
+}  // namespace
+}  // namespace tilewright::codegen
