@@ -229,7 +229,7 @@ void KernelEmitter::contract(NodeId id, const Contraction& c, const SymRanges& r
   out_.line("};");
   const std::string shape = std::to_string(high) + ", " + std::to_string(wide);
   out_.line("Sums<" + shape + "> sums;");
-  out_.line("const Place whole{0, 0, thread % 32};");
+  out_.line("const " + place_type() + " whole{0, 0, thread % 32};");
   if (fresh == "true") {
     out_.line("fill(sums, 0);");
   } else {
