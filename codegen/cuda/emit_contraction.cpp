@@ -194,7 +194,7 @@ void KernelEmitter::contract(NodeId id, const Contraction& c, const SymRanges& r
   };
   // As large blocks as give every warp one.
   const std::int64_t warps = threads() / 32;
-  std::int64_t high = 1, wide = 1;
+  std::int64_t high = 1, wide = micro_kernel().fours ? 2 : 1;
   for (const auto& [m, w] : {std::pair{2, 4}, {1, 4}, {2, 2}, {1, 2}})
     if (ceil_div(most(c.rows), 16) >= m && ceil_div(most(c.columns), 8) >= w &&
         ceil_div(most(c.rows), 16 * m) * ceil_div(most(c.columns), 8 * w) * most(c.products) >=
