@@ -151,7 +151,7 @@ class Pricer {
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
       // Multiply-adds are issued like all else: a scheduler's units take one at a time.
-      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across, x.right_across);
+      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across);
       tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
       near = step.served;
       issue = tensor + step.issued - step.multiply_adds;

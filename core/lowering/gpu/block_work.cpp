@@ -269,13 +269,10 @@ class BlockWalk {
     p.columns = 2 * ceil_div(sizes[1], std::int64_t{16});
     p.depth = ceil_div(sizes[2], std::int64_t{16});
     p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
-    const auto across = [&](int input) {
-      const Access& a = op.inputs[static_cast<std::size_t>(input)];
-      return a.index.empty() || std::ranges::none_of(a.index.back().terms, [&](const Term& t) {
-               return !has_loop(out, t.loop);
-             });
-    };
-    p.left_across = across(left), p.right_across = across(right);
+    const Access& a = op.inputs[static_cast<std::size_t>(left)];
+    p.left_across = a.index.empty() || std::ranges::all_of(a.index.back().terms, [&](const Term& t) {
+                      return has_loop(out, t.loop);
+                    });
     p.left = buffer_read(n, left);
     p.result = n.writes.front().buffer;
     p.joins = runs;
