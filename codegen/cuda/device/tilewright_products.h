@@ -247,7 +247,8 @@ struct Simt {
       four(c, x, b, column, at, whole);
     }
     TW_NO_UNROLL
-    for (int k = depth / 4 * 4; k < depth; ++k) {
+    for (int rest = depth / 4 * 4; rest < depth; ++rest) {
+      const int k = made_here(rest);
       float x[M][2];
       TW_UNROLL
       for (int i = 0; i < M; ++i)
@@ -271,7 +272,7 @@ struct Simt {
           TW_UNROLL
           for (int e = 0; e < 4; ++e)  // columns q % 2 * 8 + k .. of two blocks are one lane's
             x[n][e] = shuffle(a.x[n / 2][q - q % 2 + e / 2][2 * (n % 2) + e % 2],
-                              p.lane / 4 * 4 + q % 2 * 2 + k / 4);
+                              PlaceOfFours::among(p.lane / 4 * 4 + q % 2 * 2 + k / 4));
         four(c, x, b, column, (first_depth + q) * 8 + k, b.column % 4 == 0);
       }
   }

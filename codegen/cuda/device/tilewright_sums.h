@@ -23,7 +23,11 @@ struct RowValues { float x[M][2]; };
 template <bool Fours>
 struct PlaceOf {
   int row, column;  // of the grid of warps
-  int lane;
+  int lane;         // in fours not the thread's number: among()
+  /// The lane of the warp that is number n here, and back. Shared memory serves 16 bytes of each of two lanes whose
+  /// numbers differ in the first bit, or in the second, at once where they ask for the same: in fours one of them
+  /// tells columns apart and the other one rows.
+  static TW_MEMBER int among(int n) { return Fours ? (n & ~6) | (n & 2) << 1 | (n & 4) >> 1 : n; }
   template <int M>
   TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + lane / 4 + 8 * half; }
   TW_MEMBER int column_of(int first, int j, int odd) const {
@@ -95,7 +99,7 @@ TW_DEVICE void combine_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scr
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 1));
-      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 2));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], Fours ? 4 : 2));
     }
   if constexpr (WarpColumns > 1) {
     float* const mine = scratch + (p.row * WarpColumns + p.column) * M * 16;

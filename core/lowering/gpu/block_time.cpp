@@ -89,6 +89,8 @@ constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
 constexpr double kIndependent = 2;
+// The part of the issue rate that products by fused multiply-adds keep up: chosen by h100-products-f32.json.
+constexpr double kFmaLasts = 0.75;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
 class Pricer {
@@ -151,11 +153,12 @@ class Pricer {
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
       // Multiply-adds are issued like all else: a scheduler's units take one at a time.
-      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across);
+      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across, true);
       tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
       near = step.served;
-      issue = tensor + step.issued - step.multiply_adds;
-      alone = std::max(issue, 16 * 4.0) + r_.near;
+      issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
+      // Twice in eight of the depth a warp waits for what it reads.
+      alone = std::max(issue, 16 * 4.0) + 4 * r_.near;
     }
     if (x.by_elements) alone *= kElementwise, issue = alone / 2;
     const double all = x.runs * steps;
