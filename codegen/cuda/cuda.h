@@ -68,6 +68,7 @@ struct MicroKernel {
   bool blocks = false;      ///< its depth is blocks of 16, rounded up
   bool plain_rows = false;  ///< rows of its tiles are padded instead of swizzled
   bool elements = false;    ///< has contract(): operands that are read element by element
+  bool fours = false;       ///< its threads have four neighbouring columns of sums
   bool takes(DType type) const {
     return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : type == DType::f32 && f32;
   }

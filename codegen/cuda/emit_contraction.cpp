@@ -194,7 +194,7 @@ void KernelEmitter::contract(NodeId id, const Contraction& c, const SymRanges& r
   };
   // As large blocks as give every warp one.
   const std::int64_t warps = threads() / 32;
-  std::int64_t high = 1, wide = 1;
+  std::int64_t high = 1, wide = micro_kernel().fours ? 2 : 1;
   for (const auto& [m, w] : {std::pair{2, 4}, {1, 4}, {2, 2}, {1, 2}})
     if (ceil_div(most(c.rows), 16) >= m && ceil_div(most(c.columns), 8) >= w &&
         ceil_div(most(c.rows), 16 * m) * ceil_div(most(c.columns), 8 * w) * most(c.products) >=
@@ -229,7 +229,7 @@ void KernelEmitter::contract(NodeId id, const Contraction& c, const SymRanges& r
   out_.line("};");
   const std::string shape = std::to_string(high) + ", " + std::to_string(wide);
   out_.line("Sums<" + shape + "> sums;");
-  out_.line("const Place whole{0, 0, thread % 32};");
+  out_.line("const " + place_type() + " whole{0, 0, thread % 32};");
   if (fresh == "true") {
     out_.line("fill(sums, 0);");
   } else {

@@ -129,7 +129,12 @@ void KernelEmitter::lay_out() {
       p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
       const std::int64_t chunks = p.need_columns / vector,
                          pairs = chunks == 1 ? 1 : round_up(chunks, 2);
-      p.swizzled = !plain;
+      using Swizzle = TilePlace::Swizzle;
+      p.swizzle = plain ? Swizzle::none : Swizzle::rows;
+      // Fused multiply-adds read rows that run across the depth as they lie, and four columns at
+      // once of a right operand.
+      if (micro_kernel().fours && is_operand(BufferId(i)) && !p.left_along)
+        p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
       p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
       p.stages = slides(BufferId(i)) ? 2 : 1;
       if (p.form == Form::ring) {

@@ -44,6 +44,15 @@ bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements
   return true;
 }
 
+/// Bytes of the largest pieces, below 16, that asynchronous copies can bring rows of the box in; 0:
+/// none.
+std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
+  const std::int64_t size = size_of(workload_.tensor(buffer(b).tensor).dtype);
+  for (const std::int64_t bytes : {8, 4})
+    if (bytes >= size && aligned(b, box, bytes / size)) return bytes;
+  return 0;
+}
+
 /// Whether the box is as large as the tile with its padding, its rows one dimension's.
 bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
   const TilePlace& p = places_[b.index()];
@@ -68,7 +77,10 @@ void KernelEmitter::declare() {
     const std::string type = tile_type(b);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
-              (p.swizzled ? "true" : "false") + ">;");
+              (p.swizzle == TilePlace::Swizzle::rows    ? "true"
+               : p.swizzle == TilePlace::Swizzle::fours ? "kByFours"
+                                                        : "false") +
+              ">;");
     out_.line(type + "* const " + n + "_data = reinterpret_cast<" + type + "*>(memory + " +
               std::to_string(p.offset) + ");");
     if (p.form != Form::ring) continue;
@@ -171,7 +183,8 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
        .node = id,
        .tile = n.buffer,
        .other = buffer(n.buffer).outer,
-       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
+       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)) ||
+                       piece_of(n.buffer, box) > 0,
        .kept = true});
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
@@ -198,6 +211,15 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
       out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
                 columns + ", " + home(n.tensor) + ", " + row_lambda(n.buffer, &box, false) + ");");
       out_.line(tile + "_ring.copies_started();");
+    } else if (const std::int64_t piece = piece_of(n.buffer, box); piece > 0) {
+      out_.line("copy_pieces<" + std::to_string(copying_threads()) + ", " + std::to_string(piece) +
+                ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
+                row_lambda(n.buffer, &box, false) + ");");
+      out_.line(tile + "_ring.copies_started();");
+      const std::string note = "rows of " + tensor + " begin at multiples of " +
+                               std::to_string(piece) +
+                               " bytes: they are copied in pieces of as many";
+      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
     } else {
       out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " +
                 columns + ", " + row_lambda(n.buffer, &box, false) + ");");
@@ -315,7 +337,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      pairs = box != nullptr && aligned(b, *box, type == "float" ? 2 : 4) ? ", true" : ", false";
+      pairs = box != nullptr && aligned(b, *box, at_once(type)) ? ", true" : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
               ">(" + sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");
@@ -383,7 +405,7 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
       row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
     } else {
       const std::string whole =
-          aligned(w.buffer, box, type == "float" ? 2 : 4) ? ", true" : ", false";
+          aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
       const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " +
                                first_column(w.buffer) + ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {

@@ -23,13 +23,14 @@ constexpr MicroKernel kMicroKernels[] = {
      .blocks = true,
      .plain_rows = true},
     {.name = "simt",
-     .summary = "fused multiply-adds, one row pair and column pair of sums a thread",
+     .summary = "fused multiply-adds on the same sums, four of the depth at a time",
      .text = "Simt",
      .f16 = true,
      .bf16 = true,
      .f32 = true,
      .fragments = true,
-     .elements = true},
+     .elements = true,
+     .fours = true},
 };
 
 bool has_loop(const Access& a, LoopId loop) {
@@ -160,6 +161,8 @@ bool KernelEmitter::operand_fits(NodeId id, const Product& product, std::optiona
   TilePlace& p = places_[b.index()];
   if (p.form == Form::sums || p.form == Form::rows) return true;
   if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
+  if (input && runs_along(n.op, a.index.back(), ranges) == op.loops[static_cast<std::size_t>(depth)])
+    (*input == product.left ? p.left_along : p.right_along) = true;
   const SymBox& tile = *fixed_[b.index()];
   const SymBox box = access_box(n.op, a, ranges);
   const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],

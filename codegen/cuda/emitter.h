@@ -57,7 +57,11 @@ struct TilePlace {
   std::int64_t rows = 1, columns = 1;  ///< of the largest tile
   std::int64_t need_rows = 1, need_columns = 1;  ///< products read and write whole blocks
   std::int64_t pitch = 0;                        ///< elements between rows
-  bool swizzled = true;
+  /// How chunks of its rows are exchanged: as Tile has it.
+  enum class Swizzle : std::uint8_t { none, rows, fours };
+  Swizzle swizzle = Swizzle::rows;
+  /// A product reads it as its left or right operand, whose rows run along the depth.
+  bool left_along = false, right_along = false;
   std::int64_t element_bytes = 4;
   int stages = 1;
   std::int64_t bytes = 0, offset = 0;  ///< of all stages, in the block's shared memory
@@ -187,6 +191,7 @@ class KernelEmitter : private RangeEmitter {
   std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;
   std::string columns_text(BufferId b, const SymBox* box) const;
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
+  std::int64_t piece_of(BufferId b, const SymBox& box) const;
   std::int64_t divisor(const Linear& x) const;
   void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);
   void record(BufferId b, const SymBox& tile);
@@ -278,6 +283,11 @@ class KernelEmitter : private RangeEmitter {
   std::string operand(NodeId id, int input, int outer, int depth, const SymRanges& ranges,
                       const std::string& tile = "") const;
   const MicroKernel& micro_kernel() const;
+  std::string place_type() const { return micro_kernel().fours ? "PlaceOfFours" : "Place"; }
+  /// Elements of a row that a thread moves between its sums and home at once.
+  std::int64_t at_once(const std::string& type) const {
+    return type == "float" && !micro_kernel().fours ? 2 : 4;
+  }
   std::string kernel_text(DType type);
   /// Sums whose columns are a warp's own: their name, the first block of columns, how many.
   struct Joined {

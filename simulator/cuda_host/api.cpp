@@ -59,9 +59,9 @@ void mbarrier_wait(tw_thread* t, void* p, std::uint32_t parity) {
   TW_ENTER(t);
   e.mbarrier_wait(f, p, parity, place);
 }
-void cp_async16(tw_thread* t, void* shared, const void* global, int valid) {
+void cp_async(tw_thread* t, void* shared, const void* global, int bytes, int valid) {
   TW_ENTER(t);
-  e.cp_async16(f, shared, global, valid, place);
+  e.cp_async(f, shared, global, bytes, valid, place);
 }
 void cp_async_commit(tw_thread* t) {
   Fiber& f = *static_cast<Fiber*>(t->fiber);
@@ -184,7 +184,7 @@ constexpr tw_device_api kTable = {
     .mbarrier_arrive = mbarrier_arrive,
     .mbarrier_arrive_after_copies = mbarrier_arrive_after_copies,
     .mbarrier_wait = mbarrier_wait,
-    .cp_async16 = cp_async16,
+    .cp_async = cp_async,
     .cp_async_commit = cp_async_commit,
     .cp_async_wait = cp_async_wait,
     .load_global = load_global,

@@ -129,7 +129,7 @@ struct Barrier {
 
 /// Bytes that kernels asked for, of one tensor.
 struct TensorBytes {
-  std::int64_t read = 0;     ///< cp_async16 (its valid bytes) and load_global
+  std::int64_t read = 0;     ///< cp_async (its valid bytes) and load_global
   std::int64_t written = 0;  ///< store_global
   std::int64_t atomic = 0;   ///< atomic_add, once each
   std::int64_t read_through_l1 = 0, written_through_l1 = 0;  ///< plain loads and stores
@@ -147,7 +147,7 @@ struct LaunchCounts {
   std::int64_t grid_syncs = 0, cluster_syncs = 0;
   std::int64_t cluster_read = 0;  ///< bytes of other blocks' shared memory: load_of_block
   std::int64_t mbarrier_phases = 0;
-  std::int64_t copies = 0;  ///< cp_async16, threads
+  std::int64_t copies = 0;  ///< cp_async of any size, threads
 };
 
 struct Report {

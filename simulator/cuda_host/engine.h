@@ -58,6 +58,7 @@ std::string_view name_of(Collective c);
 struct PendingCopy {
   std::int64_t offset;  ///< in shared memory
   Clock clock;
+  int bytes;  ///< 4, 8 or 16
   std::array<unsigned char, 16> data;
 };
 
@@ -201,7 +202,7 @@ class Engine {
   void mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint32_t place);
   void mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t place);
   void mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place);
-  void cp_async16(Fiber& f, void* to, const void* from, int valid, std::uint32_t place);
+  void cp_async(Fiber& f, void* to, const void* from, int bytes, int valid, std::uint32_t place);
   void cp_async_commit(Fiber& f);
   void cp_async_wait(Fiber& f, int groups, std::uint32_t place);
   void load_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);

@@ -201,31 +201,34 @@ void Engine::plain_global(Fiber& f, const void* p, std::int64_t bytes, unsigned 
                place, f.index, f.owner->clocks.now(f.index));
 }
 
-void Engine::cp_async16(Fiber& f, void* to, const void* from, int valid, std::uint32_t place) {
+void Engine::cp_async(Fiber& f, void* to, const void* from, int bytes, int valid,
+                      std::uint32_t place) {
   watch(f, place);
   Block& b = *f.owner;
   ++counts_->copies;
-  if (valid < 0 || valid > 16) {
-    report(f, Fault::bad_argument, place, formatted("copies {} valid bytes of 16", valid));
+  if (valid < 0 || valid > bytes) {
+    report(f, Fault::bad_argument, place, formatted("copies {} valid bytes of {}", valid, bytes));
     return;
   }
-  const std::int64_t offset = shared_offset(f, to, 16, 16, true, place, "copies to");
+  const std::int64_t offset = shared_offset(f, to, bytes, bytes, true, place, "copies to");
   int region = -1;
   if (valid > 0) {
-    region = global_region(f, from, valid, 16, false, place, "copies");
-  } else if (!aligned(from, 16)) {
-    report(f, Fault::misaligned, place, "copies from an address that is not a multiple of 16");
+    region = global_region(f, from, valid, bytes, false, place, "copies");
+  } else if (!aligned(from, bytes)) {
+    report(f, Fault::misaligned, place,
+           formatted("copies from an address that is not a multiple of {}", bytes));
   }
   if (offset < 0) return;
-  PendingCopy copy{.offset = offset, .clock = b.clocks.issue_copy(f.index), .data = {}};
+  PendingCopy copy{
+      .offset = offset, .clock = b.clocks.issue_copy(f.index), .bytes = bytes, .data = {}};
   const int component = b.clocks.copier(f.index);
   if (region >= 0) {
     counts_->tensors[static_cast<std::size_t>(region)].read += valid;
     check_global(f, region, from, valid, GlobalMemory::Kind::read, place, component, copy.clock);
     std::memcpy(copy.data.data(), from, static_cast<std::size_t>(valid));
   }
-  counts_->shared_written += 16;
-  if (options_.checks) check_shared(f, offset, 16, true, place, component, copy.clock);
+  counts_->shared_written += bytes;
+  if (options_.checks) check_shared(f, offset, bytes, true, place, component, copy.clock);
   f.copies.push_back(copy);
 }
 
@@ -250,7 +253,8 @@ void Engine::cp_async_wait(Fiber& f, int groups, std::uint32_t place) {
 void Engine::land_copies(Fiber& f, Clock upto) {
   auto copy = f.copies.begin();
   for (; copy != f.copies.end() && copy->clock <= upto; ++copy)
-    std::memcpy(f.owner->shared + copy->offset, copy->data.data(), 16);
+    std::memcpy(f.owner->shared + copy->offset, copy->data.data(),
+                static_cast<std::size_t>(copy->bytes));
   f.copies.erase(f.copies.begin(), copy);
 }
 

@@ -108,6 +108,18 @@ std::vector<Case> cases() {
       {"gemm f16", "gemm:m=70,n=90,k=50,dtype=f16", {gemm}, "m=32,n=48,k=16"},
       {"gemm bf16, whole blocks", "gemm:m=64,n=96,k=64,dtype=bf16", {gemm}, "m=64,n=48,k=32"},
       {"gemm f32", "gemm:m=70,n=90,k=50", {gemm}, "m=32,n=48,k=16"},
+      {"gemm f32, rows that begin anywhere, tiles of no four", "gemm:m=35,n=45,k=51", {gemm},
+       "m=32,n=32,k=22"},
+      {"gemm f32, transposed right",
+       "name: nt\ndtype: f32\nloops: {b: 2, m: 35, n: 70, k: 50}\noperators:\n"
+       "  - \"gemm: C[b,m,n] += A[b,m,k] * B[b,n,k]\"\n",
+       {"b/1@grid " + gemm},
+       "m=32,n=64,k=24"},
+      {"gemm f32, transposed left",
+       "name: tn\ndtype: f32\nloops: {m: 36, n: 70, k: 45}\noperators:\n"
+       "  - \"gemm: C[m,n] += A[k,m] * B[k,n]\"\n",
+       {gemm},
+       "m=32,n=64,k=16"},
       {"gemm f64", "gemm:m=20,n=17,k=19,dtype=f64", {gemm}, "m=8,n=8,k=8"},
       {"gemm, batch",
        "gemm:m=40,n=48,k=32,batch=3,dtype=f16",

@@ -93,6 +93,26 @@ TEST(BlockTime, RingsLinesAndClustersOfProducts) {
   EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
 }
 
+/// Products by fused multiply-adds: large tiles where there are many, small ones where there are few;
+/// rows that begin anywhere cost more copies; no kernel is faster than the multiply-adds.
+TEST(BlockTime, TilesOfFusedMultiplyAdds) {
+  const auto seconds = [](int m, int n, int k, int tile) {
+    const auto t = timed("gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n) +
+                             ",k=" + std::to_string(k),
+                         "m/" + std::to_string(tile) + "@grid n/" + std::to_string(tile) +
+                             "@grid ( k/32 ( C.gemm ) S.C )",
+                         h200());
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  EXPECT_LT(1.2 * seconds(4096, 4096, 4096, 128), seconds(4096, 4096, 4096, 32));
+  EXPECT_LT(1.5 * seconds(512, 512, 2048, 32), seconds(512, 512, 2048, 128));
+  EXPECT_LT(seconds(4096, 4096, 4096, 128), seconds(4096, 4096, 4095, 128));
+  const double least = 2 * 4096.0 * 4096 * 4096 / h200().units.front().peak.at("f32").value;
+  EXPECT_GT(seconds(4096, 4096, 4096, 128), least);
+  EXPECT_LT(seconds(4096, 4096, 4096, 128), 1.6 * least);
+}
+
 TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
   Machine m = h200();
   for (const auto& [capability, has] : {std::pair(9.0, true), std::pair(8.0, false),

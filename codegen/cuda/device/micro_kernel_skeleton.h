@@ -7,8 +7,8 @@
 //   1. A struct like this one, in tilewright_products.h beside Mma and Simt (or in a header of its own that
 //      tilewright_products.h includes and codegen/CMakeLists.txt embeds).
 //   2. A record in kMicroKernels (emit_product.cpp): name, summary, whether it takes f16 and bf16, and
-//      whether its sums may stay in registers: only if they lie as Sums has them, because row reductions,
-//      element-wise operators and stores read them there. One with a layout of its own (wmma2x2) works on
+//      whether its sums may stay in registers: only if they lie as Sums has them (`fours`: in which of its two
+//      ways), because row reductions, element-wise operators and stores read them there. One with a layout of its own (wmma2x2) works on
 //      sums in shared memory instead; see Wmma2x2.
 //   3. product_fits() and multiply() in emit_product.cpp, where it takes other tiles (a swizzle of its own,
 //      descriptors) or other arguments. wgmma, for one, has a warpgroup's 64 rows where Sums has a warp's 16:
@@ -28,9 +28,9 @@ struct Skeleton {
   /// right<T>() are whole fragments for tensor cores. first: the first of this warp's blocks of columns.
   /// depth: how far k runs. Rows and columns beyond the tile may be read: they are padded; k may not
   /// go beyond depth here, while Mma rounds it up because tiles are padded with zeros.
-  template <int M, int N, class Left, class Right>
-  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& p,
-                                 int first, int depth) {
+  template <int M, int N, class Left, class Right, bool Fours>
+  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b,
+                                 const PlaceOf<Fours>& p, int first, int depth) {
     for (int k = 0; k < depth; ++k)
       each<M, N>(p, first, [&](int i, int j, int e, int row, int column) {
         c.x[i][j][e] += float(a.value(row, k)) * float(b.value(column, k));
@@ -38,9 +38,9 @@ struct Skeleton {
   }
   /// The left operand is the sums of a product before, K blocks of 8 columns from 8 * first_depth on, spread
   /// over the warp's lanes: an element is asked of the lane that has it.
-  template <int M, int N, int K, class Right>
+  template <int M, int N, int K, class Right, bool Fours>
   TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
-                                      const Place& p, int first, int first_depth) {
+                                      const PlaceOf<Fours>& p, int first, int first_depth) {
     TW_UNROLL
     for (int q = 0; q < K; ++q)
       TW_UNROLL
@@ -50,7 +50,8 @@ struct Skeleton {
         for (int i = 0; i < M; ++i)
           TW_UNROLL
           for (int h = 0; h < 2; ++h)
-            x[i][h] = shuffle(a.x[i][q][2 * h + k % 2], p.lane / 4 * 4 + k / 2);
+            x[i][h] = shuffle(a.x[i][Fours ? q - q % 2 + k % 4 / 2 : q][2 * h + k % 2],
+                              p.among(p.lane / 4 * 4 + (Fours ? q % 2 * 2 + k / 4 : k / 2)));
         each<M, N>(p, first, [&](int i, int j, int e, int, int column) {
           c.x[i][j][e] += x[i][e / 2] * float(b.value(column, (first_depth + q) * 8 + k));
         });

@@ -185,6 +185,14 @@ TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
                "l"(global), "r"(valid)
                : "memory");
 }
+/// The same of 4 or 8 bytes, whose addresses are multiples of that. There is none past L1.
+template <int Bytes>
+TW_DEVICE void cp_async_piece(void* shared, const void* global, int valid) {
+  static_assert(Bytes == 4 || Bytes == 8, "what cp.async.cg does not copy");
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+               "l"(global), "n"(Bytes), "r"(valid)
+               : "memory");
+}
 TW_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most N of this thread's groups are under way.
 template <int N>

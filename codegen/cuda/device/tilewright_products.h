@@ -32,6 +32,21 @@ struct AlongDepth {
   Tile tile;
   int row, column;  // where the box begins
   TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + outer, column + k)); }
+  /// x[n][e]: row or column outer + Apart n of the product at k + e. `whole`: k + column is a multiple of 4.
+  /// Apart: a multiple of 8, as rows are whose chunks are in the same order.
+  template <int Apart, int N>
+  TW_MEMBER void fours(float (&x)[N][4], int outer, int k, bool whole) const {
+    if (whole) {
+      const typename Tile::Element* const from = tile.at(row + outer, column + k);
+      TW_UNROLL
+      for (int n = 0; n < N; ++n) read_strip(x[n], from + Apart * n * Tile::kPitch);
+    } else {
+      TW_UNROLL
+      for (int n = 0; n < N; ++n)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) x[n][e] = value(outer + Apart * n, k + e);
+    }
+  }
   template <class T>
   TW_MEMBER void left(u32 (&a)[4], int m, int k, int lane) const {
     if constexpr (sizeof(typename Tile::Element) == 2) {
@@ -56,6 +71,25 @@ struct AcrossDepth {
   Tile tile;
   int row, column;
   TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + k, column + outer)); }
+  /// x[n][e]: row or column outer + Apart n of the product at k + e.
+  template <int Apart, int N>
+  TW_MEMBER void fours(float (&x)[N][4], int outer, int k, bool) const {
+    TW_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const typename Tile::Element* const from = tile.at(row + k + e, column + outer);
+      TW_UNROLL
+      for (int n = 0; n < N; ++n)
+        x[n][e] = Tile::kSwizzled ? value(outer + Apart * n, k + e) : to_float(from[Apart * n]);
+    }
+  }
+  /// y[n][o]: outer + Apart n + o, at k; outer is a multiple of Width.
+  template <int Apart, int N, int Width>
+  TW_MEMBER void neighbours(float (&y)[N][Width], int outer, int k) const {
+    const typename Tile::Element* const from = tile.at(row + k, column + outer);
+    TW_UNROLL
+    for (int n = 0; n < N; ++n)
+      read_strip(y[n], Tile::kSwizzled ? tile.at(row + k, column + outer + Apart * n) : from + Apart * n);
+  }
   template <class T>
   TW_MEMBER void left(u32 (&a)[4], int m, int k, int lane) const {
     if constexpr (sizeof(typename Tile::Element) == 2) {
@@ -195,13 +229,26 @@ struct Mma {
   }
 };
 
-/// Fused multiply-adds in the same layout of sums; any type, sums in float.
+/// Fused multiply-adds; any type, sums in float, columns in fours. Four of the depth at a time: of an operand whose rows
+/// run along the depth a thread reads four points of each of its rows at once, of a right one whose rows run across
+/// it four columns. Lanes of a row, and of a column, read the same.
 struct Simt {
   template <int M, int N, class Left, class Right>
-  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const Place& p,
+  TW_MEMBER static void multiply(Sums<M, N>& c, const Left& a, const Right& b, const PlaceOfFours& where,
                                  int first, int depth) {
-    TW_UNROLL_BY(4)
-    for (int k = 0; k < depth; ++k) {
+    const PlaceOfFours p = where.made_here();
+    const bool whole = (a.column | b.column) % 4 == 0;
+    const int row = p.template row_of<M>(0, 0), column = p.column_of(first, 0, 0);
+    TW_UNROLL_BY(2)
+    for (int four_of = 0; four_of < depth / 4; ++four_of) {
+      const int at = 4 * made_here(four_of);  // no address moves along with the loop: TW_SHARED
+      float x[2 * M][4];
+      a.template fours<8>(x, row, at, whole);
+      four(c, x, b, column, at, whole);
+    }
+    TW_NO_UNROLL
+    for (int rest = depth / 4 * 4; rest < depth; ++rest) {
+      const int k = made_here(rest);
       float x[M][2];
       TW_UNROLL
       for (int i = 0; i < M; ++i)
@@ -212,33 +259,36 @@ struct Simt {
   }
   template <int M, int N, int K, class Right>
   TW_MEMBER static void multiply_sums(Sums<M, N>& c, const Sums<M, K>& a, const Right& b,
-                                      const Place& where, int first, int first_depth) {
-    const Place p = where.made_here();
+                                      const PlaceOfFours& where, int first, int first_depth) {
+    const PlaceOfFours p = where.made_here();
+    const int column = p.column_of(first, 0, 0);
     TW_UNROLL
     for (int q = 0; q < K; ++q)
       TW_UNROLL
-      for (int k = 0; k < 8; ++k) {
-        float x[M][2];
+      for (int k = 0; k < 8; k += 4) {
+        float x[2 * M][4];
         TW_UNROLL
-        for (int i = 0; i < M; ++i)
+        for (int n = 0; n < 2 * M; ++n)
           TW_UNROLL
-          for (int h = 0; h < 2; ++h)
-            x[i][h] = shuffle(a.x[i][q][2 * h + k % 2], p.lane / 4 * 4 + k / 2);
-        step(c, x, b, p, first, (first_depth + q) * 8 + k);
+          for (int e = 0; e < 4; ++e)  // columns q % 2 * 8 + k .. of two blocks are one lane's
+            x[n][e] = shuffle(a.x[n / 2][q - q % 2 + e / 2][2 * (n % 2) + e % 2],
+                              PlaceOfFours::among(p.lane / 4 * 4 + q % 2 * 2 + k / 4));
+        four(c, x, b, column, (first_depth + q) * 8 + k, b.column % 4 == 0);
       }
   }
 
   template <int M, int N, class Left, class Right>
   TW_MEMBER static void contract(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int depth,
                                  int lane) {
-    const int g = lane / 4, t = lane % 4 * 2;
+    const int g = lane / 4;
     At rows[M][2], columns[N][2];
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       TW_UNROLL
       for (int i = 0; i < M; ++i) rows[i][h] = a.outer(row + 16 * i + 8 * h + g);
       TW_UNROLL
-      for (int j = 0; j < N; ++j) columns[j][h] = b.outer(column + 8 * j + t + h);
+      for (int j = 0; j < N; ++j)
+        columns[j][h] = b.outer(column + PlaceOfFours{0, 0, lane}.column_of(0, j, h));
     }
     TW_NO_UNROLL
     for (int k = 0; k < depth; ++k) {
@@ -261,8 +311,47 @@ struct Simt {
   }
 
  private:
+  /// x[n][e]: row 8 n of the thread's at k + e.
+  template <int M2, int M, int N, class Tile>
+  TW_MEMBER static void four(Sums<M, N>& c, const float (&x)[M2][4], const AlongDepth<Tile>& b, int column, int k,
+                             bool whole) {
+    const typename Tile::Element* const from = b.tile.at(b.row + column, b.column + k);
+    TW_UNROLL
+    for (int o = 0; o < 4; ++o) {
+      float y[N / 2][4];
+      if (Tile::kSwizzled == kByFours && whole) {
+        TW_UNROLL
+        for (int j = 0; j < N / 2; ++j) read_strip(y[j], from + (16 * j + o) * Tile::kPitch);
+      } else {
+        b.template fours<16>(y, column + o, k, whole);
+      }
+      TW_UNROLL
+      for (int j = 0; j < N / 2; ++j)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e)
+          TW_UNROLL
+          for (int n = 0; n < M2; ++n)
+            c.x[n / 2][2 * j + o / 2][2 * (n % 2) + o % 2] += x[n][e] * y[j][e];
+    }
+  }
+  template <int M2, int M, int N, class Tile>
+  TW_MEMBER static void four(Sums<M, N>& c, const float (&x)[M2][4], const AcrossDepth<Tile>& b, int column, int k,
+                             bool) {
+    TW_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      float y[N / 2][4];
+      b.template neighbours<16>(y, column, k + e);
+      TW_UNROLL
+      for (int j = 0; j < N; ++j)
+        TW_UNROLL
+        for (int n = 0; n < M2; ++n) {
+          c.x[n / 2][j][2 * (n % 2)] += x[n][e] * y[j / 2][j % 2 * 2];
+          c.x[n / 2][j][2 * (n % 2) + 1] += x[n][e] * y[j / 2][j % 2 * 2 + 1];
+        }
+    }
+  }
   template <int M, int N, class Right>
-  TW_MEMBER static void step(Sums<M, N>& c, const float (&x)[M][2], const Right& b, const Place& p,
+  TW_MEMBER static void step(Sums<M, N>& c, const float (&x)[M][2], const Right& b, const PlaceOfFours& p,
                              int first, int k) {
     TW_UNROLL
     for (int j = 0; j < N; ++j) {

@@ -9,7 +9,9 @@
 namespace tw {
 
 /// A warp's part of a tile of float sums, as mma.m16n8k16 leaves them: x[i][j][e] is row
-/// 16 i + lane / 4 + 8 (e / 2), column 8 j + lane % 4 * 2 + e % 2 of its part.
+/// 16 i + lane / 4 + 8 (e / 2), column 8 j + lane % 4 * 2 + e % 2 of its part. In fours (PlaceOf<true>) two
+/// blocks of eight columns are shared out together: column 8 (j - j % 2) + lane % 4 * 4 + j % 2 * 2 + e % 2. N, and the
+/// first block of a part, are even.
 template <int M, int N>
 struct Sums { float x[M][N][4]; };
 /// One value a row of that part, the same in the four lanes that share the row (and in all warps that
@@ -17,17 +19,25 @@ struct Sums { float x[M][N][4]; };
 template <int M>
 struct RowValues { float x[M][2]; };
 
-/// Where a computing warp stands in the block.
-struct Place {
+/// Where a computing warp stands in the block, and whether its threads have columns in fours.
+template <bool Fours>
+struct PlaceOf {
   int row, column;  // of the grid of warps
-  int lane;
+  int lane;         // in fours not the thread's number: among()
+  /// The lane of the warp that is number n here, and back. Shared memory serves 16 bytes of each of two lanes whose
+  /// numbers differ in the first bit, or in the second, at once where they ask for the same: in fours one of them
+  /// tells columns apart and the other one rows.
+  static TW_MEMBER int among(int n) { return Fours ? (n & ~6) | (n & 2) << 1 | (n & 4) >> 1 : n; }
   template <int M>
   TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + lane / 4 + 8 * half; }
   TW_MEMBER int column_of(int first, int j, int odd) const {
+    if constexpr (Fours) return (first + j - j % 2) * 8 + lane % 4 * 4 + j % 2 * 2 + odd;
     return (first + j) * 8 + lane % 4 * 2 + odd;
   }
-  TW_MEMBER Place made_here() const { return {row, column, tw::made_here(lane)}; }
+  TW_MEMBER PlaceOf made_here() const { return {row, column, tw::made_here(lane)}; }
 };
+using Place = PlaceOf<false>;
+using PlaceOfFours = PlaceOf<true>;
 
 template <int M, int N>
 TW_DEVICE void fill(Sums<M, N>& s, float value) {
@@ -45,9 +55,9 @@ TW_DEVICE void fill(RowValues<M>& v, float value) {
 }
 /// f(i, j, e, row, column) for every element that this thread has; `first`: the part's first block of
 /// eight columns.
-template <int M, int N, class F>
-TW_DEVICE void each(const Place& where, int first, const F& f) {
-  const Place p = where.made_here();
+template <int M, int N, class F, bool Fours>
+TW_DEVICE void each(const PlaceOf<Fours>& where, int first, const F& f) {
+  const auto p = where.made_here();
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -57,9 +67,9 @@ TW_DEVICE void each(const Place& where, int first, const F& f) {
         f(i, j, e, p.template row_of<M>(i, e / 2), p.column_of(first, j, e % 2));
 }
 /// f(i, half, row) for every row that this thread has a value of.
-template <int M, class F>
-TW_DEVICE void each_row(const Place& where, const F& f) {
-  const Place p = where.made_here();
+template <int M, class F, bool Fours>
+TW_DEVICE void each_row(const PlaceOf<Fours>& where, const F& f) {
+  const auto p = where.made_here();
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -82,14 +92,14 @@ struct MinOf { TW_MEMBER float operator()(float a, float b) const { return fminf
 
 /// Combines each row's values over the lanes and the warps that share the row. `scratch`: Warps *
 /// M * 16 floats; all computing warps come together, `Threads` threads.
-template <int WarpColumns, int Threads, int M, class Combine>
-TW_DEVICE void combine_rows(RowValues<M>& v, const Place& p, float* scratch, const Combine& f) {
+template <int WarpColumns, int Threads, int M, class Combine, bool Fours>
+TW_DEVICE void combine_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scratch, const Combine& f) {
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 1));
-      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 2));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], Fours ? 4 : 2));
     }
   if constexpr (WarpColumns > 1) {
     float* const mine = scratch + (p.row * WarpColumns + p.column) * M * 16;
@@ -116,8 +126,8 @@ TW_DEVICE void combine_rows(RowValues<M>& v, const Place& p, float* scratch, con
 
 /// Sums of which every warp of a row of warps has a part, over all columns: each warp gets the totals
 /// of its own columns. `scratch`: Warps * WarpColumns * M * 128 floats.
-template <int WarpColumns, int Threads, int M, int N>
-TW_DEVICE void join(Sums<M, N / WarpColumns>& total, const Sums<M, N>& part, const Place& p,
+template <int WarpColumns, int Threads, int M, int N, bool Fours>
+TW_DEVICE void join(Sums<M, N / WarpColumns>& total, const Sums<M, N>& part, const PlaceOf<Fours>& p,
                     float* scratch) {
   constexpr int kOwn = N / WarpColumns;
   constexpr int kBlock = M * 128;
@@ -153,11 +163,11 @@ TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
   out.f = shuffle(in.f, lane);
   return out.u;
 }
-/// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes, and the
-/// four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
-/// among them), so that no sector is asked for twice.
-template <class T, bool Whole, int M, int N, class Row>
-TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int columns,
+/// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes (in fours of four
+/// elements), and the four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
+/// among them; floats in fours 64), so that no sector is asked for twice.
+template <class T, bool Whole, int M, int N, class Row, bool Fours>
+TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns,
                           const Row& row) {
   const int t = p.lane % 4, four = p.lane - t;
   TW_UNROLL
@@ -170,10 +180,13 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int co
         for (int j = 0; j < N; j += 2) {
           const u32 left = Packed<T>::of(s.x[i][j][2 * h], s.x[i][j][2 * h + 1]);
           const u32 right = Packed<T>::of(s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
-          const int from = four + 2 * (t % 2);
-          const u32 a = shuffle_bits(left, from), b = shuffle_bits(left, from + 1);
-          const u32 c = shuffle_bits(right, from), d = shuffle_bits(right, from + 1);
-          const b64 words = t < 2 ? b64{a, b} : b64{c, d};
+          b64 words{left, right};
+          if constexpr (!Fours) {
+            const int from = four + 2 * (t % 2);
+            const u32 a = shuffle_bits(left, from), b = shuffle_bits(left, from + 1);
+            const u32 c = shuffle_bits(right, from), d = shuffle_bits(right, from + 1);
+            words = t < 2 ? b64{a, b} : b64{c, d};
+          }
           const int at = (first + j) * 8 + 4 * t;
           if (to == nullptr) continue;
           if (at + 3 < columns) {
@@ -193,6 +206,15 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int co
         TW_UNROLL
         for (int j = 0; j < N; ++j) {
           const int c = p.column_of(first, j, 0);
+          if constexpr (Whole && Fours) {
+            if (p.column_of(first, j - j % 2, 0) + 3 < columns) {
+              if (j % 2 == 0)
+                store_global(reinterpret_cast<b128*>(to + c),
+                             b128{bits_of(s.x[i][j][2 * h]), bits_of(s.x[i][j][2 * h + 1]),
+                                  bits_of(s.x[i][j + 1][2 * h]), bits_of(s.x[i][j + 1][2 * h + 1])});
+              continue;
+            }
+          }
           const float x = s.x[i][j][2 * h], y = s.x[i][j][2 * h + 1];
           if constexpr (Whole) {
             if (c + 1 < columns) {
@@ -206,8 +228,8 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const Place& p, int first, int co
       }
     }
 }
-template <class T, int How = kSum, int M, int N, class Row>
-TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+template <class T, int How = kSum, int M, int N, class Row, bool Fours>
+TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -222,8 +244,8 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const Place& p, int first, int colu
             combine_at_home<How>(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
     }
 }
-template <class T, bool Whole, int M, int N, class Row>
-TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, const Row& row) {
+template <class T, bool Whole, int M, int N, class Row, bool Fours>
+TW_DEVICE void read_sums(Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   warp_sync();  // other lanes wrote what this one reads, and will write it again
   const int t = p.lane % 4, four = p.lane - t;
   TW_UNROLL
@@ -243,6 +265,13 @@ TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, 
             words = load_global(reinterpret_cast<const b64*>(from + at));
           else
             words = {Packed<T>::of(value(at), value(at + 1)), Packed<T>::of(value(at + 2), value(at + 3))};
+          if constexpr (Fours) {
+            s.x[i][j][2 * h] = to_float(T{u16(words.x)});
+            s.x[i][j][2 * h + 1] = to_float(T{u16(words.x >> 16)});
+            s.x[i][j + 1][2 * h] = to_float(T{u16(words.y)});
+            s.x[i][j + 1][2 * h + 1] = to_float(T{u16(words.y >> 16)});
+            continue;
+          }
           TW_UNROLL
           for (int half = 0; half < 2; ++half) {
             const int owner = four + 2 * half + t / 2;
@@ -273,8 +302,8 @@ TW_DEVICE void read_sums(Sums<M, N>& s, const Place& p, int first, int columns, 
   warp_sync();
 }
 /// One value a row, to a tensor and back: by the lanes with lane % 4 == 0 of the first column of warps.
-template <class T, int M, class Element>
-TW_DEVICE void write_rows(const RowValues<M>& v, const Place& p, const Element& element) {
+template <class T, int M, class Element, bool Fours>
+TW_DEVICE void write_rows(const RowValues<M>& v, const PlaceOf<Fours>& p, const Element& element) {
   if (p.column != 0 || p.lane % 4 != 0) return;
   each_row<M>(p, [&](int i, int h, int row) {
     T* const to = element(row);
@@ -283,8 +312,8 @@ TW_DEVICE void write_rows(const RowValues<M>& v, const Place& p, const Element& 
 }
 /// Each element once, by whom write_rows has write it; the others get it through `scratch`, which holds a
 /// float for every row of the tile.
-template <class T, int Threads, int M, class Element>
-TW_DEVICE void read_rows(RowValues<M>& v, const Place& p, float* scratch, const Element& element) {
+template <class T, int Threads, int M, class Element, bool Fours>
+TW_DEVICE void read_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scratch, const Element& element) {
   barrier(1, Threads);
   if (p.column == 0 && p.lane % 4 == 0)
     each_row<M>(p, [&](int, int, int row) {
@@ -294,23 +323,23 @@ TW_DEVICE void read_rows(RowValues<M>& v, const Place& p, float* scratch, const 
   barrier(1, Threads);
   each_row<M>(p, [&](int i, int h, int row) { v.x[i][h] = scratch[row]; });
 }
-template <class T, int How = kSum, int M, class Element>
-TW_DEVICE void add_rows(const RowValues<M>& v, const Place& p, const Element& element) {
+template <class T, int How = kSum, int M, class Element, bool Fours>
+TW_DEVICE void add_rows(const RowValues<M>& v, const PlaceOf<Fours>& p, const Element& element) {
   if (p.column != 0 || p.lane % 4 != 0) return;
   each_row<M>(p, [&](int i, int h, int row) {
     T* const to = element(row);
     if (to != nullptr) combine_at_home<How>(to, v.x[i][h]);
   });
 }
-template <int M, int N, class Tile>
-TW_DEVICE void sums_to_tile(const Sums<M, N>& s, const Place& p, int first, const Tile& tile,
+template <int M, int N, class Tile, bool Fours>
+TW_DEVICE void sums_to_tile(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, const Tile& tile,
                             int row, int column) {
   each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
     put(tile.at(row + r, column + c), s.x[i][j][e]);
   });
 }
-template <int M, int N, class Tile>
-TW_DEVICE void sums_from_tile(Sums<M, N>& s, const Place& p, int first, const Tile& tile, int row,
+template <int M, int N, class Tile, bool Fours>
+TW_DEVICE void sums_from_tile(Sums<M, N>& s, const PlaceOf<Fours>& p, int first, const Tile& tile, int row,
                               int column) {
   each<M, N>(p, first, [&](int i, int j, int e, int r, int c) {
     s.x[i][j][e] = to_float(*tile.at(row + r, column + c));

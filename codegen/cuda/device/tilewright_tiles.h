@@ -134,15 +134,20 @@ TW_DEVICE Box<R> needed(const Held<R>& h, const Box<R>& now) {
 /// within a row by its number, so that eight rows' chunks of one column lie in different banks. Rows begin at
 /// multiples of 32 bytes: a sector of 32 bytes that a copy puts across two such pieces of shared memory is fetched
 /// twice on an H200 (docs/gpu.md).
-template <class T, int Rows, int Columns, int Pitch, bool Swizzled>
+/// By fours (kByFours): four rows after one another have their chunks in the same order, and the next four in another.
+constexpr int kByFours = 2;
+template <class T, int Rows, int Columns, int Pitch, int Swizzled>
 struct Tile {
   using Element = T;
   static constexpr int kRows = Rows, kColumns = Columns, kPitch = Pitch;
+  static constexpr int kSwizzled = Swizzled;
   static constexpr int kVector = 16 / int(sizeof(T)), kChunks = Pitch / kVector;
   T* data;
   TW_MEMBER static int offset(int row, int column) {
     int chunk = column / kVector;
-    if constexpr (Swizzled) {
+    if constexpr (Swizzled == kByFours) {
+      chunk ^= kChunks % 4 == 0 ? (row >> 2) & 3 : kChunks % 2 == 0 ? (row >> 2) & 1 : 0;
+    } else if constexpr (Swizzled != 0) {
       static_assert(kChunks % 2 == 0 || kChunks == 1, "pitch");
       chunk ^= kChunks % 8 == 0 ? row & 7 : kChunks % 4 == 0 ? (row >> 1) & 3
                : kChunks % 2 == 0 ? (row >> 2) & 1 : 0;
@@ -216,6 +221,19 @@ TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Ele
   constexpr int kChunks = Tile::kColumns / Tile::kVector;
   each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) {
     cp_async16(tile.at(r, c * Tile::kVector), from + r * stride + c * Tile::kVector, 16);
+  });
+}
+/// The same in pieces of `Bytes` (4, 8), for rows that begin at multiples of that only.
+template <int Threads, int Bytes, class Tile, class Row>
+TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const typename Tile::Element* any,
+                           const Row& row) {
+  using T = typename Tile::Element;
+  constexpr int kPiece = Bytes / int(sizeof(T));
+  each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
+    const int c = piece * kPiece, count = least(columns - c, kPiece);
+    const T* const from = row(r);
+    const bool there = from != nullptr && count > 0;
+    cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
   });
 }
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a

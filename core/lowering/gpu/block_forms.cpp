@@ -120,7 +120,9 @@ class Forms {
       for (const ProductRun& x : p.products) chained = chained || x.left_sums;
       for (const PointsRun& x : p.points) rows = rows || (x.reduces && x.in_registers);
     }
-    const std::int64_t all = chained ? 44 + ceil_div(5 * floats, std::int64_t{4}) : 40 + floats;
+    const std::int64_t all = r_.mma == 0 && floats > 0
+                                 ? fma_registers(floats, ceil_div(f_.most_rows, f_.warp_rows))
+                             : chained ? 44 + ceil_div(5 * floats, std::int64_t{4}) : 40 + floats;
     return std::min(each, all + (rows ? 20 : 0));
   }
 

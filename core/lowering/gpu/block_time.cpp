@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 
@@ -88,6 +89,8 @@ constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
 constexpr double kIndependent = 2;
+// The part of the issue rate that products by fused multiply-adds keep up: chosen by h100-products-f32.json.
+constexpr double kFmaLasts = 0.75;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
 class Pricer {
@@ -112,7 +115,7 @@ class Pricer {
             c.runs * (kElementTile + kElementLatency * (latency_ + r_.near) *
                                          std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
       t.work += c.runs * (2 * r_.barrier + r_.near);
-      t.issue += bytes / (16 * 32) * kOfCopy / kSchedulers;
+      t.issue += bytes / (c.piece * 32) * kOfCopy / kSchedulers;
     }
     t.work += p.turns * kOfTurn;
     t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
@@ -149,11 +152,13 @@ class Pricer {
       issue += rows * columns + 2 * (left + right);
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
-      // A thread's sums lie in two rows and two columns of each block of 16 x 8.
+      // Multiply-adds are issued like all else: a scheduler's units take one at a time.
+      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across, true);
       tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
-      near = 16 * 2 * (rows + columns);
-      issue = near;
-      alone = std::max(tensor + issue, 16 * 4.0) + r_.near;
+      near = step.served;
+      issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
+      // Twice in eight of the depth a warp waits for what it reads.
+      alone = std::max(issue, 16 * 4.0) + 4 * r_.near;
     }
     if (x.by_elements) alone *= kElementwise, issue = alone / 2;
     const double all = x.runs * steps;

@@ -152,22 +152,26 @@ class BlockWalk {
     for (const Frame& f : path_)
       t.again = t.again || (f.trips > 1 && k_.node(f.loop).binding != Binding::grid);
     const auto points = static_cast<double>(volume(box));
+    double piece = 0;
+    for (const std::int64_t bytes : {4, 8, 16})
+      if (aligned(n.tensor, box, bytes)) piece = static_cast<double>(bytes);
     phase().copies.push_back({.runs = changes(of, ranges),
                               .bytes = points * static_cast<double>(t.element),
-                              .elements = aligned(n.tensor, box) ? 0 : points,
+                              .piece = std::max(4.0, piece),
+                              .elements = piece > 0 ? 0 : points,
                               .buffer = n.buffer.index()});
     needs(n.tensor);
   }
 
-  /// Whether rows of the box begin at multiples of 16 bytes at home.
-  bool aligned(TensorId id, const Box& box) const {
+  /// Whether rows of the box begin at multiples of so many bytes at home.
+  bool aligned(TensorId id, const Box& box, std::int64_t bytes) const {
     const Tensor& t = w_.tensor(id);
     std::int64_t stride = size_of(t.dtype);
     for (int d = box.rank(); d-- > 0;) {
       // The last dimension's tiles, and the distance of what other dimensions tell apart.
       const std::int64_t moves = d + 1 == box.rank() ? extent(box[d]) * stride : stride;
-      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % 16 != 0) return false;
-      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % 16 != 0) return false;
+      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % bytes != 0) return false;
+      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % bytes != 0) return false;
       stride *= t.shape[static_cast<std::size_t>(d)];
     }
     return true;
@@ -265,6 +269,10 @@ class BlockWalk {
     p.columns = 2 * ceil_div(sizes[1], std::int64_t{16});
     p.depth = ceil_div(sizes[2], std::int64_t{16});
     p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
+    const Access& a = op.inputs[static_cast<std::size_t>(left)];
+    p.left_across = a.index.empty() || std::ranges::all_of(a.index.back().terms, [&](const Term& t) {
+                      return has_loop(out, t.loop);
+                    });
     p.left = buffer_read(n, left);
     p.result = n.writes.front().buffer;
     p.joins = runs;

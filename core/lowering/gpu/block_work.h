@@ -20,6 +20,7 @@ struct ProductRun {
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
   bool by_elements = false;  ///< rows, columns or depth are several loops
+  bool left_across = false;  ///< the left operand's rows run across the depth
   bool covers = true;        ///< it makes all of the result's tile at once
   std::int64_t points = 0;   ///< of the result
   BufferId left, result;
@@ -35,7 +36,8 @@ struct PointsRun {
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
-  double elements = 0;  ///< that are copied one by one: rows that do not begin at 16 bytes
+  double piece = 16;    ///< bytes that a thread copies at once: rows begin at multiples of them
+  double elements = 0;  ///< that are copied one by one: rows that do not begin at 4 bytes
   std::size_t buffer = 0;
   double stages = 1;  ///< found by block_forms
 };

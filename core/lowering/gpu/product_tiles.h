@@ -56,6 +56,17 @@ struct ProductShape {
 /// than the product. None where none has room.
 std::optional<ProductTile> best_tile(const ProductUnit& unit, const ProductShape& shape);
 
+/// What one warp issues, and shared memory serves (128 bytes a cycle), for 16 of the depth of a product
+/// by fused multiply-adds (Simt of codegen/cuda) of `rows` blocks of 16 and `columns` blocks of 8: of an
+/// operand whose rows run along the depth a thread reads four points at once, of a right one whose rows
+/// run across it two columns, of a left one each element.
+struct FmaStep {
+  double multiply_adds = 0, issued = 0, served = 0;  ///< instructions of a warp, and cycles
+};
+FmaStep fma_step(double rows, double columns, bool left_across, bool right_across);
+/// Registers of such a thread with so many sums, as ptxas was seen to give it.
+std::int64_t fma_registers(std::int64_t sums, std::int64_t rows);
+
 /// Blocks of 16 x 16 that all warps of a grid of warps read of both operands, for 16 of the depth.
 inline std::int64_t fragments_read(std::int64_t rows, std::int64_t columns, int warp_rows,
                                    int warp_columns) {

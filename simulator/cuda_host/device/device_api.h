@@ -41,7 +41,7 @@ typedef struct tw_device_api {
   void (*mbarrier_arrive)(tw_thread*, void*);
   void (*mbarrier_arrive_after_copies)(tw_thread*, void*);
   void (*mbarrier_wait)(tw_thread*, void*, uint32_t parity);
-  void (*cp_async16)(tw_thread*, void* shared, const void* global, int valid);
+  void (*cp_async)(tw_thread*, void* shared, const void* global, int bytes, int valid);
   void (*cp_async_commit)(tw_thread*);
   void (*cp_async_wait)(tw_thread*, int groups);
   void (*load_global)(tw_thread*, void* to, const void* from, uint32_t bytes);

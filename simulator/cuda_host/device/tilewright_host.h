@@ -288,7 +288,12 @@ TW_DEVICE T* there_if(bool in, T* p) {
 TW_DEVICE void mbarrier_wait(u64* b, u32 parity) { TW_CALL(mbarrier_wait, b, parity); }
 
 TW_DEVICE void cp_async16(void* shared, const void* global, int valid) {
-  TW_CALL(cp_async16, shared, global, valid);
+  TW_CALL(cp_async, shared, global, 16, valid);
+}
+template <int Bytes>
+TW_DEVICE void cp_async_piece(void* shared, const void* global, int valid) {
+  static_assert(Bytes == 4 || Bytes == 8, "");
+  TW_CALL(cp_async, shared, global, Bytes, valid);
 }
 TW_DEVICE void cp_async_commit() { TW_CALL(cp_async_commit); }
 template <int N>
