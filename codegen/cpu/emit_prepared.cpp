@@ -123,7 +123,8 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   const BufferId in_b = buffer_of_input(n, p.right);
-  if (p_.vector_bytes == 0 || p_.prelude.bf16 || !p_.constant[b.tensor.index()] ||
+  const bool is_real = p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
+  if (p_.vector_bytes == 0 || !is_real || !p_.constant[b.tensor.index()] ||
       buffer(in_b).role != BufferRole::input)
     return false;
   std::int64_t elements = 1;

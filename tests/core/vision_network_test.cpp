@@ -333,6 +333,20 @@ TEST(VisionNetworks, RedNetHasItsProducts) {
   EXPECT_EQ(input_bytes(w), 4 * (15'513'230 + 3 * 224 * 224));
 }
 
+// A product of values made from one another, sixteen times in line, would leave every type's range.
+TEST(VisionNetworks, DeepOnesStayWithinRange) {
+  for (const char* name : {"rednet50:size=32,channels=32,group=8,classes=10",
+                           "resnext101:size=32,channels=16,groups=8,classes=10",
+                           "efficientnet-b0:size=32,channels=4,classes=10",
+                           "shufflenet-v2:size=32,channels=16,classes=10"}) {
+    const Workload w = named_workload(name);
+    const TensorValues all = evaluate(w, random_inputs(w, 1), {});
+    for (std::size_t t = 0; t < all.size(); ++t)
+      for (const double x : all[t])
+        ASSERT_LT(std::abs(x), 1e4) << name << " " << w.tensor(TensorId(t)).name;
+  }
+}
+
 TEST(VisionNetworks, SarDrnTakesItsNoiseAway) {
   for (const auto& [size, channels] : {std::pair{11, 5}, {4, 3}, {1, 2}, {16, 8}}) {
     const Network e("sar-drn:size=" + std::to_string(size) +

@@ -66,9 +66,10 @@ class ConvNet {
   }
 
   /// Channels that `in` and `out` both have are not summed over: groups, or a convolution of each
-  /// channel for itself.
+  /// channel for itself. Weights are drawn so that the result varies by one part in `damped` of
+  /// what its input does (variances), and are named W_NAME.
   Image convolution(const std::string& name, const Image& in, const Loops& out,
-                    const Window& w = {}) {
+                    const Window& w = {}, std::int64_t damped = 1) {
     const Image made{name, out, w.rows(in.size)};
     Loops of = out;
     for (const std::string& l : in.channels)
@@ -78,7 +79,7 @@ class ConvNet {
       for (const char* tap : {"r", "s"}) of.push_back(loop(tap, w.kernel));
     d_.op(name + ": " + name + at(made) + " += " + in.tensor + window + " * W_" + name + "[" +
           text(of) + "]");
-    d_.weights("W_" + name, extent(of) / extent(out));
+    d_.weights("W_" + name, extent(of) / extent(out) * damped);
     return made;
   }
   Image biased(const Image& in) {

@@ -186,6 +186,11 @@ RawWorkload shufflenet_v2(const Values& v) {
 
 // ---- involutions, dilation --------------------------------------------------------------------
 
+// An involution multiplies an image by weights that are made from it. Sixteen in line, with drawn
+// weights, leave every type's range, where a trained network has its normalisations. So the weights
+// of a window are mostly their biases, and what a block adds is small beside what it adds it to.
+constexpr std::int64_t kDampedTaps = 4096, kDampedBlock = 16;
+
 /// Each place has weights of its own, made from what is there, one window for a group of channels.
 Image involution(ConvNet& net, const std::string& name, const Image& in, const Window& w) {
   Image at = in;
@@ -203,7 +208,9 @@ Image involution(ConvNet& net, const std::string& name, const Image& in, const W
   const Image less = net.relu(net.biased(net.convolution(
       name + "_less", at, {net.loop("j", std::max<std::int64_t>(1, channels / 4))})));
   const Loops taps = {in.channels.front(), net.loop("r", w.kernel), net.loop("s", w.kernel)};
-  const Image weights = net.biased(net.convolution(name + "_taps", less, taps));
+  const Image made_from = net.convolution(name + "_taps", less, taps, {}, kDampedTaps);
+  const Image weights = net.biased(made_from);
+  net.weights("b_" + made_from.tensor, w.kernel * w.kernel);
   const Image made{name, in.channels, at.size};
   net.op(name + ": " + name + net.at(made) + " += " + in.tensor + net.windowed(in, made, w) +
          " * " + weights.tensor + net.at(weights));
@@ -234,7 +241,7 @@ RawWorkload rednet50(const Values& v) {
       const Image mid =
           net.relu(net.biased(involution(net, name("mid"), in, {v["kernel"], stride})));
       const Loops wide = b > 0 ? x.channels : net.channels((4 * v["channels"]) << stage, x);
-      const Image out = net.biased(net.convolution(name("out"), mid, wide));
+      const Image out = net.biased(net.convolution(name("out"), mid, wide, {}, kDampedBlock));
       if (b == 0) x = net.biased(net.convolution(name("short"), x, wide, {1, stride}));
       x = net.relu(net.added(name("add"), out, x));
     }

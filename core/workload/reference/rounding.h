@@ -11,7 +11,7 @@
 //   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes added
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
-//     sign are not larger. In 16 bits also n / 8 units of f32 as tensor cores cut sums off;
+//     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
 //   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
 //     registers (Rounding::kept), or every element is a value that was stored in that type before
 //     (a slice, a maximum, relu). Partial sums that a plan stores in such a type are rounded each
