@@ -489,7 +489,7 @@ inline Real f_square(Real a) { return a * a; }
 )";
 
 constexpr const char* kConverted = R"(
-// A tile of a tensor that is only read, of another type at home: converted as it is copied from there.
+// A tile of a tensor that is only read, of another type at home: converted as it is copied.
 template <int R, class Element>
 struct ConvertedTile : Tile<R> {
   using Tile<R>::Tile;
@@ -562,7 +562,8 @@ inline void put(Float16& to, float x) {
   if (exponent < 0x71000000u) exponent = 0x71000000u;
   const std::uint32_t sum = bits_of(float_of((exponent >> 1) + 0x07800000u) + size);
   const std::uint32_t rounded = ((sum >> 13) & 0x7c00) + (sum & 0x0fff);
-  to.bits = static_cast<std::uint16_t>((word >> 16 & 0x8000) | (twice > 0xff000000u ? 0x7e00 : rounded));
+  const std::uint32_t size_bits = twice > 0xff000000u ? 0x7e00 : rounded;
+  to.bits = static_cast<std::uint16_t>((word >> 16 & 0x8000) | size_bits);
 }
 )";
 
@@ -605,12 +606,18 @@ std::string elements_text(const PreludeOptions& options) {
 
 std::string element_type(DType type) {
   switch (type) {
-    case DType::f16: return "Float16";
-    case DType::bf16: return "Bfloat16";
-    case DType::f32: return "float";
-    case DType::f64: return "double";
-    case DType::i8: return "std::int8_t";
-    case DType::i32: return "std::int32_t";
+    case DType::f16:
+      return "Float16";
+    case DType::bf16:
+      return "Bfloat16";
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    case DType::i8:
+      return "std::int8_t";
+    case DType::i32:
+      return "std::int32_t";
   }
   return "?";
 }

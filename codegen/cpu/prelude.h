@@ -12,7 +12,7 @@ namespace tilewright::cpu {
 struct PreludeOptions {
   bool count = false;
   bool f64 = false;
-  DType home = DType::f32;  ///< of what is written, where its tensor lies
+  DType home = DType::f32;    ///< of what is written, where its tensor lies
   std::set<DType> read = {};  ///< others, that tiles or gathers convert as they read them
   int most_steps = 1;   ///< boundaries that one copy crosses, at most
   bool once = false;    ///< some compute is !once

@@ -170,8 +170,10 @@ TEST(Float16, ConvertsAsTheReferenceDoes) {
   encode_elements(DType::f16, std::vector<double>(x.begin(), x.end()), wanted.data());
   EXPECT_EQ(y, wanted);
   for (std::size_t i = 0; i < kAll; ++i)
-    if ((i & 0x7fff) <= 0x7c00) ASSERT_EQ(z[i], v[i]);
-    else ASSERT_GT(z[i] & 0x7fff, 0x7c00);  // NaN
+    if ((i & 0x7fff) <= 0x7c00)
+      ASSERT_EQ(z[i], v[i]);
+    else
+      ASSERT_GT(z[i] & 0x7fff, 0x7c00);  // NaN
 }
 
 TEST(Bfloat16, ProductsTakePairsWhereTheInstructionSetHasThem) {

@@ -93,9 +93,10 @@ TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
 
 /// Rows of one element, which nothing but a product walks by vectors.
 TEST(Followers, BringTheVectorsThatTheyNeed) {
-  check(schedule_of("name: t\nloops: {m: 5, l: 1, k: 7}\noperators:\n"
-                    "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"Y[m,l] = 0.2 * C[m,l]\"\n",
-                    "m ( k ( C.C ) C.Y )", "m=1,k=7"));
+  check(
+      schedule_of("name: t\nloops: {m: 5, l: 1, k: 7}\noperators:\n"
+                  "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"Y[m,l] = 0.2 * C[m,l]\"\n",
+                  "m ( k ( C.C ) C.Y )", "m=1,k=7"));
 }
 
 TEST(Followers, JoinRowsOfProductsAndOfWhatFollowsThem) {

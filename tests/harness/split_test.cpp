@@ -114,12 +114,11 @@ TEST(Split, KernelsOfSeveralCachesAreCountedAtTheirOwn) {
   std::int64_t sum = 0;
   for (const Kernel& kernel : plan.kernels) {
     const NamelessKernel alone = nameless(kernel, *w);
-    const Result<Alone> one =
-        alone_at({.workload_name = "one",
-                  .workload = alone.workload,
-                  .machine = setting.machine,
-                  .file = {}},
-                 {{alone.kernel}}, *m.find(kernel.level));
+    const Result<Alone> one = alone_at({.workload_name = "one",
+                                        .workload = alone.workload,
+                                        .machine = setting.machine,
+                                        .file = {}},
+                                       {{alone.kernel}}, *m.find(kernel.level));
     ASSERT_TRUE(one.ok()) << one.reason();
     sum += one->total().value;
   }

@@ -87,8 +87,8 @@ class WorkloadMaker : private Dice {
   std::string loops_of(const std::string& names) {
     std::string text;
     for (const char c : names)
-      text += (text.empty() ? "loops: {" : ", ") + std::string(1, c) + ": " +
-              std::to_string(extent());
+      text +=
+          (text.empty() ? "loops: {" : ", ") + std::string(1, c) + ": " + std::to_string(extent());
     return text + "}\n";
   }
 

@@ -28,12 +28,20 @@
 namespace worked_chain_code {
 using std::int64_t;
 using Real = float;
-using Home = Real;  // an element of a tensor at home
-inline Real get(Home x) { return x; }
-inline void put(Home& to, Real x) { to = x; }
+inline Real get(Real x) { return static_cast<Real>(x); }
+inline void put(Real& to, Real x) { to = static_cast<Real>(x); }
+using Home = Real;  // an element at home of what is written
 inline void place(Real*& at, Home* element) { at = element; }
 inline void copy_row(Real* to, const Real* from, int64_t n) {
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
+}
+template <class From>
+void copy_row(Real* to, const From* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = get(from[i]);
+}
+template <class To>
+void copy_row(To* to, const Real* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) put(to[i], from[i]);
 }
 
 struct Range {  // [lo, hi)
