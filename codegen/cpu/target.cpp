@@ -58,6 +58,7 @@ class CpuEmitted final : public codegen::Emitted {
     json["build"] = source_.build_command_text;
     json["flags"] = source_.flags;
     json["symbols"] = {source_.prefix + "_workspace", source_.prefix + "_run"};
+    if (source_.in_parts) json["symbols"].push_back(source_.prefix + "_part");
     if (source_.kept_bytes > 0) json["symbols"].push_back(source_.prefix + "_prepare");
   }
   std::optional<std::vector<std::string>> packed() const override {
