@@ -83,7 +83,7 @@ class Products {
       if (!p || p->plan.kernels.size() != 1 || !p->rewrites.empty()) continue;
       const Result<Schedule> s = resolve(p->plan, q.workload, q.machine);
       if (!s || (q.refuses && q.refuses(*s))) continue;
-      const std::optional<double> seconds = longest(q, *p);
+      const std::optional<double> seconds = seconds_of(q, *p);
       if (!seconds || *seconds >= least) continue;
       least = *seconds;
       best = p->plan.kernels.front();
@@ -97,16 +97,15 @@ class Products {
 
   static Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
-  /// What the models that know time give the plan at most: what one leaves out, another has.
-  std::optional<double> longest(const Question& q, const Proposal& p) const {
-    std::optional<double> seconds = p.price.traffic.seconds;
-    for (const Model* m : q_.others) {
-      if (!m->times || m->price == nullptr) continue;
-      const Result<Price> price = m->price(q, p.plan, standard(*m));
-      if (price && price->traffic.seconds)
-        seconds = std::max(seconds.value_or(0), *price->traffic.seconds);
+  /// By one model for all candidates: the last that knows time and prices the plan, which is the one
+  /// that chooses among the others (models/registry.cpp); else by its maker's.
+  std::optional<double> seconds_of(const Question& q, const Proposal& p) const {
+    for (auto m = q_.others.rbegin(); m != q_.others.rend(); ++m) {
+      if (!(*m)->times || (*m)->price == nullptr) continue;
+      const Result<Price> price = (*m)->price(q, p.plan, standard(**m));
+      if (price && price->traffic.seconds) return price->traffic.seconds;
     }
-    return seconds;
+    return p.price.traffic.seconds;
   }
 
   const Question& q_;
