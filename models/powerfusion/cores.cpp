@@ -52,8 +52,8 @@ std::optional<Reason> no_kernel(const Graph& g, const Device& d, const Operators
   return misfit(*schedule);
 }
 
-/// Library kernels: of the kernels that the question's others make of a product alone, the one that
-/// takes least time by its own model. Products that differ in names alone are asked for once.
+/// Library kernels: of the kernels that the question's others make of a product alone and its target
+/// takes, the one that takes least time. Products that differ in names alone are asked for once.
 class Products {
  public:
   explicit Products(const Question& q) : q_(q) {}
@@ -79,14 +79,33 @@ class Products {
     std::optional<Kernel> best;
     for (const Model* m : q_.others) {
       if (!m->times || m->propose == nullptr) continue;
-      const Result<Proposal> p = m->propose(q, {m->options, {}, "model " + m->name});
+      const Result<Proposal> p = m->propose(q, standard(*m));
       if (!p || p->plan.kernels.size() != 1 || !p->rewrites.empty()) continue;
-      const auto seconds = p->price.traffic.seconds;
+      const Result<Schedule> s = resolve(p->plan, q.workload, q.machine);
+      if (!s || (q.refuses && q.refuses(*s))) continue;
+      const std::optional<double> seconds = seconds_of(q, *p);
       if (!seconds || *seconds >= least) continue;
       least = *seconds;
       best = p->plan.kernels.front();
+      // Caches hold what they hold: the level that software plans for is one of the whole plan.
+      const LevelId own = vector_level(*q.machine);
+      if (q.machine->level(own).managed == Managed::hardware)
+        best->level = q.machine->level(own).name;
     }
     return best;
+  }
+
+  static Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
+
+  /// By one model for all candidates: the last that knows time and prices the plan, which is the one
+  /// that chooses among the others (models/registry.cpp); else by its maker's.
+  std::optional<double> seconds_of(const Question& q, const Proposal& p) const {
+    for (auto m = q_.others.rbegin(); m != q_.others.rend(); ++m) {
+      if (!(*m)->times || (*m)->price == nullptr) continue;
+      const Result<Price> price = (*m)->price(q, p.plan, standard(**m));
+      if (price && price->traffic.seconds) return price->traffic.seconds;
+    }
+    return p.price.traffic.seconds;
   }
 
   const Question& q_;

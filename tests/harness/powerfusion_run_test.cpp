@@ -79,6 +79,14 @@ TEST(PowerFusionRun, LoopsOnACpu) {
 }
 
 TEST(PowerFusionRun, TheEmulatedNpuWhereItsUnitsCan) {
+  // Products are library kernels in tiles of the cube's memories.
+  const Answer products = run({.subject = "gemm-chain:m=64,n=32,k=48,l=64,dtype=f16",
+                               .machine = "ascend910",
+                               .model = "powerfusion",
+                               .options = {{"library", {"type"}}}},
+                              {.target = "npu", .seconds = 0.0});
+  EXPECT_TRUE(products.ok()) << products.json.value("reason", std::string());
+  EXPECT_TRUE(products.json.value("verified", false));
   for (const char* workload : {"layernorm:rows=33,cols=70", "softmax:rows=64,cols=96",
                                "gelu:rows=20,cols=48", "rmsnorm:rows=17,cols=35"})
     for (const char* machine : {"ascend910", "ascend910b"})
