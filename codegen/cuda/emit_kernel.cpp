@@ -124,7 +124,7 @@ void KernelEmitter::pass() {
   names_ = kept;
   copying_ = false;
   out_.line("const " + place_type() + " me{warp / " + std::to_string(warp_columns_) + ", warp % " +
-            std::to_string(warp_columns_) + ", " + place_type() + "::among(thread % 32)};");
+            std::to_string(warp_columns_) + ", thread % 32};");
   out_.line("(void)me;");
   bool filled = false;
   for (std::size_t i = 0; i < places_.size(); ++i) {

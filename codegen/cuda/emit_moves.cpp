@@ -337,7 +337,10 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      pairs = box != nullptr && aligned(b, *box, at_once(type)) ? ", true" : ", false";
+      pairs = box == nullptr                        ? ", false"
+              : aligned(b, *box, at_once(type))      ? ", true"
+              : type == "float" && aligned(b, *box, 2) ? ", kPairs"
+                                                       : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
               ">(" + sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");

@@ -38,11 +38,12 @@ def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
     assert shared > 60
 
 
-@pytest.mark.parametrize("recording, least", [("h100-products", 0.8), ("h100-products-again", 0.8), ("h200-products", 0.8)])
-def test_prices_choose_within_5_percent_of_the_best_recorded_tile(recording, least):
+@pytest.mark.parametrize("recording, least", [("h100-products", 0.8), ("h100-products-again", 0.8), ("h200-products", 0.8),
+                                              ("h100-products-f32-again", 0.6)])
+def test_prices_choose_within_5_percent_of_the_best_recorded_tile(recording, least, tmp_path):
     command = os.environ.get("TILEWRIGHT", str(ROOT / "build" / "tilewright"))
     said = []
-    products().prices(types.SimpleNamespace(tilewright=command, machine="h200", model="tilewright"),
+    products().prices(types.SimpleNamespace(tilewright=command, machine="h200", model="tilewright", folder=str(tmp_path)),
                       json.loads((RESULTS / f"{recording}.json").read_text()), said.append)
     rows, within = map(int, re.search(r"over (\d+), most .* within 1.05 on (\d+)", "\n".join(said)).groups())
-    assert rows >= 24 and within >= least * rows
+    assert rows >= 22 and within >= least * rows

@@ -272,7 +272,7 @@ struct Simt {
           TW_UNROLL
           for (int e = 0; e < 4; ++e)  // columns q % 2 * 8 + k .. of two blocks are one lane's
             x[n][e] = shuffle(a.x[n / 2][q - q % 2 + e / 2][2 * (n % 2) + e % 2],
-                              PlaceOfFours::among(p.lane / 4 * 4 + q % 2 * 2 + k / 4));
+                              p.lane / 4 * 4 + q % 2 * 2 + k / 4);
         four(c, x, b, column, (first_depth + q) * 8 + k, b.column % 4 == 0);
       }
   }

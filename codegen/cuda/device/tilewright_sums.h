@@ -23,11 +23,7 @@ struct RowValues { float x[M][2]; };
 template <bool Fours>
 struct PlaceOf {
   int row, column;  // of the grid of warps
-  int lane;         // in fours not the thread's number: among()
-  /// The lane of the warp that is number n here, and back. Shared memory serves 16 bytes of each of two lanes whose
-  /// numbers differ in the first bit, or in the second, at once where they ask for the same: in fours one of them
-  /// tells columns apart and the other one rows.
-  static TW_MEMBER int among(int n) { return Fours ? (n & ~6) | (n & 2) << 1 | (n & 4) >> 1 : n; }
+  int lane;
   template <int M>
   TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + lane / 4 + 8 * half; }
   TW_MEMBER int column_of(int first, int j, int odd) const {
@@ -99,7 +95,7 @@ TW_DEVICE void combine_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scr
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 1));
-      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], Fours ? 4 : 2));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 2));
     }
   if constexpr (WarpColumns > 1) {
     float* const mine = scratch + (p.row * WarpColumns + p.column) * M * 16;
@@ -163,10 +159,12 @@ TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
   out.f = shuffle(in.f, lane);
   return out.u;
 }
+/// Floats in fours whose rows begin at multiples of two elements only.
+constexpr int kPairs = 2;
 /// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes (in fours of four
 /// elements), and the four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
 /// among them; floats in fours 64), so that no sector is asked for twice.
-template <class T, bool Whole, int M, int N, class Row, bool Fours>
+template <class T, int Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns,
                           const Row& row) {
   const int t = p.lane % 4, four = p.lane - t;
@@ -206,7 +204,7 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
         TW_UNROLL
         for (int j = 0; j < N; ++j) {
           const int c = p.column_of(first, j, 0);
-          if constexpr (Whole && Fours) {
+          if constexpr (Whole == 1 && Fours) {
             if (p.column_of(first, j - j % 2, 0) + 3 < columns) {
               if (j % 2 == 0)
                 store_global(reinterpret_cast<b128*>(to + c),
@@ -244,7 +242,7 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first,
             combine_at_home<How>(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
     }
 }
-template <class T, bool Whole, int M, int N, class Row, bool Fours>
+template <class T, int Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void read_sums(Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   warp_sync();  // other lanes wrote what this one reads, and will write it again
   const int t = p.lane % 4, four = p.lane - t;

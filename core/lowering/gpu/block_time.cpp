@@ -91,6 +91,8 @@ constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 constexpr double kIndependent = 2;
 // The part of the issue rate that products by fused multiply-adds keep up: chosen by h100-products-f32.json.
 constexpr double kFmaLasts = 0.75;
+// By the same and h100-products-f32-again.json: how often a warp waits for shared memory in 16 of the depth, and nothing else of it runs.
+constexpr double kFmaWaits = 16;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
 class Pricer {
@@ -153,12 +155,11 @@ class Pricer {
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
       // Multiply-adds are issued like all else: a scheduler's units take one at a time.
-      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across, true);
+      const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across);
       tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
       near = step.served;
       issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
-      // Twice in eight of the depth a warp waits for what it reads.
-      alone = std::max(issue, 16 * 4.0) + 4 * r_.near;
+      alone = std::max(issue, 16 * 4.0) + kFmaWaits * r_.near;
     }
     if (x.by_elements) alone *= kElementwise, issue = alone / 2;
     const double all = x.runs * steps;

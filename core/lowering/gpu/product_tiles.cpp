@@ -72,7 +72,7 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
   const double points = static_cast<double>(padded * t.depth * t.results);
   const double even = 4.0 * std::ceil(warps / 4.0) / warps;  // an SM has four schedulers
   const FmaStep each = fma_step(static_cast<double>(rows) / warp_rows,
-                                2 * static_cast<double>(columns) / warp_columns, false, true);
+                                2 * static_cast<double>(columns) / warp_columns, false);
   const double arithmetic = 2 * points / (u.flops / sms) * even *
                             (fma ? each.issued / each.multiply_adds : 1);
   const double fragments =
@@ -96,7 +96,7 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
 
 }  // namespace
 
-FmaStep fma_step(double rows, double columns, bool left_across, bool) {
+FmaStep fma_step(double rows, double columns, bool left_across) {
   FmaStep s{.multiply_adds = 64 * rows * columns};
   // Assumed: addresses and the loop; 16 bytes of eight or of four addresses take two cycles.
   constexpr double kOther = 8;

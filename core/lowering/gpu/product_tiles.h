@@ -59,11 +59,11 @@ std::optional<ProductTile> best_tile(const ProductUnit& unit, const ProductShape
 /// What one warp issues, and shared memory serves (128 bytes a cycle), for 16 of the depth of a product
 /// by fused multiply-adds (Simt of codegen/cuda) of `rows` blocks of 16 and `columns` blocks of 8: of an
 /// operand whose rows run along the depth a thread reads four points at once, of a right one whose rows
-/// run across it two columns, of a left one each element.
+/// run across it four columns, of a left one each element.
 struct FmaStep {
   double multiply_adds = 0, issued = 0, served = 0;  ///< instructions of a warp, and cycles
 };
-FmaStep fma_step(double rows, double columns, bool left_across, bool right_across);
+FmaStep fma_step(double rows, double columns, bool left_across);
 /// Registers of such a thread with so many sums, as ptxas was seen to give it.
 std::int64_t fma_registers(std::int64_t sums, std::int64_t rows);
 
