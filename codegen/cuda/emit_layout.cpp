@@ -183,11 +183,15 @@ void KernelEmitter::lay_out() {
     return scratch_offset_ + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
   };
   std::int64_t room = kMostShared;
+  // Blocks that wait for one another share what a multiprocessor has.
+  const std::int64_t together = k_.co_resident && p_.machine().kind == "gpu"
+                                    ? ceil_div(k_.blocks, p_.machine().units.front().count)
+                                    : 1;
   // Also of a kernel at registers: what lies in shared memory is a block's.
   for (const Level& level : p_.machine().levels)
     if (p_.machine().kind == "gpu" && level.managed == Managed::software &&
         level.private_to == Unit::grid && level.capacity.value > 0)
-      room = std::min(room, level.capacity.value - 1024);
+      room = std::min(room, level.capacity.value / together - 1024);
   if (p_.options.shared_room > 0) room = p_.options.shared_room;
   shared_bytes_ = total();
   while (shared_bytes_ > room) {
