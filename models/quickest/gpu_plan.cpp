@@ -17,7 +17,7 @@ using stitching::GpuPricer;
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
-constexpr const char* kOnline = "online-softmax";
+constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -68,8 +68,7 @@ class GpuPlanner {
     if (products.empty() || group.ops.size() == 1) stitched(group, best);
     if (!products.empty()) {
       blocks(group.workload, products, {}, best);
-      if (rewrites_ && products.size() == 2)
-        if (auto w = rewritten(group.workload, {kOnline})) blocks(w, products, {kOnline}, best);
+      if (rewrites_ && products.size() == 2) online(group.workload, best);
     }
     // Others' plans are of these forms, or slower; their searches take seconds.
     if (!best && group.ops.size() == 1)
@@ -117,6 +116,18 @@ class GpuPlanner {
                 .plan = {.kernels = {all.front().kernel}},
                 .rewrites = std::move(rewrites)};
     best->others = std::move(all);
+  }
+
+  /// Two products with a softmax between, block by block; of one that divides before the second
+  /// product, after it has been written so that it divides behind.
+  void online(const std::shared_ptr<const Workload>& w, std::optional<Best>& best) const {
+    for (std::vector<std::string> rewrites : {std::vector<std::string>{}, {kLate}}) {
+      const auto from = rewritten(w, rewrites);
+      if (from == nullptr) continue;
+      rewrites.push_back(kOnline);
+      if (auto to = rewritten(w, rewrites))
+        return blocks(std::move(to), gpu_products(*from), rewrites, best);
+    }
   }
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.

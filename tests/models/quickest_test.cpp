@@ -430,6 +430,33 @@ TEST(GpuPlanner, AttentionIsAPairOfProductsByWarpgroups) {
   }
 }
 
+/// Softmax as textbooks write it divides before the second product.
+TEST(GpuPlanner, AttentionThatDividesFirstIsSuchAPairToo) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 3; ++i) {
+    const std::string m = std::to_string(1000 + random() % 2000),
+                      l = std::to_string(1000 + random() % 2000), k = i == 1 ? "128" : "64";
+    Question q = question("gemm", "h200");
+    q.workload = std::make_shared<const Workload>(workload_from_yaml(
+        "name: textbook\ndtype: f16\nloops: {h: 24, m: " + m + ", l: " + l + ", k: " + k +
+            ", n: " + k + "}\noperators:\n" +
+            "  - S[h,m,l] += Q[h,m,k] * K[h,l,k]\n  - T[h,m,l] = S[h,m,l] * 0.125\n" +
+            (i == 2 ? "  - U[h,m,l] = select(lt(m, l), -inf, T[h,m,l])\n"
+                    : "  - U[h,m,l] = T[h,m,l] + 0\n") +
+            "  - R[h,m] max= U[h,m,l]\n  - Y[h,m,l] = exp(U[h,m,l] - R[h,m])\n" +
+            "  - Z[h,m] += Y[h,m,l]\n  - P[h,m,l] = Y[h,m,l] / Z[h,m]\n" +
+            "  - O[h,m,n] += P[h,m,l] * V[h,l,n]\n",
+        "textbook"));
+    q.name = "textbook";
+    const Result<Proposal> p = planner().propose(q, standard());
+    ASSERT_TRUE(p.ok()) << m << " " << l;
+    EXPECT_EQ(p->rewrites, (std::vector<std::string>{"scale-late", "online-softmax"})) << m;
+    ASSERT_EQ(p->plan.kernels.size(), 1u) << m << " " << l;
+    const auto s = resolve(p->plan, rewritten(q.workload, p->rewrites), q.machine);
+    EXPECT_TRUE(s.ok() && lowering::warpgroup_pair(*s, 0).ok()) << m << " " << l;
+  }
+}
+
 TEST(GpuPlanner, EqualQuestionsHaveEqualAnswersAndFusingNeverLoses) {
   for (const char* name :
        {"gemm-chain:m=512,l=256,k=64,n=64,dtype=f16",
