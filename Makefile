@@ -74,4 +74,4 @@ format:
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
 
 clean:
-	@rm -rf build out $(VENV)
+	@rm -rf build build-python out $(VENV)

@@ -385,6 +385,12 @@ void KernelEmitter::choose_parallel_loop() {
     notes_.push_back(here + "it has no loop");
     return;
   }
+  if (!grid.valid() && !k_.zeroed.empty()) {
+    // One part could begin after another has added.
+    notes_.push_back(here + p_.workload().tensor(k_.zeroed.front()).name +
+                     " starts from nothing before anything is added to it");
+    return;
+  }
   if (!grid.valid()) {
     split_loop_ = loop_to_split();
     split_ = split_loop_.valid();
