@@ -78,8 +78,11 @@ def compare(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -87,7 +90,7 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         models: the models to compare, with commas between (default all)
         split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
         level: the level planned for (default: the innermost on-chip one), or all
@@ -144,15 +147,18 @@ def emit(
     ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
     None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
     ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
-    ..., check: bool = ...
+    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
+    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -213,8 +219,11 @@ def explain(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
@@ -222,7 +231,7 @@ def explain(
     [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -308,8 +317,11 @@ def measure(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -318,7 +330,7 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -389,15 +401,18 @@ def plan(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         level: the level planned for (default: the innermost on-chip one), or all
         capacity: instead of the level's: 32K, 4096B, or elements as 262144e
@@ -444,8 +459,11 @@ def predict(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -453,7 +471,7 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -527,15 +545,18 @@ def run(
     float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
     ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -599,8 +620,11 @@ def simulate(
     ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
     None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
     ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., why: bool | None =
-    ..., check: bool = ...
+    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
+    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -608,7 +632,7 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
         tiles: tile sizes by loop; a loop that needs none is ignored
@@ -682,8 +706,11 @@ def validate(
     None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
     price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
     block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., why: bool | None = ...,
-    check: bool = ...
+    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
+    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
+    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
+    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
+    None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -691,7 +718,7 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model (tilewright.models())
         orders: the orders to validate, or all (default the model's best)
         samples: tilings an order (default 60)
@@ -721,7 +748,7 @@ def workloads(
     Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late
+        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """
