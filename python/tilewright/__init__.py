@@ -73,9 +73,10 @@ _KEYS = {"-m": "machine", "-o": "out",
          **{option["name"]: option["key"] for record in _RECORDS.values() for option in record["options"]}}
 
 
-def _as_python(text):
-    """A text of the command line with Python's names of options and verbs."""
-    text = _re.sub(r"(?<![\w-])--?[a-z][a-z0-9-]*", lambda m: _KEYS.get(m.group(), m.group()), text)
+def _as_python(text, more=()):
+    """A text of the command line with Python's names of options, of `more` records too, and of verbs."""
+    keys = {**_KEYS, **{option["name"]: option["key"] for option in more}}
+    text = _re.sub(r"(?<![\w-])--?[a-z][a-z0-9-]*", lambda m: keys.get(m.group(), m.group()), text)
     return _re.sub(r"\btilewright ([a-z]+)\b", lambda m: f"tilewright.{m[1]}()" if m[1] in _RECORDS else m[0], text)
 
 
@@ -106,7 +107,7 @@ def _docstring(record, options):
         if option["of"] != group:
             group = option["of"]
             text += f"\n\nOptions of {group}:" if group else "\n\nOptions:"
-        text += f"\n    {option['key']}: {_as_python(option['text'])}"
+        text += f"\n    {option['key']}: {_as_python(option['text'], options)}"
     return text + "\n"
 
 
