@@ -86,8 +86,9 @@ bool rounds(const Workload& w, TensorId t, const Rounding& rounding) {
   const Operator& op = w.op(w.producer(t));
   const auto o = std::find_if(op.outputs.begin(), op.outputs.end(),
                               [&](const Output& each) { return each.target.tensor == t; });
-  const bool adds = o->combine == Combine::sum || o->combine == Combine::product;
-  return adds || !chooses(w, op, o->value, type, rounding);
+  // A row's maximum is rounded with what it is chosen from: every element of the row reads it, and
+  // bounds that took its error for none were found to vary more between rows.
+  return o->combine != Combine::assign || !chooses(w, op, o->value, type, rounding);
 }
 
 /// In which operators compute. The reference itself is in f64: of f64 kernels errors come twice.

@@ -14,8 +14,8 @@
 //     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
 //   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
 //     registers (Rounding::kept), or every element is a value that was stored in that type before
-//     (a slice, a maximum, relu). Partial sums that a plan stores in such a type are rounded each
-//     time (Rounding::partial_stores).
+//     (a slice, relu, the larger of two). Partial sums that a plan stores in such a type are
+//     rounded each time (Rounding::partial_stores).
 // Errors of a row's statistic (softmax's maximum, a norm's mean) come back together in later sums,
 // or cancel there. In 16 bits, where such a statistic is read along loops that are summed later,
 // evaluations with every intermediate moved by up to one unit at random (four, and up to 16 where an
