@@ -131,8 +131,7 @@ std::set<std::string> words_in(std::string text) {
 
 std::string help_of(const Verb& verb, const std::vector<std::string>& words) {
   std::set<std::string> named;
-  for (const std::string& word : words)
-    named.merge(words_in(word));
+  for (const std::string& word : words) named.merge(words_in(word));
   std::string text =
       formatted("tilewright {}: {}\n\nUsage: tilewright {}{} [OPTIONS]\n\n", verb.name,
                 verb.summary, verb.name, verb.subject.empty() ? "" : " " + verb.subject);
@@ -141,20 +140,22 @@ std::string help_of(const Verb& verb, const std::vector<std::string>& words) {
   std::vector<std::string> left;
   for (const OptionGroup& group : harness::option_groups(verb)) {
     const auto is_named = [&](const std::string& whose) { return named.contains(whose); };
-    const bool shown =
-        group.of.empty() || named.contains("all") || std::ranges::any_of(words_in(group.of), is_named);
+    const bool shown = group.of.empty() || named.contains("all") ||
+                       std::ranges::any_of(words_in(group.of), is_named);
     if (!shown) left.push_back(group.of);
     if (!shown) continue;
     if (!group.of.empty()) text += formatted("\nOptions of {}:\n", group.of);
     for (const OptionSpec* spec : group.options) text += line_of(*spec);
     if (group.of.empty())
-      text += line_of(kJson, "one JSON document instead of a table") +
-              line_of("--help [NAME|all]", "this; with the options of a model or target, or of all");
+      text +=
+          line_of(kJson, "one JSON document instead of a table") +
+          line_of("--help [NAME|all]", "this; with the options of a model or target, or of all");
   }
   if (!left.empty())
-    text += formatted("\nOptions of models and targets are listed by --help NAME or --help all:\n"
-                      "  {}\n",
-                      join(left, "\n  "));
+    text += formatted(
+        "\nOptions of models and targets are listed by --help NAME or --help all:\n"
+        "  {}\n",
+        join(left, "\n  "));
   return text;
 }
 

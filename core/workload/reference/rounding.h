@@ -21,8 +21,8 @@
 // evaluations with every intermediate moved by up to one unit at random (four, and up to 16 where an
 // output has 250 to 1,000 elements) say how large errors are: bounds are multiplied by the root mean
 // square of what has moved over what was propagated, of 64 neighbours at a time, and by 1.5; by no
-// less than 0.6 of that of the whole output, and of outputs of less than 250 elements by 1 at least. 0.6 is by experiment: neighbours share their
-// errors, so four evaluations of one row may all be small. With 0.3, a kernel that rounds every
+// less than 0.6 of that of the whole output, and of outputs of less than 250 elements by 1 at least.
+// 0.6 is by experiment: neighbours share their errors, so four evaluations of one row may all be small. With 0.3, a kernel that rounds every
 // result as typed was off by up to 1.08 bounds (attention of 8 heads, 1,024 tokens, sizes of 128,
 // f16, 14 seeds); with 0.6 by 0.69.
 #pragma once
