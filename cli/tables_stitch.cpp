@@ -66,9 +66,9 @@ std::string stitched_table(const ordered_json& j) {
 /// Steps and kernels of a model that fuses pair by pair: by seconds, or by bytes that both share.
 std::string fusion_table(const ordered_json& j) {
   const bool timed = j["fused_kernels"].empty() || j["fused_kernels"].front().contains("seconds");
-  Table kernels(timed
-                    ? std::vector<std::string>{"kernel", "operators", "written as", "blocks", "us"}
-                    : std::vector<std::string>{"kernel", "operators", "written as", "writes"});
+  Table kernels(
+      timed ? std::vector<std::string>{"kernel", "operators", "written as", "blocks", "us"}
+            : std::vector<std::string>{"kernel", "operators", "written as", "parts", "writes"});
   std::size_t n = 0;
   for (const ordered_json& k : j["fused_kernels"]) {
     std::vector<std::string> row = {std::to_string(++n), joined(k["operators"]),
@@ -76,7 +76,7 @@ std::string fusion_table(const ordered_json& j) {
     if (timed)
       row.insert(row.end(), {cell(get(k, "blocks")), microseconds(k["seconds"])});
     else
-      row.push_back(joined(k["written"]));
+      row.insert(row.end(), {text(k, "parts"), joined(k["written"])});
     kernels.add(std::move(row));
   }
   if (!j.contains("fusion_steps") || j["fusion_steps"].empty()) return kernels.text();

@@ -94,8 +94,8 @@ Nest merged(const Nest& a, const Nest& b) {
 
 class Scheduler {
  public:
-  Scheduler(const Graph& g, const Options& o) : g_(g), o_(o) {
-    for (Nest& n : nests_of(g, o)) {
+  Scheduler(const Graph& g, const Device& d, const Options& o) : g_(g), o_(o) {
+    for (Nest& n : nests_of(g, d, o)) {
       for (const Touched& t : n.reads) ++users_[t.tensor];
       alive_.push_back(static_cast<int>(all_.size()));
       add({.nest = n, .values = {std::move(n)}, .before = {}});
@@ -163,6 +163,8 @@ class Scheduler {
     return found == maker_.end() ? -1 : found->second;
   }
 
+  Score score(const Nest& a, const Nest& b) const { return score_of(a, b, o_.overlap); }
+
   std::string name(int k) const {
     std::string text;
     for (int v : at(k).nest.gives)
@@ -170,7 +172,7 @@ class Scheduler {
     return text;
   }
   Step step(int a, int b) const {
-    return {.first = name(a), .second = name(b), .score = score_of(at(a).nest, at(b).nest)};
+    return {.first = name(a), .second = name(b), .score = score(at(a).nest, at(b).nest)};
   }
 
   /// Pairs that touch the same tensor, the one that comes first first.
@@ -204,7 +206,7 @@ class Scheduler {
     };
     std::vector<Pair> found;
     for (const auto& [a, b] : pairs()) {
-      Score s = score_of(at(a).nest, at(b).nest);
+      Score s = score(at(a).nest, at(b).nest);
       if (reorder) s = reordered(a, b, s);
       if (!refusal(a, b, s)) found.push_back({s, a, b});
     }
@@ -320,7 +322,7 @@ class Scheduler {
   std::optional<std::string> sizes(int a, int b) const {
     const Nest &x = at(a).nest, &y = at(b).nest;
     if (x.reduces() && y.reduces())
-      return x.points == y.points && x.reduced == y.reduced
+      return x.points == y.points && x.reduced == y.reduced && x.parts == y.parts
                  ? std::nullopt
                  : std::optional<std::string>("the reductions have other sizes");
     if (!x.reduces() && !y.reduces()) {
@@ -336,7 +338,8 @@ class Scheduler {
     }
     const int p = x.reduces() ? b : a;
     const Nest &points = x.reduces() ? y : x, &sum = x.reduces() ? x : y;
-    if (points.points == sum.points * sum.reduced) {
+    // Of a sum in parts the second kernel has one point for each sum.
+    if (points.points == sum.points * sum.reduced && sum.parts == 1) {
       for (const auto& extents : points.kept)
         if (!fill({sum.points, sum.reduced}, extents)) return "the loops have other sizes";
       const auto tiles = tiled(values(p), points.points);
@@ -410,7 +413,7 @@ class Scheduler {
       turn(turned.nest, *order);
       for (Nest& n : turned.values) turn(n, *order);
       const Score better =
-          moved == b ? score_of(at(a).nest, turned.nest) : score_of(turned.nest, at(b).nest);
+          moved == b ? score(at(a).nest, turned.nest) : score(turned.nest, at(b).nest);
       if (better.bytes < o_.shared_bytes) continue;
       all_[static_cast<std::size_t>(moved)] = std::move(turned);
       return better;
@@ -511,7 +514,7 @@ class Scheduler {
 
 }  // namespace
 
-Score score_of(const Nest& a, const Nest& b) {
+Score score_of(const Nest& a, const Nest& b, bool overlap) {
   Score out;
   const auto add = [&](const Touched& t) {
     if (t.gather == 0 && (has(b.reads, t) || has(b.writes, t))) out.bytes += t.bytes;
@@ -519,12 +522,12 @@ Score score_of(const Nest& a, const Nest& b) {
   for (const Touched& t : a.reads) add(t);
   for (const Touched& t : a.writes)
     if (!has(a.reads, t)) add(t);
-  if (out.bytes == 0 && !a.reduces() && !b.reduces()) out.overlap = overlap_of(a, b);
+  if (overlap && out.bytes == 0 && !a.reduces() && !b.reduces()) out.overlap = overlap_of(a, b);
   out.alike = a.reduces() == b.reduces() && out.bytes > 0;
   out.nearness = -std::max(std::abs(a.first - b.last), std::abs(b.first - a.last));
   return out;
 }
 
-Fused fuse(const Graph& g, const Options& o) { return Scheduler(g, o).run(); }
+Fused fuse(const Graph& g, const Device& d, const Options& o) { return Scheduler(g, d, o).run(); }
 
 }  // namespace tilewright::inductor

@@ -6,6 +6,7 @@
 //  - pairs, their order, cycles, matching reads: scheduler.py (001077c)
 //  - the score and what is refused for it: choices.py (0012d88)
 //  - sizes that one kernel can have: codegen/simd.py (SIMDScheduling.can_fuse, candidate_tilings)
+//  - sums in two phases: ir.py (Reduction.num_splits), choices.py (reduction_split_factor)
 // An operator here is an expression, several of PyTorch's calls: it counts as they do.
 // Predictions only: nothing here runs or counts.
 #pragma once
@@ -35,7 +36,9 @@ struct Options {
   std::int64_t unrolled = 8;        ///< unroll_reductions_threshold
   std::int64_t nests = 64;          ///< max_fusion_size
   std::int64_t shared_bytes = 10;   ///< score_fusion_memory_threshold
+  bool overlap = true;              ///< min_overlap_ratio; older versions have none
   bool reorder = true;              ///< loop_ordering_after_fusion
+  bool phases = true;               ///< split_reductions
   stitching::Options kernels = {.products = stitching::Products::points};
 };
 std::span<const OptionSpec> option_specs();
@@ -74,6 +77,8 @@ struct Nest {
   std::vector<int> gives;  ///< those whose results are written, ascending
   bool library = false;    ///< a product, a running operator: it stays as it is
   std::int64_t points = 1, reduced = 1;  ///< of its group: those that are kept, and of each the sum
+  std::int64_t parts =
+      1;  ///< in which each sum is taken, by a first kernel; a second one adds them
   std::vector<std::vector<std::int64_t>> kept = {};  ///< extents, of each value; outermost first
   std::vector<Touched> reads = {}, writes = {};      ///< what it reads of itself is left out
   int first = 0, last = 0;                           ///< places of its values in the graph's order
@@ -85,7 +90,7 @@ struct Nest {
 /// The values that are written to memory and their nests, in the graph's order. Where no kernel of
 /// this repository can hold a nest, the values on its way are written, too. Cost: operators times
 /// the operators that each computes on the way.
-std::vector<Nest> nests_of(const Graph& g, const Options& o);
+std::vector<Nest> nests_of(const Graph& g, const Device& d, const Options& o);
 
 /// How good it is to fuse two nests: compared from the first member on, more is better.
 struct Score {
@@ -95,7 +100,7 @@ struct Score {
   int nearness = 0;          ///< minus the distance in the graph's order
   friend auto operator<=>(const Score&, const Score&) = default;
 };
-Score score_of(const Nest& a, const Nest& b);
+Score score_of(const Nest& a, const Nest& b, bool overlap = true);
 
 /// One decision, in the order in which they were made; then every pair that shares a tensor and was
 /// left apart.
@@ -112,6 +117,6 @@ struct Fused {
 /// The scheduler's rounds: at most ten, each over all pairs of nests that touch the same tensor,
 /// best score first; then one in which loops of an element-wise nest may be put in another's order.
 /// Deterministic. Cost: rounds times pairs, at most 64 for each nest and tensor.
-Fused fuse(const Graph& g, const Options& o);
+Fused fuse(const Graph& g, const Device& d, const Options& o);
 
 }  // namespace tilewright::inductor

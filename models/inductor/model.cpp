@@ -25,7 +25,8 @@ ordered_json kernels_json(const Graph& g, std::span<const Nest> kernels) {
                                 : n.reduces() ? "reduction"
                                               : "loop"},
                     {"points", n.points},
-                    {"terms", n.reduced}});
+                    {"terms", n.reduced},
+                    {"parts", n.parts}});
   return rows;
 }
 
@@ -78,7 +79,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   const Result<Graph> graph = graph_of(q, *device, options);
   if (!graph) return Reason{graph.reason()};
   std::vector<stitching::SharedKernel> kernels;
-  for (const Nest& n : fuse(*graph, options).kernels) {
+  for (const Nest& n : fuse(*graph, *device, options).kernels) {
     kernels.emplace_back();
     for (int v : n.ops) kernels.back().ops.push_back(graph->vertex(v).op);
     for (int v : n.gives) kernels.back().gives.push_back(graph->vertex(v).op);
@@ -109,7 +110,7 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings& settin
     out.refused = graph.reason();
     return out;
   }
-  const Fused fused = fuse(*graph, options);
+  const Fused fused = fuse(*graph, *device, options);
   out.detail["source"] = "predicted";
   out.detail["fusion_steps"] = steps_json(fused);
   out.detail["fused_kernels"] = kernels_json(*graph, fused.kernels);
@@ -135,7 +136,9 @@ Model model() {
                "a kernel runs by the schedule that the shared evaluator of stitched kernels takes "
                "for the fastest",
                "reductions along different dimensions of one tensor in one kernel "
-               "(mix_order_reduction), reductions in two phases and combo kernels are left out"},
+               "(mix_order_reduction) and combo kernels are left out",
+               "a sum that TorchInductor takes by two kernels is one kernel of the plan: `explain` "
+               "says in how many parts"},
           .options = option_specs(),
           .propose = propose,
           .price = price,

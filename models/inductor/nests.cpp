@@ -60,7 +60,9 @@ class Walk {
     nest_.ops.assign(seen_.begin(), seen_.end());
   }
 
-  Nest nest() && { return std::move(nest_); }
+  const Nest& nest() const { return nest_; }
+  /// Of the kept loops, then of those that are summed over.
+  std::span<const std::int64_t> extents() const { return extents_; }
   std::int64_t operations() const { return operations_; }
   std::size_t reads() const { return nest_.reads.size(); }
   /// Values that the last one reads and that are computed in the nest.
@@ -144,6 +146,56 @@ class Walk {
   int gathers_ = 0;
 };
 
+/// In how many parts a sum down columns is taken: so that the whole device has something to do
+/// (Reduction.num_splits, and reduction_split_factor of an outer reduction). 1: in one phase. Sums
+/// along rows are cut only where there are fewer than two for each SM.
+std::int64_t parts_of(const Nest& n, std::span<const std::int64_t> extents, const Device& d) {
+  constexpr std::int64_t kLeast = 32, kMost = 512;  // elements of a thread
+  constexpr std::int64_t kThreads = 256, kRows = 4, kColumns = 128;
+  if (!n.reduces() || n.reduced <= kLeast || n.points >= d.sms * 2 * kLeast) return 1;
+  const std::size_t kept = n.kept.front().size();
+  int down = 0, along = 0;
+  for (const Touched& t : n.reads) {
+    if (t.gather != 0) continue;
+    bool whole = t.steps.size() >= extents.size(), far = true;
+    for (std::size_t i = 0; whole && i < extents.size(); ++i) {
+      whole = extents[i] == 1 || t.steps[i] != 0;
+      far = far && (i < kept || t.steps[i] > 1);
+    }
+    if (whole) ++(far ? down : along);
+  }
+  const std::int64_t all = n.reduced * n.points;
+  const std::int64_t few = kLeast * d.sms * d.threads_per_sm;
+  const std::int64_t many = kMost * d.sms * d.threads_per_sm;
+  // A divisor of the sum's length that is close to what is wanted makes even parts.
+  const auto even = [&](std::int64_t wanted, std::int64_t within, std::int64_t least) {
+    std::int64_t best = 1;
+    for (std::int64_t x = 1; x <= n.reduced; ++x)
+      if (n.reduced % x == 0 && std::abs(x - wanted) < std::abs(best - wanted)) best = x;
+    return std::abs(best - wanted) < within ? std::max(best, least) : wanted;
+  };
+  const auto ceil = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  if (down <= along) {
+    if (along == 0 || n.points >= 2 * d.sms || n.reduced <= 8192) return 1;
+    std::int64_t size = kLeast;
+    if (all >= many)
+      size = even(kMost, 50, 1);
+    else if (all > few)
+      size = even(
+          ceil(n.reduced, kThreads * ceil(d.sms * d.threads_per_sm / (2 * kThreads), n.points)), 30,
+          kLeast);
+    return ceil(n.reduced, size * kThreads);
+  }
+  std::int64_t size = kLeast;
+  if (all >= many)
+    size = even(kMost, 50, 1);
+  else if (all >= few)
+    size = even(ceil(n.reduced,
+                     kRows * ceil(d.sms * d.threads_per_sm / kThreads, ceil(n.points, kColumns))),
+                20, kLeast);
+  return ceil(n.reduced, kRows * size);
+}
+
 /// Whether others can compute it themselves, at whatever index they read it.
 bool computed_anywhere(const Operator& op) {
   if (op.outputs.size() != 1) return false;
@@ -205,7 +257,7 @@ std::vector<Stride> in_order(std::span<const std::int64_t> extents,
   return out;
 }
 
-std::vector<Nest> nests_of(const Graph& g, const Options& o) {
+std::vector<Nest> nests_of(const Graph& g, const Device& d, const Options& o) {
   const std::vector<bool> library = libraries_of(g);
   std::vector<bool> written(static_cast<std::size_t>(g.size()), false);
   std::vector<bool> kept(written);  // whatever the limits say
@@ -229,7 +281,7 @@ std::vector<Nest> nests_of(const Graph& g, const Options& o) {
     written[at] =
         kept[at] || always_written(g, library, v, o) || reused || large || reads > o.gathered_reads;
     const std::set<int> direct = walk.direct();
-    Nest nest = std::move(walk).nest();
+    Nest nest = walk.nest();
     if (written[at] && !held(nest)) {
       // What was to be computed on the way is written after all, and its own nest with it.
       for (int from : direct) kept[static_cast<std::size_t>(from)] = true;
@@ -238,6 +290,7 @@ std::vector<Nest> nests_of(const Graph& g, const Options& o) {
       continue;
     }
     nest.library = library[at];
+    if (o.phases && !nest.library) nest.parts = parts_of(nest, walk.extents(), d);
     if (written[at]) out.push_back(std::move(nest));
   }
   return out;

@@ -14,6 +14,15 @@ OptionSpec limit(const char* name, const char* standard, std::int64_t low, const
           .source = source};
 }
 
+OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
+  return {.name = name,
+          .kind = OptionKind::choice,
+          .names = {"yes", "no"},
+          .standard = "yes",
+          .help = help,
+          .source = source};
+}
+
 }  // namespace
 
 std::span<const OptionSpec> option_specs() {
@@ -34,12 +43,13 @@ std::span<const OptionSpec> option_specs() {
             "bytes that two kernels share, from which on they are fused where neither reads the "
             "other",
             "config.score_fusion_memory_threshold"),
-      {.name = "inductor-reorder",
-       .kind = OptionKind::choice,
-       .names = {"yes", "no"},
-       .standard = "yes",
-       .help = "at last, loops may be put in the order of another kernel's",
-       .source = "config.loop_ordering_after_fusion"},
+      yes_or_no("inductor-overlap",
+                "element-wise kernels that read the same tensors at other indices may be fused",
+                "config.min_overlap_ratio"),
+      yes_or_no("inductor-reorder", "at last, loops may be put in the order of another kernel's",
+                "config.loop_ordering_after_fusion"),
+      yes_or_no("inductor-phases", "few long sums down columns are taken by two kernels",
+                "config.split_reductions"),
       {.name = "inductor-products",
        .kind = OptionKind::choice,
        .names = {"points", "ridge"},
@@ -57,7 +67,9 @@ Options options_of(const Settings& s) {
   o.unrolled = s.integer("inductor-unrolled");
   o.nests = s.integer("inductor-nests");
   o.shared_bytes = s.integer("inductor-shared-bytes");
+  o.overlap = s.text("inductor-overlap") == "yes";
   o.reorder = s.text("inductor-reorder") == "yes";
+  o.phases = s.text("inductor-phases") == "yes";
   o.kernels.products = s.choice("inductor-products", stitching::products_from_name);
   return o;
 }

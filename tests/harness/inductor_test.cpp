@@ -22,6 +22,7 @@ using inductor::Options;
 
 struct Subject {
   stitching::Graph graph;
+  stitching::Device device = stitching::device_of(named_machine("h200")).value();
   Options options;
   explicit Subject(const Workload& w, Options o = {})
       : graph(stitching::Graph::create(std::make_shared<const Workload>(w)).value()), options(o) {}
@@ -34,14 +35,14 @@ struct Subject {
   /// The values that are written, before anything is fused.
   std::vector<std::string> written() const {
     std::vector<int> out;
-    for (const Nest& n : inductor::nests_of(graph, options))
+    for (const Nest& n : inductor::nests_of(graph, device, options))
       out.insert(out.end(), n.gives.begin(), n.gives.end());
     return names(out);
   }
   /// Operators of each kernel, "a b".
   std::vector<std::string> kernels() const {
     std::vector<std::string> out;
-    for (const Nest& n : inductor::fuse(graph, options).kernels) {
+    for (const Nest& n : inductor::fuse(graph, device, options).kernels) {
       out.emplace_back();
       for (const std::string& name : names(n.ops))
         out.back() += (out.back().empty() ? "" : " ") + name;
@@ -60,7 +61,7 @@ using Names = std::vector<std::string>;
 TEST(Inductor, SumsAreWrittenAndElementsComputedAgain) {
   const Subject s(named_workload("softmax:rows=4096,cols=768"));
   EXPECT_EQ(s.written(), (Names{"rowmax", "rowsum", "divide"}));
-  const auto nests = inductor::nests_of(s.graph, s.options);
+  const auto nests = inductor::nests_of(s.graph, s.device, s.options);
   EXPECT_EQ(s.names(nests[1].ops), (Names{"exp", "rowsum"}));
   EXPECT_EQ(s.names(nests[2].ops), (Names{"exp", "divide"}));
   // x is read in one order by both, and the maxima are what the first one writes.
@@ -109,6 +110,23 @@ TEST(Inductor, SizesAndOrdersHaveToMatch) {
   EXPECT_EQ(Subject(across, {.reorder = false}).kernels().size(), 2u);
 }
 
+/// 264 sums down 528 rows, of four rows a thread and 32 elements: five parts. From 132 * 64 sums on
+/// the device is full with one.
+TEST(Inductor, FewSumsDownColumnsAreTakenInParts) {
+  const auto parts = [](int rows, int cols, const std::string& sum) {
+    const Subject s(made("r: " + std::to_string(rows) + ", c: " + std::to_string(cols), {sum}));
+    return inductor::nests_of(s.graph, s.device, s.options).front().parts;
+  };
+  EXPECT_EQ(parts(528, 264, "s: a[c] += x[r,c]"), 5);
+  EXPECT_EQ(parts(528, 8448, "s: a[c] += x[r,c]"), 1);
+  EXPECT_EQ(parts(32, 264, "s: a[c] += x[r,c]"), 1);
+  EXPECT_EQ(parts(264, 528, "s: a[r] += x[r,c]"), 1);
+  // One long sum: 32 elements a thread, 256 threads a block.
+  EXPECT_EQ(parts(1, 1 << 20, "s: a[r] += x[r,c]"), 128);
+  // A vector along columns says nothing of how the matrix is read.
+  EXPECT_EQ(parts(528, 264, "s: a[c] += x[r,c] * y[r]"), 5);
+}
+
 /// `last` waits for `middle`, a product, and so `first` and `last` are no kernel though they share
 /// x.
 TEST(Inductor, NothingWaitsForItself) {
@@ -122,7 +140,7 @@ TEST(Inductor, NothingWaitsForItself) {
 TEST(Inductor, TheMostBytesGoFirst) {
   const Subject s(made("r: 4096, c: 64", {"rows: a[r] += x[r,c]", "other: b[r,c] = x[r,c] * y[r,c]",
                                           "third: d[r,c] = y[r,c] + z[r,c]"}));
-  const Fused f = inductor::fuse(s.graph, s.options);
+  const Fused f = inductor::fuse(s.graph, s.device, s.options);
   ASSERT_FALSE(f.steps.empty());
   EXPECT_EQ(f.steps[0].first + " " + f.steps[0].second, "other third");
   EXPECT_EQ(f.steps[0].score.bytes, 4 * 4096 * 64);
@@ -135,7 +153,7 @@ TEST(Inductor, KernelsOfDrawnGraphsAreSound) {
     SCOPED_TRACE(seed);
     const Subject s(named_workload("random-graph:vertices=" + std::to_string(5 + seed) +
                                    ",rows=512,cols=1024,seed=" + std::to_string(seed)));
-    const Fused f = inductor::fuse(s.graph, s.options);
+    const Fused f = inductor::fuse(s.graph, s.device, s.options);
     std::set<int> computed, given;
     for (const Nest& n : f.kernels) {
       for (int v : n.ops)
@@ -153,7 +171,7 @@ TEST(Inductor, KernelsOfDrawnGraphsAreSound) {
       }
     }
     // The score counts bytes that are read or written once less: fewer kernels, never more.
-    EXPECT_LE(f.kernels.size(), inductor::nests_of(s.graph, s.options).size());
+    EXPECT_LE(f.kernels.size(), inductor::nests_of(s.graph, s.device, s.options).size());
   }
 }
 
