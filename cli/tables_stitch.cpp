@@ -63,18 +63,32 @@ std::string stitched_table(const ordered_json& j) {
          drawn_table(j) + (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
 }
 
+/// Steps and kernels of a model that fuses pair by pair: by seconds, or by bytes that both share.
 std::string fusion_table(const ordered_json& j) {
-  Table kernels({"kernel", "operators", "written as", "blocks", "us"});
+  const bool timed = j["fused_kernels"].empty() || j["fused_kernels"].front().contains("seconds");
+  Table kernels(
+      timed ? std::vector<std::string>{"kernel", "operators", "written as", "blocks", "us"}
+            : std::vector<std::string>{"kernel", "operators", "written as", "parts", "writes"});
   std::size_t n = 0;
-  for (const ordered_json& k : j["fused_kernels"])
-    kernels.add({std::to_string(++n), joined(k["operators"]), text(k, "emitter"),
-                 cell(get(k, "blocks")), microseconds(k["seconds"])});
-  if (!j.contains("fusion_steps")) return kernels.text();
-  Table steps({"step", "producer", "into", "unfused us", "fused us", "decision"});
+  for (const ordered_json& k : j["fused_kernels"]) {
+    std::vector<std::string> row = {std::to_string(++n), joined(k["operators"]),
+                                    text(k, "emitter")};
+    if (timed)
+      row.insert(row.end(), {cell(get(k, "blocks")), microseconds(k["seconds"])});
+    else
+      row.insert(row.end(), {text(k, "parts"), joined(k["written"])});
+    kernels.add(std::move(row));
+  }
+  if (!j.contains("fusion_steps") || j["fusion_steps"].empty()) return kernels.text();
+  Table steps(timed ? std::vector<std::string>{"step", "producer", "into", "unfused us", "fused us",
+                                               "decision"}
+                    : std::vector<std::string>{"step", "first", "second", "shared bytes",
+                                               "distance", "decision"});
   n = 0;
   for (const ordered_json& s : j["fusion_steps"])
     steps.add({std::to_string(++n), text(s, "producer"), joined(s["consumers"]),
-               microseconds(s["unfused_seconds"]), microseconds(s["fused_seconds"]),
+               timed ? microseconds(s["unfused_seconds"]) : text(s, "shared_bytes"),
+               timed ? microseconds(s["fused_seconds"]) : text(s, "distance"),
                text(s, "decision")});
   return steps.text() + "\n" + kernels.text();
 }

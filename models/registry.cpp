@@ -9,7 +9,8 @@
           model_of(fusionstitching, model) model_of(fusionstitching, xla_model)     \
               model_of(fusionstitching, unfused_model) model_of(souffle, model)     \
                   model_of(powerfusion, model) model_of(flashfuser, model)          \
-                      model_of(xlapriority, model) model_of(quickest, model)
+                      model_of(xlapriority, model) model_of(inductor, model)        \
+                          model_of(quickest, model)
 
 namespace tilewright {
 
