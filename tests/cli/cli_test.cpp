@@ -365,8 +365,8 @@ TEST(Command, CompareExplainsEveryDifference) {
   const json j = document({"compare", "gemm-chain:m=100,n=60,k=70,l=90", "-m", "a100"});
   expect_keys(j, {"bound_bytes", "plans", "models", "level"});
   // chimera, mcfuser, mcfuser-chimera, bounds, fusionstitching, xla-rule, unfused, souffle,
-  // powerfusion, flashfuser, xla-priority, tilewright
-  ASSERT_EQ(j["plans"].size(), 12u);
+  // powerfusion, flashfuser, xla-priority, inductor, tilewright
+  ASSERT_EQ(j["plans"].size(), 13u);
   int differ = 0;
   for (const json& p : j["plans"]) {
     EXPECT_EQ(p["simulated_bytes"], p["exact_bytes"]) << p["model"];
