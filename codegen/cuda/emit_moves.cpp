@@ -20,8 +20,9 @@ std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
 }
 
 void KernelEmitter::record(BufferId b, const SymBox& tile) {
-  auto& most = places_[b.index()].most;
-  for (std::size_t d = 0; d < tile.size(); ++d) most[d] = std::max(most[d], tile[d].most);
+  std::vector<std::int64_t> most;
+  for (const SymRange& r : tile) most.push_back(r.most);
+  block_.note_tile(b, most);
 }
 
 /// What is known to divide an index whenever it is reached.
@@ -55,7 +56,7 @@ std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
 
 /// Whether the box is as large as the tile with its padding, its rows one dimension's.
 bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   int row_dimensions = 0;
   for (std::size_t d = 0; d < box.size(); ++d) {
     const Linear size = box[d].hi - box[d].lo;
@@ -69,16 +70,16 @@ bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
 void KernelEmitter::declare() {
   std::int64_t barrier = 0;
   std::string starts;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+  for (std::size_t i = 0; i < tiles().size(); ++i) {
     const BufferId b(i);
-    const TilePlace& p = places_[i];
+    const BlockTile& p = tiles()[i];
     const std::string n = name(b);
-    if (in_registers(p.form) || views_outer(b)) continue;
+    if (p.in_registers() || block_.views_outer(b)) continue;
     const std::string type = tile_type(b);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
-              (p.swizzle == TilePlace::Swizzle::rows    ? "true"
-               : p.swizzle == TilePlace::Swizzle::fours ? "kByFours"
+              (p.swizzle == BlockTile::Swizzle::rows    ? "true"
+               : p.swizzle == BlockTile::Swizzle::fours ? "kByFours"
                                                         : "false") +
               ">;");
     out_.line(type + "* const " + n + "_data = reinterpret_cast<" + type + "*>(memory + " +
@@ -92,7 +93,7 @@ void KernelEmitter::declare() {
     barrier += 2 * p.stages;
   }
   out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
-            std::to_string(scratch_offset_) + ");");
+            std::to_string(block_.program().scratch_offset) + ");");
   out_.line("(void)scratch;");
   if (!starts.empty()) {
     out_.open("if (thread == 0)");
@@ -105,7 +106,7 @@ void KernelEmitter::declare() {
 /// A function from a tile's row to the address of its first element at home, null where there is no
 /// such row. `box`: what the tile holds; null: what its record says.
 std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_write) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const TensorId t = buffer(b).tensor;
   const std::vector<std::int64_t> stride = home_strides(t);
   const std::string type = (to_write ? "" : "const ") + element_type(t);
@@ -151,7 +152,7 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
 }
 
 std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
-  const std::size_t rank = places_[b.index()].most.size();
+  const std::size_t rank = block_.tile(b).most.size();
   if (rank == 0) return "1";
   if (box != nullptr) return variables_.text(box->back().hi - box->back().lo);
   const std::string last = held(b) + ".box.d[" + std::to_string(rank - 1) + "]";
@@ -160,7 +161,7 @@ std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
 
 void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
-  TilePlace& p = places_[n.buffer.index()];
+  const BlockTile& p = block_.tile(n.buffer);
   const std::string& tensor = tensor_name(n.tensor);
   const std::string tile = name(n.buffer);
   SymRanges ahead = ranges;
@@ -168,7 +169,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
   record(n.buffer, box);
   fixed_[n.buffer.index()] = box;
-  if (views_outer(n.buffer)) return;
+  if (block_.views_outer(n.buffer)) return;
   settle(n.buffer, id);
   std::string condition = nonempty(box);
   if (!condition.empty()) condition += " && ";
@@ -234,7 +235,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     return out_.close();
   }
   for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
-    if (places_[f.index()].plain || !is_written(f)) continue;
+    if (block_.tile(f).plain || !block_.is_written(f)) continue;
     out_.open("if (" + condition + held(f) + ".changed)");
     out_.comment(tensor + " is spilled: written before it is read");
     write_out(f, nullptr);
@@ -245,7 +246,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     load_inner(id, here);
     return out_.close();
   }
-  if (slides(n.buffer)) {
+  if (block_.slides(n.buffer)) {
     out_.line("const " + type_of_box(box.size()) + " part = needed(" + held(n.buffer) + ", " +
               here + ");");
     slide(n.buffer, here);
@@ -267,24 +268,22 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
 }
 
 std::string KernelEmitter::tile_type(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  if (p.form == Form::tile && !p.narrow) return real();
-  return widened(buffer(b).tensor) ? "int" : element_type(buffer(b).tensor);
+  return cuda::element_type(block_.element(b));
 }
 
 std::string KernelEmitter::put_text(BufferId b, const std::string& at,
                                     const std::string& value) const {
-  return places_[b.index()].narrow ? "put(" + at + ", " + value + ");"
-                                   : "*" + at + " = " + value + ";";
+  return block_.tile(b).narrow ? "put(" + at + ", " + value + ");" : "*" + at + " = " + value + ";";
 }
 
 std::string KernelEmitter::tile_text(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const auto here = here_.find(b);
   std::string data = here == here_.end() ? name(b) + "_data" : here->second;
   if (p.form == Form::ring)
     data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-  if (slides(b)) data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);
+  if (block_.slides(b))
+    data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);
   if (p.units > 1)
     data += " + " + name(b) + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
   return name(b) + "_layout{" + data + "}";
@@ -293,7 +292,7 @@ std::string KernelEmitter::tile_text(BufferId b) const {
 /// The tile becomes another: what both share moves to where it lies in the new one (rule 8), in the
 /// other of the buffer's two places.
 void KernelEmitter::slide(BufferId b, const std::string& box) {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const std::string n = name(b), rank = std::to_string(p.most.size()), place = sliding_place(b);
   if (!copying_) {
     std::string other = n + "_layout{" + n + "_data + (1 - " + place + ") * " +
@@ -312,7 +311,7 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
 
 /// Writes a tile home (or adds it, where blocks share it). `box`: null: what its record says.
 void KernelEmitter::write_out(BufferId b, const SymBox* box) {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const Buffer& buf = buffer(b);
   steps_.push_back({.kind = BlockStep::Kind::store,
                     .node = {},
@@ -327,7 +326,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
   for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
     if (buf.atomic && o.target.tensor == buf.tensor && o.combine != Combine::sum)
       how = ", " + combining(o.combine);
-  if (p.form == Form::tile) {
+  if (p.form == Form::computed) {
     out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + how + ">(" +
               tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
   } else if (p.form == Form::rows) {
@@ -337,8 +336,8 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      pairs = box == nullptr                        ? ", false"
-              : aligned(b, *box, at_once(type))      ? ", true"
+      pairs = box == nullptr                           ? ", false"
+              : aligned(b, *box, at_once(type))        ? ", true"
               : type == "float" && aligned(b, *box, 2) ? ", kPairs"
                                                        : ", false";
     }
@@ -351,7 +350,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
 void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   out_.comment("S." + tensor_name(n.tensor) + (n.atomic ? "!atomic" : ""));
-  const TilePlace& p = places_[n.buffer.index()];
+  const BlockTile& p = block_.tile(n.buffer);
   if (buffer(n.buffer).outer.valid()) {
     out_.open("if (" + held(n.buffer) + ".changed)");
     steps_.push_back({.kind = BlockStep::Kind::store,
@@ -381,9 +380,9 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
 /// Makes the tile that a compute writes what its buffer holds: another one is written if changed,
 /// and the new one is read back unless it starts afresh (rules 10 and 12).
 void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::string& fresh) {
-  const TilePlace& p = places_[w.buffer.index()];
+  const BlockTile& p = block_.tile(w.buffer);
   const Buffer& buf = buffer(w.buffer);
-  if (!is_written(w.buffer) || p.plain) return;
+  if (!block_.is_written(w.buffer) || p.plain) return;
   const std::string n = name(w.buffer), type = element_type(w.tensor),
                     t = std::to_string(threads());
   const std::string here = names_.fresh(n + "_now");
@@ -399,16 +398,16 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
     if (fresh != "false") out_.open("if (!(" + fresh + "))");
     const std::string row = row_lambda(w.buffer, &box, false),
                       columns = columns_text(w.buffer, &box);
-    if (p.form == Form::tile) {
+    if (p.form == Form::computed) {
       out_.line(meet());
       out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
                 columns + ", " + row + ");");
     } else if (p.form == Form::rows) {
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
-      row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
+      block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *
+                       block_.program().warp_columns);
     } else {
-      const std::string whole =
-          aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
+      const std::string whole = aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
       const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " +
                                first_column(w.buffer) + ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {

@@ -39,8 +39,7 @@ bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int 
                                     const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const LoopId l = workload_.op(n.op).loops[static_cast<std::size_t>(loop)];
-  if (!b.valid() || a.index.empty() || is_gather(a) || in_registers(places_[b.index()].form))
-    return false;
+  if (!b.valid() || a.index.empty() || is_gather(a) || block_.tile(b).in_registers()) return false;
   const Affine& last = a.index.back();
   if (last.terms.size() != 1 || last.terms.front().loop != l ||
       last.terms.front().coefficient != 1 || last.offset < 0 ||
@@ -65,8 +64,8 @@ std::optional<Neighbours> KernelEmitter::strip_of(NodeId id, const SymRanges& ra
   const auto inputs_along = [&](int l) {
     std::vector<bool> along(op.inputs.size());
     for (std::size_t i = 0; i < along.size(); ++i)
-      along[i] =
-          runs_along_rows(id, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), l, ranges);
+      along[i] = runs_along_rows(id, op.inputs[i], block_.buffer_of_input(n, static_cast<int>(i)),
+                                 l, ranges);
     return along;
   };
   std::int64_t points = 1;
@@ -227,7 +226,7 @@ void KernelEmitter::load_strips(const Points& p, bool alike) {
     out_.line(real() + " " + name + "[" + std::to_string(kStrip) + "]" +
               (in.empty() ? "" : " = {}") + ";");
     out_.line((in.empty() ? "" : "if (" + in + ") ") + "read_strip(" + name + ", " +
-              point(p.n.op, a, buffer_of_input(p.n, static_cast<int>(i)), at) + ");");
+              point(p.n.op, a, block_.buffer_of_input(p.n, static_cast<int>(i)), at) + ");");
   }
 }
 
@@ -242,7 +241,7 @@ void KernelEmitter::open_strip(const Points& p) {
 
 /// Whether what a phase runs through is fetched for a few turns of it: where phases are many, bytes
 /// of instructions cost more than the branches of a loop.
-bool KernelEmitter::cold() const { return phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
+bool KernelEmitter::cold() const { return block_.phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
 
 /// When a point of a block exists, where not all of them do.
 std::string KernelEmitter::in_block(const Points& p) const {
@@ -296,9 +295,8 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
   }
   out_.close();
   out_.close();
-  row_floats_ =
-      std::max<std::int64_t>(row_floats_, threads() / 32 * (p_.f64 ? 2 : 1) *
-                                              static_cast<std::int64_t>(p.n.writes.size()));
+  block_.note_rows(threads() / 32 * (p_.f64 ? 2 : 1) *
+                   static_cast<std::int64_t>(p.n.writes.size()));
   if (again) out_.line(meet());
 }
 
