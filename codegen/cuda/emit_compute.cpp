@@ -14,6 +14,15 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   if (copying_ && !n.once) return;
   const Operator& op = workload_.op(n.op);
   still_met([&] { out_.comment("C." + to_text(workload_, n.op)); });
+  // What is loaded for it alone is loaded where it is not skipped, empty or not.
+  if (n.once) {
+    out_.open("if (!(" + skipped(id, ranges) + "))");
+    defined_.emplace_back();
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+      if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].only_for == id &&
+          (!copying_ || has_copies(NodeId(i))))
+        visit_load(NodeId(i), ranges);
+  }
   SymRanges here = ranges;
   std::string condition;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
@@ -28,14 +37,6 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   else
     out_.open("if (" + condition + ")");
   defined_.emplace_back();
-  if (n.once) {
-    out_.open("if (!(" + skipped(id, here) + "))");
-    defined_.emplace_back();
-    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
-      if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].only_for == id &&
-          (!copying_ || has_copies(NodeId(i))))
-        visit_load(NodeId(i), here);
-  }
   if (!copying_) {
     way_ = {.kind = BlockStep::Kind::compute, .node = id};
     std::vector<BlockStep> around = std::exchange(steps_, {});
@@ -43,16 +44,15 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
     way_.body = std::exchange(steps_, std::move(around));
     steps_.push_back(way_);
   }
-  if (n.once) {
-    finish(id, here);
-    defined_.pop_back();
-    out_.close();
-  }
+  if (n.once) finish(id, here);
   defined_.pop_back();
   if (condition.empty())
     still_met([&] { out_.close(); });
   else
     out_.close();
+  if (!n.once) return;
+  defined_.pop_back();
+  out_.close();
 }
 
 /// The buffer's tile is now fixed_: what was finished in another one is gone.
@@ -143,7 +143,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
       if (block_.fragment_op(id))
         multiply(id, p, ranges, fresh);
       else
-        multiply_tiles(id, p, ranges, fresh);
+        act(BlockAct::product, [&] { multiply_tiles(id, p, ranges, fresh); });
     }
   else if (block_.fragment_op(id)) {
     way_.method = BlockStep::Method::fragments;
@@ -153,10 +153,10 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
       way_.method = BlockStep::Method::contraction;
       way_.micro_kernel = block_.micro_kernel().name;
       way_.rows = largest(c.rows), way_.columns = largest(c.columns), way_.depth = largest(c.depth);
-      contract(id, c, ranges, fresh);
+      act(BlockAct::product, [&] { contract(id, c, ranges, fresh); });
     }
   else
-    points(id, ranges, fresh);
+    act(BlockAct::points, [&] { points(id, ranges, fresh); });
   here_.clear();
   if (!adds.empty()) out_.close();
 }

@@ -84,22 +84,8 @@ void KernelEmitter::contract(NodeId id, const BlockContraction& c, const SymRang
       text += (text.empty() ? "(" : " * (") + size_text(range(ranges, n.op, l)) + ")";
     return text.empty() ? std::string("1") : text;
   };
-  const auto most = [&](const std::vector<int>& group) {
-    std::int64_t product = 1;
-    for (int l : group) product *= range(ranges, n.op, l).most;
-    return product;
-  };
-  // As large blocks as give every warp one.
   const std::int64_t warps = threads() / 32;
-  std::int64_t high = 1, wide = block_.micro_kernel().fours ? 2 : 1;
-  for (const auto& [m, w] : {std::pair{2, 4}, {1, 4}, {2, 2}, {1, 2}})
-    if (ceil_div(most(c.rows), 16) >= m && ceil_div(most(c.columns), 8) >= w &&
-        ceil_div(most(c.rows), 16 * m) * ceil_div(most(c.columns), 8 * w) * most(c.products) >=
-            warps) {
-      high = m, wide = w;
-      break;
-    }
-  out_.line(meet());
+  const auto [high, wide] = block_.contraction_blocks(c, mosts(n.op, ranges));
   out_.open("");
   out_.line("const int rows = " + total(c.rows) + ", columns = " + total(c.columns) +
             ", depth = " + total(c.depth) + ";");
@@ -180,7 +166,6 @@ void KernelEmitter::contract(NodeId id, const BlockContraction& c, const SymRang
   out_.line("});");
   out_.close();
   out_.close();
-  out_.line(meet());
 }
 
 }  // namespace tilewright::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "codegen/common/expression.h"
@@ -123,19 +124,17 @@ void KernelEmitter::pass() {
             std::to_string(block_.program().warp_columns) + ", warp % " +
             std::to_string(block_.program().warp_columns) + ", thread % 32};");
   out_.line("(void)me;");
-  bool filled = false;
-  for (std::size_t i = 0; i < tiles().size(); ++i) {
-    const BlockTile& p = tiles()[i];
-    if (!block_.zero_filled(BufferId(i))) continue;
-    if (!filled)
-      out_.comment("What is read of a tile but not computed: it adds nothing to products.");
-    filled = true;
-    out_.line("for (int i = thread; i < " +
-              std::to_string(p.need_rows * p.pitch * p.stages * p.units) +
-              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
-              "_data[i] = " + (p.narrow ? tile_type(BufferId(i)) + "{}" : "0") + ";");
+  const auto filled = [&](const BlockTile& t) { return block_.zero_filled(t.buffer); };
+  if (std::ranges::any_of(tiles(), filled)) {
+    out_.comment("What is read of a tile but not computed: it adds nothing to products.");
+    act(BlockAct::fill, [&] {
+      for (const BlockTile& t : tiles() | std::views::filter(filled))
+        out_.line("for (int i = thread; i < " +
+                  std::to_string(t.need_rows * t.pitch * t.stages * t.units) +
+                  "; i += " + std::to_string(threads()) + ") " + name(t.buffer) +
+                  "_data[i] = " + (t.narrow ? tile_type(t.buffer) + "{}" : "0") + ";");
+    });
   }
-  if (filled) out_.line(meet());
   walk();
   names_ = kept;
   roles_.push_back(
@@ -308,7 +307,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
       if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
-      if (!copying_) out_.line(meet());
+      if (!copying_) meet();
       return;
     case NodeKind::drop:
       return visit_drop(id);

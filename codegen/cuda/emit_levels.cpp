@@ -106,14 +106,13 @@ void KernelEmitter::load_inner(NodeId id, const std::string& box) {
     slide(b, box);
   } else {
     out_.line(held(b) + ".now(" + box + ");");
-    out_.line(meet());
-    if (block_.is_operand(b)) {  // products read whole blocks of it
-      out_.line("clear_tile(" + tile_text(b) + ", thread, " + std::to_string(threads()) + ");");
-      out_.line(meet());
-    }
+    if (block_.is_operand(b))  // products read whole blocks of it
+      act(BlockAct::clear, [&] {
+        out_.line("clear_tile(" + tile_text(b) + ", thread, " + std::to_string(threads()) + ");");
+      });
   }
-  copy_part(b, box, outer, box_of_tile(outer), part);
-  out_.line(meet());
+  act(block_.slides(b) ? BlockAct::load_new : BlockAct::load,
+      [&] { copy_part(b, box, outer, box_of_tile(outer), part); });
 }
 
 /// An output's buffer holds `box` from now on, and changes (rules 10 to 12): what it held is
@@ -139,9 +138,7 @@ void KernelEmitter::touch(BufferId b, const std::string& box, const std::string&
       out_.close();
     }
     if (outer.valid()) {
-      out_.line(meet());
-      copy_part(b, box, outer, box_of_tile(outer), box);
-      out_.line(meet());
+      act(BlockAct::read_back, [&] { copy_part(b, box, outer, box_of_tile(outer), box); });
     } else {
       read_home(b, box);
     }
@@ -157,11 +154,11 @@ void KernelEmitter::read_home(BufferId b, const std::string& box) {
     throw Refused{tensor_name(buffer(b).tensor) +
                   " is read back through more than two levels, which the cuda target does not do"};
   out_.line(held(b) + ".now(" + box + ");");
-  out_.line(meet());
-  out_.line("read_tile<" + element_type(buffer(b).tensor) + ">(" + tile_text(b) + ", thread, " +
-            std::to_string(threads()) + ", " + columns_text(b, nullptr) + ", " +
-            row_lambda(b, nullptr, false) + ");");
-  out_.line(meet());
+  act(BlockAct::read_back, [&] {
+    out_.line("read_tile<" + element_type(buffer(b).tensor) + ">(" + tile_text(b) + ", thread, " +
+              std::to_string(threads()) + ", " + columns_text(b, nullptr) + ", " +
+              row_lambda(b, nullptr, false) + ");");
+  });
 }
 
 /// An inner tile to the outer one, which begins another tile where it has not this one's box.
@@ -179,9 +176,8 @@ void KernelEmitter::write_inner(BufferId b, const std::optional<std::string>& fr
     if (!fresh) out_.close();
     out_.line(held(outer) + ".changed = true;");
   }
-  out_.line(meet());
-  copy_part(outer, box_of_tile(outer), b, held(b) + ".box", held(b) + ".box");
-  out_.line(meet());
+  act(BlockAct::hand_over,
+      [&] { copy_part(outer, box_of_tile(outer), b, held(b) + ".box", held(b) + ".box"); });
   out_.line(held(b) + ".changed = false;");
 }
 

@@ -177,16 +177,10 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
-  steps_.push_back(
-      {.kind = p.form != Form::ring ? BlockStep::Kind::load
-               : copying_           ? BlockStep::Kind::copy
-                                    : BlockStep::Kind::take,
-       .node = id,
-       .tile = n.buffer,
-       .other = buffer(n.buffer).outer,
-       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)) ||
-                       piece_of(n.buffer, box) > 0,
-       .kept = true});
+  const BlockStep move = block_.movement(
+      id, copying_, aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
+      fills_tile(n.buffer, box), piece_of(n.buffer, box));
+  steps_.push_back(move);
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
     if (!copying_)
@@ -194,44 +188,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
                        "_ring.take(" + here + ", me.lane);");
     out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
     out_.line(tile + "_ring.fill(" + here + ");");
-    const std::int64_t vector = 16 / p.element_bytes;
-    if (aligned(n.buffer, box, vector) && fills_tile(n.buffer, box)) {
-      const auto stride = home_strides(n.tensor);
-      std::string from = home(n.tensor);
-      std::int64_t rows_apart = 0;
-      for (std::size_t d = 0; d < box.size(); ++d) {
-        const std::string low = variables_.text(box[d].lo);
-        if (low != "0")
-          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-        if (d + 1 < box.size() && p.most[d] > 1) rows_apart = stride[d];
-      }
-      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
-                from + ", " + std::to_string(rows_apart) + ");");
-      out_.line(tile + "_ring.copies_started();");
-    } else if (aligned(n.buffer, box, vector)) {
-      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
-                columns + ", " + home(n.tensor) + ", " + row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.copies_started();");
-    } else if (const std::int64_t piece = piece_of(n.buffer, box); piece > 0) {
-      out_.line("copy_pieces<" + std::to_string(copying_threads()) + ", " + std::to_string(piece) +
-                ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
-                row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.copies_started();");
-      const std::string note = "rows of " + tensor + " begin at multiples of " +
-                               std::to_string(piece) +
-                               " bytes: they are copied in pieces of as many";
-      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
-    } else {
-      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " +
-                columns + ", " + row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.elements_stored();");
-      const std::string note =
-          widened(n.tensor)
-              ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
-              : "rows of " + tensor +
-                    " do not begin at multiples of 16 bytes: they are copied element by element";
-      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
-    }
+    copy_box(move, box, at);
     return out_.close();
   }
   for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
@@ -254,17 +211,66 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     const auto strides_home = home_strides(n.tensor);
     for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
-    out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
-              strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
-              home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+    act(BlockAct::load_new, [&] {
+      out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
+                strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
+                home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+    });
   } else {
     out_.line(held(n.buffer) + ".now(" + here + ");");
-    out_.line(meet());
-    out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
-              ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+    act(BlockAct::load, [&] {
+      out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
+                ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+    });
   }
-  out_.line(meet());
   out_.close();
+}
+
+/// The copying warps' part of a load: the box into the stage that is free.
+void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std::string& at) {
+  const BufferId b = move.tile;
+  const TensorId t = buffer(b).tensor;
+  const std::string& tensor = tensor_name(t);
+  const std::string copiers = std::to_string(copying_threads()), rows = row_lambda(b, &box, false),
+                    columns = columns_text(b, &box);
+  const auto note = [&](const std::string& text) {
+    if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
+  };
+  switch (move.way) {
+    case BlockStep::Way::whole: {
+      const auto stride = home_strides(t);
+      std::string from = home(t);
+      std::int64_t rows_apart = 0;
+      for (std::size_t d = 0; d < box.size(); ++d) {
+        const std::string low = variables_.text(box[d].lo);
+        if (low != "0")
+          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+        if (d + 1 < box.size() && block_.tile(b).most[d] > 1) rows_apart = stride[d];
+      }
+      out_.line("copy_whole<" + copiers + ">(" + at + ", copier, " + from + ", " +
+                std::to_string(rows_apart) + ");");
+      break;
+    }
+    case BlockStep::Way::rows:
+      out_.line("copy_async<" + copiers + ">(" + at + ", copier, " + columns + ", " + home(t) +
+                ", " + rows + ");");
+      break;
+    case BlockStep::Way::pieces:
+      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at +
+                ", copier, " + columns + ", " + home(t) + ", " + rows + ");");
+      note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
+           " bytes: they are copied in pieces of as many");
+      break;
+    case BlockStep::Way::elements:
+      out_.line("copy_elements(" + at + ", copier, " + copiers + ", " + columns + ", " + rows +
+                ");");
+      note(widened(t)
+               ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
+               : "rows of " + tensor +
+                     " do not begin at multiples of 16 bytes: they are copied element by element");
+      return out_.line(name(b) + "_ring.elements_stored();");
+  }
+  out_.line(name(b) + "_ring.copies_started();");
 }
 
 std::string KernelEmitter::tile_type(BufferId b) const {
@@ -300,10 +306,11 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
     if (p.units > 1)
       other += " + " + n + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
     other += "}";
-    out_.line(meet());
-    out_.line("if (!equal(needed(" + held(b) + ", " + box + "), " + box + ")) keep_shared<" + rank +
-              ">(" + other + ", " + tile_text(b) + ", {" + strides_text(b) + "}, " + box + ", " +
-              held(b) + ".box, thread, " + std::to_string(threads()) + ");");
+    act(BlockAct::slide, [&] {
+      out_.line("if (!equal(needed(" + held(b) + ", " + box + "), " + box + ")) keep_shared<" +
+                rank + ">(" + other + ", " + tile_text(b) + ", {" + strides_text(b) + "}, " + box +
+                ", " + held(b) + ".box, thread, " + std::to_string(threads()) + ");");
+    });
     out_.line(place + " = 1 - " + place + ";");
   }
   out_.line(held(b) + ".now(" + box + ");");
@@ -399,9 +406,10 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
     const std::string row = row_lambda(w.buffer, &box, false),
                       columns = columns_text(w.buffer, &box);
     if (p.form == Form::computed) {
-      out_.line(meet());
-      out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
-                columns + ", " + row + ");");
+      act(BlockAct::resume, [&] {
+        out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
+                  columns + ", " + row + ");");
+      });
     } else if (p.form == Form::rows) {
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
       block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *

@@ -29,10 +29,6 @@ double calls(const Expr& e) {
 
 }  // namespace
 
-void KernelEmitter::meet_once() {
-  if (met_at_ != out_.text().size()) out_.line(meet());
-}
-
 /// Whether an access's neighbours along a loop are neighbours in its tile, kStrip of them from
 /// where one of 16 bytes, or of 8, begins.
 bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
@@ -283,21 +279,23 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
   for (std::size_t o = 0; o < p.n.writes.size(); ++o)
     out_.line("if (thread % 32 == 0) parts[thread / 32 * " + outputs + " + " + std::to_string(o) +
               "] = " + p.result(o) + ";");
-  out_.line(meet());
-  out_.open("if (writes)");
-  out_.line("TW_UNROLL");
-  out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
-  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
-    const Output& out = output_of(p.id, static_cast<int>(o));
-    if (!names_outputs(out.value))
-      out_.line(combined(out.combine, p.result(o),
-                         "parts[(thread / 32 + w) * " + outputs + " + " + std::to_string(o) + "]"));
-  }
-  out_.close();
-  out_.close();
+  act(BlockAct::exchange, [&] {
+    out_.open("if (writes)");
+    out_.line("TW_UNROLL");
+    out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
+    for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+      const Output& out = output_of(p.id, static_cast<int>(o));
+      if (!names_outputs(out.value))
+        out_.line(
+            combined(out.combine, p.result(o),
+                     "parts[(thread / 32 + w) * " + outputs + " + " + std::to_string(o) + "]"));
+    }
+    out_.close();
+    out_.close();
+  });
   block_.note_rows(threads() / 32 * (p_.f64 ? 2 : 1) *
                    static_cast<std::int64_t>(p.n.writes.size()));
-  if (again) out_.line(meet());
+  if (again) meet();  // another round of points writes where parts are read
 }
 
 /// Results that are no sums, several neighbours at once.
@@ -443,7 +441,6 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   std::int64_t total = 1;
   for (std::size_t l : p.outer) total *= p.counts[l];
   const std::string all = std::to_string(total);
-  meet_once();
   if (p.members > 1) {
     out_.open("for (int first = 0; first < " + all +
               "; first += " + std::to_string(threads() / p.members) + ")");
@@ -485,8 +482,6 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     if (p.members > 1) out_.close();
   }
   out_.close();
-  out_.line(meet());
-  met_at_ = out_.text().size();
 }
 
 }  // namespace tilewright::cuda

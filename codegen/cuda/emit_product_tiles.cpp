@@ -23,12 +23,10 @@ void KernelEmitter::multiply_tiles(NodeId id, const BlockProduct& p, const SymRa
       if (target.index[d].plain_loop() == op.loops[static_cast<std::size_t>(l)])
         (d + 1 == target.index.size() ? at.column : at.row) =
             variables_.text(range(ranges, n.op, l).lo - tile[d].lo);
-  out_.line(meet());
   if (block_.micro_kernel().fragments)
     multiply_parts(id, p, ranges, fresh, at);
   else
     multiply_whole(id, p, ranges, fresh, at);
-  out_.line(meet());
 }
 
 /// By sums in registers, a part of a warp's columns at a time, so that they find room there.
@@ -95,14 +93,15 @@ void KernelEmitter::multiply_whole(NodeId id, const BlockProduct& p, const SymRa
               " + i % " + across + ") = 0;");
     if (fresh != "true") out_.close();
   }
-  out_.line(meet());
-  out_.line(kernel_text(DType::f16) + "::template multiply<" + rows + ", " + across + ", " +
-            std::to_string(whole_blocks(range(ranges, n.op, p.depth).most)) + ", " +
-            (along(p.left) ? "false" : "true") + ", " + (along(p.right) ? "true" : "false") + ">(" +
-            sum_tile + ", " + at.row + ", " + at.column + ", " +
-            operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
-            operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " +
-            std::to_string(threads() / 32) + ");");
+  act(BlockAct::begin, [&] {
+    out_.line(kernel_text(DType::f16) + "::template multiply<" + rows + ", " + across + ", " +
+              std::to_string(whole_blocks(range(ranges, n.op, p.depth).most)) + ", " +
+              (along(p.left) ? "false" : "true") + ", " + (along(p.right) ? "true" : "false") +
+              ">(" + sum_tile + ", " + at.row + ", " + at.column + ", " +
+              operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
+              operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " +
+              std::to_string(threads() / 32) + ");");
+  });
 }
 
 }  // namespace tilewright::cuda

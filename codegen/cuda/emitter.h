@@ -25,6 +25,7 @@ namespace tilewright::cuda {
 
 using namespace codegen;  // internal header: the parts that every target shares
 
+using lowering::BlockAct;
 using lowering::BlockContraction;
 using lowering::BlockProduct;
 using lowering::BlockProgram;
@@ -110,6 +111,7 @@ class KernelEmitter : private RangeEmitter {
   bool fills_tile(BufferId b, const SymBox& box) const;
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
+  void copy_box(const BlockStep& move, const SymBox& box, const std::string& at);
   void visit_store(NodeId id, const SymRanges& ranges);
   void write_out(BufferId b, const SymBox* box);
   std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;
@@ -266,9 +268,20 @@ class KernelEmitter : private RangeEmitter {
       BufferId b) const;  ///< the tile in shared memory that holds what is current
   void slide(BufferId b, const std::string& box);
   /// All computing threads of the block come together.
-  std::string meet() {
+  void meet() {
     steps_.push_back({.kind = BlockStep::Kind::barrier, .node = {}, .count = threads()});
-    return "barrier(1, " + std::to_string(threads()) + ");";
+    out_.line("barrier(1, " + std::to_string(threads()) + ");");
+  }
+  /// `emit` puts down what computing warps do together, between the barriers that it needs.
+  template <class Emit>
+  void act(BlockAct what, const Emit& emit) {
+    const lowering::BlockBarriers barriers = lowering::barriers_of(what);
+    // Points that follow points meet once.
+    const bool met = what == BlockAct::points && met_at_ == out_.text().size();
+    if (barriers.before && !met) meet();
+    emit();
+    if (barriers.after) meet();
+    if (what == BlockAct::points) met_at_ = out_.text().size();
   }
   /// What `emit` puts down is the step's body.
   template <class Emit>
@@ -278,8 +291,6 @@ class KernelEmitter : private RangeEmitter {
     step.body = std::exchange(steps_, std::move(around));
     steps_.push_back(std::move(step));
   }
-  /// The same, but for a place that follows such a meeting at once.
-  void meet_once();
   /// `emit` puts down what touches no tile and no thread passes by.
   template <class Emit>
   void still_met(const Emit& emit) {

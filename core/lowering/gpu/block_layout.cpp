@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/symbolic.h"
 
 namespace tilewright::lowering {
@@ -12,7 +13,6 @@ namespace {
 using Form = BlockTile::Form;
 
 constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
-constexpr std::int64_t kSharedLine = 128;
 
 }  // namespace
 
@@ -148,21 +148,18 @@ void BlockLowering::shape() {
     p.bytes = 0;
     if (!p.in_shared()) continue;
     p.element_bytes = size_of(element(b));
-    const std::int64_t vector = 16 / p.element_bytes;
     p.need_rows = std::max(p.need_rows, p.rows);
-    p.need_columns = round_up(std::max(p.need_columns, p.columns), vector);
-    const std::int64_t chunks = p.need_columns / vector,
-                       pairs = chunks == 1 ? 1 : round_up(chunks, 2);
+    p.need_columns = round_up(std::max(p.need_columns, p.columns), 16 / p.element_bytes);
     using Swizzle = BlockTile::Swizzle;
     p.swizzle = plain ? Swizzle::none : Swizzle::rows;
     // Fused multiply-adds read rows that run across the depth as they lie, and four columns at
     // once of a right operand.
     if (micro_kernel().fours && is_operand(b) && !p.left_along)
       p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
-    p.pitch = (plain ? round_up(chunks + 1, 2) : pairs) * vector;
+    p.pitch = row_pitch(p.need_columns, p.element_bytes, plain);
     p.stages = slides(b) ? 2 : 1;
-    if (p.form == Form::ring && loaded_again(b))
-      p.stages = asked_stages() > 0 ? asked_stages() : std::max(2, buffer(b).copies);
+    if (p.form == Form::ring)
+      p.stages = ring_stages(loaded_again(b), asked_stages(), buffer(b).copies);
   }
 }
 
@@ -211,7 +208,7 @@ std::int64_t BlockLowering::room() const {
   for (const Level& level : machine_.levels)
     if (gpu && level.managed == Managed::software && level.private_to == Unit::grid &&
         level.capacity.value > 0)
-      room = std::min(room, level.capacity.value / together - 1024);
+      room = std::min(room, level.capacity.value / together - kSharedReserved);
   return room;
 }
 
@@ -271,6 +268,53 @@ bool BlockLowering::copies(NodeId id, bool ahead) const {
     default:
       return std::ranges::any_of(n.children, [&](NodeId c) { return copies(c, ahead); });
   }
+}
+
+/// The widest that the box's rows at home allow. `aligned`: they begin at multiples of 16 bytes;
+/// `fills`: the box is as large as the tile with its padding; `piece`: what its rows begin at
+/// multiples of, 8 or 4 bytes, else 0.
+BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool fills,
+                                  std::int64_t piece) const {
+  const ScheduleNode& n = k_.node(load);
+  using Kind = BlockStep::Kind;
+  using Way = BlockStep::Way;
+  const bool ring = tile(n.buffer).form == Form::ring;
+  return {.kind = !ring     ? Kind::load
+                  : copying ? Kind::copy
+                            : Kind::take,
+          .node = load,
+          .tile = n.buffer,
+          .other = buffer(n.buffer).outer,
+          .way = !ring              ? Way::elements
+                 : aligned && fills ? Way::whole
+                 : aligned          ? Way::rows
+                 : piece > 0        ? Way::pieces
+                                    : Way::elements,
+          .piece = piece,
+          .kept = true};
+}
+
+/// What is read was written before by other warps, and is overwritten after by others: one barrier
+/// on either side, but where the act before or after has it already.
+BlockBarriers barriers_of(BlockAct act) {
+  switch (act) {
+    case BlockAct::fill:      // nothing was there
+    case BlockAct::load_new:  // the slide had one before
+      return {.before = false, .after = true};
+    case BlockAct::slide:     // what comes after it ends with one
+    case BlockAct::clear:     // the load that follows has one before
+    case BlockAct::resume:    // the compute that follows has one before
+    case BlockAct::begin:     // the product ends with one
+    case BlockAct::exchange:  // warps read what each wrote, and meet again after their results
+      return {.before = true, .after = false};
+    case BlockAct::load:
+    case BlockAct::read_back:
+    case BlockAct::hand_over:
+    case BlockAct::product:
+    case BlockAct::points:
+      break;
+  }
+  return {.before = true, .after = true};
 }
 
 BlockProgram BlockLowering::described(std::vector<BlockRole> roles) const {

@@ -96,6 +96,8 @@ class BlockLowering {
                                                  std::span<const std::int64_t> most) const;
   std::vector<BlockContraction> contractions(NodeId compute,
                                              std::span<const std::int64_t> most) const;
+  std::pair<std::int64_t, std::int64_t> contraction_blocks(
+      const BlockContraction& c, std::span<const std::int64_t> most) const;
   /// The loop that an index runs along, one step an iteration, others in it standing still.
   std::optional<LoopId> runs_along(OpId op, const Affine& index,
                                    std::span<const std::int64_t> most) const;
@@ -121,6 +123,7 @@ class BlockLowering {
   bool zero_filled(BufferId b) const;
   /// Whether the copying role meets a node; `ahead`: on its way to what it loads before a barrier.
   bool copies(NodeId node, bool ahead) const;
+  BlockStep movement(NodeId load, bool copying, bool aligned, bool fills, std::int64_t piece) const;
 
  private:
   BlockTile& at(BufferId b) { return program_.tiles[b.index()]; }
@@ -137,8 +140,6 @@ class BlockLowering {
   void assign_forms(const std::set<BufferId>& banned);
   std::optional<BufferId> misused() const;
   void choose_warps();
-  void arrange_warps(const std::vector<std::int64_t>& rows,
-                     const std::vector<std::int64_t>& columns);
   std::vector<BufferId> most_sums_alive() const;
 
   // block_units.cpp

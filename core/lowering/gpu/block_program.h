@@ -98,6 +98,13 @@ struct BlockStep {
     drop,     ///< what a tile holds is given up: the next load brings it again
     barrier,  ///< `count` threads of the block; 0: all threads of all blocks
   };
+  /// How a tile comes from home. All but the last are asynchronous: no thread waits for them.
+  enum class Way : std::uint8_t {
+    whole,     ///< pieces of 16 bytes, of a box that fills its tile: no row is looked at
+    rows,      ///< pieces of 16 bytes, of rows that exist
+    pieces,    ///< pieces of `piece` bytes, 8 or 4: rows begin at no multiple of 16
+    elements,  ///< one by one, through registers
+  };
   /// How a compute is carried out.
   enum class Method : std::uint8_t {
     product,      ///< operands as matrices of shared memory, through a micro-kernel
@@ -111,15 +118,37 @@ struct BlockStep {
   std::string index = {};  ///< loop, blocks: its name in the text
   std::int64_t first = 0, count = 0;
   BufferId tile = {},
-           other = {};        ///< what is moved, and the tile of another level on the other side
-  bool asynchronous = false;  ///< copy: pieces of 16 bytes that no thread waits for
-  bool atomic = false;        ///< store
-  bool kept = false;          ///< copy, load, store: only where the record says that it is needed
+           other = {};      ///< what is moved, and the tile of another level on the other side
+  Way way = Way::elements;  ///< copy, load
+  std::int64_t piece = 0;   ///< bytes
+  bool atomic = false;      ///< store
+  bool kept = false;        ///< copy, load, store: only where the record says that it is needed
   Method method = Method::points;
   std::string micro_kernel = {};
   Unit unit = Unit::warp;  ///< product, contraction: who issues one matrix instruction together
   std::int64_t rows = 0, columns = 0, depth = 0;  ///< of the largest product
 };
+
+/// What computing warps do together to tiles in shared memory, as far as barriers tell it apart.
+enum class BlockAct : std::uint8_t {
+  fill,       ///< zeros before anything else
+  load,       ///< a tile from home, or of another level's tile
+  load_new,   ///< what a tile that slid has not yet
+  clear,      ///< before a part comes in: products read whole blocks
+  slide,      ///< what two tiles share, to where it lies in the next one
+  read_back,  ///< an output's tile from where it goes, for what is added to it
+  resume,     ///< the same for a compute that begins with a barrier itself
+  hand_over,  ///< an inner level's tile to the outer one
+  product,    ///< on tiles: also a contraction
+  begin,      ///< of a product's sums in their tile, where another act of it reads them
+  points,     ///< an operator point by point
+  exchange,   ///< parts of sums between warps
+};
+/// Whether all computing warps come together before an act, and after it.
+struct BlockBarriers {
+  bool before = false, after = false;
+};
+BlockBarriers barriers_of(BlockAct act);
 
 /// Warps of a block that do the same thing all along.
 struct BlockRole {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/lowering/gpu/block_lowering.h"
-#include "core/lowering/gpu/product_tiles.h"
+#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -11,11 +11,8 @@ namespace {
 using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
-constexpr std::int64_t kRegisters = 65536;      // of a multiprocessor
-constexpr std::int64_t kRegisterThreads = 128;  // ptxas hands registers to four warps at a time
-constexpr int kMostWarps = 16;
-constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
-constexpr std::int64_t kSumsAtOnce = 64;      // of a product whose sums live in a tile
+constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
+constexpr std::int64_t kSumsAtOnce = 64;  // of a product whose sums live in a tile
 
 int dimension_of(const Access& a, LoopId loop) {
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -71,9 +68,8 @@ void BlockLowering::choose_forms() {
       floats += mine;
       if (mine > largest) largest = mine, victim = b;
     }
-    const std::int64_t threads_here =
-        round_up(program_.threads() + program_.copying_threads(), kRegisterThreads);
-    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / threads_here / 8 * 8);
+    const std::int64_t each =
+        most_registers(program_.threads() + program_.copying_threads(), kRegisters);
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
@@ -300,43 +296,35 @@ std::optional<BufferId> BlockLowering::misused() const {
 
 void BlockLowering::choose_warps() {
   std::vector<std::int64_t> rows, columns;  // in blocks of 16
+  std::vector<ProductBlocks> blocks;
   std::int64_t area = 0;
+  // Where rows are reduced, or sums are the next product's operand, a warp keeps as much of its rows
+  // as it can.
+  bool rows_stay = false;
   for (const auto& [node, products] : program_.products) {
     const auto& most = mosts_.at(node);
-    rows.push_back(ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16));
-    columns.push_back(ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
+    blocks.emplace_back(
+        ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
+        ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
+    rows.push_back(blocks.back().first);
+    columns.push_back(blocks.back().second);
     area = std::max(area, rows.back() * columns.back());
+    for (const BlockProduct& p : products)
+      rows_stay = rows_stay ||
+                  tile(buffer_of_input(k_.node(node), p.left)).form == Form::sums;
   }
-  for (const auto& [node, blocks] : contracted_)
-    if (!program_.products.contains(node)) area = std::max(area, blocks);
+  for (const auto& [node, points] : contracted_)
+    if (!program_.products.contains(node)) area = std::max(area, points);
   for (const BlockTile& p : program_.tiles) {
     if (!p.in_registers()) continue;
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
+    rows_stay = rows_stay || p.form == Form::rows;
   }
-  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
-  // Where that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
-  // warp with all.
   const int asked = choices_.warps > 0 ? choices_.warps : k_.launch.warps.value_or(0);
-  const int wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
-  const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
-    const auto even = [&](int w) {
-      return (asked == 0 || divides % w == 0) &&
-             std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; });
-    };
-    int fewer = most;
-    while (fewer > 1 && !even(fewer)) --fewer;
-    if (asked > 0 || 2 * fewer >= most) return fewer;
-    for (int w = most + 1; w <= kMostWarps; ++w)
-      if (even(w)) return w;
-    return fewer;
-  };
-  program_.warp_rows = rows.empty() ? wanted : largest(wanted, rows, wanted);
-  program_.warp_columns = rows.empty()
-                              ? 1
-                              : largest(static_cast<int>(ceil_div(wanted, program_.warp_rows)),
-                                        columns, wanted / program_.warp_rows);
-  arrange_warps(rows, columns);
+  const WarpGrid grid = warp_grid(rows, columns, blocks, area, asked, rows_stay);
+  program_.warp_rows = grid.rows;
+  program_.warp_columns = grid.columns;
   for (OpId op : k_.ops)
     for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
@@ -351,38 +339,6 @@ void BlockLowering::choose_warps() {
           p.split = Split::partial;
       }
     }
-}
-
-/// As many warps in another grid, where they read fewer fragments of operands: shared memory's rate
-/// is what products wait for. Where rows are reduced, or sums are the next product's operand, a
-/// warp keeps as much of its rows as it can.
-void BlockLowering::arrange_warps(const std::vector<std::int64_t>& rows,
-                                  const std::vector<std::int64_t>& columns) {
-  for (const auto& [node, products] : program_.products)
-    for (const BlockProduct& p : products)
-      if (tile(buffer_of_input(k_.node(node), p.left)).form == Form::sums) return;
-  for (const BlockTile& p : program_.tiles)
-    if (p.form == Form::rows) return;
-  const auto read = [&](int r, int c) {
-    std::int64_t all = 0;
-    for (const auto& [node, products] : program_.products) {
-      const auto& most = mosts_.at(node);
-      all += lowering::fragments_read(
-          ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
-          ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16), r, c);
-    }
-    return all;
-  };
-  const int warps = program_.warp_rows * program_.warp_columns;
-  for (int r = 1; r <= warps; ++r) {
-    const int c = warps / r;
-    const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
-      return std::ranges::all_of(blocks, [by](std::int64_t b) { return b % by == 0; });
-    };
-    if (r * c == warps && even(rows, r) && even(columns, c) &&
-        read(r, c) < read(program_.warp_rows, program_.warp_columns))
-      program_.warp_rows = r, program_.warp_columns = c;
-  }
 }
 
 bool BlockLowering::is_operand(BufferId b) const {

@@ -122,7 +122,8 @@ class BlockDescriber {
         break;
       case Kind::copy:
         line("L." + name(s.tile) + " into the next stage" +
-             (s.asynchronous ? ", asynchronously" : ", element by element") + record);
+             (s.way != BlockStep::Way::elements ? ", asynchronously" : ", element by element") +
+             record);
         break;
       case Kind::take:
         line("wait for " + name(s.tile) + record);
