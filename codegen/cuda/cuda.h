@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/lowering/gpu/box_map.h"
+#include "core/lowering/gpu/micro_kernel.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::cuda {
@@ -57,25 +58,9 @@ struct Source {
   std::optional<Reason> shared_work;
 };
 
-/// A way for a block to compute C[i,j] += A[i,k] * B[k,j] on tiles in shared memory. One record a
-/// way.
-struct MicroKernel {
-  std::string_view name;  ///< "mma", "wmma2x2", "simt"
-  std::string_view summary;
-  std::string_view text;  ///< the device code's struct; '@' stands for the element type
-  bool f16 = false, bf16 = false, f32 = false;  ///< operands that it takes
-  bool fragments = false;   ///< sums lie as Sums has them: they may stay in registers between calls
-  bool blocks = false;      ///< its depth is blocks of 16, rounded up
-  bool plain_rows = false;  ///< rows of its tiles are padded instead of swizzled
-  bool elements = false;    ///< has contract(): operands that are read element by element
-  bool fours = false;       ///< its threads have four neighbouring columns of sums
-  bool takes(DType type) const {
-    return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : type == DType::f32 && f32;
-  }
-};
-std::span<const MicroKernel> micro_kernels();
-/// By name; none: no such micro-kernel. An empty name: the first that takes the type.
-const MicroKernel* find_micro_kernel(std::string_view name, DType type);
+using lowering::find_micro_kernel;
+using lowering::micro_kernels;
+using lowering::MicroKernel;
 
 struct EmitOptions {
   std::string micro_kernel = {};  ///< empty: mma for f16 and bf16, simt otherwise

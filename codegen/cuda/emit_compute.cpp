@@ -14,6 +14,15 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   if (copying_ && !n.once) return;
   const Operator& op = workload_.op(n.op);
   still_met([&] { out_.comment("C." + to_text(workload_, n.op)); });
+  // What is loaded for it alone is loaded where it is not skipped, empty or not.
+  if (n.once) {
+    out_.open("if (!(" + skipped(id, ranges) + "))");
+    defined_.emplace_back();
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+      if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].only_for == id &&
+          (!copying_ || has_copies(NodeId(i))))
+        visit_load(NodeId(i), ranges);
+  }
   SymRanges here = ranges;
   std::string condition;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
@@ -28,14 +37,6 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   else
     out_.open("if (" + condition + ")");
   defined_.emplace_back();
-  if (n.once) {
-    out_.open("if (!(" + skipped(id, here) + "))");
-    defined_.emplace_back();
-    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
-      if (k_.nodes[i].kind == NodeKind::load && k_.nodes[i].only_for == id &&
-          (!copying_ || has_copies(NodeId(i))))
-        visit_load(NodeId(i), here);
-  }
   if (!copying_) {
     way_ = {.kind = BlockStep::Kind::compute, .node = id};
     std::vector<BlockStep> around = std::exchange(steps_, {});
@@ -43,43 +44,21 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
     way_.body = std::exchange(steps_, std::move(around));
     steps_.push_back(way_);
   }
-  if (n.once) {
-    finish(id, here);
-    defined_.pop_back();
-    out_.close();
-  }
+  if (n.once) finish(id, here);
   defined_.pop_back();
   if (condition.empty())
     still_met([&] { out_.close(); });
   else
     out_.close();
-}
-
-/// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
-std::int64_t KernelEmitter::finished_boxes(BufferId b) const {
-  constexpr std::int64_t kMost = 512;  // each thread keeps them
-  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
-    const ScheduleNode& n = k_.nodes[i];
-    if (n.kind != NodeKind::compute || !n.once ||
-        std::ranges::none_of(n.writes, [&](const OutputUse& w) { return w.buffer == b; }))
-      continue;
-    std::int64_t boxes = 1;
-    const NodeId scope = buffer(b).fixed_at;
-    for (NodeId p = n.parent; scope.valid() && p.valid() && p != scope && boxes <= kMost;
-         p = k_.node(p).parent)
-      if (k_.node(p).kind == NodeKind::loop) boxes *= k_.node(p).max_trips;
-    if (boxes > kMost)
-      throw Refused{"C." + workload_.op(n.op).name + "!once finishes " + std::to_string(boxes) +
-                    " or more boxes of a tile: this target keeps a record of at most " +
-                    std::to_string(kMost)};
-    return boxes;
-  }
-  return 0;
+  if (!n.once) return;
+  defined_.pop_back();
+  out_.close();
 }
 
 /// The buffer's tile is now fixed_: what was finished in another one is gone.
 void KernelEmitter::begin_finished(BufferId b) {
-  if (finished_boxes(b) > 0) out_.line(finished(b) + ".in(" + box_text(*fixed_[b.index()]) + ");");
+  if (block_.finished_boxes(b) > 0)
+    out_.line(finished(b) + ".in(" + box_text(*fixed_[b.index()]) + ");");
 }
 
 /// Whether every box that a compute would write is finished.
@@ -122,75 +101,62 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     }
     if (!fixed_[w.buffer.index()])
       throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
-    if (box != *fixed_[w.buffer.index()]) places_[w.buffer.index()].covered = false;
-    if (fresh != "true") places_[w.buffer.index()].at_once = false;
+    if (box != *fixed_[w.buffer.index()]) block_.note_part(w.buffer);
+    if (fresh != "true") block_.note_added(w.buffer);
     hold(w, *fixed_[w.buffer.index()], fresh);
   }
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const BufferId b = buffer_of_input(n, static_cast<int>(i));
+    const BufferId b = block_.buffer_of_input(n, static_cast<int>(i));
     if (!b.valid()) continue;
     if (!fixed_[b.index()])
       throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
     if (buffer(b).role != BufferRole::input &&
         access_box(n.op, op.inputs[i], ranges) != *fixed_[b.index()])
-      places_[b.index()].covered = false;
+      block_.note_part(b);
   }
+  const std::vector<std::int64_t> most = mosts(n.op, ranges);
   if (!forms_chosen_) {
-    std::vector<std::int64_t>& most = mosts_[id];
-    most.resize(op.loops.size(), 0);
-    for (std::size_t l = 0; l < most.size(); ++l)
-      most[l] = std::max(most[l], range(ranges, n.op, static_cast<int>(l)).most);
-    const std::vector<Product> all = as_products(id, ranges);
-    if (!all.empty() &&
-        std::ranges::all_of(all, [&](const Product& p) { return product_fits(id, p, ranges); }))
-      products_[id] = all;
-    else
-      products_.erase(id);
-    contracted_[id] = 0;
-    for (const Contraction& c : contractions(id, ranges)) {
-      const auto blocks = [&](const std::vector<int>& group) {
-        std::int64_t n = 1;
-        for (int l : group) n *= most[static_cast<std::size_t>(l)];
-        return n;
-      };
-      contracted_[id] +=
-          ceil_div(blocks(c.rows), 16) * ceil_div(blocks(c.columns), 16) * blocks(c.products);
-    }
+    const std::vector<BlockProduct> all = block_.as_products(id, most);
+    block_.note_compute(id, most,
+                        !all.empty() && std::ranges::all_of(all, [&](const BlockProduct& p) {
+                          return product_fits(id, p, ranges);
+                        }));
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  const auto product = products_.find(id);
+  const std::vector<BlockProduct>* const products = block_.products(id);
   const auto largest = [&](const std::vector<int>& loops) {
-    std::int64_t most = 1;
-    for (int l : loops) most *= mosts_.at(id)[static_cast<std::size_t>(l)];
-    return most;
+    std::int64_t n = 1;
+    for (int l : loops) n *= block_.most_of(id)[static_cast<std::size_t>(l)];
+    return n;
   };
-  const bool unrolled = product == products_.end() ? fragment_op(id) : micro_kernel().name == "mma";
+  const bool unrolled =
+      products == nullptr ? block_.fragment_op(id) : block_.micro_kernel().name == "mma";
   if (!unrolled) make_addresses(n);
-  if (product != products_.end())
-    for (const Product& p : product->second) {
+  if (products != nullptr)
+    for (const BlockProduct& p : *products) {
       way_.method = BlockStep::Method::product;
-      way_.micro_kernel = micro_kernel().name;
+      way_.micro_kernel = block_.micro_kernel().name;
       way_.rows = largest({p.rows}), way_.columns = largest({p.columns}),
       way_.depth = largest({p.depth});
       product_fits(id, p, ranges);  // what it reads
-      if (fragment_op(id))
+      if (block_.fragment_op(id))
         multiply(id, p, ranges, fresh);
       else
-        multiply_tiles(id, p, ranges, fresh);
+        act(BlockAct::product, [&] { multiply_tiles(id, p, ranges, fresh); });
     }
-  else if (fragment_op(id)) {
+  else if (block_.fragment_op(id)) {
     way_.method = BlockStep::Method::fragments;
     row_computes(id, ranges, fresh);
-  } else if (const auto several = contractions(id, ranges); !several.empty())
-    for (const Contraction& c : several) {
+  } else if (const auto several = block_.contractions(id, most); !several.empty())
+    for (const BlockContraction& c : several) {
       way_.method = BlockStep::Method::contraction;
-      way_.micro_kernel = micro_kernel().name;
+      way_.micro_kernel = block_.micro_kernel().name;
       way_.rows = largest(c.rows), way_.columns = largest(c.columns), way_.depth = largest(c.depth);
-      contract(id, c, ranges, fresh);
+      act(BlockAct::product, [&] { contract(id, c, ranges, fresh); });
     }
   else
-    points(id, ranges, fresh);
+    act(BlockAct::points, [&] { points(id, ranges, fresh); });
   here_.clear();
   if (!adds.empty()) out_.close();
 }
@@ -200,11 +166,11 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
 /// steps it.
 void KernelEmitter::make_addresses(const ScheduleNode& n) {
   const auto make = [this](BufferId b) {
-    if (!b.valid() || in_registers(places_[b.index()].form) || here_.contains(b)) return;
+    if (!b.valid() || block_.tile(b).in_registers() || here_.contains(b)) return;
     const std::string at = names_.fresh(name(b) + "_here");
     const std::string type = tile_type(b);
     out_.line(type + "* const " + at + " = reinterpret_cast<" + type +
-              "*>(memory_begin + made_here(" + std::to_string(places_[b.index()].offset) + "));");
+              "*>(memory_begin + made_here(" + std::to_string(block_.tile(b).offset) + "));");
     here_[b] = at;
   };
   for (const InputUse& use : n.reads) make(use.buffer);
@@ -239,7 +205,7 @@ std::string KernelEmitter::inside(OpId id, const Access& a,
 /// An element of a tile in shared memory; `loops`: each loop's value, by position.
 std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
                                  const std::vector<std::string>& loops) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const SymBox& tile = *fixed_[b.index()];
   std::string row, column = "0";
   for (std::size_t d = 0; d < a.index.size(); ++d) {
@@ -265,7 +231,7 @@ void KernelEmitter::declare_input(NodeId id, std::size_t input,
   if (is_gather(a)) return declare_gathered(id, input, loops, ranges);
   const std::string in = inside(n.op, a, loops), r = real();
   const std::string element =
-      "*" + point(n.op, a, buffer_of_input(n, static_cast<int>(input)), loops);
+      "*" + point(n.op, a, block_.buffer_of_input(n, static_cast<int>(input)), loops);
   const bool integer = is_integer(workload_.tensor(a.tensor).dtype);
   const std::string value = (integer ? r : "to_float") + "(" + element + ")";
   out_.line("const " + r + " x" + std::to_string(input) + " = " +
@@ -291,7 +257,7 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
       const std::string in = inside(n.op, by_access, loops);
       index = "index" + x + "_" + std::to_string(d);
       out_.line("const i64 " + index + " = " + (in.empty() ? "" : in + " ? ") + "i64(*" +
-                point(n.op, by_access, buffer_of_input(n, by), loops) + ")" +
+                point(n.op, by_access, block_.buffer_of_input(n, by), loops) + ")" +
                 (in.empty() ? ";" : " : 0;"));
       condition += (condition.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
                    std::to_string(workload_.tensor(a.tensor).shape[d]);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "codegen/common/expression.h"
@@ -13,21 +14,16 @@ namespace tilewright::cuda {
 KernelEmitter::KernelEmitter(Program& program, int index)
     : RangeEmitter(program.workload(), program.schedule.kernels[static_cast<std::size_t>(index)]),
       p_(program),
-      index_(index) {
-  places_.resize(k_.buffers.size());
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const Tensor& t = workload_.tensor(k_.buffers[i].tensor);
-    places_[i].most.assign(t.shape.size(), 1);
-    places_[i].stride.assign(t.shape.size(), 1);
-    names_of_.push_back(names_.fresh(identifier("", t.name) + "_tile"));
-    if (k_.buffers[i].role != BufferRole::input) continue;
-    const OpId producer = workload_.producer(k_.buffers[i].tensor);
-    const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    places_[i].form =
-        own || k_.buffers[i].sliding || k_.buffers[i].outer.valid() ? Form::loaded : Form::ring;
-  }
-  place_units();
-  choose_views();
+      index_(index),
+      block_(program.schedule, index,
+             {.micro_kernel = program.options.micro_kernel,
+              .warps = program.options.warps,
+              .copy_warps = program.options.copy_warps,
+              .stages = program.options.stages,
+              .registers = program.options.registers,
+              .shared_room = program.options.shared_room}) {
+  for (const Buffer& b : k_.buffers)
+    names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
 }
 
 std::string KernelEmitter::literal_text(double value) const {
@@ -50,23 +46,24 @@ Result<KernelText> KernelEmitter::emit() {
   try {
     check();
     pass();  // how large tiles are, and which computes use them whole
-    choose_forms();
+    block_.choose_forms();
     forms_chosen_ = true;
     pass();  // what products read of them
-    lay_out();
+    block_.lay_out();
     measuring_ = false;
+    block_.keep_ahead();
     pass();
-    lay_out();
+    block_.lay_out();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
   KernelText text = launch_text(p_, index_,
                                 {.body = out_.text(),
                                  .threads = threads() + copying_threads(),
-                                 .shared_bytes = shared_bytes_});
+                                 .shared_bytes = block_.program().shared_bytes});
   text.tiles = tile_uses();
   text.notes = notes_;
-  text.program = describe(program());
+  text.program = lowering::describe(block_.described(roles_));
   text.cold = cold();
   return text;
 }
@@ -103,7 +100,7 @@ void KernelEmitter::pass() {
   met_at_ = 0;
   roles_.clear();
   steps_.clear();
-  half_bytes_ = join_floats_ = row_floats_ = 0;
+  block_.forget_room();
   const Names kept = names_;
   out_.line("TW_SHARED(memory);");
   out_.line("const int thread = threadIdx.x, warp = thread / 32;");
@@ -123,22 +120,21 @@ void KernelEmitter::pass() {
   }
   names_ = kept;
   copying_ = false;
-  out_.line("const " + place_type() + " me{warp / " + std::to_string(warp_columns_) + ", warp % " +
-            std::to_string(warp_columns_) + ", thread % 32};");
+  out_.line("const " + place_type() + " me{warp / " +
+            std::to_string(block_.program().warp_columns) + ", warp % " +
+            std::to_string(block_.program().warp_columns) + ", thread % 32};");
   out_.line("(void)me;");
-  bool filled = false;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    const TilePlace& p = places_[i];
-    if (!zero_filled(BufferId(i))) continue;
-    if (!filled)
-      out_.comment("What is read of a tile but not computed: it adds nothing to products.");
-    filled = true;
-    out_.line("for (int i = thread; i < " +
-              std::to_string(p.need_rows * p.pitch * p.stages * p.units) +
-              "; i += " + std::to_string(threads()) + ") " + name(BufferId(i)) +
-              "_data[i] = " + (p.narrow ? tile_type(BufferId(i)) + "{}" : "0") + ";");
+  const auto filled = [&](const BlockTile& t) { return block_.zero_filled(t.buffer); };
+  if (std::ranges::any_of(tiles(), filled)) {
+    out_.comment("What is read of a tile but not computed: it adds nothing to products.");
+    act(BlockAct::fill, [&] {
+      for (const BlockTile& t : tiles() | std::views::filter(filled))
+        out_.line("for (int i = thread; i < " +
+                  std::to_string(t.need_rows * t.pitch * t.stages * t.units) +
+                  "; i += " + std::to_string(threads()) + ") " + name(t.buffer) +
+                  "_data[i] = " + (t.narrow ? tile_type(t.buffer) + "{}" : "0") + ";");
+    });
   }
-  if (filled) out_.line(meet());
   walk();
   names_ = kept;
   roles_.push_back(
@@ -151,30 +147,29 @@ void KernelEmitter::walk() {
   open_.clear();
   defined_.assign(1, {});
   fixed_.assign(k_.buffers.size(), std::nullopt);
-  fresh_at_fix_.assign(k_.buffers.size(), "");
   out_.line("const int block = blockIdx.x;");
   out_.line("(void)block;");
   SymRanges ranges = whole_ranges();
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+  for (std::size_t i = 0; i < tiles().size(); ++i) {
     const BufferId b(i);
-    const TilePlace& p = places_[i];
+    const BlockTile& p = tiles()[i];
     const std::string rank = std::to_string(p.most.size());
     if (p.form == Form::ring)
       out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" +
                 name(b) + "_barriers};");
     const std::string each = p.units > 1 ? "[" + std::to_string(p.units) + "]" : "";
     const auto record = [&] { out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";"); };
-    const bool early =
-        slides(b) && buffer(b).role == BufferRole::intermediate && (copying_ || !is_written(b));
+    const bool early = block_.slides(b) && buffer(b).role == BufferRole::intermediate &&
+                       (copying_ || !block_.is_written(b));
     if (early && has_record(b)) record();
-    if (const std::int64_t most = finished_boxes(b); most > 0)
+    if (const std::int64_t most = block_.finished_boxes(b); most > 0)
       out_.line("Finished<" + rank + ", " + std::to_string(most) + "> " + name(b) + "_finished" +
                 each + ";");
     if (p.own) out_.line("int " + name(b) + "_unit = " + (p.units > 1 ? "0;" : "-1;"));
     if (copying_) continue;
-    if (chained(b) && buffer(b).fixed_at.valid())
+    if (block_.chained(b) && buffer(b).fixed_at.valid())
       out_.line("Box<" + rank + "> " + name(b) + "_fixed{};");
-    if (slides(b))
+    if (block_.slides(b))
       out_.line("int " + name(b) + "_place" + each + (each.empty() ? " = 0;" : " = {};"));
     if (p.form == Form::sums || p.form == Form::rows) out_.line(sums_type(b) + " " + name(b) + ";");
     if (!early && has_record(b)) record();
@@ -182,9 +177,9 @@ void KernelEmitter::walk() {
   enter_body(NodeId(0), ranges);
   visit_children(NodeId(0), ranges);
   if (copying_) return;
-  for (BufferId b : innermost_first()) {
-    const TilePlace& p = places_[b.index()];
-    if (!is_written(b) || p.plain) continue;
+  for (BufferId b : block_.innermost_first()) {
+    const BlockTile& p = block_.tile(b);
+    if (!block_.is_written(b) || p.plain) continue;
     const std::string unit = name(b) + "_unit";
     if (p.units > 1)
       out_.open("for (" + unit + " = 0; " + unit + " < " + std::to_string(p.units) + "; ++" + unit +
@@ -196,25 +191,33 @@ void KernelEmitter::walk() {
   }
 }
 
-bool KernelEmitter::is_written(BufferId b) const {
-  const Buffer& buf = buffer(b);
-  return buf.role == BufferRole::output || buf.leaves;
+std::string KernelEmitter::first_column(BufferId b) const {
+  if (block_.tile(b).split != Split::columns) return "0";
+  return "me.column * " + std::to_string(block_.sums_columns(b));
 }
 
-bool KernelEmitter::has_copies(NodeId id) const {
-  const ScheduleNode& n = k_.node(id);
-  if (ahead_ &&
-      (n.kind == NodeKind::compute || n.kind == NodeKind::sync || n.kind == NodeKind::drop))
-    return false;
-  if (n.kind == NodeKind::drop) return places_[n.buffer.index()].form == Form::ring;
-  if (n.kind == NodeKind::load)
-    return ahead_ ? loads_ahead_.contains(id) : places_[n.buffer.index()].form == Form::ring;
-  // What is skipped, the copying warps skip as well.
-  if (n.kind == NodeKind::compute && n.once)
-    return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
-  if (n.kind == NodeKind::sync && n.scope == Unit::machine)
-    return std::ranges::any_of(places_, [](const TilePlace& p) { return p.form == Form::ring; });
-  return std::ranges::any_of(n.children, [&](NodeId c) { return has_copies(c); });
+std::string KernelEmitter::sums_type(BufferId b) const {
+  if (block_.tile(b).form == Form::rows)
+    return "RowValues<" + std::to_string(block_.sums_rows(b)) + ">";
+  return "Sums<" + std::to_string(block_.sums_rows(b)) + ", " +
+         std::to_string(block_.sums_columns(b)) + ">";
+}
+
+std::vector<TileUse> KernelEmitter::tile_uses() const {
+  std::vector<TileUse> uses;
+  for (const BlockTile& t : tiles()) {
+    const Buffer& b = buffer(t.buffer);
+    uses.push_back({.tensor = tensor_name(b.tensor),
+                    .level = p_.machine().level(b.level).name,
+                    .place = t.view.valid()             ? "registers, at each use"
+                             : t.in_registers()         ? "registers"
+                             : t.form == Form::computed ? "shared, " + tile_type(t.buffer)
+                                                        : "shared",
+                    .stages = t.stages,
+                    .bytes = t.bytes,
+                    .reason = block_.reason(t.buffer)});
+  }
+  return uses;
 }
 
 void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
@@ -233,14 +236,14 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
     const SymBox tile = tile_of(buffer(b), ranges);
     record(b, tile);
     fixed_[b.index()] = tile;
-    if (chained(b) && !copying_) out_.line(name(b) + "_fixed = " + box_text(tile) + ";");
+    if (block_.chained(b) && !copying_) out_.line(name(b) + "_fixed = " + box_text(tile) + ";");
     begin_finished(b);
-    if (slides(b) && buffer(b).role == BufferRole::intermediate) {
+    if (block_.slides(b) && buffer(b).role == BufferRole::intermediate) {
       const std::string now = names_.fresh(name(b) + "_now");
       out_.line("const Box<" + std::to_string(tile.size()) + "> " + now + " = " + box_text(tile) +
                 ";");
       out_.open("if (!" + held(b) + ".is(" + now + "))");
-      if (is_written(b) && !copying_) {
+      if (block_.is_written(b) && !copying_) {
         out_.open("if (" + held(b) + ".changed)");
         write_out(b, nullptr);
         out_.close();
@@ -248,9 +251,9 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
       slide(b, now);
       out_.close();
     }
-    if (!is_written(b)) continue;
+    if (!block_.is_written(b)) continue;
     const OpId op = workload_.producer(buffer(b).tensor);
-    fresh_at_fix_[b.index()] = initialises(op, ranges, buffer(b).atomic);
+    block_.note_fresh(b, initialises(op, ranges, buffer(b).atomic));
   }
 }
 
@@ -304,7 +307,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
         steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
       if (n.scope == Unit::machine)
         return out_.line("grid_sync(arrivals + " + std::to_string(index_) + ");");
-      if (!copying_) out_.line(meet());
+      if (!copying_) meet();
       return;
     case NodeKind::drop:
       return visit_drop(id);
@@ -313,8 +316,8 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
 
 void KernelEmitter::visit_drop(NodeId id) {
   const ScheduleNode& n = k_.node(id);
-  const TilePlace& p = places_[n.buffer.index()];
-  if (views_outer(n.buffer)) return;  // whoever uses it reads it again
+  const BlockTile& p = block_.tile(n.buffer);
+  if (block_.views_outer(n.buffer)) return;  // whoever uses it reads it again
   out_.comment("D." + tensor_name(n.tensor));
   steps_.push_back({.kind = BlockStep::Kind::drop, .node = id, .tile = n.buffer});
   if (p.form == Form::ring) {

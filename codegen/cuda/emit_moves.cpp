@@ -20,8 +20,9 @@ std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
 }
 
 void KernelEmitter::record(BufferId b, const SymBox& tile) {
-  auto& most = places_[b.index()].most;
-  for (std::size_t d = 0; d < tile.size(); ++d) most[d] = std::max(most[d], tile[d].most);
+  std::vector<std::int64_t> most;
+  for (const SymRange& r : tile) most.push_back(r.most);
+  block_.note_tile(b, most);
 }
 
 /// What is known to divide an index whenever it is reached.
@@ -55,7 +56,7 @@ std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
 
 /// Whether the box is as large as the tile with its padding, its rows one dimension's.
 bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   int row_dimensions = 0;
   for (std::size_t d = 0; d < box.size(); ++d) {
     const Linear size = box[d].hi - box[d].lo;
@@ -69,16 +70,16 @@ bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
 void KernelEmitter::declare() {
   std::int64_t barrier = 0;
   std::string starts;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+  for (std::size_t i = 0; i < tiles().size(); ++i) {
     const BufferId b(i);
-    const TilePlace& p = places_[i];
+    const BlockTile& p = tiles()[i];
     const std::string n = name(b);
-    if (in_registers(p.form) || views_outer(b)) continue;
+    if (p.in_registers() || block_.views_outer(b)) continue;
     const std::string type = tile_type(b);
     out_.line("using " + n + "_layout = Tile<" + type + ", " + std::to_string(p.need_rows) + ", " +
               std::to_string(p.need_columns) + ", " + std::to_string(p.pitch) + ", " +
-              (p.swizzle == TilePlace::Swizzle::rows    ? "true"
-               : p.swizzle == TilePlace::Swizzle::fours ? "kByFours"
+              (p.swizzle == BlockTile::Swizzle::rows    ? "true"
+               : p.swizzle == BlockTile::Swizzle::fours ? "kByFours"
                                                         : "false") +
               ">;");
     out_.line(type + "* const " + n + "_data = reinterpret_cast<" + type + "*>(memory + " +
@@ -92,7 +93,7 @@ void KernelEmitter::declare() {
     barrier += 2 * p.stages;
   }
   out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
-            std::to_string(scratch_offset_) + ");");
+            std::to_string(block_.program().scratch_offset) + ");");
   out_.line("(void)scratch;");
   if (!starts.empty()) {
     out_.open("if (thread == 0)");
@@ -105,7 +106,7 @@ void KernelEmitter::declare() {
 /// A function from a tile's row to the address of its first element at home, null where there is no
 /// such row. `box`: what the tile holds; null: what its record says.
 std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_write) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const TensorId t = buffer(b).tensor;
   const std::vector<std::int64_t> stride = home_strides(t);
   const std::string type = (to_write ? "" : "const ") + element_type(t);
@@ -151,7 +152,7 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
 }
 
 std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
-  const std::size_t rank = places_[b.index()].most.size();
+  const std::size_t rank = block_.tile(b).most.size();
   if (rank == 0) return "1";
   if (box != nullptr) return variables_.text(box->back().hi - box->back().lo);
   const std::string last = held(b) + ".box.d[" + std::to_string(rank - 1) + "]";
@@ -160,7 +161,7 @@ std::string KernelEmitter::columns_text(BufferId b, const SymBox* box) const {
 
 void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
-  TilePlace& p = places_[n.buffer.index()];
+  const BlockTile& p = block_.tile(n.buffer);
   const std::string& tensor = tensor_name(n.tensor);
   const std::string tile = name(n.buffer);
   SymRanges ahead = ranges;
@@ -168,7 +169,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
   record(n.buffer, box);
   fixed_[n.buffer.index()] = box;
-  if (views_outer(n.buffer)) return;
+  if (block_.views_outer(n.buffer)) return;
   settle(n.buffer, id);
   std::string condition = nonempty(box);
   if (!condition.empty()) condition += " && ";
@@ -176,16 +177,10 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
-  steps_.push_back(
-      {.kind = p.form != Form::ring ? BlockStep::Kind::load
-               : copying_           ? BlockStep::Kind::copy
-                                    : BlockStep::Kind::take,
-       .node = id,
-       .tile = n.buffer,
-       .other = buffer(n.buffer).outer,
-       .asynchronous = aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)) ||
-                       piece_of(n.buffer, box) > 0,
-       .kept = true});
+  const BlockStep move = block_.movement(
+      id, copying_, aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
+      fills_tile(n.buffer, box), piece_of(n.buffer, box));
+  steps_.push_back(move);
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
     if (!copying_)
@@ -193,48 +188,11 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
                        "_ring.take(" + here + ", me.lane);");
     out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
     out_.line(tile + "_ring.fill(" + here + ");");
-    const std::int64_t vector = 16 / p.element_bytes;
-    if (aligned(n.buffer, box, vector) && fills_tile(n.buffer, box)) {
-      const auto stride = home_strides(n.tensor);
-      std::string from = home(n.tensor);
-      std::int64_t rows_apart = 0;
-      for (std::size_t d = 0; d < box.size(); ++d) {
-        const std::string low = variables_.text(box[d].lo);
-        if (low != "0")
-          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-        if (d + 1 < box.size() && p.most[d] > 1) rows_apart = stride[d];
-      }
-      out_.line("copy_whole<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
-                from + ", " + std::to_string(rows_apart) + ");");
-      out_.line(tile + "_ring.copies_started();");
-    } else if (aligned(n.buffer, box, vector)) {
-      out_.line("copy_async<" + std::to_string(copying_threads()) + ">(" + at + ", copier, " +
-                columns + ", " + home(n.tensor) + ", " + row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.copies_started();");
-    } else if (const std::int64_t piece = piece_of(n.buffer, box); piece > 0) {
-      out_.line("copy_pieces<" + std::to_string(copying_threads()) + ", " + std::to_string(piece) +
-                ">(" + at + ", copier, " + columns + ", " + home(n.tensor) + ", " +
-                row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.copies_started();");
-      const std::string note = "rows of " + tensor + " begin at multiples of " +
-                               std::to_string(piece) +
-                               " bytes: they are copied in pieces of as many";
-      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
-    } else {
-      out_.line("copy_elements(" + at + ", copier, " + std::to_string(copying_threads()) + ", " +
-                columns + ", " + row_lambda(n.buffer, &box, false) + ");");
-      out_.line(tile + "_ring.elements_stored();");
-      const std::string note =
-          widened(n.tensor)
-              ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
-              : "rows of " + tensor +
-                    " do not begin at multiples of 16 bytes: they are copied element by element";
-      if (std::ranges::find(notes_, note) == notes_.end()) notes_.push_back(note);
-    }
+    copy_box(move, box, at);
     return out_.close();
   }
   for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
-    if (places_[f.index()].plain || !is_written(f)) continue;
+    if (block_.tile(f).plain || !block_.is_written(f)) continue;
     out_.open("if (" + condition + held(f) + ".changed)");
     out_.comment(tensor + " is spilled: written before it is read");
     write_out(f, nullptr);
@@ -245,7 +203,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     load_inner(id, here);
     return out_.close();
   }
-  if (slides(n.buffer)) {
+  if (block_.slides(n.buffer)) {
     out_.line("const " + type_of_box(box.size()) + " part = needed(" + held(n.buffer) + ", " +
               here + ");");
     slide(n.buffer, here);
@@ -253,38 +211,85 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     const auto strides_home = home_strides(n.tensor);
     for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
-    out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
-              strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
-              home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+    act(BlockAct::load_new, [&] {
+      out_.line("load_part<" + std::to_string(box.size()) + ">(" + tile_text(n.buffer) + ", {" +
+                strides_text(n.buffer) + "}, " + here + ", part, " + home(n.tensor) + ", {" +
+                home_strides_text + "}, thread, " + std::to_string(threads()) + ");");
+    });
   } else {
     out_.line(held(n.buffer) + ".now(" + here + ");");
-    out_.line(meet());
-    out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
-              ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+    act(BlockAct::load, [&] {
+      out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
+                ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+    });
   }
-  out_.line(meet());
   out_.close();
 }
 
+/// The copying warps' part of a load: the box into the stage that is free.
+void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std::string& at) {
+  const BufferId b = move.tile;
+  const TensorId t = buffer(b).tensor;
+  const std::string& tensor = tensor_name(t);
+  const std::string copiers = std::to_string(copying_threads()), rows = row_lambda(b, &box, false),
+                    columns = columns_text(b, &box);
+  const auto note = [&](const std::string& text) {
+    if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
+  };
+  switch (move.way) {
+    case BlockStep::Way::whole: {
+      const auto stride = home_strides(t);
+      std::string from = home(t);
+      std::int64_t rows_apart = 0;
+      for (std::size_t d = 0; d < box.size(); ++d) {
+        const std::string low = variables_.text(box[d].lo);
+        if (low != "0")
+          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+        if (d + 1 < box.size() && block_.tile(b).most[d] > 1) rows_apart = stride[d];
+      }
+      out_.line("copy_whole<" + copiers + ">(" + at + ", copier, " + from + ", " +
+                std::to_string(rows_apart) + ");");
+      break;
+    }
+    case BlockStep::Way::rows:
+      out_.line("copy_async<" + copiers + ">(" + at + ", copier, " + columns + ", " + home(t) +
+                ", " + rows + ");");
+      break;
+    case BlockStep::Way::pieces:
+      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at +
+                ", copier, " + columns + ", " + home(t) + ", " + rows + ");");
+      note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
+           " bytes: they are copied in pieces of as many");
+      break;
+    case BlockStep::Way::elements:
+      out_.line("copy_elements(" + at + ", copier, " + copiers + ", " + columns + ", " + rows +
+                ");");
+      note(widened(t)
+               ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
+               : "rows of " + tensor +
+                     " do not begin at multiples of 16 bytes: they are copied element by element");
+      return out_.line(name(b) + "_ring.elements_stored();");
+  }
+  out_.line(name(b) + "_ring.copies_started();");
+}
+
 std::string KernelEmitter::tile_type(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  if (p.form == Form::tile && !p.narrow) return real();
-  return widened(buffer(b).tensor) ? "int" : element_type(buffer(b).tensor);
+  return cuda::element_type(block_.element(b));
 }
 
 std::string KernelEmitter::put_text(BufferId b, const std::string& at,
                                     const std::string& value) const {
-  return places_[b.index()].narrow ? "put(" + at + ", " + value + ");"
-                                   : "*" + at + " = " + value + ";";
+  return block_.tile(b).narrow ? "put(" + at + ", " + value + ");" : "*" + at + " = " + value + ";";
 }
 
 std::string KernelEmitter::tile_text(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const auto here = here_.find(b);
   std::string data = here == here_.end() ? name(b) + "_data" : here->second;
   if (p.form == Form::ring)
     data += " + " + name(b) + "_ring.stage * " + std::to_string(p.need_rows * p.pitch);
-  if (slides(b)) data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);
+  if (block_.slides(b))
+    data += " + " + sliding_place(b) + " * " + std::to_string(p.need_rows * p.pitch);
   if (p.units > 1)
     data += " + " + name(b) + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
   return name(b) + "_layout{" + data + "}";
@@ -293,7 +298,7 @@ std::string KernelEmitter::tile_text(BufferId b) const {
 /// The tile becomes another: what both share moves to where it lies in the new one (rule 8), in the
 /// other of the buffer's two places.
 void KernelEmitter::slide(BufferId b, const std::string& box) {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const std::string n = name(b), rank = std::to_string(p.most.size()), place = sliding_place(b);
   if (!copying_) {
     std::string other = n + "_layout{" + n + "_data + (1 - " + place + ") * " +
@@ -301,10 +306,11 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
     if (p.units > 1)
       other += " + " + n + "_unit * " + std::to_string(p.need_rows * p.pitch * p.stages);
     other += "}";
-    out_.line(meet());
-    out_.line("if (!equal(needed(" + held(b) + ", " + box + "), " + box + ")) keep_shared<" + rank +
-              ">(" + other + ", " + tile_text(b) + ", {" + strides_text(b) + "}, " + box + ", " +
-              held(b) + ".box, thread, " + std::to_string(threads()) + ");");
+    act(BlockAct::slide, [&] {
+      out_.line("if (!equal(needed(" + held(b) + ", " + box + "), " + box + ")) keep_shared<" +
+                rank + ">(" + other + ", " + tile_text(b) + ", {" + strides_text(b) + "}, " + box +
+                ", " + held(b) + ".box, thread, " + std::to_string(threads()) + ");");
+    });
     out_.line(place + " = 1 - " + place + ";");
   }
   out_.line(held(b) + ".now(" + box + ");");
@@ -312,7 +318,7 @@ void KernelEmitter::slide(BufferId b, const std::string& box) {
 
 /// Writes a tile home (or adds it, where blocks share it). `box`: null: what its record says.
 void KernelEmitter::write_out(BufferId b, const SymBox* box) {
-  const TilePlace& p = places_[b.index()];
+  const BlockTile& p = block_.tile(b);
   const Buffer& buf = buffer(b);
   steps_.push_back({.kind = BlockStep::Kind::store,
                     .node = {},
@@ -327,7 +333,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
   for (const Output& o : workload_.op(workload_.producer(buf.tensor)).outputs)
     if (buf.atomic && o.target.tensor == buf.tensor && o.combine != Combine::sum)
       how = ", " + combining(o.combine);
-  if (p.form == Form::tile) {
+  if (p.form == Form::computed) {
     out_.line(std::string(buf.atomic ? "add_tile" : "write_tile") + "<" + type + how + ">(" +
               tile_text(b) + ", thread, " + t + ", " + columns + ", " + row + ");");
   } else if (p.form == Form::rows) {
@@ -337,8 +343,8 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      pairs = box == nullptr                        ? ", false"
-              : aligned(b, *box, at_once(type))      ? ", true"
+      pairs = box == nullptr                           ? ", false"
+              : aligned(b, *box, at_once(type))        ? ", true"
               : type == "float" && aligned(b, *box, 2) ? ", kPairs"
                                                        : ", false";
     }
@@ -351,7 +357,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
 void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   out_.comment("S." + tensor_name(n.tensor) + (n.atomic ? "!atomic" : ""));
-  const TilePlace& p = places_[n.buffer.index()];
+  const BlockTile& p = block_.tile(n.buffer);
   if (buffer(n.buffer).outer.valid()) {
     out_.open("if (" + held(n.buffer) + ".changed)");
     steps_.push_back({.kind = BlockStep::Kind::store,
@@ -381,9 +387,9 @@ void KernelEmitter::visit_store(NodeId id, const SymRanges& ranges) {
 /// Makes the tile that a compute writes what its buffer holds: another one is written if changed,
 /// and the new one is read back unless it starts afresh (rules 10 and 12).
 void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::string& fresh) {
-  const TilePlace& p = places_[w.buffer.index()];
+  const BlockTile& p = block_.tile(w.buffer);
   const Buffer& buf = buffer(w.buffer);
-  if (!is_written(w.buffer) || p.plain) return;
+  if (!block_.is_written(w.buffer) || p.plain) return;
   const std::string n = name(w.buffer), type = element_type(w.tensor),
                     t = std::to_string(threads());
   const std::string here = names_.fresh(n + "_now");
@@ -399,16 +405,17 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
     if (fresh != "false") out_.open("if (!(" + fresh + "))");
     const std::string row = row_lambda(w.buffer, &box, false),
                       columns = columns_text(w.buffer, &box);
-    if (p.form == Form::tile) {
-      out_.line(meet());
-      out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
-                columns + ", " + row + ");");
+    if (p.form == Form::computed) {
+      act(BlockAct::resume, [&] {
+        out_.line("read_tile<" + type + ">(" + tile_text(w.buffer) + ", thread, " + t + ", " +
+                  columns + ", " + row + ");");
+      });
     } else if (p.form == Form::rows) {
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
-      row_floats_ = std::max(row_floats_, sums_rows(w.buffer) * 16 * warp_rows_ * warp_columns_);
+      block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *
+                       block_.program().warp_columns);
     } else {
-      const std::string whole =
-          aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
+      const std::string whole = aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
       const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " +
                                first_column(w.buffer) + ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {

@@ -29,18 +29,13 @@ double calls(const Expr& e) {
 
 }  // namespace
 
-void KernelEmitter::meet_once() {
-  if (met_at_ != out_.text().size()) out_.line(meet());
-}
-
 /// Whether an access's neighbours along a loop are neighbours in its tile, kStrip of them from
 /// where one of 16 bytes, or of 8, begins.
 bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
                                     const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const LoopId l = workload_.op(n.op).loops[static_cast<std::size_t>(loop)];
-  if (!b.valid() || a.index.empty() || is_gather(a) || in_registers(places_[b.index()].form))
-    return false;
+  if (!b.valid() || a.index.empty() || is_gather(a) || block_.tile(b).in_registers()) return false;
   const Affine& last = a.index.back();
   if (last.terms.size() != 1 || last.terms.front().loop != l ||
       last.terms.front().coefficient != 1 || last.offset < 0 ||
@@ -65,8 +60,8 @@ std::optional<Neighbours> KernelEmitter::strip_of(NodeId id, const SymRanges& ra
   const auto inputs_along = [&](int l) {
     std::vector<bool> along(op.inputs.size());
     for (std::size_t i = 0; i < along.size(); ++i)
-      along[i] =
-          runs_along_rows(id, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), l, ranges);
+      along[i] = runs_along_rows(id, op.inputs[i], block_.buffer_of_input(n, static_cast<int>(i)),
+                                 l, ranges);
     return along;
   };
   std::int64_t points = 1;
@@ -227,7 +222,7 @@ void KernelEmitter::load_strips(const Points& p, bool alike) {
     out_.line(real() + " " + name + "[" + std::to_string(kStrip) + "]" +
               (in.empty() ? "" : " = {}") + ";");
     out_.line((in.empty() ? "" : "if (" + in + ") ") + "read_strip(" + name + ", " +
-              point(p.n.op, a, buffer_of_input(p.n, static_cast<int>(i)), at) + ");");
+              point(p.n.op, a, block_.buffer_of_input(p.n, static_cast<int>(i)), at) + ");");
   }
 }
 
@@ -242,7 +237,7 @@ void KernelEmitter::open_strip(const Points& p) {
 
 /// Whether what a phase runs through is fetched for a few turns of it: where phases are many, bytes
 /// of instructions cost more than the branches of a loop.
-bool KernelEmitter::cold() const { return phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
+bool KernelEmitter::cold() const { return block_.phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
 
 /// When a point of a block exists, where not all of them do.
 std::string KernelEmitter::in_block(const Points& p) const {
@@ -284,22 +279,23 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
   for (std::size_t o = 0; o < p.n.writes.size(); ++o)
     out_.line("if (thread % 32 == 0) parts[thread / 32 * " + outputs + " + " + std::to_string(o) +
               "] = " + p.result(o) + ";");
-  out_.line(meet());
-  out_.open("if (writes)");
-  out_.line("TW_UNROLL");
-  out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
-  for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
-    const Output& out = output_of(p.id, static_cast<int>(o));
-    if (!names_outputs(out.value))
-      out_.line(combined(out.combine, p.result(o),
-                         "parts[(thread / 32 + w) * " + outputs + " + " + std::to_string(o) + "]"));
-  }
-  out_.close();
-  out_.close();
-  row_floats_ =
-      std::max<std::int64_t>(row_floats_, threads() / 32 * (p_.f64 ? 2 : 1) *
-                                              static_cast<std::int64_t>(p.n.writes.size()));
-  if (again) out_.line(meet());
+  act(BlockAct::exchange, [&] {
+    out_.open("if (writes)");
+    out_.line("TW_UNROLL");
+    out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
+    for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
+      const Output& out = output_of(p.id, static_cast<int>(o));
+      if (!names_outputs(out.value))
+        out_.line(
+            combined(out.combine, p.result(o),
+                     "parts[(thread / 32 + w) * " + outputs + " + " + std::to_string(o) + "]"));
+    }
+    out_.close();
+    out_.close();
+  });
+  block_.note_rows(threads() / 32 * (p_.f64 ? 2 : 1) *
+                   static_cast<std::int64_t>(p.n.writes.size()));
+  if (again) meet();  // another round of points writes where parts are read
 }
 
 /// Results that are no sums, several neighbours at once.
@@ -445,7 +441,6 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   std::int64_t total = 1;
   for (std::size_t l : p.outer) total *= p.counts[l];
   const std::string all = std::to_string(total);
-  meet_once();
   if (p.members > 1) {
     out_.open("for (int first = 0; first < " + all +
               "; first += " + std::to_string(threads() / p.members) + ")");
@@ -487,8 +482,6 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     if (p.members > 1) out_.close();
   }
   out_.close();
-  out_.line(meet());
-  met_at_ = out_.text().size();
 }
 
 }  // namespace tilewright::cuda

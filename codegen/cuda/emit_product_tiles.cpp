@@ -10,7 +10,7 @@ std::int64_t whole_blocks(std::int64_t extent) { return ceil_div(extent, 16) * 1
 
 }  // namespace
 
-void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges& ranges,
+void KernelEmitter::multiply_tiles(NodeId id, const BlockProduct& p, const SymRanges& ranges,
                                    const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
@@ -23,25 +23,24 @@ void KernelEmitter::multiply_tiles(NodeId id, const Product& p, const SymRanges&
       if (target.index[d].plain_loop() == op.loops[static_cast<std::size_t>(l)])
         (d + 1 == target.index.size() ? at.column : at.row) =
             variables_.text(range(ranges, n.op, l).lo - tile[d].lo);
-  out_.line(meet());
-  if (micro_kernel().fragments)
+  if (block_.micro_kernel().fragments)
     multiply_parts(id, p, ranges, fresh, at);
   else
     multiply_whole(id, p, ranges, fresh, at);
-  out_.line(meet());
 }
 
 /// By sums in registers, a part of a warp's columns at a time, so that they find room there.
-void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges& ranges,
+void KernelEmitter::multiply_parts(NodeId id, const BlockProduct& p, const SymRanges& ranges,
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
   const std::string sum_tile = tile_text(written_by(id, p.write));
-  const std::int64_t rows = ceil_div(range(ranges, n.op, p.rows).most, 16) / warp_rows_;
+  const std::int64_t rows =
+      ceil_div(range(ranges, n.op, p.rows).most, 16) / block_.program().warp_rows;
   const std::int64_t columns =
-      ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / warp_columns_;
+      ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / block_.program().warp_columns;
   std::int64_t part = 2;
   for (std::int64_t c = 2; c <= columns; c += 2)
-    if (columns % c == 0 && rows * c * 4 <= part_floats_) part = c;
+    if (columns % c == 0 && rows * c * 4 <= block_.part_floats()) part = c;
   out_.open("for (int part = 0; part < " + std::to_string(columns / part) + "; ++part)");
   out_.line("const int first = me.column * " + std::to_string(columns) + " + part * " +
             std::to_string(part) + ";");
@@ -60,7 +59,7 @@ void KernelEmitter::multiply_parts(NodeId id, const Product& p, const SymRanges&
 }
 
 /// By a micro-kernel that takes the whole tile: its sums have a layout of their own.
-void KernelEmitter::multiply_whole(NodeId id, const Product& p, const SymRanges& ranges,
+void KernelEmitter::multiply_whole(NodeId id, const BlockProduct& p, const SymRanges& ranges,
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
@@ -69,20 +68,22 @@ void KernelEmitter::multiply_whole(NodeId id, const Product& p, const SymRanges&
   const std::int64_t columns = whole_blocks(range(ranges, n.op, p.columns).most);
   const std::string across = std::to_string(columns);
   const auto along = [&](int input) {
-    return runs_along(n.op, op.inputs[static_cast<std::size_t>(input)].index.back(), ranges) ==
-           op.loops[static_cast<std::size_t>(p.depth)];
+    return block_.runs_along(n.op, op.inputs[static_cast<std::size_t>(input)].index.back(),
+                             mosts(n.op, ranges)) == op.loops[static_cast<std::size_t>(p.depth)];
   };
   std::string half;
-  const BufferId left = buffer_of_input(n, p.left);
-  if (places_[left.index()].form == Form::tile) {
+  const BufferId left = block_.buffer_of_input(n, p.left);
+  if (block_.tile(left).form == Form::computed) {
     // What was computed here is rounded for it, in room of its own at the end.
-    const TilePlace& l = places_[left.index()];
+    const BlockTile& l = block_.tile(left);
     const std::int64_t pitch = ceil_div(l.need_columns, 8) * 8 + 8;
-    half_bytes_ = std::max(half_bytes_, l.need_rows * pitch * 2 + 128);
+    block_.note_half(l.need_rows * pitch * 2 + 128);
     out_.line("using Half = Tile<f16, " + std::to_string(l.need_rows) + ", " +
               std::to_string(l.need_columns) + ", " + std::to_string(pitch) + ", false>;");
-    half = "Half{reinterpret_cast<f16*>(memory + " +
-           std::to_string(ceil_div(shared_bytes_ - half_bytes_, 128) * 128) + ")}";
+    half =
+        "Half{reinterpret_cast<f16*>(memory + " +
+        std::to_string(ceil_div(block_.program().shared_bytes - block_.half_bytes(), 128) * 128) +
+        ")}";
     out_.line("round_tile(" + tile_text(left) + ", " + half + ", thread, " + t + ");");
   }
   if (fresh != "false") {
@@ -92,14 +93,15 @@ void KernelEmitter::multiply_whole(NodeId id, const Product& p, const SymRanges&
               " + i % " + across + ") = 0;");
     if (fresh != "true") out_.close();
   }
-  out_.line(meet());
-  out_.line(kernel_text(DType::f16) + "::template multiply<" + rows + ", " + across + ", " +
-            std::to_string(whole_blocks(range(ranges, n.op, p.depth).most)) + ", " +
-            (along(p.left) ? "false" : "true") + ", " + (along(p.right) ? "true" : "false") + ">(" +
-            sum_tile + ", " + at.row + ", " + at.column + ", " +
-            operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
-            operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " +
-            std::to_string(threads() / 32) + ");");
+  act(BlockAct::begin, [&] {
+    out_.line(kernel_text(DType::f16) + "::template multiply<" + rows + ", " + across + ", " +
+              std::to_string(whole_blocks(range(ranges, n.op, p.depth).most)) + ", " +
+              (along(p.left) ? "false" : "true") + ", " + (along(p.right) ? "true" : "false") +
+              ">(" + sum_tile + ", " + at.row + ", " + at.column + ", " +
+              operand(id, p.left, p.rows, p.depth, ranges, half) + ", " +
+              operand(id, p.right, p.columns, p.depth, ranges) + ", warp, " +
+              std::to_string(threads() / 32) + ");");
+  });
 }
 
 }  // namespace tilewright::cuda

@@ -23,9 +23,10 @@ const char* functor(Combine c) {
 
 }  // namespace
 
-/// What the result so far of a product is multiplied by before this block is added (rule 14). `sums`:
-/// where it is, of so many rows and columns in the units of Sums; from the first row of the product on.
-void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges,
+/// What the result so far of a product is multiplied by before this block is added (rule 14).
+/// `sums`: where it is, of so many rows and columns in the units of Sums; from the first row of the
+/// product on.
+void KernelEmitter::rescale(NodeId id, const BlockProduct& p, const SymRanges& ranges,
                             const std::string& fresh, const std::string& sums, std::int64_t rows,
                             std::int64_t columns) {
   const ScheduleNode& n = k_.node(id);
@@ -42,8 +43,8 @@ void KernelEmitter::rescale(NodeId id, const Product& p, const SymRanges& ranges
   out_.line("if (r >= " + size_text(range(ranges, n.op, p.rows)) + ") return;");
   for (std::size_t x = 0; x < op.inputs.size(); ++x) {
     if (!reads_input(*by, static_cast<int>(x))) continue;
-    const BufferId b = buffer_of_input(n, static_cast<int>(x));
-    const Form form = places_[b.index()].form;
+    const BufferId b = block_.buffer_of_input(n, static_cast<int>(x));
+    const Form form = block_.tile(b).form;
     if (form == Form::sums)
       throw Refused{"operator " + op.name + " is rescaled by " + tensor_name(op.inputs[x].tensor) +
                     ", which is not one value a row"};
@@ -72,21 +73,21 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
   // Sums that every warp has a part of are joined before they are used.
   std::vector<std::string> values(op.inputs.size());
   const auto take_columns = [&](BufferId b, std::int64_t own, const std::string& from) {
-    m = sums_rows(b), columns = own, first = from;
+    m = block_.sums_rows(b), columns = own, first = from;
   };
   for (const OutputUse& w : n.writes) {
-    const TilePlace& p = places_[w.buffer.index()];
+    const BlockTile& p = block_.tile(w.buffer);
     const Access& a = op.outputs[static_cast<std::size_t>(w.output)].target;
     row = workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.row_dim)].plain_loop());
-    m = sums_rows(w.buffer);
+    m = block_.sums_rows(w.buffer);
     if (p.form != Form::sums) continue;
     column =
         workload_.local_index(n.op, *a.index[static_cast<std::size_t>(p.column_dim)].plain_loop());
-    take_columns(w.buffer, sums_columns(w.buffer), first_column(w.buffer));
+    take_columns(w.buffer, block_.sums_columns(w.buffer), first_column(w.buffer));
   }
   for (std::size_t x = 0; x < op.inputs.size(); ++x) {
-    const BufferId b = buffer_of_input(n, static_cast<int>(x));
-    const TilePlace& p = places_[b.index()];
+    const BufferId b = block_.buffer_of_input(n, static_cast<int>(x));
+    const BlockTile& p = block_.tile(b);
     if (p.form == Form::rows) values[x] = name(b);
     if (p.form != Form::sums) continue;
     const Joined sums = joined(b);
@@ -121,8 +122,8 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
   const auto inputs = [&](const Expr& e, bool element) {
     for (std::size_t x = 0; x < op.inputs.size(); ++x) {
       if (!reads_input(e, static_cast<int>(x))) continue;
-      const BufferId b = buffer_of_input(n, static_cast<int>(x));
-      const Form form = places_[b.index()].form;
+      const BufferId b = block_.buffer_of_input(n, static_cast<int>(x));
+      const Form form = block_.tile(b).form;
       std::string value;
       if (form == Form::sums) {
         value = values[x] + ".x[i][j][e]";
@@ -146,7 +147,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
   std::vector<std::string> parts(n.writes.size());
   for (std::size_t o = 0; o < n.writes.size(); ++o) {
     const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-    const TilePlace& p = places_[n.writes[o].buffer.index()];
+    const BlockTile& p = block_.tile(n.writes[o].buffer);
     const std::string target = name(n.writes[o].buffer);
     if (p.form == Form::sums) {
       out_.open(each_text());
@@ -185,14 +186,15 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
                        expression_text(out.value, n.op, loops_at(true))));
     out_.end();
     out_.line("});");
-    out_.line("combine_rows<" + std::to_string(warp_columns_) + ", " + std::to_string(threads()) +
-              ">(" + parts[o] + ", me, scratch, " + functor(out.combine) + ");");
-    row_floats_ = std::max(row_floats_, m * 16 * warp_columns_ * warp_rows_);
+    out_.line("combine_rows<" + std::to_string(block_.program().warp_columns) + ", " +
+              std::to_string(threads()) + ">(" + parts[o] + ", me, scratch, " +
+              functor(out.combine) + ");");
+    block_.note_rows(m * 16 * block_.program().warp_columns * block_.program().warp_rows);
   }
 
   // One value a row: the result so far, rescaled, and this block's part.
   const bool any_rows = std::ranges::any_of(
-      n.writes, [&](const OutputUse& w) { return places_[w.buffer.index()].form == Form::rows; });
+      n.writes, [&](const OutputUse& w) { return block_.tile(w.buffer).form == Form::rows; });
   if (!any_rows) return;
   out_.open("each_row<" + std::to_string(m) + ">(me, [&](int i, int h, int r)");
   out_.line("(void)i, (void)h, (void)r;");
@@ -205,8 +207,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
   const auto all_outputs = [&](bool naming) {
     for (std::size_t o = 0; o < n.writes.size(); ++o) {
       const Output& out = op.outputs[static_cast<std::size_t>(n.writes[o].output)];
-      if (places_[n.writes[o].buffer.index()].form != Form::rows ||
-          names_outputs(out.value) != naming)
+      if (block_.tile(n.writes[o].buffer).form != Form::rows || names_outputs(out.value) != naming)
         continue;
       const std::string at = name(n.writes[o].buffer) + ".x[i][h]", y = "y" + std::to_string(o);
       const std::string identity = literal_text(identity_of(out.combine));

@@ -104,6 +104,41 @@ TEST(Phases, AttentionIsCountedToTheByte) {
   EXPECT_FALSE(misfit(s));
 }
 
+/// Blocks that wait for one another are resident together: two a multiprocessor have half of its
+/// shared memory each, and their rings are shorter.
+TEST(Phases, BlocksThatWaitShareSharedMemory) {
+  const auto launched = [](int blocks, bool wait) {
+    const int rows = 32;
+    const Schedule s = schedule_of(
+        {formatted("name: two\ndtype: f16\nloops: {{m: {}, n: 256, k: 512, p: 16}}\noperators:\n"
+                   "  - \"first: C[m,n] += A[m,k] * B[k,n]\"\n"
+                   "  - \"second: E[m,p] += C[m,n] * D[n,p]\"\n",
+                   blocks * rows),
+         formatted(
+             "m/{0}@grid ( k/128 ( L.A L.B C.first ) S.C ) {1} m/{0}@grid ( L.C L.D C.second S.E )",
+             rows, wait ? "Y.grid" : ""),
+         {{"C", {.level = "DRAM"}}}});
+    EXPECT_EQ(s.kernels.front().co_resident, wait);
+    const auto source = cuda::emit(s, {});
+    EXPECT_TRUE(source) << source.reason();
+    std::map<std::string, int> stages;
+    if (source)
+      for (const cuda::TileUse& t : source->tiles) stages[t.tensor] = t.stages;
+    return std::pair(source ? source->launches.back().shared_bytes : 0, stages["B"]);
+  };
+  const Machine h200 = named_machine("h200");
+  const std::int64_t sms = h200.units.front().count;
+  const auto shared = std::ranges::find(h200.levels, "shared", &Level::name);
+  ASSERT_NE(shared, h200.levels.end());
+  const std::int64_t all = shared->capacity.value;
+  const auto [one, stages_of_one] = launched(static_cast<int>(sms), true);
+  const auto [two, stages_of_two] = launched(static_cast<int>(2 * sms), true);
+  EXPECT_EQ(stages_of_one, 2);
+  EXPECT_GT(2 * (one + 1024), all);
+  EXPECT_EQ(stages_of_two, 1);
+  EXPECT_LE(2 * (two + 1024), all);
+}
+
 TEST(Phases, AttentionRuns) {
   run(attention(32, 2, 32, 16, 16, 16, 64), 3e-3);
   run(attention(45, 3, 16, 20, 24, 16, 32), 3e-3);

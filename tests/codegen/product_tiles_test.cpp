@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_time.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_support.h"
 
@@ -108,6 +109,44 @@ TEST(ProductTiles, SumsThatAreNotAliveTogetherShareRegisters) {
   ASSERT_TRUE(run) << run.reason();
   EXPECT_TRUE(run->report.clean());
   EXPECT_LT(run->error, 4e-3);
+}
+
+/// Plans are priced by the same rules as blocks are laid out: the threads of a block, and what it
+/// has of shared memory.
+TEST(ProductTiles, BlocksArePricedAsTheyAreLaidOut) {
+  std::mt19937_64 random(20301);
+  const auto draw = [&](int from, int to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  const auto machine = std::make_shared<const Machine>(named_machine("h200"));
+  int priced = 0;
+  for (int i = 0; i < 60; ++i) {
+    const bool half = i % 2 == 0;
+    const auto w = std::make_shared<const Workload>(
+        named_workload(formatted("gemm:m={},n={},k={},dtype={}", 16 * draw(8, 60), 16 * draw(12, 60),
+                                 16 * draw(6, 60), half ? "f16" : "f32")));
+    Kernel kernel{.name = "one"};
+    kernel.tree = parse_tree(formatted("m/{}@grid n/{}@grid ( k/{} ( L.A L.B C.gemm ) S.C )",
+                                       16 * draw(1, 8), 16 * draw(1, 12), 16 * draw(1, 6)));
+    if (i % 5 == 0) kernel.launch.warps = static_cast<int>(draw(1, 8));
+    if (i % 7 == 0) kernel.launch.stages = static_cast<int>(draw(1, 4));
+    const auto s = resolve({.kernels = {kernel}}, w, machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    auto rates = lowering::block_rates(*machine, w->dtype());
+    ASSERT_TRUE(rates.ok()) << rates.reason();
+    lowering::BlockRates by_mma = std::move(rates).value();
+    by_mma.wgmma = 0;
+    const auto time = lowering::block_time(
+        *s, 0, by_mma,
+        {.warps = kernel.launch.warps.value_or(0), .stages = kernel.launch.stages.value_or(0)});
+    const auto source = cuda::emit(*s, {});
+    EXPECT_EQ(time.ok(), source.ok()) << to_text(kernel.tree);
+    if (!time || !source) continue;
+    ++priced;
+    EXPECT_EQ(time->threads, source->launches.back().threads) << to_text(kernel.tree);
+    EXPECT_EQ(time->shared, source->launches.back().shared_bytes) << to_text(kernel.tree);
+  }
+  EXPECT_GT(priced, 50);
 }
 
 /// What is read again later is alive until then, also around a loop.

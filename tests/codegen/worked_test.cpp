@@ -250,6 +250,31 @@ TEST(Kernels, BlocksAndLoopsShareThreads) {
   EXPECT_THAT(source->notes[0], HasSubstr("one thread"));
 }
 
+/// Sums that blocks add up at home start from nothing in every run, once, before any thread adds.
+TEST(Kernels, SumsThatStartFromNothingOnSeveralThreads) {
+  const std::string w = "name: z\nloops: {i: 9, j: 40}\noperators: [\"z[i] += x[i,j]\"]\n";
+  for (const auto& [tree, threads] : {std::pair{"j/8@grid ( C.z S.z!atomic )", 3},
+                                      {"j/8@grid i/3 ( C.z S.z!atomic )", 3},
+                                      {"i/3@grid ( j/8 ( C.z ) S.z!atomic )", 3},
+                                      // Without blocks a part could begin after another has added.
+                                      {"i/3 ( j/8 ( C.z ) S.z!atomic )", 1}}) {
+    const Schedule s = schedule_of(w, "scratchpad:1M", tree);
+    ASSERT_FALSE(s.kernels.front().zeroed.empty()) << tree;
+    auto source = cpu::emit(s, {.threads = 3});
+    ASSERT_TRUE(source.ok()) << source.reason();
+    EXPECT_EQ(source->threads, threads) << tree;
+    auto kernel = cpu::build(*source, {.optimisation = "-O1"});
+    ASSERT_TRUE(kernel.ok()) << kernel.reason();
+    const TensorValues inputs = random_inputs(*s.workload, 7);
+    const TensorValues reference = evaluate(*s.workload, inputs);
+    testing::Arrays<float> arrays(*s.workload, inputs);
+    for (int run = 0; run < 5; ++run) {
+      kernel.value().run(arrays.pointers());
+      ASSERT_LT(testing::worst_error(*s.workload, arrays, reference), 1e-5) << tree << " " << run;
+    }
+  }
+}
+
 TEST(Refusals, SayWhatAndWhy) {
   const Schedule s = schedule_of("gemm-chain:m=8,n=8,k=8,l=8", "scratchpad:1M",
                                  "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", "m=4,n=4,k=4,l=4");

@@ -16,6 +16,7 @@
 
 #include "core/workload/reference/rounding.h"
 #include "core/workload/text.h"
+#include "harness/verified_kernel.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/harness/witnesses.h"
 #include "tests/support/random_stitched.h"
@@ -308,8 +309,9 @@ class Plans {
 
   /// A sum that cancels may be far off relative to itself: what the rounding of each result
   /// explains.
-  static bool explained(const Workload& w, std::uint64_t seed, const TensorValues& outputs) {
-    const Bounded b = evaluate_bounded(w, random_inputs(w, seed));
+  static bool explained(const Schedule& s, std::uint64_t seed, const TensorValues& outputs) {
+    const Workload& w = *s.workload;
+    const Bounded b = evaluate_bounded(w, random_inputs(w, seed), harness::rounding_of(s));
     return std::ranges::all_of(w.outputs(), [&](TensorId t) {
       for (std::size_t i = 0; i < outputs[t.index()].size(); ++i)
         if (!(std::abs(outputs[t.index()][i] - b.values[t.index()][i]) <= b.bounds[t.index()][i]))
@@ -332,7 +334,7 @@ class Plans {
                         : w.dtype() == DType::f16 ? 4e-3
                                                   : 3e-2;
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
-    const bool near = run->error < most || explained(w, seed, run->outputs);
+    const bool near = run->error < most || explained(d.schedule, seed, run->outputs);
     EXPECT_TRUE(near) << run->error << "\n" << what;
     EXPECT_EQ(run->bytes, counted) << "the kernel moved\n"
                                    << testing::text(run->bytes) << "\nexact counts\n"
@@ -356,6 +358,33 @@ TEST(WitnessesAndKernels, AgreeToTheByteOnRandomPlans) {
   Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 20261123);
   plans.look(count != nullptr ? std::atoi(count) : 48);
   plans.print();
+}
+
+/// What is loaded for a !once compute is loaded wherever its tile is not complete, also where the
+/// compute has no point left: u slides, so that from the second turn of n on no row of it is new.
+TEST(WitnessesAndKernels, ALoadForAComputeWithoutPoints) {
+  const auto w = workload_of(
+      "name: once\ndtype: f32\nloops: {r: 10, c: 9, k: 9, n: 7}\noperators:\n"
+      "  - \"score: t[r,c] += a[r,k] * b[k,c]\"\n"
+      "  - \"mask: u[r,c] = select(lt(keep[c], 0), 0, t[r,c])\"\n"
+      "  - \"apply: y[r,n] += u[r,c] * v[c,n]\"\n");
+  Kernel k{.name = "one",
+           .tree = parse_tree("n/2 ( c/1 ( C.score!once ) "
+                              "( c/1 ( C.mask ) c/2 ( C.apply S.y@DRAM ) ) )")};
+  k.flags["b"].sliding = k.flags["u"].sliding = true;
+  const auto s =
+      resolve({.kernels = {k}}, w, std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+  ASSERT_TRUE(s) << s.reason();
+  const auto source = cuda::emit(*s, {.prefix = "once"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *w, 3);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean());
+  EXPECT_LT(run->error, 2e-5);
+  EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+  EXPECT_EQ(exact(*s).at("b", "DRAM/L1").read, Bytes(1296));
 }
 
 }  // namespace

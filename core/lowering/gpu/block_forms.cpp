@@ -1,9 +1,11 @@
-// How warps share a block's products and where its tiles lie, about as codegen/cuda chooses.
+// How warps share a block's products and where its tiles lie, of what is counted on the schedule:
+// by the rules of blocks' lowering (block_rules.h), about what it decides of symbolic ranges.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_time.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/product_tiles.h"
@@ -12,10 +14,6 @@ namespace tilewright::lowering {
 namespace {
 
 class Forms {
-  static constexpr int kCopying = 4, kMostWarps = 16;  // as codegen/cuda has them
-  static constexpr std::int64_t kLine = 128, kReserved = 1024;
-  static constexpr std::int64_t kMostRegisters = 255, kOtherRegisters = 72;
-
  public:
   Forms(BlockWork& work, const BlockRates& r, int warps, int stages)
       : work_(work), r_(r), warps_(warps), stages_(stages) {}
@@ -30,9 +28,8 @@ class Forms {
         floats += mine;
         if (mine > most) most = mine, victim = buffer;
       }
-      f_.threads = 32 * (f_.warps() + (copies() ? kCopying : 0));
-      const std::int64_t each =
-          std::min(kMostRegisters, r_.registers / round_up(f_.threads, 128) / 8 * 8);
+      f_.threads = 32 * (f_.warps() + (copies() ? kCopyWarps : 0));
+      const std::int64_t each = most_registers(f_.threads, r_.registers);
       if (floats > each - kOtherRegisters && victim) {
         banned_.insert(*victim);
         continue;
@@ -128,63 +125,27 @@ class Forms {
 
   void choose_warps() {
     std::vector<std::int64_t> rows, columns;
+    std::vector<ProductBlocks> blocks;
     std::int64_t area = 0;
-    bool chained = false;
+    bool rows_stay = false;
     f_.most_rows = 1;
     each_product([&](const ProductRun& x) {
       rows.push_back(x.rows), columns.push_back(x.columns / 2);
+      blocks.emplace_back(x.rows, x.columns / 2);
       area = std::max(area, x.rows * x.columns / 2);
       f_.most_rows = std::max(f_.most_rows, x.rows);
-      chained = chained || x.left_sums;
+      rows_stay = rows_stay || x.left_sums;
     });
-    const int wanted = warps_ > 0 ? warps_ : area >= 32 ? 8 : 4;
-    const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
-      const auto even = [&](int w) {
-        return (warps_ == 0 || divides % w == 0) &&
-               std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; });
-      };
-      int fewer = most;
-      while (fewer > 1 && !even(fewer)) --fewer;
-      if (warps_ > 0 || 2 * fewer >= most) return fewer;
-      for (int w = most + 1; w <= kMostWarps; ++w)
-        if (even(w)) return w;
-      return fewer;
-    };
-    f_.warp_rows = rows.empty() ? wanted : largest(wanted, rows, wanted);
-    f_.warp_columns = rows.empty() ? 1
-                                   : largest(static_cast<int>(ceil_div(wanted, f_.warp_rows)),
-                                             columns, wanted / f_.warp_rows);
-    const bool reduced = std::ranges::any_of(work_.phases, [](const BlockPhase& p) {
-      return std::ranges::any_of(p.points,
-                                 [](const PointsRun& x) { return x.reduces && x.in_registers; });
-    });
-    if (!chained && !reduced) arrange(rows, columns);
-  }
-
-  /// Another grid of as many warps, where they read fewer fragments of operands.
-  void arrange(const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns) {
-    const int warps = f_.warps();
-    const auto read = [&](int r, int c) {
-      std::int64_t all = 0;
-      for (std::size_t i = 0; i < rows.size(); ++i)
-        all += fragments_read(rows[i], columns[i], r, c);
-      return all;
-    };
-    const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
-      return std::ranges::all_of(blocks, [by](std::int64_t b) { return b % by == 0; });
-    };
-    for (int r = 1; r <= warps; ++r)
-      if (const int c = warps / r; r * c == warps && even(rows, r) && even(columns, c) &&
-                                   read(r, c) < read(f_.warp_rows, f_.warp_columns))
-        f_.warp_rows = r, f_.warp_columns = c;
+    for (const BlockPhase& p : work_.phases)
+      for (const PointsRun& x : p.points) rows_stay = rows_stay || (x.reduces && x.in_registers);
+    const WarpGrid grid = warp_grid(rows, columns, blocks, area, warps_, rows_stay);
+    f_.warp_rows = grid.rows, f_.warp_columns = grid.columns;
   }
 
   std::int64_t bytes(const BlockWork::Tile& t, std::int64_t element, bool blocks) const {
-    const std::int64_t vector = 16 / element;
-    const std::int64_t rows = blocks ? round_up(t.rows, 16) : t.rows;
-    const std::int64_t columns = round_up(blocks ? round_up(t.columns, 16) : t.columns, vector);
-    const std::int64_t chunks = columns / vector;
-    return round_up(rows * (chunks == 1 ? 1 : round_up(chunks, 2)) * 16, kLine);
+    const std::int64_t rows = blocks ? round_up(t.rows, 16) : t.rows,
+                       columns = blocks ? round_up(t.columns, 16) : t.columns;
+    return round_up(rows * row_pitch(columns, element, false) * element, kSharedLine);
   }
 
   Result<BlockForms> room() {
@@ -201,7 +162,7 @@ class Forms {
       const BlockWork::Tile& t = work_.tiles[i];
       if (t.ring) {
         ring[i] = bytes(t, t.element, r_.mma > 0);
-        turns[i] = !t.again ? 1 : stages_ > 0 ? stages_ : std::max(2, t.copies);
+        turns[i] = ring_stages(t.again, stages_, t.copies);
       } else if (t.made && !in_sums(BufferId(i))) {
         fixed += bytes(t, 4, false);
       }
@@ -212,14 +173,14 @@ class Forms {
       for (const BlockPhase& p : work_.phases) {
         std::set<std::size_t> here;
         for (const CopyRun& c : p.copies) here.insert(c.buffer);
-        std::int64_t all = fixed + kLine;
+        std::int64_t all = fixed + kSharedLine;
         for (std::size_t i = 0; i < ring.size(); ++i)
           if (here.contains(i)) all += ring[i] * turns[i];
         most = std::max(most, all);
       }
       return most;
     };
-    while (total() > r_.shared - kReserved) {
+    while (total() > r_.shared - kSharedReserved) {
       std::optional<std::size_t> most;
       for (std::size_t i = 0; i < ring.size(); ++i)
         if (turns[i] > 1 && stages_ == 0 &&
@@ -227,7 +188,7 @@ class Forms {
           most = i;
       if (!most)
         return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
-                                r_.shared - kReserved)};
+                                r_.shared - kSharedReserved)};
       --turns[*most];
     }
     f_.shared = total();
@@ -237,7 +198,7 @@ class Forms {
     const auto resident = [&](std::int64_t registers) {
       return std::min({r_.blocks, r_.threads / f_.threads,
                        r_.registers / (f_.threads * round_up(registers, 8)),
-                       r_.shared / (f_.shared + kReserved)});
+                       r_.shared / (f_.shared + kSharedReserved)});
     };
     f_.resident = resident(f_.registers);
     f_.crowded = std::max<std::int64_t>(1, resident(ceil_div(6 * f_.registers, 5)));

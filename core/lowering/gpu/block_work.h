@@ -68,7 +68,7 @@ Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k);
 void count_operations(const Expr& e, double& light, double& expensive);
 
 /// How warps share the products, what stays in registers, and what a block needs of an SM, about as
-/// codegen/cuda chooses (emit_forms.cpp, emit_layout.cpp).
+/// blocks' lowering chooses (block_lowering.h), by the same rules (block_rules.h).
 struct BlockForms {
   int warp_rows = 1, warp_columns = 1;
   std::int64_t most_rows = 1;  ///< in blocks of 16

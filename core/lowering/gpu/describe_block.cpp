@@ -11,6 +11,13 @@ std::string counted(std::int64_t n, const std::string& what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
+std::string element_name(DType type) {
+  return type == DType::f32   ? "float"
+         : type == DType::f64 ? "double"
+         : type == DType::i32 ? "int"
+                              : std::string(name_of(type));
+}
+
 class BlockDescriber {
  public:
   explicit BlockDescriber(const BlockProgram& p) : p_(p) {}
@@ -46,28 +53,21 @@ class BlockDescriber {
   }
 
   std::string tile_text(const BlockTile& t) const {
-    using Where = BlockTile::Where;
+    using Form = BlockTile::Form;
     std::string text = name(t.buffer) + ": ";
-    switch (t.where) {
-      case Where::ring:
-        text += "ring of " + counted(t.stages, "stage");
-        break;
-      case Where::shared:
-        text += "shared memory";
-        break;
-      case Where::fragments:
-        text += "registers, as sums of matrix instructions";
-        break;
-      case Where::rows:
-        text += "registers, one value a row";
-        break;
-      case Where::uses:
-        text += "registers of each use, from another level's tile";
-        break;
-    }
+    if (t.view.valid())
+      text += "registers of each use, from another level's tile";
+    else if (t.form == Form::ring)
+      text += "ring of " + counted(t.stages, "stage");
+    else if (t.form == Form::sums)
+      text += "registers, as sums of matrix instructions";
+    else if (t.form == Form::rows)
+      text += "registers, one value a row";
+    else
+      text += "shared memory";
     if (t.bytes > 0) {
-      text += " of " + t.element + ", " + std::to_string(t.bytes) + " bytes at byte " +
-              std::to_string(t.offset);
+      text += " of " + element_name(t.element) + ", " + std::to_string(t.bytes) +
+              " bytes at byte " + std::to_string(t.offset);
       if (t.units > 1) text += ", a place for each of " + counted(t.units, "unit");
       if (t.last_phase > 0)
         text +=
@@ -122,7 +122,8 @@ class BlockDescriber {
         break;
       case Kind::copy:
         line("L." + name(s.tile) + " into the next stage" +
-             (s.asynchronous ? ", asynchronously" : ", element by element") + record);
+             (s.way != BlockStep::Way::elements ? ", asynchronously" : ", element by element") +
+             record);
         break;
       case Kind::take:
         line("wait for " + name(s.tile) + record);

@@ -29,7 +29,7 @@ constexpr double kByElements = 10;
 
 std::int64_t round_up(std::int64_t x, std::int64_t to) { return ceil_div(x, to) * to; }
 
-/// As codegen/cuda/emit_layout.cpp has it: whole blocks of 16, rows an even number of 16 bytes.
+/// As block_layout.cpp has it: whole blocks of 16, rows an even number of 16 bytes.
 std::int64_t ring_bytes(const OperandTile& o, std::int64_t stages) {
   const std::int64_t vector = 16 / o.element;
   const std::int64_t pitch = round_up(round_up(o.columns, 16), 2 * vector);

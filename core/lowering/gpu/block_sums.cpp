@@ -1,18 +1,18 @@
 // Where tiles live: which sums stay in registers, and how warps share them. How the rest lies in
-// shared memory: emit_layout.cpp.
+// shared memory: block_layout.cpp.
 #include <algorithm>
 
-#include "codegen/cuda/emitter.h"
-#include "core/lowering/gpu/product_tiles.h"
+#include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/block_rules.h"
 
-namespace tilewright::cuda {
+namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kRegisters = 65536;      // of a multiprocessor
-constexpr std::int64_t kRegisterThreads = 128;  // ptxas hands registers to four warps at a time
-constexpr int kMostWarps = 16;
-constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
-constexpr std::int64_t kSumsAtOnce = 64;      // of a product whose sums live in a tile
+using Form = BlockTile::Form;
+using Split = BlockTile::Split;
+
+constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
+constexpr std::int64_t kSumsAtOnce = 64;  // of a product whose sums live in a tile
 
 int dimension_of(const Access& a, LoopId loop) {
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -28,9 +28,9 @@ std::optional<LoopId> loop_at(const Access& a, int dimension) {
 
 }  // namespace
 
-void KernelEmitter::choose_forms() {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    TilePlace& p = places_[i];
+void BlockLowering::choose_forms() {
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
+    BlockTile& p = program_.tiles[i];
     const Buffer& b = k_.buffers[i];
     p.rows = 1;
     for (std::size_t d = 0; d + 1 < p.most.size(); ++d) p.rows *= p.most[d];
@@ -46,11 +46,12 @@ void KernelEmitter::choose_forms() {
     }
     if (p.plain) p.own = false, p.units = 1;
   }
-  std::erase_if(products_, [&](const auto& of) { return !rows_are_neighbours(of.first); });
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::loaded && !k_.buffers[i].sliding && !places_[i].own &&
-        !k_.buffers[i].outer.valid() && made_before_all_wait(BufferId(i)))
-      places_[i].form = Form::ring;
+  std::erase_if(program_.products, [&](const auto& of) { return !rows_are_neighbours(of.first); });
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i)
+    if (program_.tiles[i].form == Form::loaded && !k_.buffers[i].sliding &&
+        !program_.tiles[i].own && !k_.buffers[i].outer.valid() && made_before_all_wait(BufferId(i)))
+      program_.tiles[i].form = Form::ring;
+  choose_roles();
   std::set<BufferId> banned;
   for (;;) {
     assign_forms(banned);
@@ -67,12 +68,12 @@ void KernelEmitter::choose_forms() {
       floats += mine;
       if (mine > largest) largest = mine, victim = b;
     }
-    const std::int64_t threads_here = round_up(threads() + copying_threads(), kRegisterThreads);
-    const std::int64_t each = std::min<std::int64_t>(255, kRegisters / threads_here / 8 * 8);
+    const std::int64_t each =
+        most_registers(program_.threads() + program_.copying_threads(), kRegisters);
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
-    places_[victim->index()].reason = "its sums would need too many registers";
+    at(*victim).reason = "its sums would need too many registers";
   }
 }
 
@@ -80,12 +81,12 @@ void KernelEmitter::choose_forms() {
 /// from the first node that makes them to the last that uses them, and in all of a loop that they
 /// outlast; what an element-wise operator reads for the last time gives its registers to the
 /// result.
-std::vector<BufferId> KernelEmitter::most_sums_alive() const {
+std::vector<BufferId> BlockLowering::most_sums_alive() const {
   struct Life {
     NodeId first, last;
   };
   const NodeId end(k_.nodes.size());
-  std::vector<Life> lives(places_.size(), {end, NodeId(0)});
+  std::vector<Life> lives(program_.tiles.size(), {end, NodeId(0)});
   std::vector<NodeId> last_below(k_.nodes.size());
   for (std::size_t i = k_.nodes.size(); i-- > 0;) {
     last_below[i] = std::max(last_below[i].valid() ? last_below[i] : NodeId(i), NodeId(i));
@@ -94,7 +95,7 @@ std::vector<BufferId> KernelEmitter::most_sums_alive() const {
           std::max(last_below[p.index()].valid() ? last_below[p.index()] : p, last_below[i]);
   }
   const auto touch = [&](BufferId b, NodeId n) {
-    if (!b.valid() || places_[b.index()].form != Form::sums) return;
+    if (!b.valid() || tile(b).form != Form::sums) return;
     Life& life = lives[b.index()];
     life = {std::min(life.first, n), std::max(life.last, n)};
     const NodeId fixed = buffer(b).fixed_at;
@@ -113,8 +114,8 @@ std::vector<BufferId> KernelEmitter::most_sums_alive() const {
     for (const InputUse& use : n.reads) touch(use.buffer, NodeId(i));
     for (const OutputUse& use : n.writes) touch(use.buffer, NodeId(i));
   }
-  for (std::size_t i = 0; i < places_.size(); ++i)
-    if (places_[i].form == Form::sums && is_written(BufferId(i)) && !places_[i].plain)
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i)
+    if (program_.tiles[i].form == Form::sums && is_written(BufferId(i)) && !program_.tiles[i].plain)
       lives[i].last = end;  // written where another takes its place, or at the end
   std::vector<BufferId> most;
   std::int64_t most_floats = 0;
@@ -122,10 +123,10 @@ std::vector<BufferId> KernelEmitter::most_sums_alive() const {
     if (k_.nodes[i].kind != NodeKind::compute) continue;
     std::vector<BufferId> here;
     std::int64_t floats = 0;
-    for (std::size_t b = 0; b < places_.size(); ++b) {
-      if (places_[b].form != Form::sums || NodeId(i) < lives[b].first ||
+    for (std::size_t b = 0; b < program_.tiles.size(); ++b) {
+      if (program_.tiles[b].form != Form::sums || NodeId(i) < lives[b].first ||
           lives[b].last < NodeId(i) ||
-          (lives[b].last == NodeId(i) && !products_.contains(NodeId(i)) &&
+          (lives[b].last == NodeId(i) && !program_.products.contains(NodeId(i)) &&
            std::ranges::none_of(k_.nodes[i].writes,
                                 [&](const OutputUse& w) { return w.buffer == BufferId(b); })))
         continue;
@@ -139,13 +140,13 @@ std::vector<BufferId> KernelEmitter::most_sums_alive() const {
 
 /// Whether all that a product reads and writes has its rows side by side in the largest tile of its
 /// buffer: a tile of several dimensions, another time in the kernel, puts rows further apart.
-bool KernelEmitter::rows_are_neighbours(NodeId product) const {
+bool BlockLowering::rows_are_neighbours(NodeId product) const {
   const ScheduleNode& n = k_.node(product);
   const Operator& op = workload_.op(n.op);
   const auto of = [&](const Access& a, BufferId b) {
     if (!b.valid()) return true;
     const std::vector<std::int64_t>& most = mosts_.at(product);
-    const TilePlace& p = places_[b.index()];
+    const BlockTile& p = tile(b);
     for (std::size_t d = 0; d + 1 < a.index.size(); ++d)
       if (p.stride[d] > 1 && std::ranges::any_of(a.index[d].terms, [&](const Term& t) {
             return most[static_cast<std::size_t>(workload_.local_index(n.op, t.loop))] > 1;
@@ -162,7 +163,7 @@ bool KernelEmitter::rows_are_neighbours(NodeId product) const {
 
 /// Whether every block has written the tensor, and waited for all others, before it is loaded: then
 /// it can be copied ahead like an input.
-bool KernelEmitter::made_before_all_wait(BufferId b) const {
+bool BlockLowering::made_before_all_wait(BufferId b) const {
   const TensorId t = buffer(b).tensor;
   NodeId last_write, first_load;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
@@ -171,7 +172,7 @@ bool KernelEmitter::made_before_all_wait(BufferId b) const {
         (n.kind == NodeKind::store && n.tensor == t) ||
         std::ranges::any_of(n.writes, [&](const OutputUse& w) { return w.tensor == t; });
     for (const OutputUse& w : n.writes)
-      if (w.tensor == t && !places_[w.buffer.index()].plain) return false;
+      if (w.tensor == t && !tile(w.buffer).plain) return false;
     if (writes) last_write = NodeId(i);
     if (n.kind == NodeKind::load && n.buffer == b && !first_load.valid()) first_load = NodeId(i);
   }
@@ -183,12 +184,12 @@ bool KernelEmitter::made_before_all_wait(BufferId b) const {
 }
 
 /// Optimistic: what could stay in registers, does; misused() then says what cannot.
-void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
-  const bool registers = p_.options.registers && !p_.f64 && micro_kernel().fragments;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+void BlockLowering::assign_forms(const std::set<BufferId>& banned) {
+  const bool registers = choices_.registers && !f64_ && micro_kernel().fragments;
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
     if (k_.buffers[i].role == BufferRole::input) continue;
-    places_[i].form = Form::tile;
-    places_[i].row_dim = places_[i].column_dim = -1;
+    program_.tiles[i].form = Form::computed;
+    program_.tiles[i].row_dim = program_.tiles[i].column_dim = -1;
   }
   if (!registers) return;
   for (OpId op : k_.ops) {
@@ -198,15 +199,15 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
       if (k_.nodes[n].kind == NodeKind::compute && k_.nodes[n].op == op) nodes.emplace_back(n);
     if (nodes.size() != 1 || workload_.gathers(op)) continue;
     const ScheduleNode& n = k_.node(nodes[0]);
-    const auto product = products_.find(nodes[0]);
+    const auto product = program_.products.find(nodes[0]);
     std::optional<LoopId> row, column;
-    if (product != products_.end()) {
+    if (product != program_.products.end()) {
       row = o.loops[static_cast<std::size_t>(product->second.front().rows)];
       column = o.loops[static_cast<std::size_t>(product->second.front().columns)];
     } else {
       for (std::size_t i = 0; i < o.inputs.size() && !column; ++i) {
-        const TilePlace& p = places_[buffer_of_input(n, static_cast<int>(i)).index()];
-        if (!in_registers(p.form)) continue;
+        const BlockTile& p = tile(buffer_of_input(n, static_cast<int>(i)));
+        if (!p.in_registers()) continue;
         row = loop_at(o.inputs[i], p.row_dim);
         if (p.form == Form::sums) column = loop_at(o.inputs[i], p.column_dim);
       }
@@ -220,13 +221,13 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
     bool only_these = true;
     const std::vector<std::int64_t>& most = mosts_.at(nodes[0]);
     for (std::size_t l = 0; l < o.loops.size(); ++l) {
-      const bool depth =
-          product != products_.end() && static_cast<int>(l) == product->second.front().depth;
+      const bool depth = product != program_.products.end() &&
+                         static_cast<int>(l) == product->second.front().depth;
       if (o.loops[l] != row && o.loops[l] != column && !depth && most[l] > 1) only_these = false;
     }
     if (!only_these) continue;
     for (const OutputUse& w : n.writes) {
-      TilePlace& p = places_[w.buffer.index()];
+      BlockTile& p = at(w.buffer);
       const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
       if (banned.contains(w.buffer) || !p.covered || buffer(w.buffer).sliding || p.own ||
           chained(w.buffer))
@@ -240,14 +241,13 @@ void KernelEmitter::assign_forms(const std::set<BufferId>& banned) {
   }
 }
 
-bool KernelEmitter::fragment_op(NodeId compute) const {
-  return std::ranges::any_of(k_.node(compute).writes, [&](const OutputUse& w) {
-    return in_registers(places_[w.buffer.index()].form);
-  });
+bool BlockLowering::fragment_op(NodeId compute) const {
+  return std::ranges::any_of(k_.node(compute).writes,
+                             [&](const OutputUse& w) { return tile(w.buffer).in_registers(); });
 }
 
 /// A tile in registers that some compute cannot use there, if there is one.
-std::optional<BufferId> KernelEmitter::misused() const {
+std::optional<BufferId> BlockLowering::misused() const {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind != NodeKind::compute) continue;
@@ -255,30 +255,30 @@ std::optional<BufferId> KernelEmitter::misused() const {
     const bool fragments = fragment_op(NodeId(i));
     std::optional<LoopId> row, column;
     for (const OutputUse& w : n.writes) {
-      const TilePlace& p = places_[w.buffer.index()];
+      const BlockTile& p = tile(w.buffer);
       const Access& a = o.outputs[static_cast<std::size_t>(w.output)].target;
-      if (fragments && !in_registers(p.form)) {
+      if (fragments && !p.in_registers()) {
         for (const OutputUse& other : n.writes)
-          if (in_registers(places_[other.buffer.index()].form)) return other.buffer;
+          if (tile(other.buffer).in_registers()) return other.buffer;
       }
-      if (!in_registers(p.form)) continue;
+      if (!p.in_registers()) continue;
       row = loop_at(a, p.row_dim);
       if (p.form == Form::sums) column = loop_at(a, p.column_dim);
     }
-    const auto product = products_.find(NodeId(i));
+    const auto product = program_.products.find(NodeId(i));
     for (std::size_t x = 0; x < o.inputs.size(); ++x) {
       const BufferId b = buffer_of_input(n, static_cast<int>(x));
       if (!b.valid()) continue;
-      const TilePlace& p = places_[b.index()];
-      if (!in_registers(p.form)) continue;
+      const BlockTile& p = tile(b);
+      if (!p.in_registers()) continue;
       if (!fragments) return b;
       const auto its_row = loop_at(o.inputs[x], p.row_dim);
       const auto its_column = loop_at(o.inputs[x], p.column_dim);
       if (its_row != row) return b;
-      if (product != products_.end()) {
+      if (product != program_.products.end()) {
         const int at = static_cast<int>(x);
         bool operand = false;
-        for (const Product& one : product->second) {
+        for (const BlockProduct& one : product->second) {
           const LoopId depth = o.loops[static_cast<std::size_t>(one.depth)];
           if (at == one.right) return b;
           if (at == one.left && (p.form != Form::sums || its_column != depth)) return b;
@@ -294,120 +294,70 @@ std::optional<BufferId> KernelEmitter::misused() const {
   return std::nullopt;
 }
 
-void KernelEmitter::choose_warps() {
+void BlockLowering::choose_warps() {
   std::vector<std::int64_t> rows, columns;  // in blocks of 16
+  std::vector<ProductBlocks> blocks;
   std::int64_t area = 0;
-  for (const auto& [node, products] : products_) {
+  // Where rows are reduced, or sums are the next product's operand, a warp keeps as much of its rows
+  // as it can.
+  bool rows_stay = false;
+  for (const auto& [node, products] : program_.products) {
     const auto& most = mosts_.at(node);
-    rows.push_back(ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16));
-    columns.push_back(ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
+    blocks.emplace_back(
+        ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
+        ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
+    rows.push_back(blocks.back().first);
+    columns.push_back(blocks.back().second);
     area = std::max(area, rows.back() * columns.back());
+    for (const BlockProduct& p : products)
+      rows_stay = rows_stay ||
+                  tile(buffer_of_input(k_.node(node), p.left)).form == Form::sums;
   }
-  for (const auto& [node, blocks] : contracted_)
-    if (!products_.contains(node)) area = std::max(area, blocks);
-  for (const TilePlace& p : places_) {
-    if (!in_registers(p.form)) continue;
+  for (const auto& [node, points] : contracted_)
+    if (!program_.products.contains(node)) area = std::max(area, points);
+  for (const BlockTile& p : program_.tiles) {
+    if (!p.in_registers()) continue;
     rows.push_back(ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16));
     if (p.form == Form::sums) columns.push_back(ceil_div(p.columns, 16));
+    rows_stay = rows_stay || p.form == Form::rows;
   }
-  // The most warps that share all the blocks evenly; of a number that was asked for, a divisor.
-  // Where that is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
-  // warp with all.
-  const int asked = p_.options.warps > 0 ? p_.options.warps : k_.launch.warps.value_or(0);
-  const int wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
-  const auto largest = [&](int most, const std::vector<std::int64_t>& blocks, int divides) {
-    const auto even = [&](int w) {
-      return (asked == 0 || divides % w == 0) &&
-             std::ranges::all_of(blocks, [&](std::int64_t b) { return b % w == 0; });
-    };
-    int fewer = most;
-    while (fewer > 1 && !even(fewer)) --fewer;
-    if (asked > 0 || 2 * fewer >= most) return fewer;
-    for (int w = most + 1; w <= kMostWarps; ++w)
-      if (even(w)) return w;
-    return fewer;
-  };
-  warp_rows_ = rows.empty() ? wanted : largest(wanted, rows, wanted);
-  warp_columns_ = rows.empty() ? 1
-                               : largest(static_cast<int>(ceil_div(wanted, warp_rows_)), columns,
-                                         wanted / warp_rows_);
-  arrange_warps(rows, columns);
+  const int asked = choices_.warps > 0 ? choices_.warps : k_.launch.warps.value_or(0);
+  const WarpGrid grid = warp_grid(rows, columns, blocks, area, asked, rows_stay);
+  program_.warp_rows = grid.rows;
+  program_.warp_columns = grid.columns;
   for (OpId op : k_.ops)
     for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
       if (n.kind != NodeKind::compute || n.op != op) continue;
-      const auto product = products_.find(NodeId(i));
+      const auto product = program_.products.find(NodeId(i));
       for (std::size_t w = 0; w < n.writes.size(); ++w) {
-        TilePlace& p = places_[n.writes[w].buffer.index()];
+        BlockTile& p = at(n.writes[w].buffer);
         if (p.form != Form::sums) continue;
-        p.split = warp_columns_ == 1 ? Split::whole : Split::columns;
-        if (warp_columns_ > 1 && product != products_.end() &&
-            places_[buffer_of_input(n, product->second[w].left).index()].form == Form::sums)
+        p.split = program_.warp_columns == 1 ? Split::whole : Split::columns;
+        if (program_.warp_columns > 1 && product != program_.products.end() &&
+            tile(buffer_of_input(n, product->second[w].left)).form == Form::sums)
           p.split = Split::partial;
       }
     }
 }
 
-/// As many warps in another grid, where they read fewer fragments of operands: shared memory's rate
-/// is what products wait for. Where rows are reduced, or sums are the next product's operand, a
-/// warp keeps as much of its rows as it can.
-void KernelEmitter::arrange_warps(const std::vector<std::int64_t>& rows,
-                                  const std::vector<std::int64_t>& columns) {
-  for (const auto& [node, products] : products_)
-    for (const Product& p : products)
-      if (places_[buffer_of_input(k_.node(node), p.left).index()].form == Form::sums) return;
-  for (const TilePlace& p : places_)
-    if (p.form == Form::rows) return;
-  const auto read = [&](int r, int c) {
-    std::int64_t all = 0;
-    for (const auto& [node, products] : products_) {
-      const auto& most = mosts_.at(node);
-      all += lowering::fragments_read(
-          ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
-          ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16), r, c);
-    }
-    return all;
-  };
-  const int warps = warp_rows_ * warp_columns_;
-  for (int r = 1; r <= warps; ++r) {
-    const int c = warps / r;
-    const auto even = [](const std::vector<std::int64_t>& blocks, int by) {
-      return std::ranges::all_of(blocks, [by](std::int64_t b) { return b % by == 0; });
-    };
-    if (r * c == warps && even(rows, r) && even(columns, c) &&
-        read(r, c) < read(warp_rows_, warp_columns_))
-      warp_rows_ = r, warp_columns_ = c;
-  }
-}
-
-bool KernelEmitter::is_operand(BufferId b) const {
-  return std::ranges::any_of(products_, [&](const auto& products) {
+bool BlockLowering::is_operand(BufferId b) const {
+  return std::ranges::any_of(program_.products, [&](const auto& products) {
     const ScheduleNode& n = k_.node(products.first);
-    return std::ranges::any_of(products.second, [&](const Product& p) {
+    return std::ranges::any_of(products.second, [&](const BlockProduct& p) {
       return buffer_of_input(n, p.left) == b || buffer_of_input(n, p.right) == b;
     });
   });
 }
 
-std::int64_t KernelEmitter::sums_rows(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  return ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16) / warp_rows_;
+std::int64_t BlockLowering::sums_rows(BufferId b) const {
+  const BlockTile& p = tile(b);
+  return ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16) / program_.warp_rows;
 }
 
-std::int64_t KernelEmitter::sums_columns(BufferId b) const {
-  const TilePlace& p = places_[b.index()];
-  return ceil_div(p.columns, 16) * 2 / (p.split == Split::columns ? warp_columns_ : 1);
+std::int64_t BlockLowering::sums_columns(BufferId b) const {
+  const BlockTile& p = tile(b);
+  return ceil_div(p.columns, 16) * 2 / (p.split == Split::columns ? program_.warp_columns : 1);
 }
 
-std::string KernelEmitter::first_column(BufferId b) const {
-  if (places_[b.index()].split != Split::columns) return "0";
-  return "me.column * " + std::to_string(sums_columns(b));
-}
-
-std::string KernelEmitter::sums_type(BufferId b) const {
-  if (places_[b.index()].form == Form::rows)
-    return "RowValues<" + std::to_string(sums_rows(b)) + ">";
-  return "Sums<" + std::to_string(sums_rows(b)) + ", " + std::to_string(sums_columns(b)) + ">";
-}
-
-}  // namespace tilewright::cuda
+}  // namespace tilewright::lowering

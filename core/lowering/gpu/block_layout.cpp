@@ -1,0 +1,346 @@
+// Where tiles lie in the block's shared memory: their shape, their stages, and which of them share
+// a place because their phases do not meet.
+#include <algorithm>
+#include <tuple>
+
+#include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/block_rules.h"
+#include "core/lowering/symbolic.h"
+
+namespace tilewright::lowering {
+namespace {
+
+using Form = BlockTile::Form;
+
+constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
+
+}  // namespace
+
+/// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
+/// in another's way.
+int BlockLowering::phase_of(NodeId node) const {
+  int phase = 0;
+  for (std::size_t i = 0; i < node.index(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::sync || n.scope != Unit::machine) continue;
+    bool in_loop = false;
+    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
+      in_loop = in_loop || k_.node(p).kind == NodeKind::loop;
+    phase += in_loop ? 0 : 1;
+  }
+  return phase;
+}
+
+/// Whether what is read of a tile but not computed must be zero: it adds nothing to products, and a
+/// spilled tile may go home before all of it was computed.
+bool BlockLowering::zero_filled(BufferId b) const {
+  const BlockTile& p = tile(b);
+  if (p.form != Form::computed) return false;
+  if (is_operand(b)) return true;
+  if (p.covered) return false;
+  // Stored in a loop below which it is fixed: perhaps before all of it is computed.
+  if (buffer(b).store.valid() && buffer(b).fixed_at.valid())
+    for (NodeId n = k_.node(buffer(b).store).parent; n.valid() && n != buffer(b).fixed_at;
+         n = k_.node(n).parent)
+      if (k_.node(n).kind == NodeKind::loop && k_.node(n).max_trips > 1) return true;
+  return std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+      if (f == b) return true;
+    return false;
+  });
+}
+
+/// From which phase to which a tile's place holds something of it.
+std::pair<int, int> BlockLowering::alive(BufferId b) const {
+  const BlockTile& p = tile(b);
+  const NodeId end(k_.nodes.size());
+  std::pair<int, int> span{phase_of(end), 0};
+  const auto touch = [&](NodeId n) {
+    span = {std::min(span.first, phase_of(n)), std::max(span.second, phase_of(n))};
+  };
+  // What an inner level's tile comes from or goes to is touched with it.
+  const auto keeps_in = [&](BufferId inner) {
+    for (; inner.valid(); inner = buffer(inner).outer)
+      if (inner == b) return true;
+    return false;
+  };
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (keeps_in(n.buffer)) touch(NodeId(i));
+    if (program_.loads_ahead.contains(NodeId(i)) && n.buffer == b)
+      span.first = std::min(span.first, phase_of(NodeId(i)) - 1);
+    for (const InputUse& use : n.reads)
+      if (keeps_in(use.buffer)) touch(NodeId(i));
+    for (const OutputUse& use : n.writes)
+      if (keeps_in(use.buffer)) touch(NodeId(i));
+  }
+  // Zeros are there from the beginning on; what has changed is written at the end.
+  if (zero_filled(b)) span.first = 0;
+  if (is_written(b) && !p.plain) span.second = phase_of(end);
+  return span;
+}
+
+/// Loads that may begin before the barrier of all blocks that their phase follows: the first of a
+/// buffer in its phase, of a tensor that this kernel does not make, into a stage that no warp holds
+/// then.
+void BlockLowering::choose_ahead() {
+  program_.loads_ahead.clear();
+  // What a sliding tile still has decides what is loaded.
+  if (k_.launch.ahead.value_or(0) == 0 || std::ranges::any_of(k_.buffers, &Buffer::sliding)) return;
+  std::map<BufferId, int> last;  // the phase of a buffer's last load so far
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    if (n.kind != NodeKind::load) continue;
+    const int phase = phase_of(NodeId(i));
+    const auto [seen, first] = last.emplace(n.buffer, phase);
+    const bool first_of_phase = first || seen->second != phase;
+    seen->second = phase;
+    const BlockTile& p = tile(n.buffer);
+    const OpId producer = workload_.producer(n.tensor);
+    const bool made = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
+    bool dropped = false;  // after the barrier: what came before it would be gone again
+    for (std::size_t j = 0; j < i; ++j)
+      dropped = dropped || (k_.nodes[j].kind == NodeKind::drop && k_.nodes[j].buffer == n.buffer &&
+                            phase_of(NodeId(j)) == phase);
+    if (p.form == Form::ring && !made && phase > 0 && first_of_phase && !dropped &&
+        !n.only_for.valid() && (first || p.stages > 1))
+      program_.loads_ahead.insert(NodeId(i));
+  }
+}
+
+/// Whether a computed tile may be rounded to its tensor's 16 bits, as what goes home is.
+bool BlockLowering::can_be_narrow(BufferId b) const {
+  const BlockTile& p = tile(b);
+  const DType type = workload_.tensor(buffer(b).tensor).dtype;
+  return p.form == Form::computed && !p.narrow && p.at_once && !slides(b) && !buffer(b).atomic &&
+         !chained(b) && micro_kernel().fragments && (type == DType::f16 || type == DType::bf16);
+}
+
+int BlockLowering::asked_stages() const {
+  return choices_.stages > 0 ? choices_.stages : k_.launch.stages.value_or(0);
+}
+
+DType BlockLowering::element(BufferId b) const {
+  const BlockTile& t = tile(b);
+  if (t.in_registers() || (t.form == Form::computed && !t.narrow))
+    return f64_ ? DType::f64 : DType::f32;
+  return widened(b) ? DType::i32 : workload_.tensor(buffer(b).tensor).dtype;
+}
+
+/// Whether a loop comes back to a load of the buffer.
+bool BlockLowering::loaded_again(BufferId b) const {
+  for (const ScheduleNode& n : k_.nodes) {
+    if (n.kind != NodeKind::load || n.buffer != b) continue;
+    for (NodeId l = n.parent; l.valid(); l = k_.node(l).parent)
+      if (k_.node(l).kind == NodeKind::loop && k_.node(l).max_trips > 1 &&
+          k_.node(l).binding != Binding::grid)
+        return true;
+  }
+  return false;
+}
+
+/// Every tile's rows, pitch and stages.
+void BlockLowering::shape() {
+  const bool plain = micro_kernel().plain_rows;
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
+    const BufferId b(i);
+    BlockTile& p = at(b);
+    p.bytes = 0;
+    if (!p.in_shared()) continue;
+    p.element_bytes = size_of(element(b));
+    p.need_rows = std::max(p.need_rows, p.rows);
+    p.need_columns = round_up(std::max(p.need_columns, p.columns), 16 / p.element_bytes);
+    using Swizzle = BlockTile::Swizzle;
+    p.swizzle = plain ? Swizzle::none : Swizzle::rows;
+    // Fused multiply-adds read rows that run across the depth as they lie, and four columns at
+    // once of a right operand.
+    if (micro_kernel().fours && is_operand(b) && !p.left_along)
+      p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
+    p.pitch = row_pitch(p.need_columns, p.element_bytes, plain);
+    p.stages = slides(b) ? 2 : 1;
+    if (p.form == Form::ring)
+      p.stages = ring_stages(loaded_again(b), asked_stages(), buffer(b).copies);
+  }
+}
+
+/// Gives every tile its place; what a block needs.
+std::int64_t BlockLowering::total() {
+  program_.barrier_bytes = 0;
+  for (BlockTile& p : program_.tiles) {
+    std::tie(p.first_phase, p.last_phase) = alive(p.buffer);
+    if (p.form == Form::ring) program_.barrier_bytes += 16 * p.stages;
+  }
+  const std::int64_t first = round_up(program_.barrier_bytes, kSharedLine);
+  std::int64_t end = first;
+  for (BlockTile& p : program_.tiles) {
+    if (!p.in_shared()) continue;
+    p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages * p.units;
+    const std::int64_t bytes = round_up(p.bytes, kSharedLine);
+    // As low as the tiles before it allow that are alive in one of its phases.
+    p.offset = first;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const BlockTile& q : program_.tiles) {
+        if (&q == &p) break;
+        const std::int64_t end_of_q = q.offset + round_up(q.bytes, kSharedLine);
+        if (q.in_registers() || q.bytes == 0 || q.offset >= p.offset + bytes ||
+            end_of_q <= p.offset || p.last_phase < q.first_phase || q.last_phase < p.first_phase)
+          continue;
+        p.offset = end_of_q;
+        moved = true;
+      }
+    }
+    end = std::max(end, p.offset + bytes);
+  }
+  program_.scratch_offset = end;
+  return end + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
+}
+
+/// What a block may have.
+std::int64_t BlockLowering::room() const {
+  if (choices_.shared_room > 0) return choices_.shared_room;
+  // Blocks that wait for one another share what a multiprocessor has.
+  const bool gpu = machine_.kind == "gpu";
+  const std::int64_t together =
+      k_.co_resident && gpu ? ceil_div(k_.blocks, machine_.units.front().count) : 1;
+  std::int64_t room = kMostShared;
+  // Also of a kernel at registers: what lies in shared memory is a block's.
+  for (const Level& level : machine_.levels)
+    if (gpu && level.managed == Managed::software && level.private_to == Unit::grid &&
+        level.capacity.value > 0)
+      room = std::min(room, level.capacity.value / together - kSharedReserved);
+  return room;
+}
+
+/// Everything in the block's shared memory: barriers, tiles, what warps exchange.
+void BlockLowering::lay_out() {
+  shape();
+  if (measuring_) choose_ahead();
+  std::int64_t& needed = program_.shared_bytes;
+  while ((needed = total()) > room()) {
+    std::set<NodeId>& ahead = program_.loads_ahead;
+    if (measuring_ && !ahead.empty()) {
+      // The largest tile is the first to wait.
+      const auto bytes = [&](NodeId id) { return tile(k_.node(id).buffer).bytes; };
+      const BufferId largest = k_.node(*std::ranges::max_element(ahead, {}, bytes)).buffer;
+      std::erase_if(ahead, [&](NodeId id) { return k_.node(id).buffer == largest; });
+      continue;
+    }
+    BlockTile* most = nullptr;
+    for (BlockTile& p : program_.tiles)
+      if (p.form == Form::ring && p.stages > 1 && asked_stages() == 0 &&
+          (most == nullptr || p.bytes > most->bytes))
+        most = &p;
+    if (most != nullptr) {
+      --most->stages;
+      continue;
+    }
+    // Where stages are no longer to be had, the largest computed tile that can be rounded.
+    for (BlockTile& p : program_.tiles)
+      if (can_be_narrow(p.buffer) && (most == nullptr || p.bytes > most->bytes)) most = &p;
+    if (most == nullptr)
+      throw Refused{"its tiles need " + std::to_string(needed) +
+                        " bytes of shared memory, padded for its micro-kernel; a block has " +
+                        std::to_string(room()),
+                    Reason::Shortage{needed, room()}};
+    most->narrow = true;
+    shape();  // with all stages again
+  }
+}
+
+/// What the copying role skips, it skips whole; what decides whether computing warps load, it
+/// meets.
+bool BlockLowering::copies(NodeId id, bool ahead) const {
+  const ScheduleNode& n = k_.node(id);
+  const auto any_ring = [&] {
+    return std::ranges::any_of(program_.tiles,
+                               [](const BlockTile& t) { return t.form == Form::ring; });
+  };
+  switch (n.kind) {
+    case NodeKind::drop:
+      return !ahead && tile(n.buffer).form == Form::ring;
+    case NodeKind::load:
+      return ahead ? program_.loads_ahead.contains(id) : tile(n.buffer).form == Form::ring;
+    case NodeKind::compute:
+      return !ahead && n.once && any_ring();
+    case NodeKind::sync:
+      return !ahead && n.scope == Unit::machine && any_ring();
+    default:
+      return std::ranges::any_of(n.children, [&](NodeId c) { return copies(c, ahead); });
+  }
+}
+
+/// The widest that the box's rows at home allow. `aligned`: they begin at multiples of 16 bytes;
+/// `fills`: the box is as large as the tile with its padding; `piece`: what its rows begin at
+/// multiples of, 8 or 4 bytes, else 0.
+BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool fills,
+                                  std::int64_t piece) const {
+  const ScheduleNode& n = k_.node(load);
+  using Kind = BlockStep::Kind;
+  using Way = BlockStep::Way;
+  const bool ring = tile(n.buffer).form == Form::ring;
+  return {.kind = !ring     ? Kind::load
+                  : copying ? Kind::copy
+                            : Kind::take,
+          .node = load,
+          .tile = n.buffer,
+          .other = buffer(n.buffer).outer,
+          .way = !ring              ? Way::elements
+                 : aligned && fills ? Way::whole
+                 : aligned          ? Way::rows
+                 : piece > 0        ? Way::pieces
+                                    : Way::elements,
+          .piece = piece,
+          .kept = true};
+}
+
+/// What is read was written before by other warps, and is overwritten after by others: one barrier
+/// on either side, but where the act before or after has it already.
+BlockBarriers barriers_of(BlockAct act) {
+  switch (act) {
+    case BlockAct::fill:      // nothing was there
+    case BlockAct::load_new:  // the slide had one before
+      return {.before = false, .after = true};
+    case BlockAct::slide:     // what comes after it ends with one
+    case BlockAct::clear:     // the load that follows has one before
+    case BlockAct::resume:    // the compute that follows has one before
+    case BlockAct::begin:     // the product ends with one
+    case BlockAct::exchange:  // warps read what each wrote, and meet again after their results
+      return {.before = true, .after = false};
+    case BlockAct::load:
+    case BlockAct::read_back:
+    case BlockAct::hand_over:
+    case BlockAct::product:
+    case BlockAct::points:
+      break;
+  }
+  return {.before = true, .after = true};
+}
+
+BlockProgram BlockLowering::described(std::vector<BlockRole> roles) const {
+  BlockProgram p = program_;
+  for (BlockTile& t : p.tiles) {
+    t.element = element(t.buffer);
+    t.reason = reason(t.buffer);
+  }
+  p.roles = std::move(roles);
+  return p;
+}
+
+std::string BlockLowering::reason(BufferId b) const {
+  const BlockTile& p = tile(b);
+  if (!p.reason.empty()) return p.reason;
+  if (p.form == Form::sums)
+    return p.split == BlockTile::Split::partial ? "every warp has a part of the sums"
+                                                : "its sums stay with the warps that make them";
+  if (p.form == Form::rows) return "one value a row";
+  if (p.form == Form::ring) return p.stages > 1 ? "copied ahead of its use" : "copied once";
+  if (p.view.valid()) return "read where it lies in the outer tile";
+  if (buffer(b).outer.valid()) return "a copy of part of the outer tile";
+  if (p.own) return "each unit has its own";
+  if (p.form == Form::loaded) return "this kernel makes it";
+  if (p.narrow) return "rounded: there is no room for wider elements";
+  return "warps share it";
+}
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,266 @@
+// Which computes are products that a micro-kernel takes: matrix products, and contractions whose
+// rows, columns or depth are several loops.
+#include <algorithm>
+
+#include "core/lowering/checks.h"
+#include "core/lowering/gpu/block_lowering.h"
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr std::int64_t kFullDepth = 12;  ///< of a block of 16: from here on one loop is the depth
+
+bool indexes(const Affine& i, LoopId loop) {
+  return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
+}
+bool indexes(const Access& a, LoopId loop) {
+  return std::ranges::any_of(a.index, [&](const Affine& i) { return indexes(i, loop); });
+}
+
+bool whole(DType type) { return type == DType::i8 || type == DType::i32; }
+
+}  // namespace
+
+/// Whether an index lies outside its dimension for some points.
+bool leaves(const Workload& w, const Access& a, std::size_t d) {
+  std::int64_t least = a.index[d].offset, most = least;
+  for (const Term& t : a.index[d].terms)
+    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
+  return least < 0 || most >= w.tensor(a.tensor).shape[d];
+}
+/// Dimensions whose index, where it may leave the tensor, the depth has a part in: whether an
+/// element is there is known for a row or column and a point of the depth together.
+std::vector<std::size_t> checked_together(const Workload& w, const Operator& op, const Access& a,
+                                          const std::vector<int>& depth) {
+  std::vector<std::size_t> found;
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (leaves(w, a, d) && std::ranges::any_of(depth, [&](int l) {
+          return indexes(a.index[d], op.loops[static_cast<std::size_t>(l)]);
+        }))
+      found.push_back(d);
+  return found;
+}
+
+void BlockLowering::note_compute(NodeId id, std::span<const std::int64_t> most, bool fits) {
+  mosts_[id].assign(most.begin(), most.end());
+  if (fits)
+    program_.products[id] = as_products(id, most);
+  else
+    program_.products.erase(id);
+  contracted_[id] = 0;
+  for (const BlockContraction& c : contractions(id, most)) {
+    const auto points = [&](const std::vector<int>& group) {
+      std::int64_t n = 1;
+      for (int l : group) n *= most[static_cast<std::size_t>(l)];
+      return n;
+    };
+    contracted_[id] +=
+        ceil_div(points(c.rows), 16) * ceil_div(points(c.columns), 16) * points(c.products);
+  }
+}
+
+void BlockLowering::note_operand(BufferId b, bool left) {
+  (left ? at(b).left_along : at(b).right_along) = true;
+}
+
+void BlockLowering::note_whole_blocks(BufferId b, std::int64_t rows, std::int64_t columns) {
+  at(b).need_rows = std::max(tile(b).need_rows, rows);
+  at(b).need_columns = std::max(tile(b).need_columns, columns);
+}
+
+const std::vector<BlockProduct>* BlockLowering::products(NodeId compute) const {
+  const auto of = program_.products.find(compute);
+  return of == program_.products.end() ? nullptr : &of->second;
+}
+
+const Output& BlockLowering::output_of(NodeId compute, int write) const {
+  const ScheduleNode& n = k_.node(compute);
+  return workload_.op(n.op)
+      .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(write)].output)];
+}
+
+/// The loop that an index runs along, one step an iteration, other loops in it standing still: k in
+/// 64 * p + k within one p.
+std::optional<LoopId> BlockLowering::runs_along(OpId id, const Affine& index,
+                                                std::span<const std::int64_t> most) const {
+  if (const auto plain = index.plain_loop()) return plain;
+  std::optional<LoopId> found;
+  for (const Term& t : index.terms) {
+    if (most[static_cast<std::size_t>(workload_.local_index(id, t.loop))] == 1) continue;
+    if (found || t.coefficient != 1) return std::nullopt;
+    found = t.loop;
+  }
+  return found;
+}
+
+/// One output as a matrix product, with the loops that are largest; nothing where it is none.
+std::optional<BlockProduct> BlockLowering::as_product(NodeId id, int write,
+                                                      std::span<const std::int64_t> most) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  if (f64_ || workload_.gathers(n.op)) return std::nullopt;
+  const Output& out = output_of(id, write);
+  if (out.rescale && n.writes.size() > 1) return std::nullopt;
+  const Expr& e = out.value;
+  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
+      e.args[0].input == e.args[1].input || out.target.index.empty())
+    return std::nullopt;
+  const auto size = [&](int l) { return most[static_cast<std::size_t>(l)]; };
+  for (const int left : {e.args[0].input, e.args[1].input}) {
+    BlockProduct p{.write = write,
+                   .left = left,
+                   .right = left == e.args[0].input ? e.args[1].input : e.args[0].input};
+    const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
+    const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+    if (can_leave(workload_, op, a) || can_leave(workload_, op, b)) continue;
+    if (whole(workload_.tensor(a.tensor).dtype) || whole(workload_.tensor(b.tensor).dtype))
+      return std::nullopt;
+    const auto pick = [&](int& slot, std::size_t l) {
+      if (slot < 0 || most[l] > size(slot)) slot = static_cast<int>(l);
+    };
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const LoopId loop = op.loops[l];
+      const bool in_a = indexes(a, loop), in_b = indexes(b, loop),
+                 in_out = indexes(out.target, loop);
+      if (in_out && in_a && !in_b) pick(p.rows, l);
+      if (in_out && in_b && !in_a && out.target.index.back().plain_loop() == loop)
+        pick(p.columns, l);
+      if (!in_out && in_a && in_b) pick(p.depth, l);
+    }
+    if (p.rows < 0 || p.columns < 0 || p.depth < 0) continue;
+    bool only_these = true;
+    for (std::size_t l = 0; l < op.loops.size(); ++l) {
+      const int at = static_cast<int>(l);
+      if (at != p.rows && at != p.columns && at != p.depth && most[l] > 1) only_these = false;
+    }
+    const auto plain = [&](const Access& x, int l) {
+      return std::ranges::any_of(x.index, [&](const Affine& i) {
+        return runs_along(n.op, i, most) == op.loops[static_cast<std::size_t>(l)];
+      });
+    };
+    if (only_these && plain(a, p.rows) && plain(a, p.depth) && plain(b, p.columns) &&
+        plain(b, p.depth) && plain(out.target, p.rows))
+      return p;
+  }
+  return std::nullopt;
+}
+
+/// Every output as a product of the same rows, columns and depth; nothing where one is none.
+std::vector<BlockProduct> BlockLowering::as_products(NodeId id,
+                                                     std::span<const std::int64_t> most) const {
+  std::vector<BlockProduct> all;
+  for (std::size_t w = 0; w < k_.node(id).writes.size(); ++w) {
+    const auto p = as_product(id, static_cast<int>(w), most);
+    if (!p || (!all.empty() && (p->rows != all.front().rows || p->columns != all.front().columns ||
+                                p->depth != all.front().depth)))
+      return {};
+    all.push_back(*p);
+  }
+  return all;
+}
+
+/// Both operands of a type that the micro-kernel takes. Without fragments, operands are elements in
+/// shared memory, and sums are not rescaled in between.
+bool BlockLowering::operands_suit(NodeId id, const BlockProduct& p) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const auto type = [&](int input) {
+    return workload_.tensor(op.inputs[static_cast<std::size_t>(input)].tensor).dtype;
+  };
+  if (type(p.left) != type(p.right) || !micro_kernel().takes(type(p.left))) return false;
+  return micro_kernel().fragments ||
+         (tile(buffer_of_input(n, p.right)).form != BlockTile::Form::computed &&
+          !output_of(id, p.write).rescale);
+}
+
+/// One output as a contraction that the micro-kernel takes; nothing where it is none, or so narrow
+/// that it would leave most of a block of 16 x 8 unused.
+std::optional<BlockContraction> BlockLowering::as_contraction(
+    NodeId id, int write, std::span<const std::int64_t> most) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const OutputUse& use = n.writes[static_cast<std::size_t>(write)];
+  const Output& out = op.outputs[static_cast<std::size_t>(use.output)];
+  const Expr& e = out.value;
+  if (f64_ || !micro_kernel().elements || workload_.gathers(n.op) || out.rescale ||
+      out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
+      e.args[0].input == e.args[1].input || out.target.index.empty())
+    return std::nullopt;
+  BlockContraction c{.write = write, .left = e.args[0].input, .right = e.args[1].input};
+  const auto access = [&](int input) -> const Access& {
+    return op.inputs[static_cast<std::size_t>(input)];
+  };
+  // Neighbours at home are columns.
+  for (const Term& t : out.target.index.back().terms)
+    if (!indexes(access(c.right), t.loop) && indexes(access(c.left), t.loop)) {
+      std::swap(c.left, c.right);
+      break;
+    }
+  const DType type = workload_.tensor(access(c.left).tensor).dtype;
+  if (workload_.tensor(access(c.right).tensor).dtype != type || !micro_kernel().takes(type))
+    return std::nullopt;
+  std::int64_t rows = 1, columns = 1;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const int at = static_cast<int>(l);
+    if (most[l] == 1) continue;
+    const LoopId loop = op.loops[l];
+    const bool left = indexes(access(c.left), loop), right = indexes(access(c.right), loop);
+    if (!indexes(out.target, loop)) {
+      c.depth.push_back(at);
+    } else if (left && right) {
+      c.products.push_back(at);
+    } else if (right) {
+      c.columns.push_back(at);
+      columns *= most[l];
+    } else {
+      c.rows.push_back(at);
+      rows *= most[l];
+    }
+  }
+  if (c.depth.empty() || 16 * rows * columns < ceil_div(rows, 16) * ceil_div(columns, 8) * 16 * 8)
+    return std::nullopt;
+  // One long loop fills the depth's blocks; short ones fill them together.
+  const auto longest = std::ranges::max_element(
+      c.depth, {}, [&](int l) { return most[static_cast<std::size_t>(l)]; });
+  if (most[static_cast<std::size_t>(*longest)] >= kFullDepth || !micro_kernel().blocks) {
+    for (int l : c.depth)
+      if (l != *longest) c.turns.push_back(l);
+    c.depth = {*longest};
+  }
+  for (int input : {c.left, c.right})  // At has room for two of them
+    if (checked_together(workload_, op, access(input), c.depth).size() > 2) return std::nullopt;
+  return c;
+}
+
+/// Blocks of 16 rows and of 8 columns that a warp makes at once: as large ones as give every warp
+/// one.
+std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
+    const BlockContraction& c, std::span<const std::int64_t> most) const {
+  const auto points = [&](const std::vector<int>& group) {
+    std::int64_t n = 1;
+    for (int l : group) n *= most[static_cast<std::size_t>(l)];
+    return n;
+  };
+  for (const auto& [m, w] : {std::pair{2, 4}, {1, 4}, {2, 2}, {1, 2}})
+    if (ceil_div(points(c.rows), 16) >= m && ceil_div(points(c.columns), 8) >= w &&
+        ceil_div(points(c.rows), 16 * m) * ceil_div(points(c.columns), 8 * w) *
+                points(c.products) >=
+            program_.threads() / 32)
+      return {m, w};
+  return {1, micro_kernel().fours ? 2 : 1};
+}
+
+/// Every output of a compute as a contraction, or none of them.
+std::vector<BlockContraction> BlockLowering::contractions(
+    NodeId id, std::span<const std::int64_t> most) const {
+  std::vector<BlockContraction> all;
+  const std::size_t writes = k_.node(id).writes.size();
+  for (std::size_t w = 0; w < writes; ++w)
+    if (auto c = as_contraction(id, static_cast<int>(w), most)) all.push_back(std::move(*c));
+  if (all.size() != writes) all.clear();
+  return all;
+}
+
+}  // namespace tilewright::lowering
