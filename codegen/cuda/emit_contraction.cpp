@@ -86,7 +86,7 @@ std::optional<Contraction> KernelEmitter::as_contraction(NodeId id, int write,
       rows *= most;
     }
   }
-  if (c.depth.empty() || 16 * rows * columns < ceil_div(rows, 16) * ceil_div(columns, 8) * 16 * 8)
+  if (c.depth.empty() || 8 * rows * columns < ceil_div(rows, 16) * ceil_div(columns, 8) * 16 * 8)
     return std::nullopt;
   // One long loop fills the depth's blocks; short ones fill them together.
   const auto longest = std::ranges::max_element(
