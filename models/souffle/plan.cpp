@@ -121,7 +121,9 @@ class Planner {
           }
       }
       if (!full) {
-        if (!in_units.empty() && takes_less(in_units, k, nests)) return take_units(in_units);
+        // A subprogram is one kernel: what needs barriers has them.
+        const bool one = in_units.size() == 1 || (p.phases == 1 && !in_units.empty());
+        if (one && takes_less(in_units, k, nests)) return take_units(in_units, "");
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
         out_.subprogram.push_back(now_);
@@ -137,7 +139,7 @@ class Planner {
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
       if (full->value == 0 && tries > 0) break;
     }
-    if (!in_units.empty()) return take_units(in_units);
+    if (!in_units.empty()) return take_units(in_units, why);
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;
       if (one && shrink >= kMostShrink)
@@ -191,9 +193,9 @@ class Planner {
     return !seconds || sum < *seconds;
   }
 
-  std::optional<Reason> take_units(const std::vector<UnitKernel>& units) {
-    if (units.size() > 1 && out_.cut[now_].empty())
-      out_.cut[now_] = "kernels of their own are done sooner than phases that wait at barriers";
+  /// `why`: there is no one kernel.
+  std::optional<Reason> take_units(const std::vector<UnitKernel>& units, const std::string& why) {
+    if (units.size() > 1 && out_.cut[now_].empty()) out_.cut[now_] = why;
     for (const UnitKernel& u : units) {
       out_.plan.kernels.push_back(u.kernel);
       out_.plan.kernels.back().name = formatted("souffle{}", out_.plan.kernels.size());
