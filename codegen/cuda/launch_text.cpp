@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/shared_phases.h"
+
 namespace tilewright::cuda {
 namespace {
 
@@ -144,8 +146,10 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   std::string bounds = std::to_string(launch.threads);
   if (const std::int64_t each = resident_blocks(p.machine(), launch); each > 1)
     bounds += ", " + std::to_string(each);
-  text.text += "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + symbol + "(" +
-               list + ") {\n" + body.body + "}\n";
+  SharedPhases phases{.functions = {}, .body = body.body};
+  if (launch.workspace) phases = share_phases(body.body, list, symbol);
+  text.text += phases.functions + "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + symbol + "(" +
+               list + ") {\n" + phases.body + "}\n";
   text.launches.push_back(launch);
   return text;
 }

@@ -42,6 +42,10 @@ class Counter {
     blocks_ = 1;
     now_->seconds = o_.launch_us * 1e-6;
     warps_ = k.launch.warps.value_or(0);
+    own_.clear();
+    said_.clear();
+    find_own(k.tree);
+    implied_ = k.level == "registers";
     begin_phase();
     const auto part = [&](const Node& n) {
       if (n.kind == Node::Kind::sync && n.name == "grid") {
@@ -59,6 +63,15 @@ class Counter {
     now_->seconds += (now_->phases - 1) * barrier_seconds(d_, o_, blocks_);
     if (zeroes_) now_->seconds += o_.launch_us * 1e-6;  // zeroing is a launch of its own
     now_->kept.assign(kept_.begin(), kept_.end());
+  }
+
+  /// Operators that the kernel computes, and tensors that it says where it stores.
+  void find_own(const Node& n) {
+    if (n.kind == Node::Kind::compute)
+      if (const auto id = w_.find_op(n.name)) own_.insert(*id);
+    if (n.kind == Node::Kind::store)
+      if (const auto t = w_.find_tensor(n.name)) said_.insert(*t);
+    for (const Node& c : n.children) find_own(c);
   }
 
   void begin_phase() {
@@ -208,9 +221,14 @@ class Counter {
           load != loads_.end() && std::ranges::any_of(load->second.places, [&](const Place& p) {
             return at.grid.starts_with(p.grid);
           });
-      if (!loaded && !is_gather(a)) {  // on chip: made by these blocks, now or in a phase before
+      const bool own = own_.contains(w_.producer(a.tensor));
+      if (!loaded && !is_gather(a) && (own || !implied_)) {  // on chip: made by these blocks, now or in a phase before
         if (made_.contains(a.tensor) && made_.at(a.tensor) != now_->phases)
           kept_.insert(w_.tensor(a.tensor).name);
+        continue;
+      }
+      if (implied_ && !loaded) {
+        loads_[a.tensor].readers.insert(id);
         continue;
       }
       const bool still = loaded && load->second.places.back().still;
@@ -218,7 +236,19 @@ class Counter {
       if (still && holds(a.tensor, tile, at)) continue;
       loads_[a.tensor].readers.insert(id);
     }
-    for (const Output& o : op.outputs) made_[o.target.tensor] = now_->phases;
+    for (const Output& o : op.outputs) {
+      const TensorId t = o.target.tensor;
+      made_[t] = now_->phases;
+      if (!implied_ || said_.contains(t) || !leaves(t)) continue;
+      const Bytes bytes = w_.tensor(t).bytes();
+      out_.tensors[t.index()].second += bytes;
+      stored_ += bytes;
+    }
+  }
+
+  bool leaves(TensorId t) const {
+    return w_.is_output(t) ||
+           std::ranges::any_of(w_.consumers(t), [&](OpId r) { return !own_.contains(r); });
   }
 
   std::int64_t blocks_in(const Node& n) const {
@@ -270,6 +300,9 @@ class Counter {
   std::map<TensorId, int> made_;    ///< of this kernel: the phase
   std::map<TensorId, std::vector<Held>> has_;
   std::set<std::string> kept_;
+  std::set<OpId> own_;       ///< of this kernel
+  std::set<TensorId> said_;  ///< that it says where it stores
+  bool implied_ = false;     ///< its loads and stores are no nodes
   Products products_;        ///< of this phase
   int warps_ = 0;            ///< of this kernel; 0: not said
   std::int64_t blocks_ = 1;  ///< of this kernel

@@ -106,6 +106,11 @@ std::span<const OptionSpec> option_specs() {
                 "a subprogram is one kernel, its phases apart by barriers of all blocks",
                 "section 6.4"),
       yes_or_no("reuse", "tiles stay on chip across a barrier", "section 6.5"),
+      yes_or_no("units",
+                "kernels without products and without what stays on chip across a barrier: loops "
+                "bound to warps and lanes, values in registers, where that is predicted to take "
+                "less than tiles in shared memory",
+                "section 6.2"),
       one_of(
           "pipeline", kPipelines,
           "loads of what no phase makes: under way before the barrier that their phase follows, or "
@@ -189,6 +194,7 @@ Options options_of(const Settings& s) {
   o.global_sync = on("global-sync", 3);
   o.reuse = on("reuse", 4) && o.global_sync;
   o.pipeline = (s.given("pipeline") ? s.text("pipeline") == "across" : step >= 4) && o.global_sync;
+  o.units = s.text("units") == "yes";
   o.sync = s.choice<Sync>("sync", sync_from_name);
   o.reduction = s.choice<Reduction>("reduction", reduction_from_name);
   o.launch_us = s.number("launch-us");

@@ -9,6 +9,7 @@
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/souffle/model.h"
+#include "models/souffle/units.h"
 
 namespace tilewright::souffle {
 namespace {
@@ -27,7 +28,7 @@ std::int64_t most_resident(const Device& d) {
 class Planner {
  public:
   Planner(const Question& q, const Options& o, Planned& out)
-      : q_(q), o_(o), out_(out), w_(*out.workload) {}
+      : q_(q), o_(o), out_(out), w_(*out.workload), units_(q, *out.workload) {}
 
   std::optional<Reason> run() {
     for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
@@ -101,6 +102,7 @@ class Planner {
   std::optional<Reason> kernels(std::vector<Nest> nests, int shrink = 1) {
     std::string why;
     std::set<TensorId> spilled;
+    const std::vector<UnitKernel> in_units = bound_below_blocks(nests);
     for (int tries = 0; tries < kMostTries; ++tries) {
       Program p = program_of(w_, out_.device, o_, nests, spilled);
       const auto kernel = [&](int stages) {
@@ -119,6 +121,9 @@ class Planner {
           }
       }
       if (!full) {
+        // A subprogram is one kernel: what needs barriers has them.
+        const bool one = in_units.size() == 1 || (p.phases == 1 && !in_units.empty());
+        if (one && takes_less(in_units, k, nests)) return take_units(in_units, "");
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
         out_.subprogram.push_back(now_);
@@ -134,6 +139,7 @@ class Planner {
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
       if (full->value == 0 && tries > 0) break;
     }
+    if (!in_units.empty()) return take_units(in_units, why);
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;
       if (one && shrink >= kMostShrink)
@@ -152,6 +158,61 @@ class Planner {
     nests.resize(nests.size() - later.size());
     if (auto bad = kernels(std::move(nests))) return bad;
     return kernels(std::move(later));
+  }
+
+  /// These nests as kernels whose loops are bound to warps and lanes, where no tile would wait for
+  /// a barrier: their phases, or one of memory-intensive operators. Empty: there are none.
+  std::vector<UnitKernel> bound_below_blocks(const std::vector<Nest>& nests) {
+    if (!o_.units) return {};
+    std::vector<std::vector<OpId>> phases;
+    int last = -1;
+    bool intensive = false;
+    for (const Nest& n : nests) {
+      if (n.phase != last) phases.emplace_back();
+      last = n.phase;
+      for (OpId id : n.ops()) {
+        phases.back().push_back(id);
+        intensive = intensive || out_.analysis.of[id.index()].intensive || w_.is_contraction(id);
+      }
+    }
+    if (intensive && phases.size() > 1) return {};
+    return units_.kernels(phases);
+  }
+
+  bool takes_less(const std::vector<UnitKernel>& units, const Kernel& k,
+                  const std::vector<Nest>& nests) const {
+    double sum = 0;
+    for (const UnitKernel& u : units) sum += u.seconds;
+    std::vector<OpId> ops;
+    for (const Nest& n : nests)
+      for (OpId id : n.ops()) ops.push_back(id);
+    std::ranges::sort(ops);
+    const auto part = std::make_shared<const Workload>(subgraph(w_, ops));
+    const Result<Schedule> s = resolve(Plan{{k}}, part, q_.machine);
+    const auto seconds = s ? units_.seconds(*s) : std::nullopt;
+    return !seconds || sum < *seconds;
+  }
+
+  /// `why`: there is no one kernel.
+  std::optional<Reason> take_units(const std::vector<UnitKernel>& units, const std::string& why) {
+    if (units.size() > 1 && out_.cut[now_].empty()) out_.cut[now_] = why;
+    for (const UnitKernel& u : units) {
+      out_.plan.kernels.push_back(u.kernel);
+      out_.plan.kernels.back().name = formatted("souffle{}", out_.plan.kernels.size());
+      Program p{.nests = {{.others = u.ops, .blocks = u.blocks}}, .phases = 1};
+      grid_of(u.kernel.tree, p.nests.front().grid);
+      out_.programs.push_back(std::move(p));
+      out_.subprogram.push_back(now_);
+    }
+    return {};
+  }
+
+  /// The loops that blocks share out of a tree that is one nest.
+  void grid_of(const Node& n, std::vector<Cut>& grid) const {
+    if (n.kind == Node::Kind::pack) return;
+    if (n.kind == Node::Kind::loop && n.binding == Binding::grid)
+      if (const auto l = w_.find_loop(n.name)) grid.push_back({*l, n.step});
+    for (const Node& c : n.children) grid_of(c, grid);
   }
 
   /// Each operator of a nest in a kernel of its own.
@@ -281,6 +342,7 @@ class Planner {
   bool whole_ = false;  ///< no kernel is cut
   std::vector<bool> inside_;
   TileTable table_;
+  Units units_;
 };
 
 }  // namespace

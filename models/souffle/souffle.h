@@ -59,6 +59,7 @@ struct Options {
   bool vertical = true;     ///< others in the nest of what they read
   bool global_sync = true;  ///< a subprogram is one kernel
   bool reuse = true;        ///< tiles are kept across a barrier
+  bool units = true;        ///< kernels without products in loops bound to warps and lanes
   bool pipeline = true;     ///< loads of a phase's inputs begin before the barrier that it follows
   Sync sync = Sync::needed;
   Reduction reduction = Reduction::split;
@@ -306,7 +307,7 @@ struct PlanCount {
   double seconds() const;
   Bytes read() const;
 };
-/// Of a plan whose every load is a node.
+/// Of a plan whose every load is a node; in a kernel at level `registers`, those that it says.
 PlanCount count(const Workload& w, const Device& d, const Options& o, const Plan& plan);
 
 }  // namespace tilewright::souffle

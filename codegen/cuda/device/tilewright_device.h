@@ -12,6 +12,8 @@
 #else
 
 #define TW_DEVICE static __device__ __forceinline__
+/// A function that stays one.
+#define TW_CALLED static __device__ __noinline__
 /// Declares `name`, unsigned char*: the block's dynamic shared memory, from a multiple of 1024
 /// bytes. TW_STATIC_SHARED: so many bytes that the compiler knows of, and reports (at most 48 KiB).
 /// What is added is zero, and no constant to the compiler. From a constant beginning, loops step

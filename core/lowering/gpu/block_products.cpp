@@ -219,7 +219,7 @@ std::optional<BlockContraction> BlockLowering::as_contraction(
       rows *= most[l];
     }
   }
-  if (c.depth.empty() || 16 * rows * columns < ceil_div(rows, 16) * ceil_div(columns, 8) * 16 * 8)
+  if (c.depth.empty() || 8 * rows * columns < ceil_div(rows, 16) * ceil_div(columns, 8) * 16 * 8)
     return std::nullopt;
   // One long loop fills the depth's blocks; short ones fill them together.
   const auto longest = std::ranges::max_element(

@@ -1,0 +1,49 @@
+// Kernels whose loops warps, lanes and threads share out, for what Souffle calls memory-intensive.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "models/stitching/gpu_time.h"
+
+namespace tilewright::souffle {
+
+struct UnitKernel {
+  std::vector<OpId> ops;  ///< ascending
+  Kernel kernel;
+  double seconds = 0;  ///< predicted (models/stitching/overlap.h)
+  std::int64_t blocks = 1;
+};
+
+class Units {
+ public:
+  Units(const Question& q, const Workload& w);
+  /// One kernel of these operators; none where one is a product above the machine's ridge, where no
+  /// kernel without barriers of all blocks computes them, or where the target refuses it. Cost: tens
+  /// of milliseconds, once for parts that differ in names alone.
+  std::optional<UnitKernel> kernel(std::vector<OpId> ops);
+  /// Phases that follow one another as kernels, two made one where that takes less. Empty where a
+  /// phase is none.
+  std::vector<UnitKernel> kernels(std::span<const std::vector<OpId>> phases);
+  /// Of any kernels of a part, by the same clock; none where it has no price.
+  std::optional<double> seconds(const Schedule& s) const;
+
+ private:
+  std::optional<UnitKernel> made(const std::shared_ptr<const Workload>& part) const;
+
+  struct Known {
+    std::shared_ptr<const Workload> of;
+    std::optional<UnitKernel> kernel;
+  };
+  const Question& q_;
+  const Workload& w_;
+  std::optional<stitching::Device> device_;
+  std::map<std::string, Known> known_;  ///< by the part without names
+};
+
+}  // namespace tilewright::souffle
