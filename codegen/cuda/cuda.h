@@ -25,12 +25,13 @@ struct TileUse {
 };
 
 /// One kernel launch, in order. Its parameters are `tensors` (device pointers), then, where
-/// `workspace`, one pointer to Source::workspace_bytes of zeroed memory, and then `maps`, a
-/// CUtensorMap each.
+/// `workspace`, one pointer into Source::workspace_bytes of zeroed memory, `workspace_offset` bytes
+/// from its beginning, and then `maps`, a CUtensorMap each.
 struct Launch {
   std::string symbol;             ///< extern "C" name
   std::vector<TensorId> tensors;  ///< its pointer parameters, in order
   bool workspace = false;
+  std::int64_t workspace_offset = 0;  ///< bytes: the part of it that no other launch has
   std::vector<lowering::BoxMap> maps = {};
   std::int64_t blocks = 1;        ///< grid is one-dimensional
   int threads = 128;              ///< a block

@@ -8,6 +8,7 @@
 #include "codegen/cuda/emit_warpgroups.h"
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
+#include "codegen/cuda/shared_kernels.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
@@ -149,6 +150,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
 
   Source source{.prefix = options.prefix};
   std::string kernels;
+  SharedKernels functions;
   bool stitched = false, cold = false, warpgroups = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     if (s.kernels[k].launch.cluster.value_or(1) > 1)
@@ -161,7 +163,11 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
     cold = cold || text->cold;
-    kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" + text->text + "\n";
+    const bool shared = functions.share(text.value());
+    kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" +
+               (shared ? "// The same as " + text->launches.back().symbol + " on other tensors.\n"
+                       : text->text) +
+               "\n";
     source.launches.insert(source.launches.end(), text->launches.begin(), text->launches.end());
     source.tiles.insert(source.tiles.end(), text->tiles.begin(), text->tiles.end());
     source.notes.insert(source.notes.end(), text->notes.begin(), text->notes.end());

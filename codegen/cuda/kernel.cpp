@@ -88,7 +88,9 @@ std::vector<GraphNode> Kernel::nodes_on(std::span<void* const> tensors) const {
       TW_CHECK(tensors[t.index()] != nullptr, "a launch on a tensor that is nowhere");
       node.arguments.push_back(reinterpret_cast<std::uint64_t>(tensors[t.index()]));
     }
-    if (launch.workspace) node.arguments.push_back(workspace_.address());
+    if (launch.workspace)
+      node.arguments.push_back(workspace_.address() +
+                               static_cast<std::uint64_t>(launch.workspace_offset));
     for (const lowering::BoxMap& m : launch.maps) {
       TW_CHECK(tensors[m.tensor.index()] != nullptr, "boxes of a tensor that is nowhere");
       node.boxes.push_back({m, reinterpret_cast<std::uint64_t>(tensors[m.tensor.index()])});

@@ -1,6 +1,7 @@
 #include "codegen/cuda/launch_text.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "codegen/cuda/shared_phases.h"
 
@@ -57,6 +58,20 @@ bool is_gathered(const ScheduledKernel& k, TensorId t) {
     return std::ranges::any_of(
         n.reads, [&](const InputUse& use) { return use.tensor == t && !use.buffer.valid(); });
   });
+}
+
+}  // namespace
+
+namespace {
+
+/// Where a text has the name first, as a whole word; its end: nowhere.
+std::size_t first_use(const std::string& text, const std::string& name) {
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if ((at == 0 || !inside(text[at - 1])) && (end == text.size() || !inside(text[end]))) return at;
+  }
+  return text.size();
 }
 
 }  // namespace
@@ -126,6 +141,7 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   Launch launch{.symbol = symbol,
                 .tensors = {},
                 .workspace = k.co_resident,
+                .workspace_offset = k.co_resident ? 4 * std::int64_t{index} : 0,
                 .blocks = k.blocks,
                 .threads = body.threads,
                 .shared_bytes = body.shared_bytes,
@@ -137,6 +153,11 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
     if (std::ranges::none_of(k.buffers, is_it) && !is_gathered(k, t)) continue;
     p.needed[i] = true;
     launch.tensors.push_back(t);
+  }
+  // In the order of their use: kernels that differ in tensors alone have one text.
+  std::ranges::stable_sort(launch.tensors, {},
+                           [&](TensorId t) { return first_use(body.body, home(w.tensor(t))); });
+  for (TensorId t : launch.tensors) {
     const bool written = std::ranges::any_of(
         k.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });
     list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") +

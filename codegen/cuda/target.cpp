@@ -81,6 +81,8 @@ ordered_json CudaEmitted::launches_of(const Binary* binary) const {
     for (TensorId t : source_.launches[i].tensors)
       json[i]["tensors"].push_back(workload_->tensor(t).name);
     json[i]["workspace"] = source_.launches[i].workspace;
+    if (source_.launches[i].workspace)
+      json[i]["workspace_offset"] = source_.launches[i].workspace_offset;
     for (const lowering::BoxMap& m : source_.launches[i].maps)
       json[i]["maps"].push_back({{"tensor", workload_->tensor(m.tensor).name},
                                  {"type", name_of(m.type)},

@@ -337,6 +337,99 @@ void name_sliding_buffers(Draft& d) {
     }
 }
 
+/// Barriers of all blocks before each node that stand in no loop.
+std::vector<int> phases_of(const Draft& d) {
+  std::vector<int> phases(d.k.nodes.size());
+  int phase = 0;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    phases[i] = phase;
+    const ScheduleNode& n = d.k.nodes[i];
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine &&
+        d.node(d.body_of(NodeId(i))).kind != NodeKind::loop)
+      ++phase;
+  }
+  return phases;
+}
+
+/// Extents of what a load brings in the first iteration of all loops around it.
+std::vector<std::int64_t> first_tile(const Draft& d, NodeId load) {
+  std::vector<NodeId> path;
+  for (NodeId p = load; p.valid(); p = d.node(p).parent) path.insert(path.begin(), p);
+  Ranges r = whole_ranges(d.schedule, d.k);
+  for (NodeId id : path) {
+    if (d.node(id).kind == NodeKind::loop) cut(d.k, id, 0, Ranges(r), r);
+    for (const Inference& i : d.node(id).infer) infer(d.schedule, d.k, i, r, nullptr);
+  }
+  const Box box = load_box(d.schedule, d.k, load, r);
+  std::vector<std::int64_t> extents;
+  for (int i = 0; i < box.rank(); ++i) extents.push_back(box[i].size());
+  return extents;
+}
+
+/// Whether one is longer along a dimension, and the other along another.
+bool crossed(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  bool longer = false, shorter = false;
+  for (std::size_t i = 0; i < a.size(); ++i) longer |= a[i] > b[i], shorter |= a[i] < b[i];
+  return longer && shorter;
+}
+
+/// By phase, the tile that its loads bring to a buffer. Empty: some content is used in another
+/// phase than the one that loads it, or by more than computes.
+std::map<int, std::vector<std::int64_t>> tiles_by_phase(const Draft& d, BufferId id,
+                                                        const std::vector<int>& phases) {
+  const Buffer& b = d.k.buffer(id);
+  std::map<int, std::vector<std::int64_t>> tiles;
+  if (std::ranges::any_of(d.k.buffers, [&](const Buffer& of) { return of.outer == id; })) return {};
+  for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+    const ScheduleNode& n = d.k.nodes[i];
+    if (n.kind == NodeKind::drop && n.buffer == id) return {};
+    if (n.kind == NodeKind::load && n.buffer == id) {
+      const auto tile = first_tile(d, NodeId(i));
+      auto& most = tiles.try_emplace(phases[i], tile).first->second;
+      std::ranges::transform(most, tile, most.begin(), std::ranges::max);
+    }
+    if (std::ranges::find(n.reads, id, &InputUse::buffer) == n.reads.end()) continue;
+    const NodeId load = nearest_load(d, governing(d, b.tensor, NodeId(i)), id);
+    if (!load.valid() || phases[load.index()] != phases[i]) return {};
+  }
+  return tiles;
+}
+
+/// Rule 4: where phases bring tiles of one tensor neither of which is in the other's shape (rows of
+/// it, then columns), each shape has a buffer.
+void split_by_phase(Draft& d) {
+  const std::vector<int> phases = phases_of(d);
+  if (phases.back() == 0) return;
+  for (std::size_t b = 0, count = d.k.buffers.size(); b < count; ++b) {
+    if (d.k.buffers[b].role != BufferRole::input || d.k.buffers[b].sliding) continue;
+    std::vector<std::pair<std::vector<std::int64_t>, BufferId>> shapes;
+    std::map<int, BufferId> now;
+    for (const auto& [phase, tile] : tiles_by_phase(d, BufferId(b), phases)) {
+      const auto same = std::ranges::find_if(
+          shapes, [&](const auto& shape) { return !crossed(shape.first, tile); });
+      if (same != shapes.end()) {
+        std::ranges::transform(same->first, tile, same->first.begin(), std::ranges::max);
+        now[phase] = same->second;
+        continue;
+      }
+      const BufferId fresh(shapes.empty() ? b : d.k.buffers.size());
+      if (!shapes.empty()) {
+        d.k.buffers.push_back(Buffer(d.k.buffers[b]));
+        d.input_buffers[d.k.buffers[b].tensor.index()].push_back(fresh);
+      }
+      shapes.emplace_back(tile, fresh);
+      now[phase] = fresh;
+    }
+    if (shapes.size() < 2) continue;
+    for (std::size_t i = 0; i < d.k.nodes.size(); ++i) {
+      ScheduleNode& n = d.k.nodes[i];
+      if (n.kind == NodeKind::load && n.buffer == BufferId(b)) n.buffer = now.at(phases[i]);
+      for (InputUse& use : n.reads)
+        if (use.buffer == BufferId(b)) use.buffer = now.at(phases[i]);
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<Reason> place_buffers(Draft& d) {
@@ -361,6 +454,7 @@ std::optional<Reason> place_buffers(Draft& d) {
     if (d.k.nodes[n].kind == NodeKind::drop)
       if (auto reason = place_drop(d, NodeId(n))) return reason;
   name_sliding_buffers(d);
+  split_by_phase(d);
   return std::nullopt;
 }
 

@@ -36,7 +36,7 @@ def _tensor_map(driver, told, tensor):
 
 class Kernels:
     """The launches of one plan, in order. `answer` is the command's: "cubin", "launches" (kernel, blocks,
-    threads, shared_bytes, cooperative, tensors, workspace, maps) and "workspace_bytes"."""
+    threads, shared_bytes, cooperative, tensors, workspace, workspace_offset, maps) and "workspace_bytes"."""
 
     def __init__(self, answer):
         torch.cuda.init()
@@ -70,7 +70,7 @@ class Kernels:
         for launch, function in zip(self.launches, self.functions):
             pointers = [tensors[t].data_ptr() for t in launch["tensors"]]
             if launch["workspace"]:
-                pointers.append(self.workspace.data_ptr())
+                pointers.append(self.workspace.data_ptr() + launch["workspace_offset"])
             values = [ctypes.c_void_p(p) for p in pointers]
             maps = [_tensor_map(self.driver, m, tensors[m["tensor"]]) for m in launch.get("maps", [])]
             arguments = (ctypes.c_void_p * (len(values) + len(maps)))(

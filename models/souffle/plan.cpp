@@ -298,9 +298,12 @@ class Planner {
     return {};
   }
 
-  /// A tensor has one place in a block, as long and as wide as its tiles in any nest.
+  /// A tensor that is kept has one place in a block, as long and as wide as its tiles in any nest;
+  /// one that each phase loads has one a phase.
   Bytes largest_place(const Program& p) const {
-    std::map<TensorId, std::vector<std::int64_t>> sides;
+    std::map<std::pair<TensorId, int>, std::vector<std::int64_t>> sides;
+    std::set<TensorId> kept;
+    for (const KeptTile& tile : p.kept) kept.insert(tile.tensor);
     const auto add = [&](const Nest& n, OpId id, std::span<const Cut> inner) {
       const Operator& op = w_.op(id);
       std::vector<Interval> ranges;
@@ -314,7 +317,7 @@ class Planner {
       for (const Access& a : op.inputs) {
         if (is_gather(a)) continue;
         const Box box = footprint(w_, op, a, ranges);
-        std::vector<std::int64_t>& most = sides[a.tensor];
+        auto& most = sides[{a.tensor, kept.contains(a.tensor) ? -1 : n.phase}];
         most.resize(static_cast<std::size_t>(box.rank()), 1);
         for (int d = 0; d < box.rank(); ++d)
           most[static_cast<std::size_t>(d)] =
@@ -326,8 +329,8 @@ class Planner {
       for (OpId id : n.others) add(n, id, {});
     }
     Bytes largest;
-    for (const auto& [tensor, most] : sides) {
-      std::int64_t bytes = size_of(w_.tensor(tensor).dtype);
+    for (const auto& [place, most] : sides) {
+      std::int64_t bytes = size_of(w_.tensor(place.first).dtype);
       for (std::int64_t side : most) bytes *= side;
       largest = std::max(largest, Bytes(bytes));
     }

@@ -56,6 +56,7 @@ struct Launch {
   std::string kernel;
   std::vector<int> tensors;                 ///< its pointer parameters: indices into the tensors
   bool workspace = false;                   ///< one more parameter: the workspace
+  std::int64_t workspace_offset = 0;        ///< bytes from its beginning that this points to
   std::vector<lowering::BoxMap> maps = {};  ///< the last parameters; their tensors: indices, too
   std::int64_t blocks = 1;
   int threads = 128;  ///< a block, at most 1024

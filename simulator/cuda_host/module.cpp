@@ -43,6 +43,8 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
     refuse(l.kernel + ": shared_bytes", l.shared_bytes, "0 to 1048576");
   if (l.workspace && workspace_bytes <= 0)
     refuse("workspace_bytes", workspace_bytes, "more than 0, since a launch takes the workspace");
+  if (l.workspace && (l.workspace_offset < 0 || l.workspace_offset >= workspace_bytes))
+    refuse(l.kernel + ": workspace_offset", l.workspace_offset, "0 to less than workspace_bytes");
 }
 
 std::optional<Reason> check_parameters(const Image& image, const Launch& l) {

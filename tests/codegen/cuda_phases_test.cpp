@@ -170,6 +170,37 @@ TEST(Phases, BlocksKeepTheirOwnParts) {
   run(c, 3e-3);
 }
 
+/// A phase reads squares of X, another whole rows: each shape has a buffer, and the longest by the
+/// widest of them, 32 x 192 floats, has no room of its own.
+TEST(Phases, TilesOfTwoShapesHaveAPlaceEach) {
+  const std::string w =
+      "name: shapes\nloops: {m: 64, k: 192, n: 64}\noperators:\n"
+      "  - \"product: C[m,n] += X[m,k] * W[k,n]\"\n  - \"sum: s[m] += C[m,n]\"\n"
+      "  - \"scale: E[m,k] = X[m,k] * s[m]\"\n";
+  const Case c{w,
+               "m/32@grid n/32@grid ( k/16 ( L.X L.W C.product ) S.C ) Y.grid "
+               "m/4@grid ( L.C C.sum L.X C.scale S.E )",
+               {{"C", {.level = "DRAM"}}}};
+  const Schedule s = schedule_of(c);
+  const auto of_x = [&](const Buffer& b) {
+    return s.workload->tensor(b.tensor).name == "X" && b.role == BufferRole::input;
+  };
+  EXPECT_EQ(std::ranges::count_if(s.kernels.front().buffers, of_x), 2);
+  EXPECT_EQ(memory_use(s).at("shared"), Bytes(4 * (32 * 16 + 16 * 32 + 32 * 32)));
+  const auto source = cuda::emit(s);
+  ASSERT_TRUE(source) << source.reason();
+  EXPECT_LT(source->launches.back().shared_bytes, 4 * 32 * 192);
+  run(c, 1e-5);
+  // Rows alone: what the first phase has brought, the second finds.
+  const Case rows{w,
+                  "m/4@grid ( n/64 k/192 ( L.X L.W C.product ) S.C ) Y.grid "
+                  "m/4@grid ( L.C C.sum L.X C.scale S.E )",
+                  {{"C", {.level = "DRAM"}}}};
+  EXPECT_EQ(std::ranges::count_if(schedule_of(rows).kernels.front().buffers, of_x), 1);
+  EXPECT_EQ(moved(exact(schedule_of(rows))).at("X").first, 4 * 64 * 192);
+  run(rows, 1e-5);
+}
+
 /// What a part of a pack has loaded, the same blocks find in the next nest.
 TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
   const std::string w =

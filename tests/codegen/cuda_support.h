@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,9 @@ inline Result<cuda_host::Module> build_cuda(const std::vector<cuda::Source>& sou
   cuda_host::Program program;
   for (const cuda::Source& s : sources) {
     program.text += s.text;
-    for (const cuda::Launch& l : s.launches) program.kernels.push_back(l.symbol);
+    std::set<std::string> functions;  // kernels that differ in names alone are one
+    for (const cuda::Launch& l : s.launches)
+      if (functions.insert(l.symbol).second) program.kernels.push_back(l.symbol);
   }
   for (const auto& h : cuda::device_headers())
     program.headers.push_back({std::string(h.name), std::string(h.text)});
@@ -84,6 +87,7 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
   for (const cuda::Launch& l : source.launches) {
     cuda_host::Launch one{.kernel = l.symbol,
                           .workspace = l.workspace,
+                          .workspace_offset = l.workspace_offset,
                           .blocks = l.blocks,
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,

@@ -57,6 +57,7 @@ class EmulatedKernel final : public codegen::TargetKernel {
     for (const Launch& l : source_.launches) {
       launches.push_back({.kernel = l.symbol,
                           .workspace = l.workspace,
+                          .workspace_offset = l.workspace_offset,
                           .blocks = l.blocks,
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
