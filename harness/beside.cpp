@@ -41,7 +41,7 @@ try:
             values = numpy.fromfile(folder + "/" + asked["inputs"][i.name], "f8")
             feed[i.name] = values.astype(TYPES[i.type]).reshape(shape)
         else:
-            feed[i.name] = numpy.zeros(shape, TYPES[i.type])
+            feed[i.name] = numpy.full(shape, asked["bind"].get(i.name, 0), TYPES[i.type])
     names = [o.name for o in session.get_outputs()]
     got, outputs = session.run(names, feed), []
     for name, value in zip(names, got):

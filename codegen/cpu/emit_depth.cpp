@@ -136,7 +136,8 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
                     return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
                            moves(l, x_.row_dim) * row;
                   }) + ";");
-  const auto moved = [&](int dim) {
+  const auto moved = [&](int dim) -> std::string {
+    if (x_.taps_are_channels) return "0";
     return "static_cast<int32_t>(" + sum([&](int l) { return moves(l, dim); }) + ")";
   };
   nest(taps_, tap + "[" + number(taps_) + "] = {" + moved(x_.row_dim) + ", " +
