@@ -34,14 +34,16 @@ try:
     session = onnxruntime.InferenceSession(asked["model"], options, providers=["CPUExecutionProvider"])
     feed = {}
     for i in session.get_inputs():
-        shape = [d if isinstance(d, int) else asked["bind"].get(d, 1) for d in i.shape]
+        bind = asked["bind"]
+        shape = [d if isinstance(d, int) and d > 0 else bind.get(d, bind.get("%s.%d" % (i.name, k), 1))
+                 for k, d in enumerate(i.shape)]
         if i.type not in TYPES:
             raise ValueError("input " + i.name + " is of type " + i.type)
         if i.name in asked["inputs"]:
             values = numpy.fromfile(folder + "/" + asked["inputs"][i.name], "f8")
             feed[i.name] = values.astype(TYPES[i.type]).reshape(shape)
         else:
-            feed[i.name] = numpy.zeros(shape, TYPES[i.type])
+            feed[i.name] = numpy.full(shape, asked["bind"].get(i.name, 0), TYPES[i.type])
     names = [o.name for o in session.get_outputs()]
     got, outputs = session.run(names, feed), []
     for name, value in zip(names, got):

@@ -7,51 +7,53 @@
 #include <random>
 #include <vector>
 
-// Compiled for each width, picked as the program is loaded.
-// Not under a sanitizer, which is not up yet when that happens.
-#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
-#define TILEWRIGHT_EACH_WIDTH __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TILEWRIGHT_EACH_WIDTH
-#endif
-
 namespace tilewright::harness {
 namespace {
-
-typedef float Line __attribute__((vector_size(64)));
 
 /// Stops the compiler from merging loops over the same memory or turning them into memset or
 /// memcpy, which may go past the caches.
 inline void keep() { asm volatile("" ::: "memory"); }
 
-TILEWRIGHT_EACH_WIDTH void read_lines(const Line* from, std::size_t lines) {
-  Line sum[kPassLines] = {};
-  for (std::size_t i = 0; i < lines; i += kPassLines)
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kPassLines; ++u) sum[u] += from[i + u];
-  for (std::size_t u = 1; u < kPassLines; ++u) sum[0] += sum[u];
-  asm volatile("" : : "m"(sum[0]));
-}
-
-TILEWRIGHT_EACH_WIDTH void write_lines(Line* to, std::size_t lines) {
-  const Line value = {1.0F};
-  for (std::size_t i = 0; i < lines; i += kPassLines) {
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = value;
-    keep();
+// One version a width of registers, picked as the program is loaded. A vector wider than a register
+// goes through the stack, element by element: that would be timed, not the cache.
+#define TILEWRIGHT_PASSES(TARGET, BYTES)                                                      \
+  TARGET void read_lines(const MemoryLine* memory, std::size_t lines) {                       \
+    typedef float Part __attribute__((vector_size(BYTES), may_alias));                        \
+    constexpr std::size_t kSums = 8;                                                          \
+    const Part* const from = reinterpret_cast<const Part*>(memory);                           \
+    Part sum[kSums] = {};                                                                     \
+    for (std::size_t i = 0; i < lines * (64 / (BYTES)); i += kSums)                           \
+      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kSums; ++u) sum[u] += from[i + u];  \
+    for (std::size_t u = 1; u < kSums; ++u) sum[0] += sum[u];                                 \
+    asm volatile("" : : "m"(sum[0]));                                                         \
+  }                                                                                           \
+  TARGET void write_lines(MemoryLine* memory, std::size_t lines) {                            \
+    typedef float Part __attribute__((vector_size(BYTES), may_alias));                        \
+    Part* const to = reinterpret_cast<Part*>(memory);                                         \
+    const Part value = {1.0F};                                                                \
+    for (std::size_t i = 0; i < lines * (64 / (BYTES)); i += kPassLines) {                    \
+      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = value;                         \
+      keep();                                                                                 \
+    }                                                                                         \
+  }                                                                                           \
+  TARGET void copy_lines(const MemoryLine* memory, MemoryLine* other, std::size_t lines) {    \
+    typedef float Part __attribute__((vector_size(BYTES), may_alias));                        \
+    const Part* const from = reinterpret_cast<const Part*>(memory);                           \
+    Part* const to = reinterpret_cast<Part*>(other);                                          \
+    for (std::size_t i = 0; i < lines * (64 / (BYTES)); i += kPassLines) {                    \
+      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = from[i + u];                   \
+      keep();                                                                                 \
+    }                                                                                         \
   }
-}
-
-TILEWRIGHT_EACH_WIDTH void copy_lines(const Line* from, Line* to, std::size_t lines) {
-  for (std::size_t i = 0; i < lines; i += kPassLines) {
-#pragma GCC unroll 8
-    for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = from[i + u];
-    keep();
-  }
-}
-
-const Line* as_lines(const MemoryLine* p) { return reinterpret_cast<const Line*>(p); }
-Line* as_lines(MemoryLine* p) { return reinterpret_cast<Line*>(p); }
+// Not under a sanitizer, which is not up yet when versions are picked.
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+TILEWRIGHT_PASSES(__attribute__((target("default"))), 16)
+TILEWRIGHT_PASSES(__attribute__((target("avx2"))), 32)
+TILEWRIGHT_PASSES(__attribute__((target("avx512f"))), 64)
+#else
+TILEWRIGHT_PASSES(, 16)
+#endif
+#undef TILEWRIGHT_PASSES
 
 }  // namespace
 
@@ -61,10 +63,10 @@ LineMemory lines_of_memory(std::size_t bytes) {
   return {static_cast<MemoryLine*>(memory), [](MemoryLine* p) { std::free(p); }};
 }
 
-void read_pass(const MemoryLine* from, std::size_t lines) { read_lines(as_lines(from), lines); }
-void write_pass(MemoryLine* to, std::size_t lines) { write_lines(as_lines(to), lines); }
+void read_pass(const MemoryLine* from, std::size_t lines) { read_lines(from, lines); }
+void write_pass(MemoryLine* to, std::size_t lines) { write_lines(to, lines); }
 void copy_pass(const MemoryLine* from, MemoryLine* to, std::size_t lines) {
-  copy_lines(as_lines(from), as_lines(to), lines);
+  copy_lines(from, to, lines);
 }
 
 void make_chain(MemoryLine* lines, std::size_t count, std::uint64_t seed) {

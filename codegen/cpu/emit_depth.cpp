@@ -39,7 +39,8 @@ KernelEmitter::Depth::Depth(KernelEmitter& e, NodeId id, const Window& x, const 
     at = e.names_.fresh(
         identifier("p_", e.p_.workload().loop(op_.loops[static_cast<std::size_t>(l)]).name));
     steps_.push_back(l);
-    (moves(l, x.row_dim) != 0 || moves(l, x.column_dim) != 0 ? taps_ : channels_).push_back(l);
+    const bool moves_window = moves(l, x.row_dim) != 0 || moves(l, x.column_dim) != 0;
+    (moves_window && !x.taps_are_channels ? taps_ : channels_).push_back(l);
   }
 }
 
@@ -108,6 +109,13 @@ std::int64_t KernelEmitter::Depth::room(std::int64_t packed_rows) const {
   return *bytes;
 }
 
+std::int64_t KernelEmitter::Depth::room_beside(std::int64_t bytes) const {
+  const auto all = checked_mul(count(steps_), kListBytes);
+  if (!all || *all > kMostBytes)
+    throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
+  return *all + bytes;
+}
+
 std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& room,
                                        const std::string& kept, const std::string& prepared) {
   const auto declare = [&](const std::string& type, const std::string& base,
@@ -124,10 +132,12 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   nest(channels_, channel + "[" + number(channels_) + "] = " + sum([&](int l) {
                     const std::int64_t row =
                         x_.row_dim < 0 ? 0 : stride[static_cast<std::size_t>(x_.row_dim)];
+                    if (x_.taps_are_channels) return e_.stride_of(op_, access_, buffer_, l);
                     return e_.stride_of(op_, access_, buffer_, l) - moves(l, x_.column_dim) -
                            moves(l, x_.row_dim) * row;
                   }) + ";");
-  const auto moved = [&](int dim) {
+  const auto moved = [&](int dim) -> std::string {
+    if (x_.taps_are_channels) return "0";
     return "static_cast<int32_t>(" + sum([&](int l) { return moves(l, dim); }) + ")";
   };
   nest(taps_, tap + "[" + number(taps_) + "] = {" + moved(x_.row_dim) + ", " +

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codegen/cpu/followers.h"
+#include "core/workload/expr.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cpu {
@@ -195,8 +196,9 @@ struct KernelEmitter::Followers::Known {
 };
 
 KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int columns,
-                                    const SymRanges& ranges, const std::vector<std::string>& names)
-    : e_(e) {
+                                    const SymRanges& ranges, const std::vector<std::string>& names,
+                                    int outer, std::int64_t width)
+    : e_(e), width_(width) {
   const ScheduleNode& n = e_.k_.node(producer);
   const Workload& w = e_.p_.workload();
   const auto waiting = e_.waiting_.find(producer);
@@ -207,6 +209,7 @@ KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int colum
   const auto loops = plain_loops(w, n.op, target);
   if (!loops || loops->back() != columns) return;
   column_ = names[static_cast<std::size_t>(columns)];
+  if (outer >= 0) outer_ = names[static_cast<std::size_t>(outer)];
   std::vector<Known> known{{.tensor = target.tensor, .value = kValue, .names = {}, .ranges = {}}};
   for (int l : *loops) {
     known[0].names.push_back(names[static_cast<std::size_t>(l)]);
@@ -273,7 +276,7 @@ bool KernelEmitter::Followers::take(NodeId id, const SymRanges& ranges, std::vec
   const auto column = std::ranges::find(names, column_);
   if (column == names.end() || std::ranges::find(names, "") != names.end()) return false;
   const int vector = static_cast<int>(column - names.begin());
-  if (!fits_vectors(n, vector, values)) return false;
+  if (!fits_vectors(n, vector, values) || !lies_flat(n, vector, names, values)) return false;
 
   all_.push_back(std::make_unique<Follower>(e_, id, ranges, static_cast<int>(all_.size()) + 1,
                                             vector, names, values));
@@ -309,6 +312,30 @@ bool KernelEmitter::Followers::fits_vectors(const ScheduleNode& n, int vector,
   const Buffer& b = e_.buffer(to);
   return reductions.size() == 1 && reductions[0] == loop && out.combine != Combine::assign &&
          b.role == BufferRole::intermediate && b.fixed_at.valid();
+}
+
+/// Whether an operator's elements lie one row of columns after the other, and nothing asks which row
+/// it is.
+bool KernelEmitter::Followers::lies_flat(const ScheduleNode& n, int column,
+                                         const std::vector<std::string>& names,
+                                         const std::vector<std::string>& values) const {
+  if (outer_.empty()) return true;
+  const Operator& op = e_.p_.workload().op(n.op);
+  const auto outer = std::ranges::find(names, outer_);
+  if (outer == names.end() || !e_.p_.workload().reduction_loops(n.op).empty()) return false;
+  const LoopId rows = op.loops[static_cast<std::size_t>(outer - names.begin())];
+  const LoopId columns = op.loops[static_cast<std::size_t>(column)];
+  const auto flat = [&](const Access& a, BufferId b) {
+    const auto& stride = e_.layouts_[b.index()].stride;
+    return loop_stride(a, rows, stride) == width_ * loop_stride(a, columns, stride);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (values[i].empty() && !flat(op.inputs[i], buffer_of_input(n, static_cast<int>(i))))
+      return false;
+  const Output& out = op.outputs[static_cast<std::size_t>(n.writes[0].output)];
+  bool asks = false;
+  each_index(out.value, [&](LoopId l) { asks = asks || l == rows || l == columns; });
+  return !asks && flat(out.target, n.writes[0].buffer);
 }
 
 void KernelEmitter::Followers::begin() {

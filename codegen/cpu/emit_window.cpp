@@ -120,7 +120,11 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   std::ranges::sort(taps, {}, most);
   std::int64_t count = 1;
   bool around = false;
+  for (int l : taps) count = count > kMostTaps ? count : count * most(l);
+  x.taps_are_channels = !padded && count > kMostTaps;
+  count = 1;
   for (int l : taps) {
+    if (x.taps_are_channels) break;
     around = around || most(l) > kMostTaps / count;
     if (around)
       std::erase(x.depth, l);
@@ -130,6 +134,14 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   // The left operand's steps follow one another where its depth loops, innermost last, are dense.
   std::ranges::stable_sort(x.depth, std::greater<>{},
                            [&](int l) { return stride_of(op, a, in_a, l); });
+  x.channels_first = true;
+  bool tap = false;
+  for (int l : x.depth) {
+    if (most(l) == 1) continue;
+    const bool is_tap = !x.taps_are_channels && std::ranges::find(taps, l) != taps.end();
+    x.channels_first = x.channels_first && (is_tap || !tap);
+    tap = tap || is_tap;
+  }
   int several = 0;
   std::int64_t next = 0;
   x.left_dense = true;
@@ -193,7 +205,9 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  if (x.direct && !wastes_lanes(id, x, ranges))
+  if (goes_by_lines(id, x, ranges))
+    read_lines(id, x, s, ranges);
+  else if (x.direct && !wastes_lanes(id, x, ranges))
     multiply_through(id, x, s, ranges);
   else
     read_through(id, x, s, ranges);

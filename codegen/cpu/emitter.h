@@ -193,6 +193,8 @@ class KernelEmitter : private RangeEmitter {
     bool left_dense = true;             ///< the left operand's steps are all left_step apart
     std::int64_t left_step = 1;
     bool direct = false;  ///< the right operand lies as a plain product needs it
+    bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
+    bool channels_first = false;     ///< of the depth, what moves the window comes last
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
@@ -210,6 +212,15 @@ class KernelEmitter : private RangeEmitter {
                           const SymRanges& ranges);
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
   bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
+
+  // emit_lines.cpp
+  std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges);
+  bool goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges);
+  void read_lines(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
+  std::unique_ptr<Followers> followers_of_window(NodeId id, const Window& x,
+                                                 const SymRanges& ranges,
+                                                 const std::vector<std::string>& first, bool whole,
+                                                 std::int64_t width, std::string& argument);
 
   // emit_prepared.cpp
   bool can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const;

@@ -45,8 +45,10 @@ class KernelEmitter::Followers {
   /// `names`: the producer's loops where its values are made; vectors of them run along `columns`.
   /// Those that wait for the producer and have its very points are taken, and not emitted again
   /// where they stand.
+  /// `outer`: a loop (-1: none) whose iterations the columns' index counts through, `width` each:
+  /// what follows must lie so.
   Followers(KernelEmitter& e, NodeId producer, int columns, const SymRanges& ranges,
-            const std::vector<std::string>& names);
+            const std::vector<std::string>& names, int outer = -1, std::int64_t width = 0);
   bool empty() const { return all_.empty(); }
   /// Whether the producer's tile is read by others too.
   bool stores() const { return stores_; }
@@ -68,7 +70,11 @@ class KernelEmitter::Followers {
   KernelEmitter& e_;
   std::vector<std::unique_ptr<Follower>> all_;
   std::vector<TensorId> written_;
+  bool lies_flat(const ScheduleNode& n, int column, const std::vector<std::string>& names,
+                 const std::vector<std::string>& values) const;
   std::string column_;  ///< the index that vectors run along
+  std::string outer_;   ///< the index of the loop that it counts through; empty: none
+  std::int64_t width_ = 0;
   bool stores_ = true;
 };
 

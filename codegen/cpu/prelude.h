@@ -20,6 +20,7 @@ struct PreludeOptions {
   bool atomic = false;  ///< some store is !atomic
   bool products = false;  ///< some operator is a matrix product
   bool windows = false;   ///< some right operand is read through a window
+  bool lines = false;     ///< of these, some by lines of points
   bool vectors = false;   ///< some operator runs on vectors of points
   bool in_place = false;  ///< some tile is used where its tensor lies
   bool prefetch = false;  ///< some tile's lines are asked for
@@ -45,6 +46,9 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns STEP
 /// elements apart; after micro_kernel_text, on vectors only.
 std::string window_text();
+/// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
+/// window_text and vector_functions_text.
+std::string lines_of_points_text();
 /// The most taps of a window that convolve takes, and how many lists of steps it keeps.
 inline constexpr int kMostTaps = 64, kWindowLists = 8;
 /// The function attribute that the isa needs, or nothing.

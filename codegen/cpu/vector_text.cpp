@@ -128,6 +128,12 @@ template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
   const Lanes lanes = lanes_between(first, last);
   if constexpr (STEP == 1) return load_part(p, lanes);
+  if constexpr (STEP == 2) {
+    const int64_t low = 2 * first, high = 2 * last - 1;  // elements that are read
+    const Vector a = load_part(p, lanes_between(low, min(high, kLanes)));
+    const Vector b = load_part(p + kLanes, lanes_between(max(low - kLanes, 0), high - kLanes));
+    return __builtin_shufflevector(a, b, TWICE);
+  }
   return (Vector)_mm256_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, p, PLACES, (REGISTER)lanes,
                                               sizeof(Real));
 }
@@ -136,6 +142,7 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, i
 constexpr const char* kStrips = R"(
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p) {
+  if constexpr (STEP == 1) return *reinterpret_cast<const Unaligned*>(p);
   return every<STEP>(p, 0, kLanes);
 }
 // The first `count` lanes, of them those whose index, STEP apart from `index` on, is in [0, extent).
@@ -281,6 +288,7 @@ std::string strips(int vector_bytes, bool f64) {
   const std::string set = std::string(vector_bytes == 64 ? "_mm512_setr_epi" : "_mm256_setr_epi") +
                           (f64 ? "64" : "32") + (f64 && vector_bytes == 32 ? "x(" : "(");
   std::string text = vector_bytes == 64 ? kStrips512 : kStrips256;
+  text = replaced(text, "TWICE", twice);
   text = replaced(text, "PLACES2", set + twice + ")");
   text = replaced(text, "PLACES", set + places + ")");
   text = replaced(text, "WIDTH", f64 ? "64" : "32");

@@ -16,6 +16,11 @@ class KernelEmitter::Depth {
   Depth(KernelEmitter& e, NodeId id, const Window& x, const SymRanges& ranges);
   /// What convolve needs to pack that many rows of the left operand in and to list steps in.
   std::int64_t room(std::int64_t packed_rows) const;
+  /// The same with that many bytes in place of the rows.
+  std::int64_t room_beside(std::int64_t bytes) const;
+  /// Of these at most.
+  std::int64_t channels() const { return count(channels_); }
+  std::int64_t taps() const { return count(taps_); }
   /// Arrays that say what every step reads, and a `Depth` of them with `room`, `kept` and
   /// `prepared` ("nullptr, 0": nothing is); its name.
   std::string emit(std::int64_t& offset, const std::string& room, const std::string& kept,

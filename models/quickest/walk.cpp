@@ -419,9 +419,11 @@ class Walk {
       points *= static_cast<double>(extents.back());
     }
     if (points == 0) return nothing();
-    if (const auto product = product_of(w_, n.op, extents))
-      return product->window ? window(n, ranges, *product, extents, points)
-                             : product_part(n, ranges, *product, extents);
+    if (const auto product = product_of(w_, n.op, extents)) {
+      if (product->window)
+        if (auto few = taps(n, ranges, *product, extents, points)) return std::move(*few);
+      return product_part(n, ranges, *product, extents);
+    }
     return points_part(n, ranges, extents, points);
   }
 
@@ -445,23 +447,66 @@ class Walk {
     for (auto& moved : p.moved) moved = p.foot;
   }
 
+  /// A product's box as micro-kernels see it.
+  struct Box3 {
+    double rows = 1, columns = 1, depth = 1;
+    double times = 1;  ///< such products, of loops that are left over
+    double outer = 1;  ///< of the columns, rows of points that follow one another
+  };
+  Box3 box_of(const ScheduleNode& n, const Product& x,
+              const std::vector<std::int64_t>& extents) const {
+    const Operator& op = w_.op(n.op);
+    const auto most = [&](int l) {
+      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
+    };
+    const int outer = rows_of_points(n, x, extents);
+    Box3 box{.rows = most(x.rows), .columns = most(x.columns), .outer = most(outer)};
+    box.columns *= box.outer;
+    for (int l = 0; l < static_cast<int>(extents.size()); ++l) {
+      const bool reduced = w_.is_reduction(n.op, op.loops[static_cast<std::size_t>(l)]);
+      if (l == x.depth || (x.window && reduced))
+        box.depth *= most(l);
+      else if (l != x.rows && l != x.columns && l != outer)
+        box.times *= most(l);
+    }
+    return box;
+  }
+
+  /// The loop of rows of points that are columns of one product, as they follow one another in the
+  /// output, or in a tile of its own; -1: none.
+  int rows_of_points(const ScheduleNode& n, const Product& x,
+                     const std::vector<std::int64_t>& extents) const {
+    const Operator& op = w_.op(n.op);
+    const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+    const Access& c = op.outputs.front().target;
+    const std::size_t in_b = b.index.size(), in_c = c.index.size();
+    if (in_b < 2 || in_c < 2 || x.columns < 0) return -1;
+    const auto outer = c.index[in_c - 2].plain_loop();
+    if (!outer || !moves(b, *outer)) return -1;
+    const int local = w_.local_index(n.op, *outer);
+    if (local == x.rows || local == x.columns || local == x.depth) return -1;
+    const auto width = extents[static_cast<std::size_t>(x.columns)];
+    const bool flat = object_of(n.writes.front().buffer) >= tensors_ ||
+                      w_.tensor(c.tensor).shape[in_c - 1] == width;
+    // Without a window the input is read where it lies.
+    const bool lies = x.window || (b.index[in_b - 1] == c.index[in_c - 1] &&
+                                   b.index[in_b - 2] == c.index[in_c - 2] &&
+                                   w_.tensor(b.tensor).shape[in_b - 1] == width);
+    return flat && lies ? local : -1;
+  }
+
   /// Panels of columns around groups of rows around the depth, as micro-kernels go.
   Work product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
                     const std::vector<std::int64_t>& extents) const {
     Work whole = nothing();
     touch_all(n, ranges, whole);
-    const auto most = [&](int l) {
-      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
-    };
-    const double rows = most(x.rows), columns = most(x.columns), depth = most(x.depth);
-    double times = 1;  // products of loops that are left over
-    for (int l = 0; l < static_cast<int>(extents.size()); ++l)
-      if (l != x.rows && l != x.columns && l != x.depth) times *= most(l);
-    const auto [height, width] = block_of(r_, rows, columns);
-    const double groups = std::ceil(rows / static_cast<double>(height));
-    const double panels = std::ceil(columns / static_cast<double>(width * r_.lanes));
+    const Box3 box = box_of(n, x, extents);
+    const auto [height, width] = block_of(r_, box.rows, box.columns);
+    const double groups = std::ceil(box.rows / static_cast<double>(height));
+    const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
     const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
     const std::size_t c = object_of(n.writes.front().buffer);
+    const double times = box.times;
     Work block = nothing();
     block.foot[a] += whole.foot[a] / times / groups;
     block.foot[b] += whole.foot[b] / times / panels;
@@ -475,33 +520,45 @@ class Walk {
     Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
-    p.arithmetic = times * product_seconds(r_, rows, columns, depth);
-    if (const double together = columns_together(n.op, x, extents); together > columns) {
-      // Rows of points are columns of one product, or its rows where vectors would be emptier.
-      const double once = times * columns / together;
-      p.arithmetic = once * std::min(product_seconds(r_, rows, together, depth),
-                                     kTurned * product_seconds(r_, together, rows, depth));
+    p.arithmetic = times * product_seconds(r_, box.rows, box.columns, box.depth);
+    if (x.window || box.outer > 1) {
+      const double turned = kTurned * product_seconds(r_, box.columns, box.rows, box.depth);
+      p.arithmetic = std::min(p.arithmetic, times * turned) + times * copies(n, x, extents, box);
     }
     return p;
   }
 
-  /// Columns of a product on whole images, whose rows of points follow one another: all their
-  /// points.
-  double columns_together(OpId id, const Product& x,
-                          const std::vector<std::int64_t>& extents) const {
-    const Operator& op = w_.op(id);
+  /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
+  double copies(const ScheduleNode& n, const Product& x, const std::vector<std::int64_t>& extents,
+                const Box3& box) const {
+    constexpr double kList = 8;   // cycles: a step of the depth listed
+    constexpr double kLine = 2;   // cycles: a vector of a line that others follow
+    constexpr double kApart = 5;  // cycles: a vector of one whose elements or ends lie apart
+    const Operator& op = w_.op(n.op);
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    const Access& c = op.outputs.front().target;
-    const auto width = extents[static_cast<std::size_t>(x.columns)];
-    const std::size_t in_b = b.index.size(), in_c = c.index.size();
-    if (in_b < 2 || in_c < 2 || b.index[in_b - 1] != c.index[in_c - 1] ||
-        b.index[in_b - 2] != c.index[in_c - 2] || w_.tensor(b.tensor).shape[in_b - 1] != width ||
-        w_.tensor(c.tensor).shape[in_c - 1] != width)
-      return 0;
-    const auto outer = c.index[in_c - 2].plain_loop();
-    if (!outer) return 0;
-    const auto height = extents[static_cast<std::size_t>(w_.local_index(id, *outer))];
-    return height == w_.tensor(c.tensor).shape[in_c - 2] ? static_cast<double>(width * height) : 0;
+    const double list = box.depth * kList * r_.cycle;
+    if (!x.window) return list;
+    const LoopId columns = op.loops[static_cast<std::size_t>(x.columns)];
+    double copied = 1, height = box.outer, step = 1;
+    for (const Affine& index : b.index) {
+      const auto of_columns = std::ranges::find(index.terms, columns, &Term::loop);
+      const bool across = of_columns != index.terms.end();
+      const bool down = !across && index.terms.size() > 1;
+      if (across) step = static_cast<double>(of_columns->coefficient);
+      for (const Term& t : index.terms) {
+        if (!w_.is_reduction(n.op, t.loop)) continue;
+        const int local = w_.local_index(n.op, t.loop);
+        const auto extent = static_cast<double>(extents[static_cast<std::size_t>(local)]);
+        if (down)
+          height += extent - 1;
+        else
+          copied *= extent;
+      }
+    }
+    const double width = box.columns / box.outer, lanes = static_cast<double>(r_.lanes);
+    const bool flat = step == 1 && width == static_cast<double>(w_.tensor(b.tensor).shape.back());
+    const double vectors = flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
+    return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
   }
 
   BufferId buffer_read(const ScheduleNode& n, int input) const {
@@ -510,27 +567,19 @@ class Walk {
     return n.reads.front().buffer;
   }
 
-  /// A convolution: vectors of the channels that it makes, by points of a row of its image, or
-  /// vectors of points where the channels are few, as in a depthwise one.
-  Work window(const ScheduleNode& n, const Ranges& ranges, const Product& x,
-              const std::vector<std::int64_t>& extents, double points) const {
-    constexpr double kFewRows = 3, kPoints = 14;
-    constexpr double kTurn = 130;  // cycles: a square of lanes turned, and written as rows
-    constexpr double kRun = 20;    // cycles: taps that find the same points inside begin
-    Work p = nothing();
-    touch_all(n, ranges, p);
-    stream(p);
+  /// A convolution of few channels a group, as a depthwise one: vectors of points, tap by tap. None
+  /// where there are more: it is a product.
+  std::optional<Work> taps(const ScheduleNode& n, const Ranges& ranges, const Product& x,
+                           const std::vector<std::int64_t>& extents, double points) const {
+    constexpr double kFewRows = 3;
     const Operator& op = w_.op(n.op);
     const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
-    double rows = 1, depth = 1, along = 1;
+    double rows = 1, along = 1;
     bool apart = false;
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
       const auto extent = static_cast<double>(extents[l]);
-      if (w_.is_reduction(n.op, op.loops[l])) {
-        depth *= extent;
-        continue;
-      }
+      if (w_.is_reduction(n.op, op.loops[l])) continue;
       if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
       if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
       along = extent;
@@ -538,20 +587,14 @@ class Walk {
         for (const Term& t : index.terms)
           apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
     }
-    const double lanes = static_cast<double>(r_.lanes);
-    if (rows <= kFewRows) {
-      // A load and a multiply-add a tap; elements that lie apart are two loads and put together.
-      const double tap = apart ? 2.5 : 1.5;
-      p.arithmetic = points / along * std::ceil(along / lanes) * tap * r_.light;
-      return p;
-    }
-    const double vectors = std::ceil(rows / lanes), groups = std::ceil(vectors / 2);
-    const double blocks = std::ceil(along / kPoints);
-    const double m = along / blocks, v = vectors / groups;
-    const double step = std::max({m * v * r_.fma, (v + m / 2) * r_.cycle, kLatency * r_.cycle});
-    const double beside = v * kTurn + 3 * (kRun + 2 * m * v);
+    if (rows > kFewRows) return std::nullopt;
+    Work p = nothing();
+    touch_all(n, ranges, p);
+    stream(p);
+    // A load and a multiply-add a tap; elements that lie apart are two loads and put together.
+    const double tap = apart ? 2.5 : 1.5;
     p.arithmetic =
-        points / (rows * depth * along) * groups * blocks * (depth * step + beside * r_.cycle);
+        points / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap * r_.light;
     return p;
   }
 

@@ -29,7 +29,7 @@ const std::map<std::string_view, Saying>& sayings() {
   static const std::map<std::string_view, Saying> all = [] {
     std::map<std::string_view, Saying> out;
     for (const auto make : {element_operators, product_operators, window_operators, row_operators,
-                            moving_operators, recurrent_operators, quantised_operators})
+                            moving_operators, recurrent_operators, quantised_operators, order_operators})
       for (const Said& s : make()) out.emplace(s.op, s.say);
     return out;
   }();
@@ -161,11 +161,20 @@ class Importer {
       if (!v.shape) fail("inputs", shown(v.name), "has no shape", "inputs of known ranks");
       Shape shape;
       for (std::size_t d = 0; d < v.shape->size(); ++d) shape.push_back(dimension(v, d));
+      // Whole numbers, such as lengths or a rate that a branch asks for, may be known: one for all.
+      if (is_integer(v.type) || v.type == kBool) {
+        names.insert(shown(v.name));
+        if (const auto it = options_.bind.find(v.name); it != options_.bind.end()) {
+          known_[v.name] = Builder::uniform(v.type, std::move(shape), static_cast<double>(it->second));
+          note(shown(v.name) + " is " + std::to_string(it->second) + " everywhere, as bound");
+          continue;
+        }
+      }
       all.emplace_back(&v, std::move(shape));
     }
     for (const auto& [name, n] : options_.bind)
       if (!names.contains(name))
-        fail("--bind", name, "is no symbolic dimension of the inputs",
+        fail("--bind", name, "is no symbolic dimension, nor whole numbers, of the inputs",
              names.empty() ? "none: every dimension is a number"
                            : join(std::vector<std::string>(names.begin(), names.end())));
     if (!open.empty())

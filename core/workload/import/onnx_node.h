@@ -72,6 +72,7 @@ std::vector<Said> row_operators();
 std::vector<Said> moving_operators();
 std::vector<Said> recurrent_operators();
 std::vector<Said> quantised_operators();
+std::vector<Said> order_operators();
 
 // ---- Parts of several operators ----
 Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c);

@@ -45,6 +45,54 @@ void say_gemm(NodeReader& n) {
   if (n.out[0].shape != c.shape) throw Unsupported{"a bias of another shape"};
 }
 
+/// A small one of values that are known: tables of positions are made so.
+std::optional<Value> einsum_of_constants(const NodeReader& n, const std::vector<std::string>& parts,
+                                         const std::string& result) {
+  constexpr std::int64_t kMost = 1 << 20;
+  std::map<char, std::int64_t> extents;
+  std::vector<std::vector<double>> values;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Value& v = n.at(i);
+    if (!v.known() || v.shape.size() != parts[i].size() || elements_of(v.shape) > kMost)
+      return std::nullopt;
+    for (std::size_t d = 0; d < parts[i].size(); ++d)
+      if (extents.emplace(parts[i][d], v.shape[d]).first->second != v.shape[d]) return std::nullopt;
+    values.push_back(values_of(v));
+  }
+  std::string order = result;  // what is summed over, innermost
+  for (const auto& [c, e] : extents)
+    if (result.find(c) == result.npos) order += c;
+  std::int64_t points = 1, summed = 1;
+  Shape shape;
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    const auto known = extents.find(order[d]);
+    if (known == extents.end() || known->second < 1 || points > kMost / known->second)
+      return std::nullopt;
+    points *= known->second;
+    if (d < result.size())
+      shape.push_back(known->second);
+    else
+      summed *= known->second;
+  }
+  std::vector<double> out(static_cast<std::size_t>(points / summed), 0.0);
+  std::map<char, std::int64_t> at;
+  for (std::int64_t p = 0; p < points; ++p) {
+    std::int64_t left = p;
+    for (std::size_t d = order.size(); d-- > 0;)
+      at[order[d]] = left % extents[order[d]], left /= extents[order[d]];
+    double product = 1;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      std::int64_t flat = 0;
+      for (const char c : parts[i]) flat = flat * extents[c] + at[c];
+      product *= values[i][static_cast<std::size_t>(flat)];
+    }
+    out[static_cast<std::size_t>(p / summed)] += product;
+  }
+  if (n.at(0).type == kFloat)
+    for (double& x : out) x = static_cast<float>(x);
+  return Builder::known(n.at(0).type, shape, std::move(out));
+}
+
 /// "bij,bjk->bik", with an ellipsis or without a result.
 void say_einsum(NodeReader& n) {
   std::string equation = n.text("equation", "");
@@ -67,6 +115,10 @@ void say_einsum(NodeReader& n) {
       for (const char c : p) ++count[c];
     for (const auto& [c, times] : count)
       if (times == 1) result += c;
+  }
+  if (const auto known = einsum_of_constants(n, parts, result)) {
+    n.out[0] = *known;
+    return;
   }
   std::vector<View> reads;
   std::map<char, std::int64_t> extents;

@@ -25,10 +25,12 @@ class Cells {
     if (x.shape.size() != 3) throw Unsupported{"an input of another rank"};
     if (n.integer("layout", 0) != 0) throw Unsupported{"batches before steps"};
     if (n.has_attribute("clip")) throw Unsupported{"clipped cells"};
-    if (n.has(4) && !all_whole(n.at(4), x.shape[0]))
-      throw Unsupported{"sequences of different lengths"};
     steps_ = x.shape[0];
     batch_ = x.shape[1];
+    if (n.has(4) && !all_whole(n.at(4), steps_)) {
+      if (n.at(4).shape != Shape{batch_}) throw Unsupported{"lengths that are not one a sequence"};
+      lengths_ = b_.reshaped(n.name + "_lengths", n.at(4), {batch_, 1});
+    }
     if (steps_ > kMostSteps) throw Unsupported{"more than 4096 steps"};
     const std::string way = n.text("direction", "forward");
     directions_ = way == "bidirectional" ? 2 : 1;
@@ -56,11 +58,18 @@ class Cells {
         const std::int64_t t = back ? steps_ - 1 - i : i;
         const std::string step = name + "_t" + std::to_string(t);
         const Value x = squeezed(b_, b_.sliced(step, from_x, 0, t, 1, 1), 0);
+        const Value h_before = h, c_before = c;
         if (has_cell)
           std::tie(h, c) = lstm(step, of, d, x, h, c);
         else
           h = gates_ == 3 ? gru(step, of, d, x, h) : rnn(step, of, d, x, h);
-        steps[static_cast<std::size_t>(t)] = h;
+        Value& y = steps[static_cast<std::size_t>(t)];
+        y = h;
+        if (!lengths_) continue;
+        // Behind a sequence's end states stay, whichever way it is walked, and there is no output.
+        y = within(step + "_y_within", t, h, Builder::uniform(h.type, {batch_, hidden_}, 0));
+        h = within(step + "_h_within", t, h, h_before);
+        if (has_cell) c = within(step + "_c_within", t, c, c_before);
       }
       if (n_.wants(0)) {
         for (Value& v : steps) v = b_.reshaped(name, v, {1, 1, batch_, hidden_});
@@ -75,6 +84,12 @@ class Cells {
   }
 
  private:
+  /// Where step t is one of the sequence's, else the other.
+  Value within(const std::string& name, std::int64_t t, const Value& v, const Value& other) {
+    return b_.map(name, v.type, {v, other, *lengths_}, [&](const Args& a) {
+      return call("select", {call("lt", {number(static_cast<double>(t)), a[2]}), a[0], a[1]});
+    });
+  }
   static bool all_whole(const Value& lengths, std::int64_t steps) {
     return lengths.known() && std::ranges::all_of(values_of(lengths), [&](double l) {
              return l == static_cast<double>(steps);
@@ -244,6 +259,7 @@ class Cells {
   Builder& b_;
   std::int64_t gates_, steps_ = 0, batch_ = 0, hidden_ = 0, directions_ = 1;
   bool backward_ = false;
+  std::optional<Value> lengths_;  ///< [B, 1], where they are not all steps
   std::vector<std::string> activations_;
   std::vector<double> alphas_, betas_;
 };

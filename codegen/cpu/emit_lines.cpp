@@ -1,0 +1,200 @@
+// Convolutions with vectors along their points: each step of the depth reads one line of points,
+// where it lies or from a copy; see lines_text.cpp. What follows takes the sums from registers.
+#include <algorithm>
+
+#include "codegen/cpu/followers.h"
+#include "codegen/cpu/window_depth.h"
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr int kMostGroup = 12;                          // rows, as `listed_product` unrolls them
+constexpr std::int64_t kCopyBytes = 192 << 10;          // copies of a block of channels, about
+constexpr std::int64_t kMostCopyBytes = 16 << 20;       // of what cannot be in blocks
+constexpr std::int64_t kPanelBytes = 288 << 10;         // of all panels, in the second cache
+constexpr std::int64_t kMostSteps = 1024;               // of a block
+
+/// Rows and vectors that stay in registers, which take the fewest cycles over a box of that many:
+/// two fused multiply-adds and two loads a cycle, a latency of four.
+std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers) {
+  constexpr double kLatency = 4;
+  std::pair<int, int> best;
+  std::pair<double, double> least;
+  for (int n = 1; n <= 6; ++n)
+    for (int m = 1; m <= kMostGroup && m * n + n + 1 <= registers; ++m) {
+      std::pair<double, double> cost;  // cycles, loads
+      const auto add = [&](std::int64_t count, std::int64_t height, std::int64_t width) {
+        if (count * height * width == 0) return;
+        const auto blocks = static_cast<double>(count), h = static_cast<double>(height);
+        const auto w = static_cast<double>(width);
+        const double loads = w + h + 1;  // and where the line lies
+        cost.first += blocks * std::max({w * h / 2, loads / 2, kLatency});
+        cost.second += blocks * loads;
+      };
+      const std::int64_t panels = ceil_div(vectors, n), wide = vectors % panels;
+      for (const auto& [count, height] : {std::pair(rows / m, std::int64_t{m}), {1, rows % m}}) {
+        add(count * wide, height, vectors / panels + 1);
+        add(count * (panels - wide), height, vectors / panels);
+      }
+      if (best.first == 0 || cost < least) best = {m, n}, least = cost;
+    }
+  return best;
+}
+
+}  // namespace
+
+/// What `convolve_lines` copies of a channel at most, in elements.
+std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges) {
+  const Operator& op = p_.workload().op(k_.node(id).op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
+  const auto moves = [&](int l, int dim) -> std::int64_t {
+    if (dim < 0 || l < 0) return 0;
+    return coefficient_of(b.index[static_cast<std::size_t>(dim)],
+                          op.loops[static_cast<std::size_t>(l)]);
+  };
+  const std::int64_t step = std::max<std::int64_t>(1, moves(x.outer, x.row_dim));
+  std::int64_t columns = 1, rows = 1, span = 0;
+  for (int l : x.depth) {
+    if (moves(l, x.column_dim) != 0) columns *= most(l);
+    if (moves(l, x.row_dim) == 0) continue;
+    rows *= most(l);
+    span += std::abs(moves(l, x.row_dim)) * (most(l) - 1);
+  }
+  const std::int64_t height = most(x.outer) + span / step + 1;
+  return columns * std::min(step, rows) * height * most(x.columns) +
+         p_.vector_bytes / p_.element_bytes;
+}
+
+/// Whether points, vectors of which these are, leave too many more lanes idle than rows of the left
+/// operand do that are packed already, or copies need too much room.
+bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
+  constexpr double kEdges = 1.3;  // what short rows of points, and turning them, cost the other way
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& c = op.outputs[0].target;
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
+  std::int64_t channels = 1;
+  for (int l : x.depth) channels *= most(l);
+  if (lines_of_channel(id, x, ranges) * p_.element_bytes * (x.channels_first ? 1 : channels) >
+      kMostCopyBytes)
+    return false;
+  const std::int64_t width = most(x.columns);
+  const bool follow = x.outer < 0 || dense(n.writes[0].buffer,
+                                           stride_of(op, c, n.writes[0].buffer, x.outer), width);
+  const std::int64_t points = follow ? width * most(x.outer) : width;
+  const auto waste = [&](std::int64_t count) {
+    return static_cast<double>(ceil_div(count, lanes) * lanes) / static_cast<double>(count);
+  };
+  return !can_prepare(id, x, ranges) || waste(points) <= kEdges * waste(most(x.rows));
+}
+
+void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s,
+                               const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const Access& c = op.outputs[0].target;
+  const BufferId in_a = buffer_of_input(n, x.left), in_c = n.writes[0].buffer;
+  p_.prelude.products = p_.prelude.windows = p_.prelude.vectors = true;
+  p_.prelude.lines = p_.prelude.functions = true;
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
+  const auto known = [&](int l) { return std::stoll(known_size(n.op, l, ranges)); };
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
+  const std::int64_t c_line = stride_of(op, c, in_c, x.outer), width = known(x.columns);
+  const bool follow = x.outer < 0 || (width > 0 && c_line == width);
+  const std::int64_t all = follow ? most(x.columns) * most(x.outer) : most(x.columns);
+  const std::int64_t points = follow ? known(x.columns) * known(x.outer) : known(x.columns);
+  auto [rows, vectors] =
+      block_shape(most(x.rows), ceil_div(all, lanes), p_.vector_bytes == 64 ? 32 : 16);
+  if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
+  const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
+  if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
+
+  out_.open("");
+  std::int64_t offset = 0;
+  Depth depth(*this, id, x, ranges);
+  // As many channels at a time as copies of them, and a panel of their steps, fit in caches.
+  const std::int64_t channels = depth.channels(), taps = depth.taps();
+  const std::int64_t of_channel = lines_of_channel(id, x, ranges) * p_.element_bytes;
+  std::int64_t block =
+      std::clamp<std::int64_t>(std::min(kCopyBytes / std::max<std::int64_t>(of_channel, 1),
+                                        std::max<std::int64_t>(kMostSteps / taps, 1)),
+                               1, channels);
+  block = ceil_div(channels, ceil_div(channels, block));
+  if (!x.channels_first) block = channels;
+  // Behind the copies one panel, or all of them where the second cache holds them.
+  const std::int64_t copied =
+      ceil_div(block * of_channel + (vectors + 1) * p_.vector_bytes, 64) * 64;
+  const std::int64_t steps = block * taps, panel = vectors * p_.vector_bytes * steps;
+  const std::int64_t panels = ceil_div(all, lanes) * p_.vector_bytes * steps;
+  const std::int64_t panel_room = panels <= kPanelBytes ? panels : panel;
+  const std::string memory = scratch(depth.room_beside(copied + panel_room), offset, "char");
+  const std::string prepared = prepared_left(id, x, rows, s, ranges);
+  const std::string steps_name = depth.emit(offset, "(" + memory + ")", "nullptr", "nullptr, 0");
+  std::string left = corner(op, a, in_a, s.at);
+  std::string row = std::to_string(stride_of(op, a, in_a, x.rows));
+  std::string step = std::to_string(x.left_step);
+  if (!x.left_dense && prepared.empty()) {
+    left = pack_left(id, x, s.at, ranges, offset);
+    row = depth.steps(), step = "1";
+  }
+  std::string group = std::to_string(rows) + " * (" + row + ")";
+  if (!prepared.empty()) {
+    const std::size_t comma = prepared.rfind(", ");
+    const std::string packed = names_.fresh("packed");
+    out_.line("const Real* const " + packed + " = " + prepared.substr(0, comma) + ";");
+    const auto either = [&](const std::string& one, const std::string& other) {
+      return "(" + packed + " ? " + one + " : " + other + ")";
+    };
+    const bool always = prepared.find(" : nullptr") == std::string::npos;
+    const std::string its = prepared.substr(comma + 2);
+    left = always ? packed : either(packed, left);
+    row = always ? "1" : either("1", row);
+    step = always ? std::to_string(rows) : either(std::to_string(rows), step);
+    group = always ? its : either(its, group);
+  }
+  const std::string window = emit_window(id, x, s.at, ranges);
+  std::string after;
+  std::unique_ptr<Followers> followers;
+  if (s.opened == 0 && follow)
+    followers = followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width,
+                                    after);
+  if (!after.empty()) after = ", " + after;
+  out_.line("convolve_lines<" + std::to_string(rows) + ", " + std::to_string(vectors) + ", " +
+            std::to_string(x.step) + ", " + known_size(n.op, x.rows, ranges) + ", " +
+            std::to_string(points) + ", " + (block == channels ? "true" : "false") + ">(" +
+            size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " + row + ", " + step + ", " +
+            group + ", " + window + ", " + steps_name + ", " + std::to_string(block) + ", " +
+            std::to_string(copied / p_.element_bytes) + ", " +
+            std::to_string(panel_room / p_.element_bytes) + ",");
+  out_.line("         " + corner(op, c, in_c, s.at) + ", " +
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
+            s.fresh + after + ");");
+  if (followers) followers->end();
+  out_.close();
+}
+
+/// As followers_of_product: points of both loops are counted through along the columns, whose index
+/// runs on into the next rows.
+std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_window(
+    NodeId id, const Window& x, const SymRanges& ranges, const std::vector<std::string>& first,
+    bool whole, std::int64_t width, std::string& argument) {
+  const Operator& op = p_.workload().op(k_.node(id).op);
+  std::vector<std::string> at = first;
+  const auto named = [&](int local) {
+    if (local < 0) return std::string();
+    const auto l = static_cast<std::size_t>(local);
+    return at[l] = names_.fresh(identifier("p_", p_.workload().loop(op.loops[l]).name));
+  };
+  const std::string row = named(x.rows), column = named(x.columns);
+  auto followers = std::make_unique<Followers>(*this, id, x.columns, ranges, at, x.outer, width);
+  if (followers->empty()) return nullptr;
+  const std::string first_row = x.rows < 0 ? "" : first[static_cast<std::size_t>(x.rows)];
+  argument = lambda_of(*followers, row, column, first_row,
+                       first[static_cast<std::size_t>(x.columns)], whole);
+  return followers;
+}
+
+}  // namespace tilewright::cpu

@@ -1,0 +1,281 @@
+// Matrix products whose right operand is read through a window, vectors along its points: what a
+// step of the depth reads is laid out as one line of points first, where it does not lie so.
+#include "codegen/cpu/cpu.h"
+#include "codegen/cpu/prelude.h"
+
+namespace tilewright::cpu {
+namespace {
+
+constexpr const char* kLines = R"(
+// Taps that move columns alike, and rows by a multiple of the rows' step, share a copy of a channel:
+// lines of the window's width, of which each tap's points are some that follow one another.
+struct Copy {
+  int64_t column, row, last, at;  // how far columns move, and the first and last of the rows
+};
+struct Copies {
+  Copy copy[kMostTaps];
+  int64_t count, size;     // size: elements of a channel's
+  int64_t tap[kMostTaps];  // where each tap's first point lies in them
+};
+inline void find_copies(const Window& w, const Depth& d, Copies& c) {
+  const int64_t step = max(w.row_step, 1);
+  c.count = c.size = 0;
+  const auto of = [&](const Tap& t) {
+    int64_t i = 0;
+    while (i < c.count && (c.copy[i].column != t.column || (c.copy[i].row - t.row) % step != 0)) ++i;
+    return i;
+  };
+  for (int64_t t = 0; t < d.taps; ++t) {
+    const int64_t i = of(d.tap[t]), row = d.tap[t].row;
+    if (i == c.count) c.copy[c.count++] = {d.tap[t].column, row, row, 0};
+    c.copy[i].row = min(c.copy[i].row, row), c.copy[i].last = max(c.copy[i].last, row);
+  }
+  for (int64_t i = 0; i < c.count; ++i) {
+    c.copy[i].at = c.size;
+    c.size += ((c.copy[i].last - c.copy[i].row) / step + w.height) * w.width;
+  }
+  c.size += kLanes;
+  for (int64_t t = 0; t < d.taps; ++t) {
+    const Copy& copy = c.copy[of(d.tap[t])];
+    c.tap[t] = copy.at + (d.tap[t].row - copy.row) / step * w.width;
+  }
+}
+
+// Channels [first, first + channels), what is outside as zero. Lines are written as whole vectors, the
+// last of each before those of the next line, which it may reach into; behind a channel is room.
+template <int STEP>
+TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies& c, int64_t first,
+                                  int64_t channels, Real* to) {
+  const int64_t step = max(w.row_step, 1), next = step * w.source_row;
+  for (int64_t q = 0; q < c.count; ++q) {
+    const Copy& copy = c.copy[q];
+    const int64_t column = w.first_column + copy.column, row = w.first_row + copy.row;
+    const int64_t low = column >= 0 ? 0 : (STEP - 1 - column) / STEP;
+    const int64_t high = w.columns > column ? (w.columns - column + STEP - 1) / STEP : 0;
+    const int64_t rows = (copy.last - copy.row) / step + w.height;
+    const int64_t above = row >= 0 ? 0 : min((step - 1 - row) / step, rows);
+    const int64_t below = row < w.rows ? max(min((w.rows - row + step - 1) / step, rows), above) : above;
+    if (STEP == 1 && next == w.width && below > above && low < high) {
+      // Lines follow one another in the source, too: what is between the first element that is there
+      // and the last is copied as one, then what is outside becomes zero.
+      const int64_t edge = max(w.width - high, 0), from = above * w.width + low;
+      const int64_t to_end = below * w.width - edge;
+      for (int64_t i = 0; i < channels; ++i) {
+        Real* const line = to + i * c.size + copy.at;
+        const Real* const source =
+            w.source + d.channel[first + i] + copy.row * w.source_row + copy.column;
+        int64_t x = from;
+        for (; x + kLanes <= to_end; x += kLanes)
+          *reinterpret_cast<Unaligned*>(line + x) = every<1>(source + x);
+        if (x < to_end) *reinterpret_cast<Unaligned*>(line + x) = every<1>(source + x, 0, to_end - x);
+        for (x = 0; x < above * w.width; ++x) line[x] = 0;
+        for (int64_t r = above; r < below; ++r) {
+          for (x = 0; x < low; ++x) line[r * w.width + x] = 0;
+          for (x = w.width - edge; x < w.width; ++x) line[r * w.width + x] = 0;
+        }
+        for (x = below * w.width; x < rows * w.width; ++x) line[x] = 0;
+      }
+      continue;
+    }
+    for (int64_t x = (w.width - 1) / kLanes * kLanes; x >= 0; x -= kLanes) {
+      const int64_t begin = min(max(low - x, 0), kLanes);
+      const int64_t end = max(min(high - x, min(w.width - x, kLanes)), 0);
+      for (int64_t i = 0; i < channels; ++i) {
+        const Real* from = w.source + d.channel[first + i] + copy.row * w.source_row + copy.column +
+                           x * STEP + above * next;
+        Real* line = to + i * c.size + copy.at + x;
+        for (int64_t r = 0; r < above; ++r, line += w.width)
+          *reinterpret_cast<Unaligned*>(line) = Vector{};
+        if (begin == 0 && end == kLanes)
+          for (int64_t r = above; r < below; ++r, line += w.width, from += next)
+            *reinterpret_cast<Unaligned*>(line) = every<STEP>(from);
+        else
+          for (int64_t r = above; r < below; ++r, line += w.width, from += next)
+            *reinterpret_cast<Unaligned*>(line) = every<STEP>(from, begin, end);
+        for (int64_t r = below; r < rows; ++r, line += w.width)
+          *reinterpret_cast<Unaligned*>(line) = Vector{};
+      }
+    }
+  }
+}
+
+// How a panel of the right operand lies: the line of each step `at` elements from b; the same, and
+// written behind one another for those who come next; so.
+enum Lie { kListed, kPacks, kPacked };
+
+// The micro-kernel on such a panel.
+template <int MI, int NI, int LIE, bool Partial, class After>
+TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
+                                    const Real* b, const int64_t* at, Real* panel, Real* c,
+                                    int64_t c_row, Lanes lanes, bool fresh, int64_t i, int64_t j,
+                                    const After& after) {
+  Vector acc[MI][NI];
+#pragma GCC unroll 12
+  for (int m = 0; m < MI; ++m)
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) {
+      const Real* const from = c + m * c_row + n * kLanes;
+      acc[m][n] = fresh                    ? Vector{}
+                  : Partial && n == NI - 1 ? load_part(from, lanes)
+                                           : *reinterpret_cast<const Unaligned*>(from);
+    }
+  for (int64_t k = 0; k < depth; ++k, a += a_k, panel += NI * kLanes) {
+    const Real* const line = LIE == kPacked ? panel : b + at[k];
+    Vector row[NI];
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) {
+      row[n] = LIE != kPacked && Partial && n == NI - 1
+                   ? load_part(line + n * kLanes, lanes)
+                   : *reinterpret_cast<const Unaligned*>(line + n * kLanes);
+      if (LIE == kPacks) *reinterpret_cast<Unaligned*>(panel + n * kLanes) = row[n];
+    }
+#pragma GCC unroll 12
+    for (int m = 0; m < MI; ++m) {
+      const Real x = a[m * a_row];
+#pragma GCC unroll 12
+      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+    }
+  }
+  // Addresses are found again: kept since the loads above they would take the registers that k needs.
+  asm("" : "+r"(c));
+#pragma GCC unroll 12
+  for (int m = 0; m < MI; ++m) {
+    Real* const row = c + m * c_row;
+#pragma GCC unroll 12
+    for (int n = 0; n < NI && After::kStores; ++n) {
+      if (Partial && n == NI - 1)
+        store_part(row + n * kLanes, lanes, acc[m][n]);
+      else
+        *reinterpret_cast<Unaligned*>(row + n * kLanes) = acc[m][n];
+    }
+    after(Count<NI>{}, Count<Partial>{}, i + m, j, lanes, acc[m]);
+  }
+}
+// The one of that many rows and vectors. M rows and N points where that is always so, else 0; of them
+// groups of ROWS and panels of at most MOST vectors. The first of several groups packs.
+template <int MI, int NI, int ROWS, int MOST, int64_t M, int64_t N, class After>
+TILEWRIGHT_TARGET void lines_of(Lie lie, int64_t rows, int64_t vectors, bool partial, int64_t depth,
+                                const Real* a, int64_t a_row, int64_t a_k, const Real* b,
+                                const int64_t* at, Real* panel, Real* c, int64_t c_row, Lanes lanes,
+                                bool fresh, int64_t i, int64_t j, const After& after) {
+  if constexpr (NI > 1)
+    if (vectors < NI)
+      return lines_of<MI, NI - 1, ROWS, MOST, M, N>(lie, rows, vectors, partial, depth, a, a_row, a_k,
+                                                    b, at, panel, c, c_row, lanes, fresh, i, j, after);
+  if constexpr (MI > 1)
+    if (rows < MI)
+      return lines_of<MI - 1, NI, ROWS, MOST, M, N>(lie, rows, vectors, partial, depth, a, a_row, a_k,
+                                                    b, at, panel, c, c_row, lanes, fresh, i, j, after);
+  if constexpr (may_be_left(M, ROWS, MI) && may_be((N + kLanes - 1) / kLanes, MOST, NI)) {
+#define TILEWRIGHT_LINES(LIE, PARTIAL)                                                              \
+  return line_product<MI, NI, LIE, PARTIAL>(depth, a, a_row, a_k, b, at, panel, c, c_row, lanes,    \
+                                            fresh, i, j, after)
+    if constexpr (N == 0 || N % kLanes != 0)
+      if (partial) {
+        if constexpr (M == 0 || M > ROWS) {
+          if (lie == kPacked) TILEWRIGHT_LINES(kPacked, true);
+          if constexpr (MI == ROWS)
+            if (lie == kPacks) TILEWRIGHT_LINES(kPacks, true);
+        }
+        if constexpr (M == 0 || M <= ROWS) TILEWRIGHT_LINES(kListed, true);
+      }
+    if constexpr (N == 0 || N >= kLanes) {
+      if constexpr (M == 0 || M > ROWS) {
+        if (lie == kPacked) TILEWRIGHT_LINES(kPacked, false);
+        if constexpr (MI == ROWS)
+          if (lie == kPacks) TILEWRIGHT_LINES(kPacks, false);
+      }
+      if constexpr (M == 0 || M <= ROWS) TILEWRIGHT_LINES(kListed, false);
+    }
+#undef TILEWRIGHT_LINES
+  }
+}
+
+// A block of the depth: C[i,j] += A[i,k] * B[k,j] by groups of MI rows, `group` elements apart in A, and
+// panels of NI vectors of points. The first group packs the panels; there is room for all of them
+// where `room` elements are enough, else for one.
+template <int MI, int NI, int64_t M, int64_t N, class After>
+TILEWRIGHT_TARGET void multiply_lines(int64_t rows, int64_t points, int64_t depth, const Real* a,
+                                      int64_t a_row, int64_t a_k, int64_t group, const Real* b,
+                                      const int64_t* at, Real* panels_at, int64_t room, Real* c,
+                                      int64_t c_row, bool fresh, int64_t j0, const After& after) {
+  const int64_t vectors = (points + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
+  const int64_t groups = (rows + MI - 1) / MI;
+  // Rows of A pass by once where all panels stay in the second cache, else each panel does.
+  constexpr int64_t kFew = (1 << 17) / sizeof(Real);
+  const bool all = rows * depth > kFew && vectors * kLanes * depth <= room;
+  const auto block = [&](int64_t p, int64_t g) TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS {
+    const int64_t size = vectors / panels + (p < vectors % panels);
+    const int64_t j = (p * (vectors / panels) + min(p, vectors % panels)) * kLanes;
+    const int64_t last = min(points - j - (size - 1) * kLanes, kLanes);
+    lines_of<MI, NI, MI, NI, M, N>(groups == 1 ? kListed
+                                   : g == 0    ? kPacks
+                                               : kPacked,
+                                   min(rows - g * MI, MI), size, last < kLanes, depth, a + g * group,
+                                   a_row, a_k, b + j, at, panels_at + (all ? j * depth : 0),
+                                   c + g * MI * c_row + j, c_row, first_lanes(last), fresh, g * MI,
+                                   j0 + j, after);
+  };
+  if (all) {
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t p = 0; p < panels; ++p) block(p, g);
+  } else {
+    for (int64_t p = 0; p < panels; ++p)
+      for (int64_t g = 0; g < groups; ++g) block(p, g);
+  }
+}
+
+// C[i,j] += A[i,k] * B[k,j] with B read through a window, `block` channels at a time; behind their
+// copies, `copied` elements, is room for panels. Rows of points are c_line apart in C. Once: a block
+// has all channels.
+template <int MI, int NI, int STEP, int64_t M, int64_t N, bool Once, class After = Keep>
+TILEWRIGHT_TARGET void convolve_lines(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
+                                      int64_t group, const Window& w, const Depth& d, int64_t block,
+                                      int64_t copied, int64_t room, Real* c, int64_t c_row,
+                                      int64_t c_line, bool fresh, const After& after = {}) {
+  if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
+  const bool dense = w.height == 1 || c_line == w.width;
+  const int64_t lines = dense ? 1 : w.height, points = dense ? w.width * w.height : w.width;
+  bool lies = STEP == 1 && (!dense || w.height == 1 || w.row_step * w.source_row == w.width);
+  for (int64_t t = 0; t < d.taps; ++t) {
+    const int64_t row = w.first_row + d.tap[t].row, column = w.first_column + d.tap[t].column;
+    lies = lies && row >= 0 && row + (w.height - 1) * w.row_step < w.rows && column >= 0 &&
+           column + (w.width - 1) * STEP < w.columns;
+  }
+  Copies copies;
+  if (!lies) find_copies(w, d, copies);
+  int64_t* const at = reinterpret_cast<int64_t*>(d.reads);
+  // A block of all channels may have steps in any order.
+  const int64_t of_channel = d.steps / d.channels;
+  for (int64_t first = 0; first < d.channels; first += block) {
+    const int64_t channels = min(block, d.channels - first);
+    const int64_t k0 = first * of_channel, steps = channels * of_channel;
+    if (!lies) copy_lines<STEP>(w, d, copies, first, channels, d.packed);
+    for (int64_t k = 0; k < steps; ++k) {
+      const Step s = d.step[k0 + k];
+      const Tap t = d.tap[s.tap];
+      at[k] = lies ? d.channel[s.channel] + t.row * w.source_row + t.column
+                   : (s.channel - first) * copies.size + copies.tap[s.tap];
+    }
+    const Real* b = lies ? w.source : d.packed;
+    for (int64_t l = 0; l < lines; ++l, b += lies ? w.row_step * w.source_row : w.width) {
+      if constexpr (!Once)
+        if (first + block < d.channels) {
+          multiply_lines<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
+                                       d.packed + copied, room, c + l * c_line, c_row,
+                                       fresh && first == 0, 0, Keep{});
+          continue;
+        }
+      multiply_lines<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
+                                   d.packed + copied, room, c + l * c_line, c_row,
+                                   fresh && first == 0, l * w.width, after);
+    }
+  }
+}
+)";
+
+}  // namespace
+
+std::string lines_of_points_text() { return kLines; }
+
+}  // namespace tilewright::cpu
