@@ -92,7 +92,7 @@ class CutSearch {
       ++r_.counted["illegal_orders"];
       return;
     }
-    const Problem p = make_problem(f, t_, rows_of(f), multi);
+    const Problem p = make_problem(f, t_, rows_in(base_, f), multi);
     const double bound = Descent(p, capacity_, INFINITY, false).bound();
     if (bound < INFINITY)
       cases_.push_back({bound, order, cut});
@@ -107,17 +107,9 @@ class CutSearch {
     return multi;
   }
 
-  std::vector<std::size_t> rows_of(const Flat& f) const {
-    std::vector<std::size_t> rows;
-    for (std::size_t i = 0; i < f.size(); ++i)
-      rows.push_back(static_cast<std::size_t>(
-          std::ranges::find(base_.loops(), f.loop(i)) - base_.loops().begin()));
-    return rows;
-  }
-
   void solve(const Order& order, std::size_t cut, double limit) {
     const Flat f(base_, order);
-    const std::vector<std::size_t> rows = rows_of(f);
+    const std::vector<std::size_t> rows = rows_in(base_, f);
     const Problem p = make_problem(f, t_, rows, cut_of(f, cut));
     Descent descent(p, capacity_, limit, false);
     const bool found = descent.run(kBudget);

@@ -123,9 +123,10 @@ class LevelsSearch {
       }
     const std::int64_t capacity = detail::room(w_, m_, levels_[depth], options_).value;
     std::vector<Solution> found;
+    detail::OrdersSolver solver(block, orders_.front(), o, capacity);
     for (const Order& order : orders_) {
       ++solves;
-      auto s = detail::solve_order(Flat(block, order, o), capacity, effort);
+      auto s = solver.solve(order, effort);
       if (s && s->feasible) found.push_back(std::move(s).value());
     }
     std::stable_sort(found.begin(), found.end(), [](const Solution& a, const Solution& b) {

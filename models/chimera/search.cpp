@@ -69,9 +69,9 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
   }
   Search r;
   detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
   for (const Order& order : orders->orders) {
-    Result<Solution> s =
-        detail::solve_order(detail::Flat(w, order, options), capacity.value, effort);
+    Result<Solution> s = solver.solve(order, effort);
     if (!s) {
       s = Solution{.order = order,
                    .order_legality = legality(w, order, {}),
