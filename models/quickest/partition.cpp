@@ -5,6 +5,7 @@
 #include <queue>
 #include <tuple>
 
+#include "core/base/progress.h"
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
 
@@ -147,7 +148,8 @@ std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atom
   std::vector<double> least(all + 1, kNever);
   std::vector<std::size_t> taken(all + 1, 0);
   least[0] = 0;
-  for (std::size_t done = 0; done < all; ++done) {
+  Steps steps(static_cast<double>(all));
+  for (std::size_t done = 0; done < all; ++done, steps.done()) {
     if (least[done] == kNever) continue;
     const std::size_t rest = all & ~done;
     for (std::size_t group = rest; group > 0; group = (group - 1) & rest) {
