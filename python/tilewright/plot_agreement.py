@@ -111,7 +111,8 @@ def tiles_text(point):
     return " ".join(f"{name}={size}" for name, size in tiles.items())
 
 
-def caption(panel):
+def caption(panel, predicted="x: predicted", true="y: "):
+    """What stands below a panel. `predicted` and `true` say where the two are in the picture."""
     count = len(panel.points)
     r2 = panel.figure("r2_identity")
     r2 = "not defined (the true values do not differ)" if r2 is None else f"{r2:.4f}"
@@ -132,8 +133,8 @@ def caption(panel):
     edges = options.get("edges") if isinstance(options, dict) else None
     truth = panel.text("truth")
     truth = "simulated" if truth == "simulator" else f"by {truth}"
-    lines.append(f"x: predicted by {panel.text('model')}" + (f", {edges} edges" if edges else "")
-                 + f"; y: {truth}, bytes towards the inner level at {panel.text('boundary')}"
+    lines.append(f"{predicted} by {panel.text('model')}" + (f", {edges} edges" if edges else "")
+                 + f"; {true}{truth}, bytes towards the inner level at {panel.text('boundary')}"
                  + (f", layout {panel.data['layout']}" if "layout" in panel.data else "")
                  + (f", seed {panel.data['seed']}" if "seed" in panel.data else ""))
     lines.append(f"machine: {panel.text('machine')}; command: {panel.text('command')}")
@@ -246,7 +247,7 @@ def _draw_residual_panel(axes, panel):
     heading = [t for t in (panel.title, panel.text("workload", "")) if t]
     axes.set_title(filled(heading, 60) or panel.where, fontsize=10)
     put_caption(axes, ["all tilings together, of the true bytes: " + ", ".join(lines)]
-                + caption(panel)[-2:], 76)
+                + caption(panel, "predicted", "true bytes: ")[-2:], 76)
 
 
 def draw_residuals(panels):

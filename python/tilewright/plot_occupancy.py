@@ -69,10 +69,11 @@ def draw(occupancy):
         for i, band in enumerate(bands):
             band.set_hatch(HATCHES[i % len(HATCHES)])
         axes.set_ylim(0, lines)
-        axes.set_ylabel(f"{level}: lines of {lines}")
+        axes.set_ylabel(f"lines held in {level}, of {lines:,}")
         axes.margins(x=0)
     panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
-    panels[-1].set_xlabel("accesses: lines touched; a sample every "
+    panels[-1].xaxis.set_major_formatter("{x:,.0f}")
+    panels[-1].set_xlabel("time in accesses (touches of a line), sampled every "
                           f"{document.get('stride_accesses', 'not recorded')}")
     title = (f"Cache lines held, by tensor: {document.get('workload', 'not recorded')} on "
              f"{document.get('machine', 'not recorded')}, simulated")

@@ -115,7 +115,8 @@ def draw_slope(document, where):
     for name, size in levels:
         axes.axvline(size, color=GREY, linewidth=0.8, zorder=1)
         axes.annotate(f"{name} {amount(size)}", (size, 1), xycoords=("data", "axes fraction"),
-                      rotation=90, va="top", ha="right", fontsize=7, color=GREY)
+                      xytext=(-2, -4), textcoords="offset points", rotation=90, va="top", ha="right",
+                      fontsize=7, color=GREY)
     cross = document.get("crossover_bytes")
     if isinstance(cross, int) and cross > 0:
         axes.axvline(cross, color="black", linewidth=0.9, linestyle="-.", zorder=1)
