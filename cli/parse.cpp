@@ -69,7 +69,7 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
     throw InputError(
         {.where = verb.name,
          .value = extra,
-         .problem = is_option ? "is no option of this verb" : "is one argument too many",
+         .problem = is_option ? "is not an option of this verb" : "is one argument too many",
          .accepted =
              (near.empty() || !is_option ? "" : "nearest " + near + ", of ") + join(names)});
   }

@@ -135,7 +135,7 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
     throw InputError(
         {.where = "PLAN",
          .value = request.subject,
-         .problem = "is no plan, and the model " + model.name + " makes none",
+         .problem = "is not a plan, and the model " + model.name + " makes none",
          .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
                      "--model " +
                      join(makers, " or --model ")});

@@ -109,7 +109,7 @@ Answer explain(const Request& request, bool resolved) {
   if (reader != nullptr && reader->notation != model.notation)
     throw InputError({.where = "--" + reader->notation,
                       .value = *words_of(request, *reader, *setting.workload).text,
-                      .problem = "is no notation of the model " + model.name,
+                      .problem = "is not a notation of the model " + model.name,
                       .accepted = "--model " + reader->name});
   refuse_words(request, model.notation.empty());
   const ProgressListener listener(heard(request, "searching"));

@@ -15,7 +15,7 @@ const profilers::MeterRecord& find_meter(std::string_view name, std::string_view
   }
   throw InputError({.where = std::string(option),
                     .value = name.empty() ? "an empty text" : std::string(name),
-                    .problem = before.empty() ? "is no meter" : "is no truth",
+                    .problem = before.empty() ? "is not a meter" : "is neither simulator nor a meter",
                     .accepted = join(names)});
 }
 

@@ -55,19 +55,19 @@ class Panel:
 
 def _point(p, where):
     if not isinstance(p, dict):
-        raise BadInput(f"{where}: is no object; accepted: one with predicted_bytes and true_bytes")
+        raise BadInput(f"{where}: is not an object; accepted: one with predicted_bytes and true_bytes")
     for key in ("predicted_bytes", "true_bytes"):
         value = p.get(key)
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or value < 0:
-            raise BadInput(f"{where}.{key}: {value!r} is no number of bytes; accepted: 0 or more")
+            raise BadInput(f"{where}.{key}: {value!r} is not a number of bytes; accepted: 0 or more")
     return p
 
 
 def _points(block, key, where):
     points = block.get("points")
     if not isinstance(points, list):
-        raise BadInput(f"{where}: {key}: is no list; accepted: a list of points")
+        raise BadInput(f"{where}: {key}: is not a list; accepted: a list of points")
     return [_point(p, f"{where}: {key}[{i}]") for i, p in enumerate(points)]
 
 
@@ -90,16 +90,16 @@ def agreement(points):
 def panels_of(document, where):
     """Every validation that a document holds, in order. Raises BadInput."""
     if not isinstance(document, dict):
-        raise BadInput(f"{where}: is no object; accepted: the JSON of validate or reproduce")
+        raise BadInput(f"{where}: is not an object; accepted: the JSON of validate or reproduce")
     parts = document.get("panels")
     if parts is None:
         return [Panel(document, where, document)]
     if not isinstance(parts, list) or not parts:
-        raise BadInput(f"{where}: panels: is no list of panels; accepted: the JSON of reproduce")
+        raise BadInput(f"{where}: panels: is not a list of panels; accepted: the JSON of reproduce")
     panels = []
     for i, part in enumerate(parts):
         if not isinstance(part, dict):
-            raise BadInput(f"{where}: panels[{i}]: is no object; accepted: a validation")
+            raise BadInput(f"{where}: panels[{i}]: is not an object; accepted: a validation")
         panels.append(Panel(part, f"{where}: panels[{i}]", {"command": document.get("command")}))
     return panels
 

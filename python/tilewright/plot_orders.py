@@ -19,7 +19,7 @@ def draw_orders(document, where):
     for i, row in enumerate(rows(document, "orders", where)):
         at = f"{where}: orders[{i}]"
         if not isinstance(row.get("order"), str):
-            raise BadInput(f"{at}.order: is no order; accepted: the JSON of explain")
+            raise BadInput(f"{at}.order: is not an order; accepted: the JSON of explain")
         volume = number(row, "volume_elements", at, missing=True)
         if volume is not None:
             ranked.append((volume, row["order"], bool(row.get("legal", True)),

@@ -113,7 +113,7 @@ def numeric_columns(document, where):
     """([label of each row], [(column, [number or None])]) of columns that hold numbers and gaps alone."""
     columns, table = document["columns"], document["table"]
     if not table or not all(isinstance(r, list) and len(r) == len(columns) for r in table):
-        raise BadInput(f"{where}: table: is no list of rows of {len(columns)} cells; accepted: at least one row")
+        raise BadInput(f"{where}: table: is not a list of rows of {len(columns)} cells; accepted: at least one row")
     found = []
     texts = []
     for c, name in enumerate(columns):

@@ -219,7 +219,7 @@ TEST(Completion, OfVerbsOptionsAndNames) {
       HasSubstr("complete -c tilewright -n '__fish_seen_subcommand_from plan' -l machine -s m"));
   EXPECT_EQ(
       error_of({"--completion", "tcsh"}),
-      "tilewright: --completion: tcsh is no shell that there is a script for; accepted: bash, "
+      "tilewright: --completion: tcsh is not a shell with a completion script; accepted: bash, "
       "zsh, fish\n");
   EXPECT_THAT(error_of({"--completion"}), HasSubstr("accepted: bash, zsh, fish"));
 }
