@@ -314,7 +314,8 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
     const double gain = about(all.part(a)) + about(all.part(b)) - about(both);
     if (gain > 0) pairs.push({gain, a, b});
   };
-  for (std::size_t p = 0, count = all.size(); p < count; ++p)
+  Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
+  for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done())
     for (std::size_t next : all.after(p)) consider(p, next);
   while (!pairs.empty()) {
     const auto [gain, a, b] = pairs.top();
@@ -325,6 +326,7 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
     const std::size_t p = all.join(a, b, std::move(both));
     for (std::size_t x : all.before(p)) consider(x, p);
     for (std::size_t x : all.after(p)) consider(p, x);
+    steps.done();
   }
   return all.left();
 }
