@@ -130,8 +130,8 @@ std::set<std::string> words_in(std::string text) {
 
 /// Throws InputError where the word behind --help names nothing whose options could be listed.
 void check_help_name(const std::vector<std::string>& words) {
-  const auto help = std::ranges::find_if(
-      words, [](const std::string& w) { return w == "--help" || w == "-h"; });
+  const auto help =
+      std::ranges::find_if(words, [](const std::string& w) { return w == "--help" || w == "-h"; });
   if (help == words.end() || std::next(help) == words.end()) return;
   std::vector<std::string> names{"all"};
   for (const Model& m : harness::models()) names.push_back(m.name);

@@ -78,11 +78,12 @@ std::string verdict(const ordered_json& j) {
     return has_plan(p) && get(p, "exact_bytes").is_null();
   });
   const char* const key = counted ? "exact_bytes" : "each_kernel_once_bytes";
-  const std::string bytes = least(j["plans"], has_bytes_of_the_level, key, "as many", [&](double b) {
-    const double bound = j["bound_bytes"].get<double>();
-    return grouped(static_cast<std::int64_t>(b)) + " B" +
-           (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
-  });
+  const std::string bytes =
+      least(j["plans"], has_bytes_of_the_level, key, "as many", [&](double b) {
+        const double bound = j["bound_bytes"].get<double>();
+        return grouped(static_cast<std::int64_t>(b)) + " B" +
+               (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
+      });
   if (bytes.empty() && time.empty()) return "no plan fits the level, or none can be counted\n";
   return (time.empty() ? folded("least time: no plan has seconds by " + text(j, "seconds_by"))
                        : folded("least time, predicted: " + time)) +
@@ -110,8 +111,7 @@ std::string plans_text(const ordered_json& j) {
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];
     table.add({text(p, "model") + (elsewhere ? formatted(" (for {})", text(p, "level")) : "") +
                    (fits(p) ? "" : " (too large)"),
-               text(p, "kernels"),
-               microseconds(p["seconds"]), text(p, "exact_bytes"),
+               text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
                get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
                text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
                text(own, "volume_bytes"), milliseconds(p["search_seconds"])});

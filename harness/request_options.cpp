@@ -61,7 +61,8 @@ const std::vector<Bound<Request>>& request_options() {
       {{.name = "capacity",
         .kind = OptionKind::size,
         .accepted = "a size in bytes (4096B, 32K, 1M) or in elements (262144e), above zero",
-        .help = "capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e"},
+        .help =
+            "capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e"},
        into<&Request::capacity>},
       {{.name = "order",
         .kind = OptionKind::list,

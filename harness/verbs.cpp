@@ -151,7 +151,8 @@ const std::vector<Bound<ImportOptions>>& import_options() {
         .kind = OptionKind::pairs,
         .accepted = "NAME=N, with commas between",
         .value = "batch=1,seq=128",
-        .help = "sizes of symbolic dimensions; they may also follow the file's name, model.onnx:batch=1",
+        .help = "sizes of symbolic dimensions; they may also follow the file's name, "
+                "model.onnx:batch=1",
         .repeated = true},
        into<&ImportOptions::bind>},
       {{.name = "skip",
@@ -164,21 +165,22 @@ const std::vector<Bound<ImportOptions>>& import_options() {
 }
 
 Verb import_verb() {
-  return {.name = "import",
-          .summary = "an ONNX model as a workload file",
-          .subject = "W",
-          .details =
-              "Every verb that takes a workload also takes an .onnx file. This one shows the workload "
-              "that\n"
-              "it becomes. Weights stay in the file: the workload refers to them, and runs read them "
-              "there.",
-          .returns =
-              "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
-              "'unused', ...}.",
-          .options = specs_of(import_options()),
-          .run = [](const Request& r, const Settings& s) {
-            return import_model(r, read(import_options(), s));
-          }};
+  return {
+      .name = "import",
+      .summary = "an ONNX model as a workload file",
+      .subject = "W",
+      .details =
+          "Every verb that takes a workload also takes an .onnx file. This one shows the workload "
+          "that\n"
+          "it becomes. Weights stay in the file: the workload refers to them, and runs read them "
+          "there.",
+      .returns =
+          "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
+          "'unused', ...}.",
+      .options = specs_of(import_options()),
+      .run = [](const Request& r, const Settings& s) {
+        return import_model(r, read(import_options(), s));
+      }};
 }
 
 Verb explain_verb() {
@@ -236,18 +238,20 @@ Verb plan_verb() {
       .options =
           shared_options(
               {"machine", "rewrite", "model", "level", "capacity", "target", "threads", "seed"}) +
-          Specs{{.name = "part",
-                 .value = "'OP OP'",
-                 .help = "plan these operators alone; tensors that cross the cut are inputs and outputs"},
-                {.name = "split",
-                 .value = "HOW|FILE",
-                 .help = "plan in parts and join the plans: each (every operator alone), "
-                         "contractions (pairs of products with what lies between; the rest apart), "
-                         "followed (an operator with the element-wise operators behind it), "
-                         "'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators "
-                         "alone), or a YAML file of parts; --model may name several models, with "
-                         "commas"},
-                out("FILE", "the plan file to write")},
+          Specs{
+              {.name = "part",
+               .value = "'OP OP'",
+               .help =
+                   "plan these operators alone; tensors that cross the cut are inputs and outputs"},
+              {.name = "split",
+               .value = "HOW|FILE",
+               .help = "plan in parts and join the plans: each (every operator alone), "
+                       "contractions (pairs of products with what lies between; the rest apart), "
+                       "followed (an operator with the element-wise operators behind it), "
+                       "'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators "
+                       "alone), or a YAML file of parts; --model may name several models, with "
+                       "commas"},
+              out("FILE", "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {
         const auto part = s.find_text("part");
@@ -258,18 +262,19 @@ Verb plan_verb() {
 }
 
 Verb predict_verb() {
-  return {.name = "predict",
-          .summary = "one model's price of any plan",
-          .subject = "PLAN",
-          .details =
-              "With --tree, --model prices that tree. Without it the model makes the plan and prices\n"
-              "it. A model that cannot price a plan gives the reason.",
-          .returns =
-              "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
-              "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-          .options = plan_options() + shared_options({"seed", "layout"}),
-          .models = true,
-          .run = [](const Request& r, const Settings&) { return predict(r); }};
+  return {
+      .name = "predict",
+      .summary = "one model's price of any plan",
+      .subject = "PLAN",
+      .details =
+          "With --tree, --model prices that tree. Without it the model makes the plan and prices\n"
+          "it. A model that cannot price a plan gives the reason.",
+      .returns =
+          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+      .options = plan_options() + shared_options({"seed", "layout"}),
+      .models = true,
+      .run = [](const Request& r, const Settings&) { return predict(r); }};
 }
 
 Verb compare_verb() {
@@ -283,7 +288,8 @@ Verb compare_verb() {
           "plans are judged alike. One model gives their times; exact counts their bytes between "
           "home and the\n"
           "level, as if each block had the level to itself. --json has each model's price of each "
-          "plan, and\nwhy it differs, tensor by tensor. Of an ONNX file, or with --split, there is a "
+          "plan, and\nwhy it differs, tensor by tensor. Of an ONNX file, or with --split, there is "
+          "a "
           "row for every layer:\nthe operators unfused, every model's plan, and the bound.",
       .returns =
           "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', "
@@ -338,8 +344,7 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
         .kind = OptionKind::integer,
         .high = INT64_MAX,
         .fallback = "all",
-        .help =
-            "stop after N computes: the traffic until then, and what each level holds"},
+        .help = "stop after N computes: the traffic until then, and what each level holds"},
        into<&WalkOptions::computes>},
       {{.name = "no-skip",
         .kind = OptionKind::flag,
@@ -395,11 +400,13 @@ Verb simulate_verb() {
           "caches.\n"
           "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads "
           "share the\n"
-          "sets of the caches: each walks the whole plan and simulates its own sets. On a GPU blocks "
+          "sets of the caches: each walks the whole plan and simulates its own sets. On a GPU "
+          "blocks "
           "run\n"
           "side by side on the SMs and share L2, with row-major tensors unless --layout says "
           "otherwise;\n"
-          "with --cores, --curve, --csv, --attribute, --occupancy or --save-trace they run one after "
+          "with --cores, --curve, --csv, --attribute, --occupancy or --save-trace they run one "
+          "after "
           "the other.",
       .returns =
           "Returns a traffic document as predict() does, with 'source': 'simulated'; or of a "
@@ -443,11 +450,13 @@ Verb calibrate_verb() {
       .name = "calibrate",
       .summary = "measure this machine into a machine file that -m FILE reads",
       .details =
-          "Measures the clock, the bandwidth and latency of every cache and of memory (with one and "
+          "Measures the clock, the bandwidth and latency of every cache and of memory (with one "
+          "and "
           "with\n"
           "all threads), the rate of multiply-adds, and the cost of a block of a product, a packed "
           "line, a\n"
-          "vector operation and the start of threads. Each number has its date and the spread of its\n"
+          "vector operation and the start of threads. Each number has its date and the spread of "
+          "its\n"
           "samples. If a number scatters too much no file is written: the others are kept in "
           "FILE.part, and\nthe next run goes on from there.",
       .returns =
@@ -471,19 +480,19 @@ const std::vector<Bound<RunOptions>>& run_options() {
       {{.name = "tune",
         .kind = OptionKind::integer,
         .high = 1000,
-        .help =
-            "time N of the model's plans and take the fastest; in a network, for each kernel "
-            "(MCFuser's paper: 8)"},
+        .help = "time N of the model's plans and take the fastest; in a network, for each kernel "
+                "(MCFuser's paper: 8)"},
        into<&RunOptions::tune>},
       {{.name = "split",
         .value = "HOW|FILE",
-        .help =
-            "how to cut a network into parts, as in plan --split (default: --model plans the whole, "
-            "on a GPU our planner; otherwise, or where these refuse, followed)"},
+        .help = "how to cut a network into parts, as in plan --split (default: --model plans the "
+                "whole, "
+                "on a GPU our planner; otherwise, or where these refuse, followed)"},
        into<&RunOptions::split>},
       {{.name = "profile",
         .kind = OptionKind::flag,
-        .help = "of a network: for each kernel its predicted and measured time, bytes, and share of the roof"},
+        .help = "of a network: for each kernel its predicted and measured time, bytes, and share "
+                "of the roof"},
        into<&RunOptions::profile>},
       {{.name = "trace",
         .kind = OptionKind::path,
@@ -493,9 +502,8 @@ const std::vector<Bound<RunOptions>>& run_options() {
       {{.name = "beside",
         .fallback = "python3",
         .value = "PYTHON",
-        .help =
-            "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: do not "
-            "compare"},
+        .help = "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: do not "
+                "compare"},
        into<&RunOptions::beside>},
       {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",
@@ -512,10 +520,13 @@ Verb run_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nSuch a workload, and an ONNX file, runs as a network: it is planned in parts, and each "
+          "\nSuch a workload, and an ONNX file, runs as a network: it is planned in parts, and "
+          "each "
           "kernel and\nthe whole are verified. Speed counts the workload's own operations, without "
-          "recomputation. On cpu\nthe peak is measured in the same run, in turn with the kernel; on "
-          "cuda it is the machine file's,\nand runs are timed inside a CUDA graph. --batch takes no "
+          "recomputation. On cpu\nthe peak is measured in the same run, in turn with the kernel; "
+          "on "
+          "cuda it is the machine file's,\nand runs are timed inside a CUDA graph. --batch takes "
+          "no "
           "PLAN. Each line of its file is a run,\n{\"workload\": \"mcfuser/G1\", \"model\": "
           "\"NAME\", \"stages\": 3}; other options are the command line's. -o gets each\nanswer as "
           "soon as it is known.",
@@ -563,7 +574,8 @@ Verb measure_verb() {
           "traces it\n"
           "and says by cause why the count differs from the simulated plan. With --target cuda "
           "--meter ncu\n"
-          "the answer has the models' predictions too; --batch is as in run, counted in one process.",
+          "the answer has the models' predictions too; --batch is as in run, counted in one "
+          "process.",
       .returns =
           "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' "
           "and "
@@ -658,15 +670,19 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "Compares the bytes into the innermost level that a model predicts, partial tiles at their "
+          "Compares the bytes into the innermost level that a model predicts, partial tiles at "
+          "their "
           "true\n"
-          "size, with the true bytes. Tilings are drawn at random, in the model's notation or as new "
+          "size, with the true bytes. Tilings are drawn at random, in the model's notation or as "
+          "new "
           "tiles of\n"
           "a plan (W may be a plan). All tilings whose memory use is at most half the capacity and "
           "whose\n"
-          "tiles are at least 4 (--min-tile) are equally likely. --beyond adds a quarter as many past "
+          "tiles are at least 4 (--min-tile) are equally likely. --beyond adds a quarter as many "
+          "past "
           "half\n"
-          "the capacity and with smaller tiles. Errors are fractions of the true bytes. --truth ncu "
+          "the capacity and with smaller tiles. Errors are fractions of the true bytes. --truth "
+          "ncu "
           "counts on\n"
           "a GPU, or reads a recording by --recorded; --truth cuda-events compares predicted times "
           "with\nrecorded ones.",

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is given up
 
-/// Lower bounds of subproblems, without the order's tree, by what they depend on: the loops that are
-/// cut, and of each use the cut loops that multiply it.
+/// Lower bounds of subproblems, without the order's tree, by what they depend on: the loops that
+/// are cut, and of each use the cut loops that multiply it.
 using Floors = std::map<std::vector<Mask>, double>;
 
 class OrderSolver {
@@ -172,8 +172,9 @@ double OrderSolver::floor_of(Mask multi) {
   for (const Use& u : f_.uses()) key_.push_back(f_.loops_at(f_.multipliers(u, multi) & multi));
   const auto [it, added] = floors_.try_emplace(key_);
   if (added)
-    it->second = Descent(make_relaxed_problem(f_, t_, rows_, multi), capacity_, INFINITY, false).bound() *
-                 (1 - 1e-9);
+    it->second =
+        Descent(make_relaxed_problem(f_, t_, rows_, multi), capacity_, INFINITY, false).bound() *
+        (1 - 1e-9);
   return it->second;
 }
 

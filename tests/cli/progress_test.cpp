@@ -1,4 +1,5 @@
-// Progress: steps divide one another, every planner says how far it is, and the line has an estimate.
+// Progress: steps divide one another, every planner says how far it is, and the line has an
+// estimate.
 #include "core/base/progress.h"
 
 #include <gmock/gmock.h>
@@ -86,15 +87,15 @@ void expect_a_pace(const Said& all) {
 
 TEST(Progress, EveryPlannerSaysHowFarItIs) {
   const std::string chain = "gemm-chain:m=64,n=32,k=32,l=64", graph = "layernorm:rows=64,cols=64";
-  for (const auto& [model, workload, machine] : std::vector<std::array<std::string, 3>>{
-           {"chimera", chain, "scratchpad:16K"},
-           {"tilewright", "residual-layernorm", "h200"},
-           {"tilewright", chain, "epyc-zen5"},
-           {"flashfuser", "flashfuser/G5:m=256", "h100"},
-           {"fusionstitching", graph, "h200"},
-           {"xla-priority", graph, "h200"},
-           {"powerfusion", graph, "h200"},
-           {"souffle", "bert:layers=4", "a100"}}) {
+  for (const auto& [model, workload, machine] :
+       std::vector<std::array<std::string, 3>>{{"chimera", chain, "scratchpad:16K"},
+                                               {"tilewright", "residual-layernorm", "h200"},
+                                               {"tilewright", chain, "epyc-zen5"},
+                                               {"flashfuser", "flashfuser/G5:m=256", "h100"},
+                                               {"fusionstitching", graph, "h200"},
+                                               {"xla-priority", graph, "h200"},
+                                               {"powerfusion", graph, "h200"},
+                                               {"souffle", "bert:layers=4", "a100"}}) {
     SCOPED_TRACE(model + " " + workload);
     expect_a_pace(said_by(model, workload, machine));
   }
