@@ -67,7 +67,7 @@ std::string overview() {
   text +=
       "\nWith the Python package:\n\n"
       "  plot         a picture of any verb's JSON answer\n"
-      "  sweep        every combination of workloads, machines, models, orders and tiles\n"
+      "  sweep        one question for every combination of workloads, machines, models and tiles\n"
       "\nA verb that is not built in is looked for as tilewright-VERB on the PATH.\n"
       "--completion bash, zsh or fish prints a completion script, --manual the manual page.\n"
       "Every verb takes --json. Exit status: 0 success, 2 bad input, 3 a negative result, 1 an "
@@ -110,7 +110,7 @@ int run_external(const std::string& name, std::vector<std::string> arguments) {
   const std::string near = nearest(name, names);
   throw InputError({.where = "verb",
                     .value = name.empty() ? "nothing" : name,
-                    .problem = "is no verb, and no tilewright-" + name + " is on the PATH",
+                    .problem = "is not a verb, and there is no tilewright-" + name + " on the PATH",
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
@@ -126,8 +126,7 @@ int dispatch(std::vector<std::string> arguments) {
     }
     throw InputError(
         {.where = "verb",
-         .value = "nothing",
-         .problem = "says what to do",
+         .problem = "is missing",
          .accepted = join(verb_names()) + ", --help, --version, --completion SHELL, --manual"});
   }
   std::string name = arguments[at];

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "experiments/report/verbs.h"
+#include "harness/registry.h"
 
 namespace tilewright::cli {
 namespace {
@@ -68,7 +69,7 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
     throw InputError(
         {.where = verb.name,
          .value = extra,
-         .problem = is_option ? "is no option of this verb" : "is one argument too many",
+         .problem = is_option ? "is not an option of this verb" : "is one argument too many",
          .accepted =
              (near.empty() || !is_option ? "" : "nearest " + near + ", of ") + join(names)});
   }
@@ -127,9 +128,28 @@ std::set<std::string> words_in(std::string text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
+/// Throws InputError where the word behind --help names nothing whose options could be listed.
+void check_help_name(const std::vector<std::string>& words) {
+  const auto help =
+      std::ranges::find_if(words, [](const std::string& w) { return w == "--help" || w == "-h"; });
+  if (help == words.end() || std::next(help) == words.end()) return;
+  std::vector<std::string> names{"all"};
+  for (const Model& m : harness::models()) names.push_back(m.name);
+  for (const codegen::Target* t : codegen::targets()) names.emplace_back(t->name);
+  for (const std::string& name : words_in(*std::next(help))) {
+    if (name.front() == '-' || std::ranges::find(names, name) != names.end()) continue;
+    const std::string near = nearest(name, names);
+    throw InputError({.where = "--help",
+                      .value = name,
+                      .problem = "is not a model or a target",
+                      .accepted = (near.empty() ? "" : "nearest " + near + ", of ") + join(names)});
+  }
+}
+
 }  // namespace
 
 std::string help_of(const Verb& verb, const std::vector<std::string>& words) {
+  check_help_name(words);
   std::set<std::string> named;
   for (const std::string& word : words) named.merge(words_in(word));
   std::string text =

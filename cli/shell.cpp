@@ -156,7 +156,7 @@ std::string completion_script(std::string_view shell) {
   if (shell == "fish") return fish_script();
   throw InputError({.where = "--completion",
                     .value = std::string(shell),
-                    .problem = "is no shell that there is a script for",
+                    .problem = "is not a shell with a completion script",
                     .accepted = "bash, zsh, fish"});
 }
 

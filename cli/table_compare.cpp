@@ -19,9 +19,10 @@ constexpr std::size_t kColumns = 100;
 bool has_plan(const ordered_json& plan) { return plan.contains("kernels"); }
 
 /// Where exact gives up, nothing says that the plan does not fit.
-bool is_comparable(const ordered_json& plan) {
-  return has_plan(plan) && plan.value("fits", true) &&
-         (!plan.contains("gap") || plan["gap"].is_number());
+bool fits(const ordered_json& plan) { return has_plan(plan) && plan.value("fits", true); }
+/// A plan for another level than the one compared has bytes of that level, and no gap to the bound.
+bool has_bytes_of_the_level(const ordered_json& plan) {
+  return fits(plan) && (!plan.contains("gap") || plan["gap"].is_number());
 }
 
 /// Of a plan's prices the one by that model; null where it has none.
@@ -34,10 +35,11 @@ ordered_json price_by(const ordered_json& plan, const std::string& model) {
 
 /// "A, B with 1,024 B; next C (1.50 times as many)": who has least of a number.
 template <class Show>
-std::string least(const ordered_json& plans, const char* key, const char* more, Show show) {
+std::string least(const ordered_json& plans, bool (*comparable)(const ordered_json&),
+                  const char* key, const char* more, Show show) {
   std::map<double, std::string> by;
   for (const ordered_json& p : plans) {
-    if (!is_comparable(p) || !get(p, key).is_number()) continue;
+    if (!comparable(p) || !get(p, key).is_number()) continue;
     std::string& names = by[p[key].get<double>()];
     names += (names.empty() ? "" : ", ") + text(p, "model");
   }
@@ -67,20 +69,21 @@ std::string folded(const std::string& line) {
   return out + now + "\n";
 }
 
-/// The least predicted time and the fewest bytes of the plans that fit the level.
+/// The least predicted time and the fewest bytes of the plans that fit their level.
 std::string verdict(const ordered_json& j) {
-  const std::string time = least(j["plans"], "seconds", "as long",
+  const std::string time = least(j["plans"], fits, "seconds", "as long",
                                  [](double s) { return formatted("{:.2f} us", 1e6 * s); });
   // Where some plan is not counted, the operands of all are what can be set side by side.
   const bool counted = std::ranges::none_of(j["plans"], [](const ordered_json& p) {
     return has_plan(p) && get(p, "exact_bytes").is_null();
   });
   const char* const key = counted ? "exact_bytes" : "each_kernel_once_bytes";
-  const std::string bytes = least(j["plans"], key, "as many", [&](double b) {
-    const double bound = j["bound_bytes"].get<double>();
-    return grouped(static_cast<std::int64_t>(b)) + " B" +
-           (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
-  });
+  const std::string bytes =
+      least(j["plans"], has_bytes_of_the_level, key, "as many", [&](double b) {
+        const double bound = j["bound_bytes"].get<double>();
+        return grouped(static_cast<std::int64_t>(b)) + " B" +
+               (bound > 0 ? formatted(", {:.2f} of the bound", b / bound) : "");
+      });
   if (bytes.empty() && time.empty()) return "no plan fits the level, or none can be counted\n";
   return (time.empty() ? folded("least time: no plan has seconds by " + text(j, "seconds_by"))
                        : folded("least time, predicted: " + time)) +
@@ -105,8 +108,10 @@ std::string plans_text(const ordered_json& j) {
                "search ms"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
-    table.add({text(p, "model") + (p.value("fits", true) ? "" : " (too large)"), text(p, "kernels"),
-               microseconds(p["seconds"]), text(p, "exact_bytes"),
+    const bool elsewhere = p.contains("level") && p["level"] != j["level"];
+    table.add({text(p, "model") + (elsewhere ? formatted(" (for {})", text(p, "level")) : "") +
+                   (fits(p) ? "" : " (too large)"),
+               text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
                get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
                text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
                text(own, "volume_bytes"), milliseconds(p["search_seconds"])});

@@ -4,6 +4,8 @@
 const kFields = ['workload', 'machine', 'model', 'order', 'tiles', 'tree', 'capacity', 'notation'];
 const kPlan = ['machine', 'model', 'order', 'tiles', 'tree', 'capacity'];  // what makes one plan of a workload another
 const kRemembered = 2000;  // answers
+// Asked while the page loads: the browser compiles a function when it is called first, and the first answer should not wait for that.
+const kFirst = ['explain', 'predict', 'simulate'].map(verb => [verb, 'gemm-chain:m=8,n=8,k=8,l=8', '-m', 'scratchpad:16K', '--model', 'chimera']);
 const byId = id => document.getElementById(id);
 const bytes = n => n.toLocaleString('en') + ' B';
 const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them
@@ -348,6 +350,7 @@ async function begin() {
   const module = await WebAssembly.compile(await new Response(plain).arrayBuffer());
   engine = await TwEngine.start(module);
   for (const lane of ['plans', 'walks']) lanes[lane] = new TwLane(module);
+  await Promise.all(kFirst.flatMap(words => Object.values(lanes).map(lane => lane.ask({words}))));
   readState();
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));
   fill('workloads', asked(['workloads']).answer.workloads.map(w => w.name));

@@ -52,7 +52,7 @@ const Model& find_model(std::string_view name) {
   const std::string near = nearest(name, names);
   throw InputError({.where = "--model",
                     .value = name.empty() ? "an empty text" : std::string(name),
-                    .problem = "is no model",
+                    .problem = "is not a model",
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
@@ -84,7 +84,7 @@ void add_model(Model record) {
     throw InputError({.where = "model",
                       .field = "name",
                       .value = record.name.empty() ? "an empty text" : record.name,
-                      .problem = taken ? "is a built-in model" : "is no name for a model",
+                      .problem = taken ? "is a built-in model" : "is not a name for a model",
                       .accepted = "letters, digits, - and _, no built-in model's name"});
   const std::lock_guard lock(added().mutex);
   std::erase_if(added().models, named(record.name));
@@ -97,7 +97,7 @@ void remove_model(std::string_view name) {
     throw InputError({.where = "model",
                       .field = "name",
                       .value = std::string(name),
-                      .problem = "is no model that was added",
+                      .problem = "is not a model that was added",
                       .accepted = "the name of one that was"});
 }
 

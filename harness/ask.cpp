@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "harness/heard.h"
 #include "harness/registry.h"
 
 namespace tilewright::harness {
@@ -102,6 +103,7 @@ void refuse_words(const Request& request, bool tiles) {
 
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {
   if (model.propose == nullptr) return Reason{"the model " + model.name + " makes no plans"};
+  const ProgressListener listener(heard(request, "searching"));
   return model.propose(question_of(request, setting, model), settings_of(request, model));
 }
 
@@ -133,7 +135,7 @@ Result<Proposal> proposal_of(const Request& request, Setting& setting) {
     throw InputError(
         {.where = "PLAN",
          .value = request.subject,
-         .problem = "is no plan, and the model " + model.name + " makes none",
+         .problem = "is not a plan, and the model " + model.name + " makes none",
          .accepted = "a plan file, or beside a workload --tree, --order, --expression, or "
                      "--model " +
                      join(makers, " or --model ")});

@@ -3,6 +3,7 @@
 
 #include "core/base/toolchain.h"
 #include "harness/ask.h"
+#include "harness/heard.h"
 #include "harness/schedule_json.h"
 #include "harness/schedules.h"
 #include "harness/verbs.h"
@@ -108,9 +109,10 @@ Answer explain(const Request& request, bool resolved) {
   if (reader != nullptr && reader->notation != model.notation)
     throw InputError({.where = "--" + reader->notation,
                       .value = *words_of(request, *reader, *setting.workload).text,
-                      .problem = "is no notation of the model " + model.name,
+                      .problem = "is not a notation of the model " + model.name,
                       .accepted = "--model " + reader->name});
   refuse_words(request, model.notation.empty());
+  const ProgressListener listener(heard(request, "searching"));
   Explained said = model.explain(question_of(request, setting, model),
                                  {.words = words_of(request, model, *setting.workload),
                                   .samples = request.samples,

@@ -115,7 +115,7 @@ Answer metered(Job job, const profilers::MeterRecord& record, const MeasureOptio
     job.refuse_with(why->text);
     return job.answer();
   }
-  if (request.progress) request.progress("building", 0);
+  if (request.progress) request.progress("building, usually 1 to 10 s", 0);
   const auto kernel = MeteredKernel::make(*job.on.schedule, *job.emitted,
                                           reference_of(job.on.setting, request.seed));
   ordered_json& json = job.json;

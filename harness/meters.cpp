@@ -13,10 +13,11 @@ const profilers::MeterRecord& find_meter(std::string_view name, std::string_view
     if (m.name == name) return m;
     names.emplace_back(m.name);
   }
-  throw InputError({.where = std::string(option),
-                    .value = name.empty() ? "an empty text" : std::string(name),
-                    .problem = before.empty() ? "is no meter" : "is no truth",
-                    .accepted = join(names)});
+  throw InputError(
+      {.where = std::string(option),
+       .value = name.empty() ? "an empty text" : std::string(name),
+       .problem = before.empty() ? "is not a meter" : "is neither simulator nor a meter",
+       .accepted = join(names)});
 }
 
 std::optional<Reason> absent(const profilers::MeterRecord& meter) {

@@ -117,7 +117,7 @@ void build_job(Job& job) {
 
 void compile_job(Job& job) {
   if (job.refusal) return;
-  if (job.request.progress) job.request.progress("building", 0);
+  if (job.request.progress) job.request.progress("building, usually 1 to 10 s", 0);
   if (const auto why = job.emitted->build(!job.options.build_only, job.json))
     job.refuse_with("the kernel cannot be built: " + why->text);
 }

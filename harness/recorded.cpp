@@ -69,7 +69,7 @@ DocumentValue read_recording(const std::string& path, std::string_view option) {
   if (json.is_discarded())
     throw InputError({.where = path,
                       .value = text.substr(0, 40),
-                      .problem = "is no recording",
+                      .problem = "is not a recording",
                       .accepted = "the JSON that experiments/gpu/counters or run writes"});
   return read_json(json, path);
 }

@@ -59,7 +59,7 @@ std::pair<std::string, std::string> assignment(const std::string& text, const ch
                                                const char* accepted) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    bad(option, text.empty() ? "an empty text" : text, "is no assignment", accepted);
+    bad(option, text.empty() ? "an empty text" : text, "is not an assignment", accepted);
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -67,14 +67,14 @@ void apply_pins(const Request& request, const Workload& w, Kernel& kernel) {
   for (const std::string& text : request.pins) {
     auto [name, value] = assignment(text, "--pin", "TENSOR=LEVEL or TENSOR=LEVEL@LOOP");
     if (!w.find_tensor(name))
-      bad("--pin", name, "is no tensor of the workload", suggest(name, tensor_names(w)));
+      bad("--pin", name, "is not a tensor of the workload", suggest(name, tensor_names(w)));
     Pin pin;
     const std::size_t at = value.find('@');
     pin.level = value.substr(0, at);
     if (at != std::string::npos) {
       pin.at = value.substr(at + 1);
       if (!w.find_loop(pin.at))
-        bad("--pin", pin.at, "is no loop of the workload", suggest(pin.at, loop_names(w)));
+        bad("--pin", pin.at, "is not a loop of the workload", suggest(pin.at, loop_names(w)));
     }
     if (!kernel.pins.emplace(name, pin).second)
       bad("--pin", name, "is given twice", "one pin a tensor");
@@ -85,14 +85,14 @@ void apply_flags(const Request& request, const Workload& w, Kernel& kernel) {
   for (const std::string& text : request.flags) {
     const auto [name, value] = assignment(text, "--flag", "TENSOR=sliding or TENSOR=running");
     if (!w.find_tensor(name))
-      bad("--flag", name, "is no tensor of the workload", suggest(name, tensor_names(w)));
+      bad("--flag", name, "is not a tensor of the workload", suggest(name, tensor_names(w)));
     TensorFlags& flags = kernel.flags[name];
     if (value == "sliding") {
       flags.sliding = true;
     } else if (value == "running") {
       flags.running = true;
     } else {
-      bad("--flag", value, "is no flag", "sliding, running");
+      bad("--flag", value, "is not a flag", "sliding, running");
     }
   }
 }
@@ -209,7 +209,7 @@ LevelId level_of(const Request& request, const Machine& machine) {
   for (const Level& l : machine.levels)
     if (l.kind != LevelKind::home) names.push_back(l.name);
   if (!id || *id == machine.home())
-    bad("--level", *request.level, "is no on-chip level of " + machine.name, suggest(*request.level, names));
+    bad("--level", *request.level, "is not an on-chip level of " + machine.name, suggest(*request.level, names));
   return *id;
 }
 
@@ -225,12 +225,12 @@ Bytes capacity_of(const Request& request, const Setting& setting, LevelId level)
     const bool digits = text.size() > 1 && std::all_of(text.begin(), text.end() - 1, [](char c) {
       return c >= '0' && c <= '9';
     });
-    if (!digits || !bytes || *bytes <= 0) bad("--capacity", text, "is no capacity", kAccepted);
+    if (!digits || !bytes || *bytes <= 0) bad("--capacity", text, "is not a capacity", kAccepted);
     return Bytes(*bytes);
   }
   const auto bytes = parse_bytes(text);
   if (!bytes || bytes->value <= 0) bad("--capacity", text.empty() ? "an empty text" : text,
-                                       "is no capacity", kAccepted);
+                                       "is not a capacity", kAccepted);
   return *bytes;
 }
 
@@ -240,7 +240,7 @@ std::map<std::string, std::int64_t> tiles_of(const Request& request, const Workl
   for (const auto& [name, size] : tiles) {
     const auto loop = workload.find_loop(name);
     if (!loop)
-      bad("--tiles", name, "is no loop of the workload", suggest(name, loop_names(workload)));
+      bad("--tiles", name, "is not a loop of the workload", suggest(name, loop_names(workload)));
     const std::int64_t extent = workload.loop(*loop).extent;
     if (size > extent)
       bad("--tiles: " + name, std::to_string(size), "is larger than the loop",
@@ -274,7 +274,7 @@ Settings settings_among(const Request& request, std::span<const OptionSpec> spec
 Layout layout_of(const Request& request) {
   if (!request.layout || *request.layout == "tiled") return Layout::tiled;
   if (*request.layout == "row-major") return Layout::row_major;
-  bad("--layout", *request.layout, "is no layout", "tiled, row-major");
+  bad("--layout", *request.layout, "is not a layout", "tiled, row-major");
 }
 
 std::string_view name_of(Layout layout) {
@@ -284,7 +284,7 @@ std::string_view name_of(Layout layout) {
 int threads_of(const Request& request) {
   if (request.threads) {
     if (*request.threads < 1 || *request.threads > 1024)
-      bad("--threads", std::to_string(*request.threads), "is no number of threads", "1 to 1024");
+      bad("--threads", std::to_string(*request.threads), "is not a number of threads", "1 to 1024");
     return *request.threads;
   }
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -1,6 +1,7 @@
 // emit and run: a schedule to source, to a verified kernel, to seconds.
 #include "core/workload/import/onnx_import.h"
 #include "harness/ask.h"
+#include "harness/heard.h"
 #include "harness/pipeline.h"
 #include "harness/program.h"
 #include "harness/taken.h"
@@ -110,7 +111,11 @@ Answer run(const Request& request, const RunOptions& options) {
   emit_job(job);
   build_job(job);
   if (job.refusal || options.build_only) return job.answer();
-  finish(job, reference_of(job.on.setting, request.seed), open_device(job.target()));
+  const Reference reference = [&] {
+    const ProgressListener listener(heard(request, "computing the reference"));
+    return reference_of(job.on.setting, request.seed);
+  }();
+  finish(job, reference, open_device(job.target()));
   return job.answer();
 }
 

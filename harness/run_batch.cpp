@@ -69,7 +69,7 @@ std::vector<Job> batch_jobs(const std::string& file, const Request& request,
       throw InputError(
           {.where = where,
            .value = text,
-           .problem = "is no request",
+           .problem = "is not a request",
            .accepted = R"(a JSON object, {"workload": "mcfuser/G1", "model": "NAME"})"});
     jobs.push_back(line_job(object, where, shared));
   }

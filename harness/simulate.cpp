@@ -47,7 +47,7 @@ gpu::Options gpu_options(const Request& request, const WalkOptions& options) {
   if (!order)
     throw InputError({.where = "--schedule",
                       .value = options.schedule->empty() ? "an empty text" : *options.schedule,
-                      .problem = "is no order of blocks",
+                      .problem = "is not a way to run blocks",
                       .accepted = "timed, lockstep, serial"});
   how.order = *order;
   return how;

@@ -170,7 +170,7 @@ std::vector<Task> tasks_in(std::string_view text, const Workload& w, const Model
     if (task.ops.empty() || task.models.empty())
       throw InputError({.where = "--split",
                         .value = one,
-                        .problem = "is no part and its model",
+                        .problem = "is not a part with its model",
                         .accepted = "'OP OP=MODEL; OP=MODEL,MODEL'"});
     parts.add(std::move(task), "--split");
   }

@@ -157,7 +157,7 @@ Axes axes_of(const Field& top, std::int64_t most) {
   const auto verb = top.get("verb");
   a.verb = verb ? verb->text() : "predict";
   if (std::find(std::begin(kVerbs), std::end(kVerbs), a.verb) == std::end(kVerbs))
-    verb->fail("is no verb of a sweep", "predict, plan, simulate");
+    verb->fail("is not a verb of a sweep", "predict, plan, simulate");
   a.workloads = workloads_of(top.at("workloads"), most);
   a.machines = texts_of(top.at("machines"));
   const auto models = top.get("models");
@@ -179,7 +179,7 @@ Axes axes_of(const Field& top, std::int64_t most) {
   if (const auto options = top.get("options"))
     for (const auto& [name, values] : options->entries()) {
       if (axis(a.verb, name) == nullptr)
-        values.fail("is no option of a sweep", with_nearest(name, axis_keys(a.verb)));
+        values.fail("is not an option of a sweep", with_nearest(name, axis_keys(a.verb)));
       a.options.push_back({name, texts_of(values)});
     }
   if (const auto options = top.get("options"))
@@ -303,7 +303,7 @@ const Verb& sweep_verb(std::string_view name) {
   if (verb == all.end() || std::ranges::find(kVerbs, name) == std::end(kVerbs))
     throw InputError({.where = "verb",
                       .value = std::string(name),
-                      .problem = "is no verb of a sweep",
+                      .problem = "is not a verb of a sweep",
                       .accepted = "predict, plan, simulate"});
   return *verb;
 }
@@ -321,7 +321,7 @@ Asked asked_of(const SweepPoint& p) {
       throw InputError({.where = "options",
                         .field = key,
                         .value = value,
-                        .problem = "is no option of a sweep",
+                        .problem = "is not an option of a sweep",
                         .accepted = join(axis_keys(p.verb))});
     check_option(*spec, value, "options: " + key);
     asked.options[spec->name] = {value};
@@ -353,7 +353,7 @@ SweepPoint sweep_point_from_json(const ordered_json& j) {
   } catch (const nlohmann::json::exception& e) {
     throw InputError({.where = "point",
                       .value = j.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
-                      .problem = "is no point of a sweep",
+                      .problem = "is not a point of a sweep",
                       .accepted = "what a sweep's file is expanded to"});
   }
 }

@@ -96,7 +96,7 @@ Request request_of(const Verb& verb, const Asked& asked) {
     for (const OptionSpec* o : options_of(verb)) names.push_back(as_argument(*o));
     throw InputError({.where = verb.name,
                       .value = "--" + name,
-                      .problem = "is no option of this verb",
+                      .problem = "is not an option of this verb",
                       .accepted = with_nearest("--" + name, names)});
   }
   return request;
@@ -147,7 +147,7 @@ OptionValues option_values(const std::vector<const OptionSpec*>& options,
     throw InputError({.where = std::string(where),
                       .field = key,
                       .value = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
-                      .problem = "is no option here",
+                      .problem = "is not an option here",
                       .accepted = with_nearest(key, names)});
   }
   return values;

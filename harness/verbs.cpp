@@ -16,11 +16,9 @@ namespace tilewright::harness {
 namespace {
 
 constexpr const char* kPlanHelp =
-    "A plan is a plan file (plan -o writes one), or a workload with --tree and --tiles, with "
-    "--order\n"
-    "(and --tiles, or tiles solved), or with --model (the model's best). A workload alone: the "
-    "plan\n"
-    "that the verb plan answers.";
+    "PLAN is a plan file, as plan -o writes it, or a workload. Of a workload, --tree and --tiles\n"
+    "say the plan; or --order says it, with --tiles or with the best tiles; or --model takes the\n"
+    "model's best plan. Without any of these it is the plan that the verb plan prints.";
 
 using Specs = std::vector<OptionSpec>;
 
@@ -46,7 +44,7 @@ OptionSpec layers() {
           .kind = OptionKind::choice,
           .names = {"each", "contractions", "followed"},
           .fallback = "of an ONNX file followed",
-          .help = "a network's layers, as plan --split has them, priced one by one"};
+          .help = "how to cut a network into layers, as in plan --split; each layer is priced"};
 }
 
 /// What --split says, or means of a network that nothing else is asked about.
@@ -62,13 +60,13 @@ std::optional<std::string> layers_of(const Request& r, const Settings& s) {
 OptionSpec build_only() {
   return {.name = "build-only",
           .kind = OptionKind::flag,
-          .help = "build, and stop before a device is needed"};
+          .help = "build the kernel, do not run it: needs no device"};
 }
 
 OptionSpec batch() {
   return {.name = "batch",
           .kind = OptionKind::path,
-          .help = "cuda: many runs, a JSON object of options a line; built in parallel"};
+          .help = "cuda: many runs, one JSON object of options in each line; built in parallel"};
 }
 
 /// The request, its target's options checked for this verb.
@@ -98,8 +96,8 @@ Verb workloads_verb() {
           .summary = "the built-in workloads and their parameters, or one as a file to start from",
           .subject = "[W]",
           .details =
-              "Without a workload: the list. With one: the workload file that says the same, "
-              "rewritten by --rewrite.",
+              "Without W it lists them. With W it prints that workload as a file, after --rewrite "
+              "if given.",
           .returns =
               "Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the "
               "file's text, and what it says.",
@@ -115,7 +113,7 @@ Verb machines_verb() {
   return {.name = "machines",
           .summary = "the machines that -m names, or one as a file to start from",
           .subject = "[M]",
-          .details = "Without a machine: the list. With one: the machine file that says the same.",
+          .details = "Without M it lists them. With M it prints that machine as a file.",
           .returns =
               "Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', "
               "'content'}: the file's text, and what it says.",
@@ -153,34 +151,36 @@ const std::vector<Bound<ImportOptions>>& import_options() {
         .kind = OptionKind::pairs,
         .accepted = "NAME=N, with commas between",
         .value = "batch=1,seq=128",
-        .help = "extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1",
+        .help = "sizes of symbolic dimensions; they may also follow the file's name, "
+                "model.onnx:batch=1",
         .repeated = true},
        into<&ImportOptions::bind>},
       {{.name = "skip",
         .kind = OptionKind::flag,
-        .help = "import what is supported: what other nodes make becomes an input, and what only "
-                "they read an output"},
+        .help = "leave out unsupported nodes: their results become inputs, and what only they read "
+                "becomes an output"},
        into<&ImportOptions::skip>},
       {out("FILE", "the workload file to write"), into<&ImportOptions::out>}};
   return all;
 }
 
 Verb import_verb() {
-  return {.name = "import",
-          .summary = "an ONNX model as a workload file",
-          .subject = "W",
-          .details =
-              "Any verb that takes a workload takes the .onnx file, too; this one says what "
-              "becomes of\n"
-              "it. Weights stay in the file: the workload names their place, and runs use their "
-              "values.",
-          .returns =
-              "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
-              "'unused', ...}.",
-          .options = specs_of(import_options()),
-          .run = [](const Request& r, const Settings& s) {
-            return import_model(r, read(import_options(), s));
-          }};
+  return {
+      .name = "import",
+      .summary = "an ONNX model as a workload file",
+      .subject = "W",
+      .details =
+          "Every verb that takes a workload also takes an .onnx file. This one shows the workload "
+          "that\n"
+          "it becomes. Weights stay in the file: the workload refers to them, and runs read them "
+          "there.",
+      .returns =
+          "Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', "
+          "'unused', ...}.",
+      .options = specs_of(import_options()),
+      .run = [](const Request& r, const Settings& s) {
+        return import_model(r, read(import_options(), s));
+      }};
 }
 
 Verb explain_verb() {
@@ -191,18 +191,18 @@ Verb explain_verb() {
           "orders ranked",
       .subject = "W|PLAN",
       .details =
-          "Of a workload: who proposed each part, and of each tensor between operators whether "
-          "they share\n"
-          "a kernel and what the other choice would cost. With --order or --model " +
+          "Of a workload: which model proposed each part, and for each tensor between operators "
+          "whether they\n"
+          "share a kernel and what the other choice would cost. With --order or --model " +
           standard_model().name +
-          ": orders (all by\n"
-          "default) with --tiles, or with tiles solved for the level. Of a plan (--resolved): the\n"
-          "schedule, every default made visible. --curve: the least bytes by buffer size, proven "
-          "and\n"
-          "attainable, fused and not (-m is optional then). With a model of graphs: its kernels, "
-          "groups and\n"
-          "schemes; -o draws them (.dot, .svg). Of an ONNX file, or with --split: what fusion is "
-          "worth,\nlayer by layer.",
+          ": loop orders\n"
+          "(all by default), with --tiles or with the best tiles for the level. --resolved: the "
+          "plan with\n"
+          "every default made visible. --curve: the least bytes by buffer size, proven and "
+          "attainable, fused\n"
+          "and unfused; it needs no -m. With a model that fuses graphs: its kernels and their "
+          "groups; -o draws\n"
+          "them (.dot, .svg). Of an ONNX file, or with --split: what fusion gains, layer by layer.",
       .returns =
           "Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, "
           "{'orders':\n[{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', "
@@ -210,10 +210,10 @@ Verb explain_verb() {
       .options = plan_options() + shared_options({"seed", "samples"}) +
                  Specs{{.name = "resolved",
                         .kind = OptionKind::flag,
-                        .help = "of a plan: the schedule, every default made visible"},
+                        .help = "print the plan with every default made visible"},
                        {.name = "curve",
                         .kind = OptionKind::flag,
-                        .help = "the least bytes by buffer size, fused and not"},
+                        .help = "the least bytes by buffer size, fused and unfused"},
                        layers(),
                        out("FILE", "the drawing of the graph to write: .dot, .svg")},
       .models = true,
@@ -231,25 +231,27 @@ Verb plan_verb() {
       .summary = "the model's best plan, its traffic and time, its gap to the lower bound",
       .subject = "W",
       .details = "The model is " + planning_model().name +
-                 " unless --model says another. --target raises the smallest tile to "
-                 "that\n"
-                 "target's micro-kernel. -o writes the plan file.",
+                 " unless --model names another. With --target no tile is smaller than\n"
+                 "that target's micro-kernel. -o writes the plan file.",
       .returns =
           "Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.",
       .options =
           shared_options(
               {"machine", "rewrite", "model", "level", "capacity", "target", "threads", "seed"}) +
-          Specs{{.name = "part",
-                 .value = "'OP OP'",
-                 .help = "plan these operators alone: what crosses the cut is input and output"},
-                {.name = "split",
-                 .value = "HOW|FILE",
-                 .help = "plan in parts and join the plans: each (operator), contractions (pairs "
-                         "and what lies between; the rest apart), followed (an operator and what "
-                         "follows it element by element), 'OP OP=MODEL; OP=MODEL' (these parts by "
-                         "these models, other operators alone), or a YAML file of parts; --model "
-                         "may name several, with commas"},
-                out("FILE", "the plan file to write")},
+          Specs{
+              {.name = "part",
+               .value = "'OP OP'",
+               .help =
+                   "plan these operators alone; tensors that cross the cut are inputs and outputs"},
+              {.name = "split",
+               .value = "HOW|FILE",
+               .help = "plan in parts and join the plans: each (every operator alone), "
+                       "contractions (pairs of products with what lies between; the rest apart), "
+                       "followed (an operator with the element-wise operators behind it), "
+                       "'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators "
+                       "alone), or a YAML file of parts; --model may name several models, with "
+                       "commas"},
+              out("FILE", "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {
         const auto part = s.find_text("part");
@@ -260,18 +262,19 @@ Verb plan_verb() {
 }
 
 Verb predict_verb() {
-  return {.name = "predict",
-          .summary = "one model's price of any plan",
-          .subject = "PLAN",
-          .details =
-              "With --tree, --model prices that tree; without it the model makes the plan and\n"
-              "prices it. A model may price some plans only, and then says why.",
-          .returns =
-              "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
-              "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
-          .options = plan_options() + shared_options({"seed", "layout"}),
-          .models = true,
-          .run = [](const Request& r, const Settings&) { return predict(r); }};
+  return {
+      .name = "predict",
+      .summary = "one model's price of any plan",
+      .subject = "PLAN",
+      .details =
+          "With --tree, --model prices that tree. Without it the model makes the plan and prices\n"
+          "it. A model that cannot price a plan gives the reason.",
+      .returns =
+          "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "
+          "'boundary',\n'read_bytes', 'written_bytes'}], ...}.",
+      .options = plan_options() + shared_options({"seed", "layout"}),
+      .models = true,
+      .run = [](const Request& r, const Settings&) { return predict(r); }};
 }
 
 Verb compare_verb() {
@@ -280,15 +283,14 @@ Verb compare_verb() {
       .summary = "every model's plan, priced by every model and by the simulator",
       .subject = "W",
       .details =
-          "First the verdict: whose plan takes the least time, and whose moves the fewest bytes. "
-          "All\n"
-          "plans are judged alike: their time by one model, their bytes by exact, between home and "
-          "the\n"
-          "level, taken as a scratchpad of each block's own. --json has each model's price of each "
-          "plan,\nand by tensor why it differs. Of an ONNX file, or with --split: of every layer, "
-          "folded "
-          "where\nlayers differ in names alone, the operators alone, every model's plan, and the "
-          "bound.",
+          "The verdict comes first: whose plan takes the least time, and whose moves the fewest "
+          "bytes. All\n"
+          "plans are judged alike. One model gives their times; exact counts their bytes between "
+          "home and the\n"
+          "level, as if each block had the level to itself. --json has each model's price of each "
+          "plan, and\nwhy it differs, tensor by tensor. Of an ONNX file, or with --split, there is "
+          "a "
+          "row for every layer:\nthe operators unfused, every model's plan, and the bound.",
       .returns =
           "Returns {'bound_bytes', 'plans': [{'model', 'tree', 'exact_bytes', "
           "'simulated_bytes', 'gap',\n'prices': [{'by', 'volume_bytes', 'difference_bytes', "
@@ -311,79 +313,77 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
   static const std::vector<Bound<WalkOptions>> all = {
       {{.name = "trace",
         .kind = OptionKind::path,
-        .help = "a recorded trace instead of a plan: din, lackey or --save-trace's"},
+        .help = "simulate a recorded trace in place of a plan: din, lackey, or from --save-trace"},
        into<&WalkOptions::trace>},
       {{.name = "save-trace",
         .kind = OptionKind::path,
-        .help = "what the innermost cache is touched with, recorded"},
+        .help = "record the accesses to the innermost cache"},
        into<&WalkOptions::save_trace>},
-      {{.name = "curve", .kind = OptionKind::flag, .help = "misses of LRU caches of every size"},
+      {{.name = "curve", .kind = OptionKind::flag, .help = "misses by size of an LRU cache"},
        into<&WalkOptions::curve>},
       {{.name = "csv",
         .kind = OptionKind::path,
-        .help = "of the curve: every size at which anything changes"},
+        .help = "with --curve: write every size at which the misses change"},
        into<&WalkOptions::csv>},
       {{.name = "attribute",
         .kind = OptionKind::flag,
-        .help = "misses by kind, who evicted whom, which loop pays (slow)"},
+        .help = "misses by kind, which tensor evicted which, and in which loop (slow)"},
        into<&WalkOptions::attribute>},
       {{.name = "occupancy",
         .kind = OptionKind::path,
-        .help = "lines that each tensor holds over time: .csv, or .json, which plot and "
-                "chrome://tracing read"},
+        .help = "write the lines that each tensor holds over time: .csv, or .json for plot and "
+                "chrome://tracing"},
        into<&WalkOptions::occupancy>},
       {{.name = "stride",
         .kind = OptionKind::integer,
         .high = INT64_MAX,
         .fallback = "512 to 1024 samples",
-        .help = "of --occupancy, in accesses"},
+        .help = "with --occupancy: accesses between two samples"},
        into<&WalkOptions::stride>},
       {{.name = "computes",
         .kind = OptionKind::integer,
         .high = INT64_MAX,
         .fallback = "all",
-        .help =
-            "stop after so many tiles are computed: the traffic until then, and what each level "
-            "holds"},
+        .help = "stop after N computes: the traffic until then, and what each level holds"},
        into<&WalkOptions::computes>},
       {{.name = "no-skip",
         .kind = OptionKind::flag,
-        .help = "walk iterations that only repeat themselves too (same counts)"},
+        .help = "also walk iterations that only repeat others (slower, same counts)"},
        [](WalkOptions& o, const Settings& s, std::string_view name) { o.skip = !s.flag(name); }},
       {{.name = "cores",
         .kind = OptionKind::integer,
         .high = 1024,
         .fallback = "1",
-        .help = "cores that blocks are dealt to, sharing the outer caches"},
+        .help = "cores that run the blocks in turn; they share the outer caches"},
        into<&WalkOptions::cores>},
       {{.name = "schedule",
         .kind = OptionKind::choice,
         .names = {"timed", "lockstep", "serial"},
         .fallback = "timed",
-        .help = "GPU: how blocks run"},
+        .help = "GPU: how blocks advance"},
        into<&WalkOptions::schedule>},
       {{.name = "blocks-per-sm",
         .kind = OptionKind::integer,
         .high = 64,
         .fallback = "by memory, at most 8",
-        .help = "GPU: blocks that an SM holds"},
+        .help = "GPU: blocks resident on an SM"},
        into<&WalkOptions::blocks_per_sm>},
       {{.name = "partitions",
         .kind = OptionKind::integer,
         .high = 2,
         .fallback = "1",
-        .help = "GPU: of L2: 1, or 2 that copy what the other one is home of"},
+        .help = "GPU: partitions of L2; with 2, each caches lines of the other"},
        into<&WalkOptions::partitions>},
       {{.name = "jitter",
         .kind = OptionKind::number,
         .most = 0.9,
         .fallback = "0.1",
-        .help = "GPU: how far a block's pace is off, at most"},
+        .help = "GPU: largest relative deviation of a block's pace"},
        into<&WalkOptions::jitter>},
       {{.name = "sample-waves",
         .kind = OptionKind::integer,
         .high = 1'000'000,
-        .help = "GPU: approximate: so many waves of blocks stand for all"},
+        .help = "GPU: simulate only N waves of blocks and scale up (approximate)"},
        into<&WalkOptions::sample_waves>},
   };
   return all;
@@ -396,15 +396,18 @@ Verb simulate_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nWith --trace FILE there is no plan: its accesses walk through the machine's caches.\n"
+          "\nWith --trace FILE there is no plan: the trace's accesses go through the machine's "
+          "caches.\n"
           "Blocks of a plan are dealt to --cores in turn and run one after the other. --threads "
-          "share\n"
-          "the sets of the caches: a thread walks the whole plan and touches its own sets.\n"
-          "On a GPU blocks run side by side on the SMs and meet in L2, row-major tensors unless "
-          "--layout\n"
-          "says otherwise; with --cores, --curve, --csv, --attribute, --occupancy or --save-trace "
-          "one\n"
-          "after the other.",
+          "share the\n"
+          "sets of the caches: each walks the whole plan and simulates its own sets. On a GPU "
+          "blocks "
+          "run\n"
+          "side by side on the SMs and share L2, with row-major tensors unless --layout says "
+          "otherwise;\n"
+          "with --cores, --curve, --csv, --attribute, --occupancy or --save-trace they run one "
+          "after "
+          "the other.",
       .returns =
           "Returns a traffic document as predict() does, with 'source': 'simulated'; or of a "
           "recorded trace\n(subject None, trace=FILE).",
@@ -423,17 +426,17 @@ Verb emit_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nFor cuda: the .cu file, the headers it includes and, where nvcc or NVRTC is there, "
-          "what\n"
-          "ptxas says of it. For cuda-emulated: also the headers that stand in for CUDA on a CPU.\n"
-          "--explain: the thread program that CUDA text is printed from; of other targets nothing.",
+          "\nFor cuda: the .cu file, the headers that it includes and, where nvcc or NVRTC is "
+          "installed,\n"
+          "the report of ptxas. For cuda-emulated also the headers that replace CUDA's on a CPU.\n"
+          "--explain prints the thread program of CUDA kernels; other targets have none.",
       .returns =
           "Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.",
       .options =
           plan_options() + shared_options({"target", "threads", "seed"}) +
           Specs{{.name = "explain",
                  .kind = OptionKind::flag,
-                 .help = "what the threads of each kernel do, step by step; -o may be left out"},
+                 .help = "print what the threads of each kernel do, step by step; needs no -o"},
                 out("DIR", "the folder to write")},
       .models = true,
       .targets = true,
@@ -447,14 +450,15 @@ Verb calibrate_verb() {
       .name = "calibrate",
       .summary = "measure this machine into a machine file that -m FILE reads",
       .details =
-          "Clock, bandwidth and latency of every cache and of memory (one and all threads), the "
-          "rate\n"
-          "of multiply-adds, what a block of a product, a packed line, a vector's operation and\n"
-          "beginning threads take. Each number says when it was measured and how far its samples "
-          "lie\n"
-          "apart; numbers that scatter are not written. What is there is kept in FILE.part: run "
-          "it\n"
-          "again and it goes on.",
+          "Measures the clock, the bandwidth and latency of every cache and of memory (with one "
+          "and "
+          "with\n"
+          "all threads), the rate of multiply-adds, and the cost of a block of a product, a packed "
+          "line, a\n"
+          "vector operation and the start of threads. Each number has its date and the spread of "
+          "its\n"
+          "samples. If a number scatters too much no file is written: the others are kept in "
+          "FILE.part, and\nthe next run goes on from there.",
       .returns =
           "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.",
       .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
@@ -471,40 +475,40 @@ const std::vector<Bound<RunOptions>>& run_options() {
         .kind = OptionKind::number,
         .most = 3600,
         .fallback = "2 on cpu, 0.25 on cuda",
-        .help = "of timing, about"},
+        .help = "how long to time, about"},
        into<&RunOptions::seconds>},
       {{.name = "tune",
         .kind = OptionKind::integer,
         .high = 1000,
-        .help =
-            "time so many of the plans that the model offers and take the fastest; of a network, "
-            "for each kernel; MCFuser's paper: 8"},
+        .help = "time N of the model's plans and take the fastest; in a network, for each kernel "
+                "(MCFuser's paper: 8)"},
        into<&RunOptions::tune>},
       {{.name = "split",
         .value = "HOW|FILE",
-        .help =
-            "a network's parts, as plan has them (default the whole by --model, on a GPU by our "
-            "planner; else, or where that refuses, followed)"},
+        .help = "how to cut a network into parts, as in plan --split (default: --model plans the "
+                "whole, "
+                "on a GPU our planner; otherwise, or where these refuse, followed)"},
        into<&RunOptions::split>},
       {{.name = "profile",
         .kind = OptionKind::flag,
-        .help = "of a network: a line a kernel: predicted, measured, bytes, share of the roof"},
+        .help = "of a network: for each kernel its predicted and measured time, bytes, and share "
+                "of the roof"},
        into<&RunOptions::profile>},
       {{.name = "trace",
         .kind = OptionKind::path,
         .value = "FILE.json",
-        .help = "of a network: when each kernel ran, for Perfetto and chrome://tracing"},
+        .help = "of a network: write when each kernel ran, for Perfetto and chrome://tracing"},
        into<&RunOptions::trace>},
       {{.name = "beside",
         .fallback = "python3",
         .value = "PYTHON",
-        .help =
-            "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing"},
+        .help = "of an ONNX file: the Python whose onnxruntime runs the same inputs; none: do not "
+                "compare"},
        into<&RunOptions::beside>},
       {build_only(), into<&RunOptions::build_only>},
       {{.name = "count",
         .kind = OptionKind::flag,
-        .help = "run each verified kernel once more for a profiler; not timed"},
+        .help = "run each verified kernel once more for a profiler, untimed"},
        into<&RunOptions::count>}};
   return all;
 }
@@ -516,16 +520,16 @@ Verb run_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nA workload with none of these, and an ONNX file, runs as a network: in parts, each "
-          "kernel and\nthe whole verified.\nSpeed counts the workload's own operations, "
-          "recomputation not. On cpu the peak is\n"
-          "measured in the same run, turn by turn with the kernel; on cuda it is the machine\n"
-          "file's, and runs are timed inside a CUDA graph. --batch takes no PLAN: each line of "
-          "the\n"
-          "file is one, {\"workload\": \"mcfuser/G1\", \"model\": \"NAME\", \"stages\": 3}, and "
-          "what it\n"
-          "does not say is taken from the command line; -o gets each answer as soon as it is "
-          "there.",
+          "\nSuch a workload, and an ONNX file, runs as a network: it is planned in parts, and "
+          "each "
+          "kernel and\nthe whole are verified. Speed counts the workload's own operations, without "
+          "recomputation. On cpu\nthe peak is measured in the same run, in turn with the kernel; "
+          "on "
+          "cuda it is the machine file's,\nand runs are timed inside a CUDA graph. --batch takes "
+          "no "
+          "PLAN. Each line of its file is a run,\n{\"workload\": \"mcfuser/G1\", \"model\": "
+          "\"NAME\", \"stages\": 3}; other options are the command line's. -o gets each\nanswer as "
+          "soon as it is known.",
       .returns =
           "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.",
       .options = plan_options() + shared_options({"target", "threads", "seed"}) +
@@ -545,16 +549,16 @@ const std::vector<Bound<MeasureOptions>>& measure_options() {
       {{.name = "meter",
         .standard = "cachegrind",
         .value = "NAME",
-        .help = "what measures (tilewright meters)"},
+        .help = "the meter; tilewright meters lists them"},
        into<&MeasureOptions::meter>},
       {{.name = "cold-only",
         .kind = OptionKind::flag,
-        .help = "ncu: count only with caches emptied before every kernel: half the time"},
+        .help = "ncu: count only with caches emptied before every kernel (takes half the time)"},
        into<&MeasureOptions::cold_only>},
       {build_only(), into<&MeasureOptions::build_only>},
       {{.name = "executed",
         .kind = OptionKind::flag,
-        .help = "also every address executed, through simulated caches, and the causes"},
+        .help = "also simulate every address executed, and name the causes of the difference"},
        into<&MeasureOptions::executed>}};
   return all;
 }
@@ -566,11 +570,12 @@ Verb measure_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nEmits, builds and verifies the kernel, then runs it under the meter. --executed "
+          "\nEmits, builds and verifies the kernel, then runs it under the meter. --executed also "
           "traces it\n"
-          "too and says, by cause, why the count differs from the simulation of the plan. "
-          "--target\n"
-          "cuda --meter ncu: also what models predict; --batch as run's, counted in one process.",
+          "and says by cause why the count differs from the simulated plan. With --target cuda "
+          "--meter ncu\n"
+          "the answer has the models' predictions too; --batch is as in run, counted in one "
+          "process.",
       .returns =
           "Returns a traffic document as predict() does, of one tensor 'total', with 'counters' "
           "and "
@@ -627,33 +632,33 @@ const std::vector<Bound<ValidateOptions>>& validate_options() {
         .kind = OptionKind::integer,
         .high = 1'000'000,
         .standard = "60",
-        .help = "tilings an order"},
+        .help = "tilings drawn for each order"},
        into<&ValidateOptions::samples>},
       {{.name = "truth",
         .standard = "simulator",
         .value = "NAME",
-        .help = "what the prediction is held against: simulator or a meter"},
+        .help = "what predictions are compared with: simulator, or a meter"},
        into<&ValidateOptions::truth>},
       {{.name = "min-r2",
         .kind = OptionKind::number,
         .least = -1e9,
         .most = 1,
-        .help = "the least R² about y = x; below it the exit status is 3"},
+        .help = "the least R² about y = x that passes; below it the exit status is 3"},
        into<&ValidateOptions::min_r2>},
       {{.name = "beyond",
         .kind = OptionKind::flag,
-        .help = "tilings past half the capacity too, in a block of their own"},
+        .help = "also draw tilings past half the capacity; they are reported apart"},
        into<&ValidateOptions::beyond>},
       {{.name = "spill",
         .value = "C",
-        .help = "an intermediate that goes home and back",
+        .help = "an intermediate that is written home and read back",
         .source = "Chimera, Fig. 8 f"},
        into<&ValidateOptions::spill>},
-      {{.name = "csv", .kind = OptionKind::path, .help = "the points"},
+      {{.name = "csv", .kind = OptionKind::path, .help = "write the points"},
        into<&ValidateOptions::csv>},
       {{.name = "recorded",
         .kind = OptionKind::path,
-        .help = "truth ncu, cuda-events: what experiments/gpu/counters has written"},
+        .help = "with --truth ncu or cuda-events: a recording by experiments/gpu/counters"},
        into<&ValidateOptions::recorded>},
   };
   return all;
@@ -665,15 +670,22 @@ Verb validate_verb() {
       .summary = "predicted against true traffic over many tilings",
       .subject = "W",
       .details =
-          "What the model says goes into the innermost level, partial tiles at their size. "
-          "Tilings\n"
-          "are drawn in the model's notation, or as a plan's tiles redrawn (W may be a plan),\n"
-          "each with equal probability, from those whose memory use is at most half the\n"
-          "capacity and whose tiles are at least 4 (--min-tile). --beyond adds a quarter as many\n"
-          "past half the capacity, and with smaller tiles. Errors are fractions of the true "
-          "bytes.\n"
-          "--truth ncu: on a GPU, in a model's own notation, or of a file with --recorded;\n"
-          "--truth cuda-events: predicted times against the times in such a file.",
+          "Compares the bytes into the innermost level that a model predicts, partial tiles at "
+          "their "
+          "true\n"
+          "size, with the true bytes. Tilings are drawn at random, in the model's notation or as "
+          "new "
+          "tiles of\n"
+          "a plan (W may be a plan). All tilings whose memory use is at most half the capacity and "
+          "whose\n"
+          "tiles are at least 4 (--min-tile) are equally likely. --beyond adds a quarter as many "
+          "past "
+          "half\n"
+          "the capacity and with smaller tiles. Errors are fractions of the true bytes. --truth "
+          "ncu "
+          "counts on\n"
+          "a GPU, or reads a recording by --recorded; --truth cuda-events compares predicted times "
+          "with\nrecorded ones.",
       .returns =
           "Returns {'r2_identity', 'r2_fit', 'mape', 'worst', 'bias', 'points': [{'order', "
           "'tiles',\n'predicted_bytes', 'true_bytes'}], ...}.",

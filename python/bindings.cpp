@@ -36,7 +36,7 @@ std::pair<std::string, bool> call(const std::string& name, const std::string& op
     std::vector<std::string> names;
     for (const harness::Verb& v : harness::verbs()) names.push_back(v.name);
     throw InputError(
-        {.field = "verb", .value = name, .problem = "is no verb", .accepted = join(names)});
+        {.field = "verb", .value = name, .problem = "is not a verb", .accepted = join(names)});
   }
   const harness::Answer answer = harness::ask(*verb, asked_of(*verb, parsed(options)));
   return {answer.json.dump(-1, ' ', false, Json::error_handler_t::replace), answer.ok()};

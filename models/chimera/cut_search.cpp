@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/progress.h"
 #include "models/chimera/descent.h"
 #include "models/chimera/solver.h"
 #include "models/chimera/tables.h"
@@ -29,12 +30,20 @@ class CutSearch {
     if (must_.size() > kMostCut)
       return Reason{"more than " + std::to_string(kMostCut) + " loops may be cut"};
     most_ = most_cut();
-    Order chosen;
-    list_cases(0, chosen);
+    Steps halves(2);
+    {
+      Steps listed(listed_);
+      Order chosen;
+      list_cases(0, chosen, listed);
+    }
+    halves.done();
     std::stable_sort(cases_.begin(), cases_.end(),
                      [](const Case& a, const Case& b) { return a.bound < b.bound; });
-    for (std::size_t i = 0; i < cases_.size() && cases_[i].bound <= best_; ++i)
+    Steps solved(kSolved);
+    for (std::size_t i = 0; i < cases_.size() && cases_[i].bound <= best_; ++i) {
       solve(cases_[i].order, cases_[i].cut, i < kSolved ? INFINITY : best_);
+      solved.done();
+    }
     if (r_.ranked.empty()) {  // why not
       Effort effort;
       Result<Solution> s = solve_order(base_, capacity_, effort);
@@ -53,7 +62,7 @@ class CutSearch {
   };
 
   /// As many of the free loops as let all sets and orders be tried.
-  std::size_t most_cut() const {
+  std::size_t most_cut() {
     double all = 0, some = 1;
     for (std::size_t k = 0;; ++k) {
       // Sets of k free loops, times the orders of those and the pinned ones.
@@ -62,24 +71,25 @@ class CutSearch {
       all += orders;
       if (k > 0 && (all > static_cast<double>(kMostCases) || k + must_.size() > kMostCut))
         return k - 1;
+      listed_ = all;
       if (k == free_.size()) return k;
       some *= static_cast<double>(free_.size() - k);
     }
   }
 
   /// The sets that have `chosen`, and beside it some of the free loops from `first` on.
-  void list_cases(std::size_t first, Order& chosen) {
+  void list_cases(std::size_t first, Order& chosen, Steps& listed) {
     Order order = whole_, cut = must_;
     for (LoopId l : free_)
       (std::ranges::find(chosen, l) != chosen.end() ? cut : order).push_back(l);
     std::ranges::sort(cut);
     const auto outer = static_cast<std::ptrdiff_t>(order.size());
     order.insert(order.end(), cut.begin(), cut.end());
-    do add_case(order, cut.size());
+    do add_case(order, cut.size()), listed.done();
     while (std::next_permutation(order.begin() + outer, order.end()));
     for (std::size_t i = first; i < free_.size() && chosen.size() < most_; ++i) {
       chosen.push_back(free_[i]);
-      list_cases(i + 1, chosen);
+      list_cases(i + 1, chosen, listed);
       chosen.pop_back();
     }
   }
@@ -92,7 +102,7 @@ class CutSearch {
       ++r_.counted["illegal_orders"];
       return;
     }
-    const Problem p = make_problem(f, t_, rows_of(f), multi);
+    const Problem p = make_problem(f, t_, rows_in(base_, f), multi);
     const double bound = Descent(p, capacity_, INFINITY, false).bound();
     if (bound < INFINITY)
       cases_.push_back({bound, order, cut});
@@ -107,17 +117,9 @@ class CutSearch {
     return multi;
   }
 
-  std::vector<std::size_t> rows_of(const Flat& f) const {
-    std::vector<std::size_t> rows;
-    for (std::size_t i = 0; i < f.size(); ++i)
-      rows.push_back(static_cast<std::size_t>(
-          std::ranges::find(base_.loops(), f.loop(i)) - base_.loops().begin()));
-    return rows;
-  }
-
   void solve(const Order& order, std::size_t cut, double limit) {
     const Flat f(base_, order);
-    const std::vector<std::size_t> rows = rows_of(f);
+    const std::vector<std::size_t> rows = rows_in(base_, f);
     const Problem p = make_problem(f, t_, rows, cut_of(f, cut));
     Descent descent(p, capacity_, limit, false);
     const bool found = descent.run(kBudget);
@@ -169,6 +171,7 @@ class CutSearch {
   Tables t_;
   Order must_, free_, whole_;
   std::size_t most_ = 0;
+  double listed_ = 1;  ///< cases of up to most_ loops
   std::int64_t tried_ = 0;
   std::vector<Case> cases_;
   double best_ = INFINITY;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/base/error.h"
+#include "core/base/progress.h"
 #include "core/plan/schedule.h"
 #include "models/chimera/levels_detail.h"
 #include "models/chimera/nest.h"
@@ -67,8 +68,10 @@ class LevelsSearch {
 
   /// Nothing where no combination fits.
   std::optional<LevelsPrice> run() {
+    Steps steps(static_cast<double>(levels_.size()) * 2 + kRounds + 2);
     for (std::size_t d = 0; d < levels_.size(); ++d)
       for (bool pinned : {false, true}) {
+        steps.done();
         const Tiles least = least_private();
         const auto liked = solve(d, nullptr, nullptr, {}, false, pinned ? &least : nullptr);
         std::vector<LevelTiling> t(levels_.size());
@@ -77,8 +80,8 @@ class LevelsSearch {
         build_outward(std::move(t), d, d);
       }
     try_every_outer_tiling();
-    for (int round = 0; best_ && round < kRounds && improve(); ++round) {
-    }
+    steps.done();
+    for (int round = 0; best_ && round < kRounds && improve(); ++round) steps.done();
     if (best_) move_tiles();
     return best_;
   }
@@ -123,9 +126,10 @@ class LevelsSearch {
       }
     const std::int64_t capacity = detail::room(w_, m_, levels_[depth], options_).value;
     std::vector<Solution> found;
+    detail::OrdersSolver solver(block, orders_.front(), o, capacity);
     for (const Order& order : orders_) {
       ++solves;
-      auto s = detail::solve_order(Flat(block, order, o), capacity, effort);
+      auto s = solver.solve(order, effort);
       if (s && s->feasible) found.push_back(std::move(s).value());
     }
     std::stable_sort(found.begin(), found.end(), [](const Solution& a, const Solution& b) {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "core/base/error.h"
+#include "core/base/progress.h"
 #include "core/plan/schedule.h"
 #include "models/chimera/solver.h"
 
@@ -69,9 +70,10 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
   }
   Search r;
   detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+  Steps steps(static_cast<double>(orders->orders.size()));
   for (const Order& order : orders->orders) {
-    Result<Solution> s =
-        detail::solve_order(detail::Flat(w, order, options), capacity.value, effort);
+    Result<Solution> s = solver.solve(order, effort);
     if (!s) {
       s = Solution{.order = order,
                    .order_legality = legality(w, order, {}),
@@ -83,6 +85,7 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
     r.counted["infeasible"] += s->feasible ? 0 : 1;
     r.counted["unproven"] += s->proven ? 0 : 1;
     r.ranked.push_back(std::move(s).value());
+    steps.done();
   }
   std::stable_sort(r.ranked.begin(), r.ranked.end(),
                    [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <map>
 #include <string>
+#include <tuple>
 
 #include "core/base/error.h"
 #include "models/chimera/descent.h"
@@ -17,13 +19,23 @@ namespace {
 
 constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is given up
 
+/// Lower bounds of subproblems, without the order's tree, by what they depend on: the loops that
+/// are cut, and of each use the cut loops that multiply it.
+using Floors = std::map<std::vector<Mask>, double>;
+
 class OrderSolver {
  public:
-  OrderSolver(const Flat& f, std::int64_t capacity, Effort& effort)
-      : f_(f), capacity_(capacity), effort_(effort), t_(make_tables(f)), rows_(f.size()) {
-    std::iota(rows_.begin(), rows_.end(), std::size_t{0});
+  /// `t` is of `base`, which has the same loops; `floors` are of the same tables and capacity.
+  OrderSolver(const Flat& f, const Flat& base, const Tables& t, Floors& floors,
+              std::int64_t capacity, Effort& effort)
+      : f_(f),
+        capacity_(capacity),
+        effort_(effort),
+        t_(t),
+        rows_(rows_in(base, f)),
+        floors_(floors) {
     for (std::size_t i = 0; i < f.size(); ++i)
-      if (t_.candidates[i].size() > 1) {
+      if (of(i).size() > 1) {
         cuttable_ |= bit(i);
         if (f.options().pinned.contains(f.loop(i))) must_cut_ |= bit(i);
       }
@@ -46,12 +58,20 @@ class OrderSolver {
     std::int64_t memory = 0;
     bool legal = true, fits = true;
   };
+  /// Of a set of loops that are cut.
   struct Sub {
-    Problem problem;
+    double bound = 0;    ///< the floor while there is no problem
+    std::size_t at = 0;  ///< among sets of equal bounds the first is tried first
     Mask multi = 0;
-    double bound = 0;
+    std::optional<Problem> problem = {};
+    friend bool operator>(const Sub& a, const Sub& b) {
+      return std::tie(a.bound, a.at) > std::tie(b.bound, b.at);
+    }
   };
 
+  const std::vector<Candidate>& of(std::size_t position) const {
+    return t_.candidates[rows_[position]];
+  }
   bool legal(Mask multi) const {
     return conflicts_of(f_.chain(), f_.loops(), f_.loops_at(multi)).empty();
   }
@@ -70,7 +90,8 @@ class OrderSolver {
   void seed();
   void try_neighbours(const RealOptimum& r);
   void try_closed_form();
-  std::vector<Sub> subproblems(bool legal_only);
+  double floor_of(Mask multi);
+  std::vector<Sub> sets_to_try(bool legal_only);
   void search(bool legal_only);
   bool offer(const Point& p, double volume, bool legal);
   std::string why_nothing() const;
@@ -79,8 +100,10 @@ class OrderSolver {
   const Flat& f_;
   std::int64_t capacity_;
   Effort& effort_;
-  Tables t_;
-  std::vector<std::size_t> rows_;  ///< the tables are of this order
+  const Tables& t_;
+  std::vector<std::size_t> rows_;
+  Floors& floors_;
+  std::vector<Mask> key_;
   Mask cuttable_ = 0, must_cut_ = 0;
   std::optional<Found> best_;
   double real_volume_ = 0;
@@ -115,7 +138,7 @@ void OrderSolver::try_neighbours(const RealOptimum& r) {
   std::vector<std::size_t> below(f_.size(), 0);
   Point p = whole_point(f_);
   for (std::size_t i = 0; i < f_.size(); ++i) {
-    const std::vector<Candidate>& c = t_.candidates[i];
+    const std::vector<Candidate>& c = of(i);
     while (below[i] + 1 < c.size() &&
            static_cast<double>(c[below[i] + 1].tile) <= r.tile[i] * (1 + 1e-6))
       ++below[i];
@@ -124,7 +147,7 @@ void OrderSolver::try_neighbours(const RealOptimum& r) {
   }
   for (std::size_t up = 0; up < std::size_t{1} << open.size(); ++up) {
     for (std::size_t b = 0; b < open.size(); ++b)
-      set_choice(p, open[b], t_.candidates[open[b]][below[open[b]] + (up >> b & 1)]);
+      set_choice(p, open[b], of(open[b])[below[open[b]] + (up >> b & 1)]);
     ++effort_.evaluated;
     const double volume = volume_of(p);
     if ((!best_ || volume < best_->volume) && legal(p.multi)) offer(p, volume, true);
@@ -138,37 +161,56 @@ void OrderSolver::try_closed_form() {
   if (!closed) return;
   const Point p = f_.point(closed->tiles);
   for (std::size_t i = 0; i < f_.size(); ++i)
-    if (p.tile[i] < t_.candidates[i].front().tile) return;
+    if (p.tile[i] < of(i).front().tile) return;
   closed_volume_ = volume_of(p);
   if (legal(p.multi)) offer(p, closed_volume_, true);
 }
 
-std::vector<OrderSolver::Sub> OrderSolver::subproblems(bool legal_only) {
+/// A little lower than computed: another order multiplies the same factors in another order.
+double OrderSolver::floor_of(Mask multi) {
+  key_.assign(1, f_.loops_at(multi));
+  for (const Use& u : f_.uses()) key_.push_back(f_.loops_at(f_.multipliers(u, multi) & multi));
+  const auto [it, added] = floors_.try_emplace(key_);
+  if (added)
+    it->second =
+        Descent(make_relaxed_problem(f_, t_, rows_, multi), capacity_, INFINITY, false).bound() *
+        (1 - 1e-9);
+  return it->second;
+}
+
+/// The sets that may be tried, by their floors.
+std::vector<OrderSolver::Sub> OrderSolver::sets_to_try(bool legal_only) {
   std::vector<Sub> subs;
   const Mask always = f_.implicit() & whole_point(f_).multi;
   for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
     const Mask multi = cut | always;
-    if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi))) {
-      Sub sub{make_problem(f_, t_, rows_, multi), multi};
-      sub.bound = Descent(sub.problem, capacity_, INFINITY, false).bound();
-      if (sub.bound < INFINITY && (!best_ || sub.bound <= best_->volume))
-        subs.push_back(std::move(sub));
-      else
-        ++effort_.pruned;
-    }
+    if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi)))
+      subs.push_back({.bound = floor_of(multi), .at = subs.size(), .multi = multi});
     if (cut == 0) break;
   }
-  std::stable_sort(subs.begin(), subs.end(),
-                   [](const Sub& a, const Sub& b) { return a.bound < b.bound; });
   return subs;
 }
 
+/// Sets in the order of their bounds. A set's own tree is looked at only when its floor is the
+/// least that is left: its bound takes the floor's place then.
 void OrderSolver::search(bool legal_only) {
   std::int64_t budget = kBudget;
-  for (const Sub& sub : subproblems(legal_only)) {
+  std::vector<Sub> subs = sets_to_try(legal_only);
+  std::ranges::make_heap(subs, std::greater{});
+  while (!subs.empty()) {
     const double limit = best_ ? best_->volume : INFINITY;
-    if (sub.bound > limit) break;
-    Descent descent(sub.problem, capacity_, limit, false);
+    if (subs.front().bound == INFINITY || subs.front().bound > limit) break;
+    std::ranges::pop_heap(subs, std::greater{});
+    Sub sub = std::move(subs.back());
+    subs.pop_back();
+    if (!sub.problem) {
+      sub.problem = make_problem(f_, t_, rows_, sub.multi);
+      sub.bound = Descent(*sub.problem, capacity_, INFINITY, false).bound();
+      subs.push_back(std::move(sub));
+      std::ranges::push_heap(subs, std::greater{});
+      continue;
+    }
+    Descent descent(*sub.problem, capacity_, limit, false);
     const bool found = descent.run(budget);
     budget -= descent.evaluated + descent.pruned;
     effort_.evaluated += descent.evaluated;
@@ -176,19 +218,20 @@ void OrderSolver::search(bool legal_only) {
     proven_ = proven_ && !descent.exhausted();
     if (!found) continue;
     Point p = whole_point(f_);
-    for (std::size_t j = 0; j < sub.problem.loops.size(); ++j) {
-      const Free& loop = sub.problem.loops[j];
+    for (std::size_t j = 0; j < sub.problem->loops.size(); ++j) {
+      const Free& loop = sub.problem->loops[j];
       const auto choice = static_cast<std::size_t>(descent.choices()[j]);
       set_choice(p, loop.position,
-                 t_.candidates[loop.position][static_cast<std::size_t>(loop.choice[choice])]);
+                 of(loop.position)[static_cast<std::size_t>(loop.choice[choice])]);
     }
     offer(p, descent.volume(), legal_only);
   }
+  effort_.pruned += static_cast<std::int64_t>(subs.size());
 }
 
 std::string OrderSolver::why_nothing() const {
   Point p = whole_point(f_);
-  for (std::size_t i = 0; i < f_.size(); ++i) set_choice(p, i, t_.candidates[i].front());
+  for (std::size_t i = 0; i < f_.size(); ++i) set_choice(p, i, of(i).front());
   const std::int64_t need = f_.memory(f_.options().memory, p, footprints(p));
   return "does not fit: the smallest tiles need " + std::to_string(need) + " elements, there are " +
          std::to_string(capacity_);
@@ -212,7 +255,25 @@ Solution OrderSolver::finish() {
 }  // namespace
 
 Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort) {
-  return OrderSolver(f, capacity, effort).solve();
+  Floors floors;
+  return OrderSolver(f, f, make_tables(f), floors, capacity, effort).solve();
+}
+
+struct OrdersSolver::Shared {
+  Flat base;
+  std::int64_t capacity;
+  Tables tables = make_tables(base);
+  Floors floors = {};
+};
+
+OrdersSolver::OrdersSolver(const Workload& w, const Order& first, const Options& options,
+                           std::int64_t capacity)
+    : shared_(new Shared{Flat(w, first, options), capacity}) {}
+OrdersSolver::~OrdersSolver() = default;
+
+Result<Solution> OrdersSolver::solve(const Order& order, Effort& effort) {
+  Shared& s = *shared_;
+  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.floors, s.capacity, effort).solve();
 }
 
 }  // namespace tilewright::chimera::detail

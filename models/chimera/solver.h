@@ -1,6 +1,7 @@
 // The best tiles for one order. Private to models/chimera.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "models/chimera/flat.h"
@@ -47,6 +48,24 @@ struct Effort {
 };
 
 Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort);
+
+/// Solves one order after another of the same loops. Their tables are made once, and so is a lower
+/// bound of each set of cut loops with the same reuse, which most orders have in common; the
+/// answers are those of solve_order.
+class OrdersSolver {
+ public:
+  OrdersSolver(const Workload& w, const Order& first, const Options& options,
+               std::int64_t capacity);
+  ~OrdersSolver();
+  OrdersSolver(const OrdersSolver&) = delete;
+  OrdersSolver& operator=(const OrdersSolver&) = delete;
+  /// Throws InputError where `order` is no permutation of the first one's loops.
+  Result<Solution> solve(const Order& order, Effort& effort);
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
 
 /// The best plans without every order's: a loop of one trip is outermost, where it multiplies
 /// nothing and ends no reuse early, so that an order counts for the loops only that it cuts. Sets

@@ -142,11 +142,11 @@ class Maker {
   Maker(const Flat& f, const Tables& t, std::span<const std::size_t> rows, Mask multi)
       : f_(f), t_(t), rows_(rows), multi_(multi) {}
 
-  Problem make() {
+  Problem make(bool relaxed) {
     choose();
     reserve();
     for (const Use& u : f_.uses()) add_use(u);
-    add_memory();
+    relaxed ? add_least_memory() : add_memory();
     return std::move(p_);
   }
 
@@ -257,6 +257,19 @@ class Maker {
     return p_.sizes.size() - 1;
   }
 
+  /// An intermediate counts by its producer's tile: a consumer's may have a halo.
+  void add_least_memory() {
+    std::vector<std::size_t> size;
+    for (std::size_t i = 0; i < f_.foots().size(); ++i) {
+      const TensorId t = f_.foots()[i].tensor;
+      size.push_back(add_size({{has(f_.on_chip(), t.index()) ? f_.producer_foot(t) : i}}, ~Mask{0}));
+    }
+    for (std::size_t op = 0; op < f_.chain().size(); ++op) {
+      p_.rows.emplace_back();
+      for (std::size_t i : f_.foots_of(op)) p_.rows.back().push_back(size[i]);
+    }
+  }
+
   void add_memory() {
     const Memory mode = f_.options().memory;
     if (mode == Memory::paper) {
@@ -305,7 +318,20 @@ class Maker {
 
 Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
                      Mask multi) {
-  return Maker(f, t, rows, multi).make();
+  return Maker(f, t, rows, multi).make(false);
+}
+
+Problem make_relaxed_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
+                             Mask multi) {
+  return Maker(f, t, rows, multi).make(f.options().memory != Memory::paper);
+}
+
+std::vector<std::size_t> rows_in(const Flat& base, const Flat& f) {
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < f.size(); ++i)
+    rows.push_back(static_cast<std::size_t>(std::ranges::find(base.loops(), f.loop(i)) -
+                                            base.loops().begin()));
+  return rows;
 }
 
 }  // namespace tilewright::chimera::detail

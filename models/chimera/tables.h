@@ -56,5 +56,11 @@ struct Problem {
 /// `rows`: of each position of `f`, the position in the tables, which may be of another order of
 /// the same loops. Throws nothing; at most kMostCut loops of `multi` may be cut.
 Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows, Mask multi);
+/// The same but for the rows: of each operator, one tile of every tensor that it touches, which any
+/// tree holds at least. It does not need the order's tree.
+Problem make_relaxed_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
+                             Mask multi);
+/// Of each position of `f`, the position of the same loop in `base`, which has it.
+std::vector<std::size_t> rows_in(const Flat& base, const Flat& f);
 
 }  // namespace tilewright::chimera::detail

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ranges>
 
+#include "core/base/progress.h"
 #include "models/flashfuser/flashfuser.h"
 
 namespace tilewright::flashfuser {
@@ -62,8 +63,10 @@ void for_each_candidate(const Chain& c, const Device& d, const Options& o, Clust
                         F&& f) {
   const std::vector<Tiles> tuples = tile_tuples(c, d, o);
   const std::vector<Cluster> shapes = clusters(rule, o.cluster);
+  const std::vector<LoopSchedule> schedules = legal_schedules();
+  Steps steps(static_cast<double>(schedules.size() * shapes.size()));
   Candidate one;
-  for (const LoopSchedule& s : legal_schedules()) {
+  for (const LoopSchedule& s : schedules) {
     one.schedule = s;
     for (const Cluster& shape : shapes) {
       one.cluster = shape;
@@ -71,6 +74,7 @@ void for_each_candidate(const Chain& c, const Device& d, const Options& o, Clust
         one.tiles = tiles;
         f(one);
       }
+      steps.done();
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <queue>
 #include <set>
 
+#include "core/base/progress.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {
@@ -40,7 +41,9 @@ class Reduction {
   /// Candidates by their first vertex.
   std::vector<Candidates> run() {
     const Graph& g = e_.graph();
+    Steps steps(g.size());
     for (int v = g.size() - 1; v >= 0; --v) {
+      steps.done();
       if (g.vertex(v).kind == Kind::product) continue;
       of_[v] = reduce({v}, g.vertex(v).consumers);
       if (o_.alone) of_[v].push_back({{v}, 0});
@@ -179,8 +182,11 @@ class Beam {
       : g_(g), o_(o), candidates_(candidates), sets_(1) {}
 
   std::vector<FusionPlan> run() {
-    for (int v = 0; v < g_.size(); ++v)
+    Steps steps(g_.size());
+    for (int v = 0; v < g_.size(); ++v) {
       if (!candidates_[static_cast<std::size_t>(v)].empty()) step(v);
+      steps.done();
+    }
     std::vector<FusionPlan> plans;
     for (const BufferSet& s : sets_) plans.push_back({s.patterns(), s.score});
     return plans;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/base/progress.h"
 
 namespace tilewright::fusionstitching {
 namespace {
@@ -88,12 +89,16 @@ Result<StitchedPlan> stitched_as_is(const std::shared_ptr<const Workload>& workl
   if (!graph) return Reason{graph.reason()};
   StitchedPlan out{.graph = std::move(graph).value(), .device = device, .options = options};
   fs::Evaluator evaluator(out.graph, out.device, options);
+  Steps halves(2);
   fs::Exploration found = plans_by(stitcher, evaluator);
+  halves.done();
   out.candidates = found.candidates;
   out.evaluated = found.evaluated;
   std::string why;
   fs::Known known;
+  Steps priced(static_cast<double>(found.plans.size()) + 1);
   for (fs::FusionPlan& plan : found.plans) {
+    priced.done();
     Result<fs::PlanPrice> price = fs::price(out.graph, out.device, plan, options, &known);
     if (!price) {
       why = price.reason();

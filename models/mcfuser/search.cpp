@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/base/progress.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {
@@ -206,7 +207,8 @@ Result<Found> evolve(const Chain& c, const Space& s, const Device& d, const Opti
   std::int64_t close = 0;
   using Key = std::pair<const Class*, Tiles>;
   std::map<Key, double> measured;
-  while (found.generations < e.generations) {
+  Steps steps(static_cast<double>(e.generations));
+  for (; found.generations < e.generations; steps.done()) {
     ++found.generations;
     found.evaluated += population.estimate();
     // The n best of the population, none twice.

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/progress.h"
 #include "models/powerfusion/powerfusion.h"
 
 namespace tilewright::powerfusion {
@@ -41,7 +42,9 @@ class Merger {
     };
     std::vector<State> states = {{.of = std::vector<int>(static_cast<std::size_t>(g_.size()), -1)}};
     std::int64_t seen = 0;
+    Steps progress(static_cast<double>(all_.size()));
     for (int v : all_) {
+      progress.done();
       std::vector<Step> steps;
       for (std::size_t i = 0; i < states.size(); ++i) {
         const State& s = states[i];

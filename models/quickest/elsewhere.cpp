@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/base/format.h"
+#include "core/base/progress.h"
 #include "core/plan/join.h"
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
@@ -56,7 +57,10 @@ class Chooser {
                                            cut_each(*q_.workload)};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i)
       cuts[0].resize(1), cuts[0][0].emplace_back(i);
+    double all = 0;
+    for (const auto& parts : cuts) all += static_cast<double>(parts.size());
     for (const Cost by : {kSeconds, kBytes}) {
+      Steps steps(all);
       cost_ = by;
       double least = std::numeric_limits<double>::infinity();
       std::vector<const Candidate*> best;
@@ -65,6 +69,7 @@ class Chooser {
         std::vector<const Candidate*> chosen;
         for (const Part& p : parts) {
           total += cheapest(p, chosen);
+          steps.done();
           if (total >= least) break;
         }
         if (total < least) least = total, best = chosen;
@@ -129,7 +134,9 @@ class Chooser {
     const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
     const auto [like, first] = shapes_.try_emplace(signature(*w), p);
     const std::vector<Candidate>* others = first ? nullptr : &known_.at(like->second);
+    Steps asked(static_cast<double>(q_.others.size()));
     for (const Model* m : q_.others) {
+      asked.done();
       if (m->propose == nullptr || !worth_asking(*m, *w)) continue;
       if (others == nullptr) {
         ask(*m, p, w, all);

@@ -5,6 +5,7 @@
 #include <queue>
 #include <tuple>
 
+#include "core/base/progress.h"
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
 
@@ -147,7 +148,8 @@ std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atom
   std::vector<double> least(all + 1, kNever);
   std::vector<std::size_t> taken(all + 1, 0);
   least[0] = 0;
-  for (std::size_t done = 0; done < all; ++done) {
+  Steps steps(static_cast<double>(all));
+  for (std::size_t done = 0; done < all; ++done, steps.done()) {
     if (least[done] == kNever) continue;
     const std::size_t rest = all & ~done;
     for (std::size_t group = rest; group > 0; group = (group - 1) & rest) {
@@ -312,7 +314,8 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
     const double gain = about(all.part(a)) + about(all.part(b)) - about(both);
     if (gain > 0) pairs.push({gain, a, b});
   };
-  for (std::size_t p = 0, count = all.size(); p < count; ++p)
+  Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
+  for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done())
     for (std::size_t next : all.after(p)) consider(p, next);
   while (!pairs.empty()) {
     const auto [gain, a, b] = pairs.top();
@@ -323,6 +326,7 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
     const std::size_t p = all.join(a, b, std::move(both));
     for (std::size_t x : all.before(p)) consider(x, p);
     for (std::size_t x : all.after(p)) consider(p, x);
+    steps.done();
   }
   return all.left();
 }

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/base/format.h"
+#include "core/base/progress.h"
 #include "core/plan/schedule.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
@@ -31,7 +32,8 @@ class Planner {
       : q_(q), o_(o), out_(out), w_(*out.workload), units_(q, *out.workload) {}
 
   std::optional<Reason> run() {
-    for (std::size_t s = 0; s < out_.subprograms.size(); ++s) {
+    Steps steps(static_cast<double>(out_.subprograms.size()));
+    for (std::size_t s = 0; s < out_.subprograms.size(); ++s, steps.done()) {
       const std::size_t before = out_.plan.kernels.size();
       if (o_.reuse && (whole(s, before, true) || whole(s, before, false))) continue;
       if (auto why = subprogram(s)) return why;

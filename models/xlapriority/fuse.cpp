@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/base/progress.h"
 #include "models/xlapriority/xlapriority.h"
 
 namespace tilewright::xlapriority {
@@ -119,9 +120,11 @@ class Queue {
 
   std::vector<Step> run() {
     for (int k : kernels_.alive()) put(k);
+    Steps steps(static_cast<double>(queue_.size()));
     while (!queue_.empty()) {
       const auto [priority, producer] = *queue_.rbegin();
       fuse(producer);
+      steps.done();
     }
     for (int k : kernels_.alive()) left(k);
     return std::move(steps_);

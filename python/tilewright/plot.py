@@ -115,7 +115,7 @@ def figure_of(document, where, kind=None, scale="auto"):
 def _suffix(path):
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in FORMATS:
-        raise BadInput(f"-o: {path}: is no picture; accepted: a name that ends in "
+        raise BadInput(f"-o: {path}: is not a picture; accepted: a name that ends in "
                        + ", ".join(FORMATS))
     return suffix
 

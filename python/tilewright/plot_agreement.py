@@ -55,19 +55,19 @@ class Panel:
 
 def _point(p, where):
     if not isinstance(p, dict):
-        raise BadInput(f"{where}: is no object; accepted: one with predicted_bytes and true_bytes")
+        raise BadInput(f"{where}: is not an object; accepted: one with predicted_bytes and true_bytes")
     for key in ("predicted_bytes", "true_bytes"):
         value = p.get(key)
         good = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not good or not math.isfinite(value) or value < 0:
-            raise BadInput(f"{where}.{key}: {value!r} is no number of bytes; accepted: 0 or more")
+            raise BadInput(f"{where}.{key}: {value!r} is not a number of bytes; accepted: 0 or more")
     return p
 
 
 def _points(block, key, where):
     points = block.get("points")
     if not isinstance(points, list):
-        raise BadInput(f"{where}: {key}: is no list; accepted: a list of points")
+        raise BadInput(f"{where}: {key}: is not a list; accepted: a list of points")
     return [_point(p, f"{where}: {key}[{i}]") for i, p in enumerate(points)]
 
 
@@ -90,16 +90,16 @@ def agreement(points):
 def panels_of(document, where):
     """Every validation that a document holds, in order. Raises BadInput."""
     if not isinstance(document, dict):
-        raise BadInput(f"{where}: is no object; accepted: the JSON of validate or reproduce")
+        raise BadInput(f"{where}: is not an object; accepted: the JSON of validate or reproduce")
     parts = document.get("panels")
     if parts is None:
         return [Panel(document, where, document)]
     if not isinstance(parts, list) or not parts:
-        raise BadInput(f"{where}: panels: is no list of panels; accepted: the JSON of reproduce")
+        raise BadInput(f"{where}: panels: is not a list of panels; accepted: the JSON of reproduce")
     panels = []
     for i, part in enumerate(parts):
         if not isinstance(part, dict):
-            raise BadInput(f"{where}: panels[{i}]: is no object; accepted: a validation")
+            raise BadInput(f"{where}: panels[{i}]: is not an object; accepted: a validation")
         panels.append(Panel(part, f"{where}: panels[{i}]", {"command": document.get("command")}))
     return panels
 
@@ -111,7 +111,8 @@ def tiles_text(point):
     return " ".join(f"{name}={size}" for name, size in tiles.items())
 
 
-def caption(panel):
+def caption(panel, predicted="x: predicted", true="y: "):
+    """What stands below a panel. `predicted` and `true` say where the two are in the picture."""
     count = len(panel.points)
     r2 = panel.figure("r2_identity")
     r2 = "not defined (the true values do not differ)" if r2 is None else f"{r2:.4f}"
@@ -132,8 +133,8 @@ def caption(panel):
     edges = options.get("edges") if isinstance(options, dict) else None
     truth = panel.text("truth")
     truth = "simulated" if truth == "simulator" else f"by {truth}"
-    lines.append(f"x: predicted by {panel.text('model')}" + (f", {edges} edges" if edges else "")
-                 + f"; y: {truth}, bytes towards the inner level at {panel.text('boundary')}"
+    lines.append(f"{predicted} by {panel.text('model')}" + (f", {edges} edges" if edges else "")
+                 + f"; {true}{truth}, bytes towards the inner level at {panel.text('boundary')}"
                  + (f", layout {panel.data['layout']}" if "layout" in panel.data else "")
                  + (f", seed {panel.data['seed']}" if "seed" in panel.data else ""))
     lines.append(f"machine: {panel.text('machine')}; command: {panel.text('command')}")
@@ -246,7 +247,7 @@ def _draw_residual_panel(axes, panel):
     heading = [t for t in (panel.title, panel.text("workload", "")) if t]
     axes.set_title(filled(heading, 60) or panel.where, fontsize=10)
     put_caption(axes, ["all tilings together, of the true bytes: " + ", ".join(lines)]
-                + caption(panel)[-2:], 76)
+                + caption(panel, "predicted", "true bytes: ")[-2:], 76)
 
 
 def draw_residuals(panels):

@@ -19,7 +19,7 @@ def is_counters(document):
 def _number(row, key, where):
     value = row.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise BadInput(f"{where}.{key}: {value!r} is no count; accepted: a number")
+        raise BadInput(f"{where}.{key}: {value!r} is not a count; accepted: a number")
     return value
 
 
@@ -32,14 +32,14 @@ class Counters:
         self.by = document.get("by")
         self.levels = document["errors"]
         if not isinstance(self.rows, list) or not self.rows:
-            raise BadInput(f"{where}: kernels: is no list; accepted: one row a kernel")
+            raise BadInput(f"{where}: kernels: is not a list; accepted: one row a kernel")
         if not isinstance(self.by, list) or not self.by or not isinstance(self.levels, dict):
             raise BadInput(f"{where}: by: is missing; accepted: the JSON of reproduce")
         self.names = []
         for i, row in enumerate(self.rows):
             at = f"{where}: kernels[{i}]"
             if not isinstance(row, dict) or not isinstance(row.get("kernel"), str):
-                raise BadInput(f"{at}: is no row; accepted: an object with a kernel's name")
+                raise BadInput(f"{at}: is not a row; accepted: an object with a kernel's name")
             self.names.append(row["kernel"])
             for level in self.levels:
                 if not isinstance(row.get(level), dict):

@@ -18,19 +18,19 @@ class Growth:
     def __init__(self, document, where):
         rows = document["growth"]
         if not isinstance(rows, list) or len(rows) < 2:
-            raise BadInput(f"{where}: growth: is no list of two rows or more; accepted: the JSON of "
+            raise BadInput(f"{where}: growth: is not a list of two rows or more; accepted: the JSON of "
                            "reproduce fusionstitching/overhead")
         self.sizes, self.seconds = [], []
         for i, row in enumerate(rows):
             at = f"{where}: growth[{i}]"
             if not isinstance(row, dict):
-                raise BadInput(f"{at}: is no row; accepted: vertices, edges, seconds")
+                raise BadInput(f"{at}: is not a row; accepted: vertices, edges, seconds")
             values = []
             for key in ("vertices", "edges", "seconds"):
                 value = row.get(key)
                 good = isinstance(value, (int, float)) and not isinstance(value, bool)
                 if not good or not math.isfinite(value) or value < 0:
-                    raise BadInput(f"{at}.{key}: {value!r} is no size or time; accepted: a number "
+                    raise BadInput(f"{at}.{key}: {value!r} is not a size or time; accepted: a number "
                                    "from 0 on")
                 values.append(value)
             self.sizes.append(values[0] + values[1])

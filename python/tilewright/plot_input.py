@@ -31,7 +31,7 @@ def rows(document, key, where):
     """The list of objects at that key, not empty. Raises BadInput."""
     found = document.get(key)
     if not isinstance(found, list) or not found or not all(isinstance(r, dict) for r in found):
-        raise BadInput(f"{where}: {key}: is no list of objects; accepted: at least one")
+        raise BadInput(f"{where}: {key}: is not a list of objects; accepted: at least one")
     return found
 
 

@@ -14,7 +14,7 @@ def is_occupancy(document):
 
 def _count(value, where):
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput(f"{where}: {value!r} is no count; accepted: 0 or more")
+        raise BadInput(f"{where}: {value!r} is not a count; accepted: 0 or more")
     return value
 
 
@@ -27,14 +27,14 @@ class Occupancy:
         levels, events = document.get("levels"), document.get("traceEvents")
         if not isinstance(self.tensors, list) or not self.tensors \
                 or not all(isinstance(t, str) for t in self.tensors):
-            raise BadInput(f"{where}: tensors: is no list of names; accepted: simulate --occupancy's")
+            raise BadInput(f"{where}: tensors: is not a list of names; accepted: simulate --occupancy's")
         if not isinstance(levels, list) or not levels or not isinstance(events, list):
             raise BadInput(f"{where}: levels, traceEvents: are missing; accepted: simulate "
                            "--occupancy's")
         self.levels = []
         for i, level in enumerate(levels):
             if not isinstance(level, dict) or not isinstance(level.get("level"), str):
-                raise BadInput(f"{where}: levels[{i}]: is no level; accepted: a name and its lines")
+                raise BadInput(f"{where}: levels[{i}]: is not a level; accepted: a name and its lines")
             self.levels.append((level["level"], _count(level.get("lines"), f"{where}: levels[{i}]")))
         self.times = {name: [] for name, _ in self.levels}
         self.lines = {name: {t: [] for t in self.tensors} for name, _ in self.levels}
@@ -49,7 +49,7 @@ class Occupancy:
         level, lines = event.get("name"), event.get("args")
         if level not in self.times or not isinstance(lines, dict) \
                 or any(t not in lines for t in self.tensors):
-            raise BadInput(f"{where}: is no sample; accepted: a level and each tensor's lines")
+            raise BadInput(f"{where}: is not a sample; accepted: a level and each tensor's lines")
         self.times[level].append(_count(event.get("ts"), f"{where}: ts"))
         for t in self.tensors:
             self.lines[level][t].append(_count(lines[t], f"{where}: {t}"))
@@ -69,10 +69,11 @@ def draw(occupancy):
         for i, band in enumerate(bands):
             band.set_hatch(HATCHES[i % len(HATCHES)])
         axes.set_ylim(0, lines)
-        axes.set_ylabel(f"{level}: lines of {lines}")
+        axes.set_ylabel(f"lines held in {level}, of {lines:,}")
         axes.margins(x=0)
     panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
-    panels[-1].set_xlabel("accesses: lines touched; a sample every "
+    panels[-1].xaxis.set_major_formatter("{x:,.0f}")
+    panels[-1].set_xlabel("time in accesses (touches of a line), sampled every "
                           f"{document.get('stride_accesses', 'not recorded')}")
     title = (f"Cache lines held, by tensor: {document.get('workload', 'not recorded')} on "
              f"{document.get('machine', 'not recorded')}, simulated")

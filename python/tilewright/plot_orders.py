@@ -19,7 +19,7 @@ def draw_orders(document, where):
     for i, row in enumerate(rows(document, "orders", where)):
         at = f"{where}: orders[{i}]"
         if not isinstance(row.get("order"), str):
-            raise BadInput(f"{at}.order: is no order; accepted: the JSON of explain")
+            raise BadInput(f"{at}.order: is not an order; accepted: the JSON of explain")
         volume = number(row, "volume_elements", at, missing=True)
         if volume is not None:
             ranked.append((volume, row["order"], bool(row.get("legal", True)),
@@ -96,14 +96,14 @@ def draw_convergence(document, where):
     axes.set_ylabel("predicted time (µs)")
     axes.set_xlim(left=0)
     light_grid(axes)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, frameon=False)
     plan = document.get("plan") if isinstance(document.get("plan"), dict) else {}
-    axes.set_title(text(plan, "workload", where), fontsize=10)
+    axes.set_title(text(plan, "workload", where), fontsize=10, pad=22)
     c = document["candidates"]
     put_caption(axes, [
         f"{text(document, 'search')} search of {text(document, 'model')}, seed {text(document, 'seed')}: "
         f"{len(found)} rounds, {text(c, 'evaluated')} candidates priced (repeats counted), of "
-        f"{text(c.get('after') or {}, 'rule4')} that the rules leave of {text(c, 'generated')}",
+        f"{text(c.get('after') or {}, 'rule4')} that the rules keep of {text(c, 'generated')}",
         f"times are predicted; machine: {text(plan, 'machine')}"], 84)
     return figure
 
@@ -130,13 +130,13 @@ def _kernels(document, where):
     found = []
     unfused = number(attainable, "unfused_bytes", f"{where}: bounds.attainable", 1, missing=True)
     if unfused is not None:
-        found.append(("before fusion: the best of one kernel an operator", unfused, ORANGE, "s"))
+        found.append(("before fusion: the best with a kernel for each operator", unfused, ORANGE, "s"))
     exact = number(document, "exact_bytes", where, 1, missing=True)
     if exact is not None:
         found.append((f"after: {text(document, 'model')}'s plan", exact, BLUE, "o"))
     bound = number(document, "bound_bytes", where, 1, missing=True)
     if bound is not None:
-        found.append(("no plan moves less: the proven bound", bound, GREY, "D"))
+        found.append(("proven bound: no plan moves less", bound, GREY, "D"))
     if not found:
         raise BadInput(f"{where}: exact_bytes: is missing; accepted: the JSON of plan")
     return found
@@ -159,22 +159,24 @@ def draw_roofline(document, where):
     for (label, moved, colour, marker), x in zip(kernels, at):
         y = min(peak, x * bandwidth) / 1e9
         axes.plot([x, x], [1e-9, y], color=colour, linewidth=0.9, linestyle="--", zorder=1)
-        axes.plot([x], [y], marker=marker, color=colour, markersize=9, markeredgecolor="black",
-                  linestyle="none", zorder=3,
+        bound = marker == "D"  # hollow and larger, so that a plan that reaches it is seen within
+        axes.plot([x], [y], marker=marker, color=colour, markersize=14 if bound else 9,
+                  markerfacecolor="none" if bound else colour, markeredgewidth=1.5 if bound else 1,
+                  markeredgecolor=colour if bound else "black", linestyle="none", zorder=3,
                   label=f"{label}: {amount(moved)}, {x:.3g} FLOP/byte")
     axes.set_xlim(low, high)
     axes.set_ylim(min(low * bandwidth, peak) / 4e9, peak * 2.2 / 1e9)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    axes.annotate(f"{peak / 1e9:,.4g} GFLOP/s, {document['roofline'].get('dtype', '')}",
+    axes.annotate(f"{peak / 1e9:,.0f} GFLOP/s, {document['roofline'].get('dtype', '')}",
                   (high, peak / 1e9), (-4, 9), textcoords="offset points", ha="right", fontsize=8)
-    axes.annotate(f"{bandwidth / 1e9:,.4g} GB/s", (low * 1.6, low * bandwidth * 1.6 / 1e9), (12, -6),
+    axes.annotate(f"{bandwidth / 1e9:,.0f} GB/s", (low * 1.6, low * bandwidth * 1.6 / 1e9), (12, -6),
                   textcoords="offset points", fontsize=8)
     axes.set_xlabel(f"arithmetic intensity (FLOP per byte over {text(document['roofline'], 'boundary')})")
     axes.set_ylabel("attainable (GFLOP/s)")
     light_grid(axes)
-    axes.legend(fontsize=7.5, loc="lower right")
+    axes.legend(fontsize=7.5, loc="lower right", markerscale=0.7)
     plan = document.get("plan") if isinstance(document.get("plan"), dict) else {}
     axes.set_title(text(plan, "workload", where), fontsize=10)
     each = f" ({instances} instances of {bandwidth / instances / 1e9:,.4g})" if instances > 1 else ""

@@ -3,9 +3,10 @@
 """
 
 import math
+import re
 
 from .plot_input import (COLOURS, GREY, MARKERS, BadInput, light_grid, new_figure, number, put_caption, rows,
-                         text)
+                         text, unit_for)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
 
@@ -112,7 +113,7 @@ def numeric_columns(document, where):
     """([label of each row], [(column, [number or None])]) of columns that hold numbers and gaps alone."""
     columns, table = document["columns"], document["table"]
     if not table or not all(isinstance(r, list) and len(r) == len(columns) for r in table):
-        raise BadInput(f"{where}: table: is no list of rows of {len(columns)} cells; accepted: at least one row")
+        raise BadInput(f"{where}: table: is not a list of rows of {len(columns)} cells; accepted: at least one row")
     found = []
     texts = []
     for c, name in enumerate(columns):
@@ -129,13 +130,20 @@ def numeric_columns(document, where):
 
 def draw_table(document, where):
     """Bars of each column of numbers, to its own scale; of long tables the first columns."""
+    from matplotlib.ticker import MaxNLocator
+
     labels, found = numeric_columns(document, where)
     if not found:
         raise BadInput(f"{where}: table: no column is of numbers; accepted: a table with at least one")
-    drawn = found[:MOST_COLUMNS]
+    telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
+    drawn = telling[:MOST_COLUMNS]
+    left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     figure = new_figure(2.6 + 2.2 * len(drawn), max(3, 0.24 * len(labels) + 1.5))
     for c, (axes, (name, values)) in enumerate(zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn)):
         there = [(i, v) for i, v in enumerate(values) if v is not None]
+        if "bytes" in re.findall("[a-z]+", name):
+            size, unit = unit_for([v for _, v in there])
+            there, name = [(i, v / size) for i, v in there], f"{name}, {unit}" if size > 1 else name
         axes.barh([i for i, _ in there], [v for _, v in there], color=COLOURS[c % len(COLOURS)],
                   edgecolor="black", linewidth=0.4)
         positive = [v for _, v in there if v > 0]
@@ -145,10 +153,13 @@ def draw_table(document, where):
         axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=7)
         axes.set_title(name, fontsize=7, color="black" if len(there) == len(labels) else GREY)
         axes.tick_params(axis="x", labelsize=6)
+        axes.xaxis.offsetText.set_fontsize(6)
+        if all(v == int(v) for _, v in there) and axes.get_xscale() == "linear":
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         light_grid(axes, "x")
-    figure.suptitle(text(document, "title", ""), fontsize=10)
+    figure.suptitle(text(document, "title", ""), fontsize=10, y=1 + 0.12 / figure.get_figheight())
     lines = [f"command: {text(document, 'command')}"]
-    if len(found) > len(drawn):
-        lines.append("more columns in the file: " + ", ".join(name for name, _ in found[MOST_COLUMNS:]))
+    if left_out:
+        lines.append("more columns in the file: " + ", ".join(left_out))
     put_caption(figure.axes[0], lines, 40 + 30 * len(drawn), 30)
     return figure

@@ -1,7 +1,7 @@
 """Traffic by level and tensor as stacked bars, from predict, simulate, measure; and plans of compare."""
 
-from .plot_input import (BadInput, COLOURS, HATCHES, light_grid, new_figure, number, put_caption, rows,
-                         source_line, text, unit_for)
+from .plot_input import (BadInput, COLOURS, HATCHES, MARKERS, light_grid, new_figure, number, put_caption,
+                         rows, source_line, text, unit_for)
 
 
 def is_traffic(document):
@@ -84,7 +84,9 @@ def _compared_row(row, where):
 
 
 def draw_compared(document, where):
-    """A figure: for each model's plan what exact counts, and beside it every model's price of it."""
+    """A figure: for each model's plan a bar of what exact counts, on it a mark of every model's price."""
+    from matplotlib.ticker import FuncFormatter
+
     plans = [_compared_row(row, f"{where}: plans[{i}]")
              for i, row in enumerate(rows(document, "plans", where))]
     without = [f"{row.get('model')} ({row.get('reason') or 'exact does not count its plan'})"
@@ -96,32 +98,32 @@ def draw_compared(document, where):
     bound = number(document, "bound_bytes", where)
     values = [bound] + [v for _, exact, prices in plans for v in [exact] + [p for _, p in prices]]
     size, unit = unit_for(values)
-    figure = new_figure(max(5, 1.7 * len(plans) + 2.5), 4.4)
+    figure = new_figure(5.2, 0.9 + 0.36 * max(len(plans), 4))
     axes = figure.subplots()
-    width = 0.8 / (1 + len(pricers))
-    names = ["exact (truth)"] + [f"priced by {p}" for p in pricers]
-    for i, name in enumerate(names):
-        heights = [exact if i == 0 else dict(prices).get(pricers[i - 1])
-                   for _, exact, prices in plans]
-        places = [p - 0.4 + (i + 0.5) * width for p in range(len(plans))]
-        axes.bar([x for x, h in zip(places, heights) if h is not None],
-                 [h / size for h in heights if h is not None], width * 0.94, label=name,
-                 color="#bbbbbb" if i == 0 else COLOURS[(i - 1) % len(COLOURS)],
-                 hatch=HATCHES[i % len(HATCHES)], edgecolor="black", linewidth=0.5)
-    axes.axhline(bound / size, color="black", linestyle="--", linewidth=1,
+    axes.barh(range(len(plans)), [exact / size for _, exact, _ in plans], 0.62, label="exact (truth)",
+              color="#cccccc", edgecolor="black", linewidth=0.5)
+    for i, pricer in enumerate(pricers):
+        said = [(dict(prices)[pricer] / size, p + 0.5 * ((i + 0.5) / len(pricers) - 0.5))
+                for p, (_, _, prices) in enumerate(plans) if pricer in dict(prices)]
+        axes.plot([x for x, _ in said], [y for _, y in said], linestyle="none",
+                  marker=MARKERS[i % len(MARKERS)], markersize=5, label=f"priced by {pricer}",
+                  color=COLOURS[i % len(COLOURS)], markeredgecolor="black", markeredgewidth=0.5)
+    axes.axvline(bound / size, color="black", linestyle="--", linewidth=1,
                  label=f"bound, {text(document, 'bound', '')}")
     positive = [v for v in values if v > 0]
     if max(positive) > 30 * min(positive):
-        axes.set_yscale("log")
-    axes.set_xticks(range(len(plans)), [f"{p[0]}'s plan" for p in plans], fontsize=8)
-    axes.set_ylabel(f"bytes moved ({unit})")
-    light_grid(axes, "y")
-    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_yticks(range(len(plans)), [f"{p[0]}'s plan" for p in plans], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel(f"bytes moved ({unit})")
+    light_grid(axes, "x")
+    axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.02))
     axes.set_title(text(document, "workload", where), fontsize=10)
     lines = [f"{text(document, 'counted', 'bytes at the level')}; prices are predicted, exact is counted "
              "in closed form", f"bound: {text(document, 'bound_is')}",
              f"machine: {text(document, 'machine')}, level {text(document, 'level')}"]
     if without:
         lines.append("not drawn: " + "; ".join(without))
-    put_caption(axes, lines, 80, 30)
+    put_caption(axes, lines, 88, 38)
     return figure

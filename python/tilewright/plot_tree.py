@@ -36,7 +36,7 @@ def _layout(node, depth, out, where):
     kind = node.get("kind") if isinstance(node, dict) else None
     children = node.get("children", []) if isinstance(node, dict) else None
     if not isinstance(kind, str) or not isinstance(children, list):
-        raise BadInput(f"{where}: is no node; accepted: the JSON of explain --resolved")
+        raise BadInput(f"{where}: is not a node; accepted: the JSON of explain --resolved")
     if len(out) > MOST_ROWS or depth > MOST_DEPTH:
         raise BadInput(f"{where}: is more than a picture holds; accepted: {MOST_ROWS} nodes, "
                        f"{MOST_DEPTH} deep")
@@ -64,7 +64,7 @@ def _residencies(kernel, laid, where):
     for i, b in enumerate(kernel.get("buffers") or []):
         at = f"{where}.buffers[{i}]"
         if not isinstance(b, dict) or not isinstance(b.get("tensor"), str):
-            raise BadInput(f"{at}: is no buffer; accepted: the JSON of explain --resolved")
+            raise BadInput(f"{at}: is not a buffer; accepted: the JSON of explain --resolved")
         bytes_ = number(b, "bytes", at, missing=True)
         label = f"{b['tensor']}@{b.get('level', '')}" + ("" if bytes_ is None else f"\n{amount(bytes_)}")
         first, last = 0, len(laid) - 1

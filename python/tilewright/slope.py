@@ -27,14 +27,14 @@ def _number(row, key, where, missing_is_good=False):
         return None
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not good or not math.isfinite(value) or value <= 0:
-        raise BadInput(f"{where}.{key}: {value!r} is no number of bytes; accepted: above 0")
+        raise BadInput(f"{where}.{key}: {value!r} is not a number of bytes; accepted: above 0")
     return value
 
 
 def _list(document, key, where):
     found = document.get(key, [])
     if not isinstance(found, list):
-        raise BadInput(f"{where}: {key}: is no list; accepted: the JSON of explain --curve")
+        raise BadInput(f"{where}: {key}: is not a list; accepted: the JSON of explain --curve")
     return found
 
 
@@ -53,7 +53,7 @@ def series_of(document, where):
             if block is None:
                 continue
             if not isinstance(block, dict):
-                raise BadInput(f"{at}.{kernels}: is no object; accepted: one with {key}")
+                raise BadInput(f"{at}.{kernels}: is not an object; accepted: one with {key}")
             value = _number(block, key, f"{at}.{kernels}", missing_is_good=True)
             if value is not None:
                 points.append((size, value))
@@ -115,7 +115,8 @@ def draw_slope(document, where):
     for name, size in levels:
         axes.axvline(size, color=GREY, linewidth=0.8, zorder=1)
         axes.annotate(f"{name} {amount(size)}", (size, 1), xycoords=("data", "axes fraction"),
-                      rotation=90, va="top", ha="right", fontsize=7, color=GREY)
+                      xytext=(-2, -4), textcoords="offset points", rotation=90, va="top", ha="right",
+                      fontsize=7, color=GREY)
     cross = document.get("crossover_bytes")
     if isinstance(cross, int) and cross > 0:
         axes.axvline(cross, color="black", linewidth=0.9, linestyle="-.", zorder=1)

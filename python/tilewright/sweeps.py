@@ -59,7 +59,7 @@ class _Rows:
         self.path = path
         # Asked before it is opened: opening a pipe waits for its other end.
         if _os.path.exists(path) and not _stat.S_ISREG(_os.stat(path).st_mode):
-            raise InputError(f"--out: {path}: is no regular file, and a sweep goes on with its rows; accepted: "
+            raise InputError(f"--out: {path}: is not a regular file, and a sweep goes on with its rows; accepted: "
                              "a file in a folder that can be written")
         try:
             self._file = open(path, "a+b")
@@ -86,7 +86,7 @@ class _Rows:
                 name, by = row["point"], row["build"]
                 known.add(name)
             except (ValueError, TypeError, KeyError, RecursionError):
-                raise InputError(f"--out: {self.path}:{number}: is no row of a sweep; accepted: a new file, or "
+                raise InputError(f"--out: {self.path}:{number}: is not a row of a sweep; accepted: a new file, or "
                                  "one that a sweep has written") from None
             if by != build:
                 raise InputError(f"--out: {self.path}:{number}: was written by another build of tilewright; "
@@ -188,7 +188,7 @@ def _text_of(spec: "str | _os.PathLike[str]") -> _typing.Tuple[str, str]:
     except OSError as e:
         raise InputError(f"SPEC: {path}: cannot be read: {e.strerror}; accepted: a sweep's file") from None
     except UnicodeDecodeError:
-        raise InputError(f"SPEC: {path}: is no text; accepted: a sweep's file") from None
+        raise InputError(f"SPEC: {path}: is not a text; accepted: a sweep's file") from None
 
 
 def _check_machines(points: _typing.Sequence[_Point]) -> None:

@@ -138,6 +138,47 @@ TEST(ModelOptions, StandUnderTheirModelInHelp) {
   EXPECT_THAT(tilewright_command({"machines", "--help"}).out, Not(HasSubstr("--slack")));
 }
 
+TEST(Help, ANameThatIsNoneIsAnError) {
+  for (const std::vector<std::string>& asked : std::vector<std::vector<std::string>>{
+           {"plan", "--help", "mcfusor"}, {"help", "plan", "mcfusor"}, {"plan", "-h", "cpu,mcfusor"}}) {
+    const Outcome said = tilewright_command(asked);
+    EXPECT_EQ(said.status, 2);
+    EXPECT_EQ(said.out, "");
+    EXPECT_EQ(said.lines_of_err(), 1);
+    EXPECT_THAT(said.err, HasSubstr("--help: mcfusor is not a model or a target; accepted: nearest mcfuser"));
+  }
+  // A model without options of its own is a name, too, and so is every target.
+  for (const char* name : {"exact", "cuda-emulated", "all"})
+    EXPECT_EQ(tilewright_command({"machines", "--help", name}).status, 0) << name;
+}
+
+TEST(Machines, OneAsAFileToStartFrom) {
+  const json said = document({"machines", "h200"});
+  const Outcome text = tilewright_command({"machines", "h200"});
+  ASSERT_EQ(text.status, 0);
+  EXPECT_EQ(text.out, said["file"].get<std::string>());
+  const Folder folder;
+  const std::string path = folder.write("mine.yaml", text.out);
+  const auto moved = [&](const std::string& machine) {
+    std::vector<std::string> words{"plan", kChain, "-m", machine, "--model", "chimera"};
+    return document(words)["exact_bytes"];
+  };
+  EXPECT_EQ(moved(path), moved("h200"));
+  const Outcome none = tilewright_command({"machines", "h20"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_EQ(none.lines_of_err(), 1);
+  EXPECT_THAT(none.err, HasSubstr("h200"));
+}
+
+TEST(Validate, ItsTableExplainsAPoorR2) {
+  const Outcome said = tilewright_command({"validate", "gemm-chain:m=256,n=32,k=32,l=256", "-m",
+                                           "cache:16K/8,256K/16", "--orders", "mlkn", "--samples", "20"});
+  ASSERT_EQ(said.status, 0) << said.err;
+  EXPECT_THAT(said.out, AllOf(HasSubstr("R2 about y=x"), HasSubstr("mean error"),
+                              HasSubstr("touched in one iteration, of the capacity"),
+                              HasSubstr("the cache keeps")));
+}
+
 TEST(Doctor, NamesEveryTargetAndMeterAndWhatToTry) {
   const json said = document({"doctor"});
   std::map<std::string, int> kinds;
@@ -178,7 +219,7 @@ TEST(Completion, OfVerbsOptionsAndNames) {
       HasSubstr("complete -c tilewright -n '__fish_seen_subcommand_from plan' -l machine -s m"));
   EXPECT_EQ(
       error_of({"--completion", "tcsh"}),
-      "tilewright: --completion: tcsh is no shell that there is a script for; accepted: bash, "
+      "tilewright: --completion: tcsh is not a shell with a completion script; accepted: bash, "
       "zsh, fish\n");
   EXPECT_THAT(error_of({"--completion"}), HasSubstr("accepted: bash, zsh, fish"));
 }

@@ -102,11 +102,11 @@ def change(**more):
 @pytest.mark.parametrize("document, part", [
     ("{", "is no JSON"),
     ("[" * 100000, "is no JSON"),
-    ([1], "is no object"),
+    ([1], "is not an object"),
     ({"schema": 1}, "points: is missing"),
     (change(points=[]), "points: is empty"),
-    (change(points={}), "points: is no list"),
-    (change(points=[3]), "points[0]: is no object"),
+    (change(points={}), "points: is not a list"),
+    (change(points=[3]), "points[0]: is not an object"),
     (change(points=[{"predicted_bytes": 1}]), "points[0].true_bytes"),
     (change(points=[{"predicted_bytes": -1, "true_bytes": 1}]), "points[0].predicted_bytes"),
     (change(points=[{"predicted_bytes": "x\ny", "true_bytes": 1}]), "points[0].predicted_bytes"),
@@ -249,8 +249,8 @@ def test_search_time_by_the_size_of_the_graph(result, words):
 
 
 @pytest.mark.parametrize("rows, named", [
-    ([], "growth: is no list"),
-    ([1, 2], "growth[0]: is no row"),
+    ([], "growth: is not a list"),
+    ([1, 2], "growth[0]: is not a row"),
     ([{"vertices": 1, "edges": "x", "seconds": 1}] * 2, "growth[0].edges"),
     ([{"vertices": 0, "edges": 0, "seconds": 1}] * 2, "every graph is empty"),
 ])

@@ -60,10 +60,10 @@ def broken(**more):
 
 
 @pytest.mark.parametrize("document, part", [
-    (curve(curve=[]), "curve: is empty"), (curve(curve=3), "curve: is no list"),
+    (curve(curve=[]), "curve: is empty"), (curve(curve=3), "curve: is not a list"),
     (curve(curve=[{"unfused": {}}]), "curve[0].buffer_bytes"),
     (curve(curve=[{"buffer_bytes": 8}]), "holds no bytes"),
-    (curve(curve=[{"buffer_bytes": 8, "unfused": 3}]), "curve[0].unfused: is no object"),
+    (curve(curve=[{"buffer_bytes": 8, "unfused": 3}]), "curve[0].unfused: is not an object"),
     (broken(attainable_bytes=-1), "curve[0].unfused.attainable_bytes"),
     (broken(proven_bytes="x\ny"), "curve[0].unfused.proven_bytes"),
     (curve(measured=[{"name": "x", "buffer_bytes": 8}]), "measured[0].measured_bytes"),

@@ -206,7 +206,7 @@ def test_a_file_is_written_by_one_sweep_and_one_build(tmp_path):
 def test_rows_of_another_shape_are_named(tmp_path, row):
     out = tmp_path / "rows.jsonl"
     out.write_text(row + "\n")
-    with pytest.raises(tilewright.InputError, match="rows.jsonl:1: (is no row of a sweep|was written by)"):
+    with pytest.raises(tilewright.InputError, match="rows.jsonl:1: (is not a row of a sweep|was written by)"):
         tilewright.sweep(SPEC, out)
 
 

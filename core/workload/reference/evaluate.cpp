@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "core/base/progress.h"
 #include "core/workload/reference/operators.h"
 #include "core/workload/reference/threads.h"
 
@@ -184,11 +185,13 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
     if (w.is_input(TensorId(t))) round_all(w.tensors()[t].dtype, values[t], options.threads);
   Memory memory(w, options, values);
   if (options.running_block == 0) {
+    Steps steps(static_cast<double>(w.operators().size()));
     for (OpId op : w.topological_order()) {
       memory.take(op);
       reference::run_operator(w, op, whole(w, op), true, values, options.threads);
       if (options.after) options.after(op, values);
       memory.give_back(op);
+      steps.done();
     }
     return values;
   }
