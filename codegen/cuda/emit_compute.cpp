@@ -38,7 +38,6 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
     out_.open("if (" + condition + ")");
   defined_.emplace_back();
   if (!copying_) {
-    way_ = {.kind = BlockStep::Kind::compute, .node = id};
     std::vector<BlockStep> around = std::exchange(steps_, {});
     compute(id, here);
     way_.body = std::exchange(steps_, std::move(around));
@@ -124,39 +123,31 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   }
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  const std::vector<BlockProduct>* const products = block_.products(id);
-  const auto largest = [&](const std::vector<int>& loops) {
-    std::int64_t n = 1;
-    for (int l : loops) n *= block_.most_of(id)[static_cast<std::size_t>(l)];
-    return n;
-  };
-  const bool unrolled =
-      products == nullptr ? block_.fragment_op(id) : block_.micro_kernel().name == "mma";
-  if (!unrolled) make_addresses(n);
-  if (products != nullptr)
-    for (const BlockProduct& p : *products) {
-      way_.method = BlockStep::Method::product;
-      way_.micro_kernel = block_.micro_kernel().name;
-      way_.rows = largest({p.rows}), way_.columns = largest({p.columns}),
-      way_.depth = largest({p.depth});
-      product_fits(id, p, ranges);  // what it reads
-      if (block_.fragment_op(id))
-        multiply(id, p, ranges, fresh);
-      else
-        act(BlockAct::product, [&] { multiply_tiles(id, p, ranges, fresh); });
-    }
-  else if (block_.fragment_op(id)) {
-    way_.method = BlockStep::Method::fragments;
-    row_computes(id, ranges, fresh);
-  } else if (const auto several = block_.contractions(id, most); !several.empty())
-    for (const BlockContraction& c : several) {
-      way_.method = BlockStep::Method::contraction;
-      way_.micro_kernel = block_.micro_kernel().name;
-      way_.rows = largest(c.rows), way_.columns = largest(c.columns), way_.depth = largest(c.depth);
-      act(BlockAct::product, [&] { contract(id, c, ranges, fresh); });
-    }
-  else
-    act(BlockAct::points, [&] { points(id, ranges, fresh); });
+  way_ = block_.way_of(id, most);
+  const bool product = way_.method == BlockStep::Method::product,
+             in_fragments = block_.fragment_op(id);
+  if (product ? block_.micro_kernel().name != "mma" : !in_fragments) make_addresses(n);
+  switch (way_.method) {
+    case BlockStep::Method::product:
+      for (const BlockProduct& p : *block_.products(id)) {
+        product_fits(id, p, ranges);  // what it reads
+        if (in_fragments)
+          multiply(id, p, ranges, fresh);
+        else
+          act(BlockAct::product, [&] { multiply_tiles(id, p, ranges, fresh); });
+      }
+      break;
+    case BlockStep::Method::fragments:
+      row_computes(id, ranges, fresh);
+      break;
+    case BlockStep::Method::contraction:
+      for (const BlockContraction& c : block_.contractions(id, most))
+        act(BlockAct::product, [&] { contract(id, c, ranges, fresh); });
+      break;
+    case BlockStep::Method::points:
+      act(BlockAct::points, [&] { points(id, ranges, fresh); });
+      break;
+  }
   here_.clear();
   if (!adds.empty()) out_.close();
 }

@@ -34,13 +34,7 @@ void KernelEmitter::multiply_parts(NodeId id, const BlockProduct& p, const SymRa
                                    const std::string& fresh, const Corner& at) {
   const ScheduleNode& n = k_.node(id);
   const std::string sum_tile = tile_text(written_by(id, p.write));
-  const std::int64_t rows =
-      ceil_div(range(ranges, n.op, p.rows).most, 16) / block_.program().warp_rows;
-  const std::int64_t columns =
-      ceil_div(range(ranges, n.op, p.columns).most, 16) * 2 / block_.program().warp_columns;
-  std::int64_t part = 2;
-  for (std::int64_t c = 2; c <= columns; c += 2)
-    if (columns % c == 0 && rows * c * 4 <= block_.part_floats()) part = c;
+  const auto [rows, columns, part] = block_.parts_of(p, mosts(n.op, ranges));
   out_.open("for (int part = 0; part < " + std::to_string(columns / part) + "; ++part)");
   out_.line("const int first = me.column * " + std::to_string(columns) + " + part * " +
             std::to_string(part) + ";");

@@ -73,11 +73,7 @@ class BlockLowering {
   const BlockTile& tile(BufferId b) const { return program_.tiles[b.index()]; }
   const MicroKernel& micro_kernel() const { return *micro_kernel_; }
   DType element(BufferId b) const;  ///< of its tile
-  /// Sums a thread can have beside those that stay.
-  std::int64_t part_floats() const { return part_floats_; }
   std::int64_t half_bytes() const { return half_bytes_; }
-  /// Largest ranges of a compute's loops, by position.
-  const std::vector<std::int64_t>& most_of(NodeId compute) const { return mosts_.at(compute); }
   /// Its products; null: it is none.
   const std::vector<BlockProduct>* products(NodeId compute) const;
   std::int64_t sums_rows(BufferId b) const;     ///< of a warp, in blocks of 16
@@ -96,6 +92,14 @@ class BlockLowering {
                                                  std::span<const std::int64_t> most) const;
   std::vector<BlockContraction> contractions(NodeId compute,
                                              std::span<const std::int64_t> most) const;
+  /// How a compute is carried out, and the largest product that it is.
+  BlockStep way_of(NodeId compute, std::span<const std::int64_t> most) const;
+  /// A warp's part of a product whose sums lie in a tile: rows in blocks of 16, columns in blocks
+  /// of eight, and how many of these it takes at once, so that they find room in registers.
+  struct Parts {
+    std::int64_t rows = 1, columns = 2, at_once = 2;
+  };
+  Parts parts_of(const BlockProduct& p, std::span<const std::int64_t> most) const;
   std::pair<std::int64_t, std::int64_t> contraction_blocks(
       const BlockContraction& c, std::span<const std::int64_t> most) const;
   /// The loop that an index runs along, one step an iteration, others in it standing still.
@@ -171,8 +175,9 @@ class BlockLowering {
   std::map<NodeId, std::int64_t>
       contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   std::vector<std::string> fresh_at_fix_;
-  std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0, part_floats_ = 0;
-  bool measuring_ = true;  ///< what copies ahead is still to be chosen
+  std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0;
+  std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
+  bool measuring_ = true;         ///< what copies ahead is still to be chosen
 };
 
 }  // namespace tilewright::lowering

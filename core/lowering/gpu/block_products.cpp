@@ -234,6 +234,42 @@ std::optional<BlockContraction> BlockLowering::as_contraction(
   return c;
 }
 
+BlockStep BlockLowering::way_of(NodeId compute, std::span<const std::int64_t> most) const {
+  using Method = BlockStep::Method;
+  BlockStep way{.kind = BlockStep::Kind::compute, .node = compute};
+  const auto largest = [&](const std::vector<int>& rows, const std::vector<int>& columns,
+                           const std::vector<int>& depth) {
+    const std::vector<std::int64_t>& all = mosts_.at(compute);
+    const auto points = [&](const std::vector<int>& group) {
+      std::int64_t n = 1;
+      for (int l : group) n *= all[static_cast<std::size_t>(l)];
+      return n;
+    };
+    way.micro_kernel = micro_kernel().name;
+    way.rows = points(rows), way.columns = points(columns), way.depth = points(depth);
+  };
+  if (const auto* all = products(compute)) {
+    way.method = Method::product;
+    largest({all->back().rows}, {all->back().columns}, {all->back().depth});
+  } else if (fragment_op(compute)) {
+    way.method = Method::fragments;
+  } else if (const auto several = contractions(compute, most); !several.empty()) {
+    way.method = Method::contraction;
+    largest(several.back().rows, several.back().columns, several.back().depth);
+  }
+  return way;
+}
+
+BlockLowering::Parts BlockLowering::parts_of(const BlockProduct& p,
+                                             std::span<const std::int64_t> most) const {
+  Parts parts{.rows = ceil_div(most[static_cast<std::size_t>(p.rows)], 16) / program_.warp_rows,
+              .columns = ceil_div(most[static_cast<std::size_t>(p.columns)], 16) * 2 /
+                         program_.warp_columns};
+  for (std::int64_t c = 2; c <= parts.columns; c += 2)
+    if (parts.columns % c == 0 && parts.rows * c * 4 <= part_floats_) parts.at_once = c;
+  return parts;
+}
+
 /// Blocks of 16 rows and of 8 columns that a warp makes at once: as large ones as give every warp
 /// one.
 std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(

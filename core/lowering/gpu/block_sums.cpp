@@ -12,7 +12,7 @@ using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
 constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
-constexpr std::int64_t kSumsAtOnce = 64;  // of a product whose sums live in a tile
+constexpr std::int64_t kSumsAtOnce = 64;    // of a product whose sums live in a tile
 
 int dimension_of(const Access& a, LoopId loop) {
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -298,20 +298,18 @@ void BlockLowering::choose_warps() {
   std::vector<std::int64_t> rows, columns;  // in blocks of 16
   std::vector<ProductBlocks> blocks;
   std::int64_t area = 0;
-  // Where rows are reduced, or sums are the next product's operand, a warp keeps as much of its rows
-  // as it can.
+  // Where rows are reduced, or sums are the next product's operand, a warp keeps as much of its
+  // rows as it can.
   bool rows_stay = false;
   for (const auto& [node, products] : program_.products) {
     const auto& most = mosts_.at(node);
-    blocks.emplace_back(
-        ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
-        ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
+    blocks.emplace_back(ceil_div(most[static_cast<std::size_t>(products.front().rows)], 16),
+                        ceil_div(most[static_cast<std::size_t>(products.front().columns)], 16));
     rows.push_back(blocks.back().first);
     columns.push_back(blocks.back().second);
     area = std::max(area, rows.back() * columns.back());
     for (const BlockProduct& p : products)
-      rows_stay = rows_stay ||
-                  tile(buffer_of_input(k_.node(node), p.left)).form == Form::sums;
+      rows_stay = rows_stay || tile(buffer_of_input(k_.node(node), p.left)).form == Form::sums;
   }
   for (const auto& [node, points] : contracted_)
     if (!program_.products.contains(node)) area = std::max(area, points);
