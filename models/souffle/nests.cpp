@@ -469,6 +469,9 @@ class NestBuilder {
             return w_.local_index(id, l) >= 0 && !w_.is_reduction(id, l);
           }))
         loops.push_back(l);
+    // Last those that a reader picks from: it could not be in the same nest.
+    const std::set<LoopId> whole = whole_loops(w_, inside_, n.others.front());
+    std::ranges::stable_partition(loops, [&](LoopId l) { return !whole.contains(l); });
     for (LoopId l : loops) {
       std::int64_t step = w_.loop(l).extent;
       for (const Cut& c : n.grid)
