@@ -104,7 +104,7 @@ class Planner {
   std::optional<Reason> kernels(std::vector<Nest> nests, int shrink = 1) {
     std::string why;
     std::set<TensorId> spilled;
-    const std::vector<UnitKernel> in_units = bound_below_blocks(nests);
+    std::vector<UnitKernel> in_units = bound_below_blocks(nests, false);
     for (int tries = 0; tries < kMostTries; ++tries) {
       Program p = program_of(w_, out_.device, o_, nests, spilled);
       const auto kernel = [&](int stages) {
@@ -141,6 +141,7 @@ class Planner {
       for (const KeptTile& tile : p.kept) spilled.insert(tile.tensor);
       if (full->value == 0 && tries > 0) break;
     }
+    if (in_units.empty() && !whole_) in_units = bound_below_blocks(nests, true);
     if (!in_units.empty()) return take_units(in_units, why);
     if (nests.size() == 1) {
       const bool one = nests.front().ops().size() == 1;
@@ -163,8 +164,9 @@ class Planner {
   }
 
   /// These nests as kernels whose loops are bound to warps and lanes, where no tile would wait for
-  /// a barrier: their phases, or one of memory-intensive operators. Empty: there are none.
-  std::vector<UnitKernel> bound_below_blocks(const std::vector<Nest>& nests) {
+  /// a barrier: their phases, or one of memory-intensive operators. `cut`: there is no one kernel of
+  /// them, so that contractions, too, may be in kernels of their phases. Empty: there are none.
+  std::vector<UnitKernel> bound_below_blocks(const std::vector<Nest>& nests, bool cut) {
     if (!o_.units) return {};
     std::vector<std::vector<OpId>> phases;
     int last = -1;
@@ -177,7 +179,7 @@ class Planner {
         intensive = intensive || out_.analysis.of[id.index()].intensive || w_.is_contraction(id);
       }
     }
-    if (intensive && phases.size() > 1) return {};
+    if (intensive && phases.size() > 1 && !cut) return {};
     return units_.kernels(phases);
   }
 

@@ -8,6 +8,8 @@
 namespace tilewright::souffle {
 namespace {
 
+constexpr int kUnits = 1 << 20;  // more than nests of a phase have
+
 std::string grid_text(const Nest& n) {
   std::string out;
   for (const Cut& c : n.grid) out += formatted("{}/{} ", c.loop.index(), c.step);
@@ -50,6 +52,7 @@ class Reuse {
     if (o_.reuse) hold_operands();
     find_firsts();
     find_places();
+    if (o_.sync == Sync::needed) join_phases();
     return std::move(p_);
   }
 
@@ -193,6 +196,38 @@ class Reuse {
     }
     for (const auto& [key, tile] : inputs)
       if (tile.second.gap > 0) p_.kept.push_back(tile.second);
+  }
+
+  /// Phases between which no block waits for another are one: nests one after the other.
+  void join_phases() {
+    for (int phase = p_.phases - 2; phase >= 0; --phase) {
+      if (waits_after(phase)) continue;
+      for (Nest& n : p_.nests) {
+        if (n.phase <= phase) continue;
+        // Not side by side with those before: an order of its own.
+        if (n.phase == phase + 1) n.unit += kUnits * (phase + 1);
+        --n.phase;
+      }
+      --p_.phases;
+    }
+  }
+
+  /// Whether a block reads in the next phase what another may have written in this one.
+  bool waits_after(int phase) const {
+    for (const Nest& n : p_.nests) {
+      if (n.phase != phase + 1) continue;
+      for (OpId id : n.ops())
+        for (const Access& a : w_.op(id).inputs) {
+          const auto from = nest_.find(w_.producer(a.tensor));
+          if (from == nest_.end()) continue;
+          const Nest& writer = p_.nests[from->second];
+          if (writer.phase != phase) continue;
+          if (p_.home.contains(a.tensor) || is_gather(a) || writer.grid != n.grid ||
+              writer.first != n.first || !reads_own_tile(w_, n.grid, a, from->first))
+            return true;
+        }
+    }
+    return false;
   }
 
   Bytes bytes(const Nest& n, OpId id, const Access& a) const {

@@ -53,6 +53,19 @@ std::optional<UnitKernel> Units::kernel(std::vector<OpId> ops) {
   return out;
 }
 
+bool Units::is_product(OpId id) {
+  if (!w_.is_contraction(id) || !device_) return false;
+  if (products_.empty()) {
+    products_.assign(w_.operators().size(), false);
+    const auto graph = stitching::Graph::create(
+        std::make_shared<const Workload>(w_), stitching::ridge_of(*device_, stitching::Options{}));
+    if (graph)
+      for (const stitching::Vertex& v : graph->vertices())
+        products_[v.op.index()] = v.kind == stitching::Kind::product;
+  }
+  return products_[id.index()];
+}
+
 std::optional<UnitKernel> Units::made(const std::shared_ptr<const Workload>& part) const {
   const stitching::Options options;
   const auto graph = stitching::Graph::create(part, stitching::ridge_of(*device_, options));
@@ -88,6 +101,8 @@ std::optional<UnitKernel> Units::made(const std::shared_ptr<const Workload>& par
 
 std::vector<UnitKernel> Units::kernels(std::span<const std::vector<OpId>> phases) {
   std::vector<UnitKernel> out;
+  for (const std::vector<OpId>& phase : phases)
+    if (std::ranges::any_of(phase, [&](OpId id) { return is_product(id); })) return {};
   for (const std::vector<OpId>& phase : phases) {
     std::optional<UnitKernel> next = kernel(phase);
     if (!next) return {};

@@ -34,6 +34,8 @@ class Units {
   std::optional<double> seconds(const Schedule& s) const;
 
  private:
+  /// A contraction above the machine's ridge.
+  bool is_product(OpId id);
   std::optional<UnitKernel> made(const std::shared_ptr<const Workload>& part) const;
 
   struct Known {
@@ -43,6 +45,7 @@ class Units {
   const Question& q_;
   const Workload& w_;
   std::optional<stitching::Device> device_;
+  std::vector<bool> products_;          ///< by operator, when first asked
   std::map<std::string, Known> known_;  ///< by the part without names
 };
 
