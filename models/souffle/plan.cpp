@@ -235,8 +235,8 @@ class Planner {
       const auto no = q_.refuses(*s);
       if (!no) return {};
       why = no->text;
-      return Bytes(no->shortage ? std::max<std::int64_t>(0, no->shortage->needed - no->shortage->room)
-                                : 0);
+      return Bytes(
+          no->shortage ? std::max<std::int64_t>(0, no->shortage->needed - no->shortage->room) : 0);
     } catch (const InputError& e) {
       why = e.what();
       return Bytes(0);

@@ -396,7 +396,8 @@ TEST(Souffle, RowsThenColumnsOfOneTensor) {
            "  - \"o: O[r,c] = G[r,c] - U[c]\"\n";
   };
   for (const std::string& graph :
-       {turn(40), turn(5299), std::string("random-graph:vertices=6,rows=5299,cols=2688,seed=659")}) {
+       {turn(40), turn(5299),
+        std::string("random-graph:vertices=6,rows=5299,cols=2688,seed=659")}) {
     const Planned p = plan_of(graph, {}, "h200");
     EXPECT_EQ(p.plan.kernels.size(), 1U) << graph;
     const Result<Schedule> s = resolve(p.plan, p.workload, machine);
