@@ -305,8 +305,7 @@ void KernelEmitter::visit(NodeId id, const SymRanges& ranges) {
       if (n.scope == Unit::machine && copying_) load_ahead(id, ranges);
       if (n.scope == Unit::machine)
         steps_.push_back({.kind = BlockStep::Kind::barrier, .node = id});
-      if (n.scope == Unit::machine)
-        return out_.line("grid_sync(arrivals);");
+      if (n.scope == Unit::machine) return out_.line("grid_sync(arrivals);");
       if (!copying_) meet();
       return;
     case NodeKind::drop:

@@ -66,7 +66,9 @@ namespace {
 
 /// Where a text has the name first, as a whole word; its end: nowhere.
 std::size_t first_use(const std::string& text, const std::string& name) {
-  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto inside = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
     const std::size_t end = at + name.size();
     if ((at == 0 || !inside(text[at - 1])) && (end == text.size() || !inside(text[end]))) return at;

@@ -1,5 +1,6 @@
 #include "codegen/cuda/shared_kernels.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string_view>
@@ -7,9 +8,7 @@
 namespace tilewright::cuda {
 namespace {
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Calls `word` with every identifier of a C++ text, `other` with what is between; comments are
@@ -33,7 +32,8 @@ const std::set<std::string_view>& device_words() {
   static const std::set<std::string_view> words = [] {
     std::set<std::string_view> all = {"static_cast", "reinterpret_cast", "const_cast"};
     for (const DeviceHeader& header : device_headers())
-      split(header.text, [&](std::string_view w) { all.insert(w); }, [](std::string_view) {});
+      split(
+          header.text, [&](std::string_view w) { all.insert(w); }, [](std::string_view) {});
     return all;
   }();
   return words;

@@ -19,7 +19,8 @@ std::string without_names(const std::string& text);
 class SharedKernels {
  public:
   /// Gives the launches the names of an earlier kernel's functions, where there is one of the same
-  /// text, threads, shared memory and cluster. Returns whether there is: then the text is not needed.
+  /// text, threads, shared memory and cluster. Returns whether there is: then the text is not
+  /// needed.
   bool share(KernelText& kernel);
 
  private:

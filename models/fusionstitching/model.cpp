@@ -215,7 +215,12 @@ Result<Price> price_plan(const Question& q, const Plan& plan, const Settings& se
 
 Result<Proposal> propose_with(const Question& q, const Settings& settings, Variant v) {
   const fs::Options options = fs::options_of(settings);
-  Result<StitchedPlan> planned = stitched(q.workload, *q.machine, options, v.stitcher);
+  Machine machine = *q.machine;
+  // Asked for less: what a block of a kernel has of shared memory.
+  if (const auto shared = machine.find("shared"); q.room && shared)
+    for (Level& l : machine.levels)
+      if (l.name == "shared") l.capacity = std::min(l.capacity, *q.room);
+  Result<StitchedPlan> planned = stitched(q.workload, machine, options, v.stitcher);
   if (!planned) return Reason{planned.reason()};
   const auto found = std::make_shared<const StitchedPlan>(std::move(planned).value());
   const Workload& w = found->graph.workload();

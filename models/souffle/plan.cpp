@@ -295,11 +295,17 @@ class Planner {
                         s->kernels.front().blocks, most_resident(out_.device));
         return Bytes(0);
       }
+      // A target that has refused a plan already is asked of each kernel: it pads tiles, say.
+      if (!q_.room || !q_.refuses) return {};
+      const auto no = q_.refuses(*s);
+      if (!no) return {};
+      why = no->text;
+      return Bytes(
+          no->shortage ? std::max<std::int64_t>(0, no->shortage->needed - no->shortage->room) : 0);
     } catch (const InputError& e) {
       why = e.what();
       return Bytes(0);
     }
-    return {};
   }
 
   /// A tensor that is kept has one place in a block, as long and as wide as its tiles in any nest;

@@ -2,7 +2,9 @@
 // shared memory. What it takes, in the seconds of overlap.h, at most.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <span>
 
 #include "core/base/format.h"
 #include "models/stitching/column_roots.h"
@@ -120,10 +122,39 @@ class TileWalk {
     out_.wavefronts += times * n / run * ceil_over(run * bytes, kWavefrontBytes);
     out_.chain += times * d_.dram * ceil_over(accesses, kComputing * kCopiesAhead);
   }
-  void hold(TensorId t, const Access& a) {
+  /// From the first to the last place along a dimension that an index goes to.
+  Interval reach(const Affine& index) const {
+    Interval r{index.offset, index.offset + 1};
+    for (const Term& t : index.terms) {
+      const std::int64_t far = t.coefficient * (range_[t.loop.index()] - 1);
+      (far < 0 ? r.lo : r.hi) += far;
+    }
+    return r;
+  }
+  /// A tensor's tile, around all accesses to it of an operator. Rows in shared memory are chunks of
+  /// 16 bytes, one or an even number of them.
+  void hold(TensorId t, std::span<const Access> all) {
+    std::vector<Interval> box;
+    for (const Access& a : all) {
+      if (a.tensor != t || is_gather(a)) continue;
+      box.resize(a.index.size(), {std::numeric_limits<std::int64_t>::max(), 0});
+      for (std::size_t i = 0; i < box.size(); ++i) {
+        const Interval r = reach(a.index[i]);
+        box[i] = {std::min(box[i].lo, r.lo), std::max(box[i].hi, r.hi)};
+      }
+    }
+    const auto size = static_cast<double>(std::max<std::int64_t>(4, size_of(w_.tensor(t).dtype)));
+    double bytes = size;
+    for (std::size_t i = 0; i < box.size(); ++i) {
+      const auto wide = static_cast<double>(std::min(box[i].hi - box[i].lo, w_.tensor(t).shape[i]));
+      if (i + 1 < box.size()) {
+        bytes *= wide;
+        continue;
+      }
+      const double chunks = ceil_over(wide * size, 16);
+      bytes *= 16 / size * (chunks == 1 ? chunks : 2 * ceil_over(chunks, 2));
+    }
     double& most = tiles_[t];
-    const double bytes =
-        elements(a) * static_cast<double>(std::max<std::int64_t>(4, size_of(w_.tensor(t).dtype)));
     shared_ += std::max(0.0, bytes - most);
     most = std::max(most, bytes);
   }
@@ -161,11 +192,11 @@ class TileWalk {
         continue;
       }
       const bool first = read_.insert(a.tensor).second;
-      hold(a.tensor, a);
+      hold(a.tensor, op(v).inputs);
       if (!own(a.tensor) && first) move(a, fetches(a));
     }
     for (const Output& o : op(v).outputs) {
-      hold(o.target.tensor, o.target);
+      hold(o.target.tensor, {&o.target, 1});
       const bool home = x.leaves || std::ranges::any_of(x.consumers, [&](int r) {
                           return !std::ranges::binary_search(c_.vertices, r);
                         });

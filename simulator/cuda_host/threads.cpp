@@ -106,8 +106,8 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
     arguments_.push_back(
         reinterpret_cast<void*>(memory_.regions()[static_cast<std::size_t>(t)].base));
   if (launch.workspace)
-    arguments_.push_back(reinterpret_cast<void*>(memory_.regions().back().base +
-                                                 launch.workspace_offset));
+    arguments_.push_back(
+        reinterpret_cast<void*>(memory_.regions().back().base + launch.workspace_offset));
   maps_.clear();
   for (const lowering::BoxMap& m : launch.maps) maps_.push_back(map_of(m, memory_));
   for (const tw_box_map& m : maps_) arguments_.push_back(const_cast<tw_box_map*>(&m));

@@ -332,9 +332,8 @@ TEST(Command, ExplainsSubprograms) {
   EXPECT_THAT(said.out, HasSubstr("1 kernels, 3 phases, 2 barriers of all blocks"));
   EXPECT_THAT(said.out, HasSubstr("kept on chip: X"));
   for (const char* layer : {"bert:layers=1", "bert:layers=1,dtype=f16"}) {
-    const json two =
-        document({"plan", layer, "-m", "a100", "--model", "souffle", "--split",
-                  TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
+    const json two = document({"plan", layer, "-m", "a100", "--model", "souffle", "--split",
+                               TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
     EXPECT_EQ(two["parts"].size(), 2u) << layer;
     EXPECT_EQ(two["plan"]["kernels"].size(), 2u) << layer;
   }

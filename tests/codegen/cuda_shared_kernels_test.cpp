@@ -1,10 +1,9 @@
 // Kernels that differ in names alone have one function, which each launch calls with its tensors.
-#include "codegen/cuda/shared_kernels.h"
-
 #include <gmock/gmock.h>
 
 #include <set>
 
+#include "codegen/cuda/shared_kernels.h"
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_support.h"
@@ -26,7 +25,7 @@ TEST(SharedKernels, TextsAreComparedWithoutTheirNames) {
   EXPECT_NE(without_names("__expf(a_x)"), without_names("__logf(a_x)"));
 }
 
-/// Names of functions and tensors of every launch.
+/// The functions of all launches, verified on an emulated GPU.
 struct Launched {
   std::set<std::string> functions;
   std::size_t launches = 0;
@@ -64,19 +63,17 @@ TEST(SharedKernels, LayersAreOneFunction) {
     return formatted("m/16@grid {}/16@grid ( {}/16 ( L.{} L.{} C.{} ) S.{} )", column, row, a, b,
                      op, c);
   };
-  const Launched same =
-      run(layers, {{"a", tree('A', 'B', 'C', "one", 'k', 'n')},
-                   {"b", tree('C', 'D', 'E', "two", 'n', 'p')}});
+  const Launched same = run(layers, {{"a", tree('A', 'B', 'C', "one", 'k', 'n')},
+                                     {"b", tree('C', 'D', 'E', "two", 'n', 'p')}});
   EXPECT_EQ(same.launches, 2u);
   EXPECT_EQ(same.functions.size(), 1u);
   // Another tile is another function.
-  const Launched other =
-      run(layers, {{"a", tree('A', 'B', 'C', "one", 'k', 'n')},
-                   {"b", "m/8@grid p/16@grid ( n/16 ( L.C L.D C.two ) S.E )"}});
+  const Launched other = run(layers, {{"a", tree('A', 'B', 'C', "one", 'k', 'n')},
+                                      {"b", "m/8@grid p/16@grid ( n/16 ( L.C L.D C.two ) S.E )"}});
   EXPECT_EQ(other.functions.size(), 2u);
 }
 
-/// The same elements in another order of parameters: exponential of what is divided.
+/// Other arithmetic, or the same with its parameters the other way round.
 TEST(SharedKernels, OtherValuesAreOtherFunctions) {
   const std::string text =
       "name: values\nloops: {m: 64}\noperators:\n"
