@@ -21,10 +21,42 @@ bool says_plan(const Request& request, const Setting& setting) {
   return setting.has_plan() || request.tree || notation_of(request) != nullptr;
 }
 
+/// The machine as it is from the second run of the program on: what of its data the last cache holds
+/// does not come from home again. A part of a program, priced alone, would not know how much the
+/// others touch. Inputs and results count once, and of what lies between, whose memory all share,
+/// twice the largest.
+std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
+  if (machine->kind != "cpu" || machine->levels.size() < 2) return machine;
+  const Level& last = machine->levels[1];
+  if (last.kind != LevelKind::cache || last.bandwidth.value <= 0) return machine;
+  double touched = 0, largest = 0;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const auto bytes = static_cast<double>(w.tensors()[t].bytes().value);
+    if (w.is_input(TensorId(t)) || w.is_output(TensorId(t)))
+      touched += bytes;
+    else
+      largest = std::max(largest, bytes);
+  }
+  touched += 2 * largest;
+  // All of it below the capacity, nothing well above it: sets fill unevenly.
+  const auto capacity = static_cast<double>(last.capacity.value);
+  const double stays = std::clamp((1.15 * capacity - touched) / (0.4 * capacity), 0.0, 1.0);
+  if (stays <= 0) return machine;
+  auto warm = std::make_shared<Machine>(*machine);
+  const double comes = std::max(1 - stays, 1e-3);
+  warm->levels[1].bandwidth.value /= comes;
+  for (ComputeUnit& u : warm->units)
+    if (const auto stream = u.cycles.find("stream"); stream != u.cycles.end())
+      stream->second *= comes;
+  return warm;
+}
+
 Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Setting setting) {
   Request of = request;
   if (!of.model) of.model = planning_model().name;
-  Result<SplitPlan> split = split_plan(of, how, setting);
+  Setting warm = setting;
+  warm.machine = in_runs(*setting.workload, setting.machine);
+  Result<SplitPlan> split = split_plan(of, how, warm);
   if (!split) return Reason{split.reason()};
   rewrite(setting, split->rewrites, "--split");
   return ProgramPlan{.setting = std::move(setting),
@@ -52,7 +84,8 @@ class Maker {
         setting_(setting),
         target_(target_named(request.target)),
         constant_(constant_operators(*setting.workload)),
-        threads_(request.threads.value_or(1)) {
+        threads_(request.threads.value_or(1)),
+        warm_(in_runs(*setting.workload, setting.machine)) {
     program.workload = setting.workload;
   }
 
@@ -211,8 +244,10 @@ class Maker {
                        .schedule = std::move(schedule).value(),
                        .emitted = std::move(source).value()};
     const Model& planner = planning_model();
+    Setting later = alone;
+    later.machine = warm_;
     if (planner.price != nullptr)
-      if (const Result<Price> price = harness::price(planner, request_, alone, plan))
+      if (const Result<Price> price = harness::price(planner, request_, later, plan))
         made.predicted = price->traffic.seconds;
     if (const Result<Alone> moved = alone_at(alone, plan, made.schedule.kernels.front().level))
       made.bytes = moved->total().value;
@@ -267,6 +302,7 @@ class Maker {
   const codegen::Target& target_;
   std::vector<bool> constant_;  ///< by operator: it depends on weights alone
   int threads_;
+  std::shared_ptr<const Machine> warm_;  ///< that kernels are priced on
   std::map<std::string, std::size_t> known_;
   std::map<std::string, std::optional<Whole>> merged_;
 };

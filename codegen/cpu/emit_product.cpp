@@ -88,11 +88,20 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
 
 /// The micro-kernel for a product's box; from here on the program has it.
 MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
-                                     const SymRanges& ranges) {
+                                     const SymRanges& ranges,
+                                     const std::function<bool(std::int64_t)>& packs) {
   const std::int64_t most = rows < 0 ? 1 : range(ranges, op, rows).most;
-  const MicroKernel kernel =
+  MicroKernel kernel =
       p_.micro_kernel ? *p_.micro_kernel
                       : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
+  // One whose panels the tiles' columns begin with: weights that are not packed are walked with a
+  // page from each step to the next.
+  const auto width = [&](const MicroKernel& k) {
+    return std::int64_t{k.vectors} * k.vector_bytes / p_.element_bytes;
+  };
+  if (packs && !p_.micro_kernel && !packs(width(kernel)))
+    for (const MicroKernel& other : micro_kernels())
+      if (other.isa == kernel.isa && other.vector_bytes > 0 && packs(width(other))) kernel = other;
   p_.prelude.products = true;
   if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
   return kernel;
@@ -297,7 +306,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
   const BufferId in_c = n.writes[0].buffer;
   const SymRange& columns = range(ranges, n.op, p.columns);
-  const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges);
+  const MicroKernel kernel =
+      kernel_of(n.op, p.rows, columns.most, ranges,
+                [&](std::int64_t width) { return can_prepare_right(id, p, width); });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes);

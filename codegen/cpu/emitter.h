@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -161,7 +162,9 @@ class KernelEmitter : private RangeEmitter {
                                                   const SymRanges& ranges,
                                                   const std::vector<std::string>& first, bool whole,
                                                   std::string& argument);
-  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges);
+  /// `packs`: whether the right operand can be packed once by panels of that many columns.
+  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges,
+                        const std::function<bool(std::int64_t)>& packs = {});
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
   /// Loops around a product, and where each of its loops begins.
   struct Surroundings {

@@ -52,7 +52,7 @@ class CpuEmitted final : public codegen::Emitted {
             {"build.sh", "#!/bin/sh\n# Builds " + source_.file_name +
                              " into a shared object with a C interface (see the top of the "
                              "source).\nset -e\ncd \"$(dirname \"$0\")\"\nexec \"${CXX:-c++}\"" +
-                             flags + " -o kernel.so " + source_.file_name + "\n"}};
+                             flags + " -shared -fPIC -o kernel.so " + source_.file_name + "\n"}};
   }
   void describe_files(ordered_json& json) const override {
     json["build"] = source_.build_command_text;

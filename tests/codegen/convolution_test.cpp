@@ -94,10 +94,12 @@ std::vector<Case> drawn(std::uint32_t seed, int count) {
 }
 
 template <class Real>
-double error_of(const Workload& w, cpu::Kernel& kernel) {
+double error_of(const Workload& w, cpu::Kernel& kernel, std::int64_t kept_bytes = 0) {
   const TensorValues inputs = random_inputs(w, 9);
   testing::Arrays<Real> arrays(w, inputs);
-  kernel.run(arrays.pointers());
+  std::vector<std::byte> kept(static_cast<std::size_t>(kept_bytes));
+  if (kept_bytes > 0) kernel.prepare(arrays.pointers(), kept.data());
+  kernel.run(arrays.pointers(), kept_bytes > 0 ? kept.data() : nullptr);
   return testing::worst_error(w, arrays, evaluate(w, inputs));
 }
 
@@ -114,7 +116,7 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
                                                .prefix = "k" + std::to_string(sources.size())});
     ASSERT_TRUE(source.ok()) << source.reason();
     if (GetParam() != cpu::Isa::generic && c.workload.find("k1=1") == std::string::npos) {
-      EXPECT_THAT(source->text, HasSubstr("convolve<"));
+      EXPECT_THAT(source->text, HasSubstr("convolve_lines<"));
     }
     sources.push_back(std::move(source).value());
   }
@@ -136,20 +138,27 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,
 
 TEST(Convolutions, ChainsDrawnAtRandom) {
   constexpr std::uint32_t kSeed = 20;
-  const std::vector<Case> all = drawn(kSeed, 10);
+  const std::vector<Case> all = drawn(kSeed, 12);
   std::vector<Schedule> schedules;
   std::vector<cpu::Source> sources;
+  bool by_lines = false, by_points = false;
   for (const Case& c : all) {
-    schedules.push_back(schedule_of(c, sources.size() % 2 == 0));
-    sources.push_back(
-        cpu::emit(schedules.back(), {.threads = 1 + static_cast<int>(sources.size() % 3),
-                                     .prefix = "k" + std::to_string(sources.size())})
-            .value());
+    const std::size_t i = sources.size();
+    schedules.push_back(schedule_of(c, i % 2 == 0));
+    cpu::EmitOptions options{.threads = 1 + static_cast<int>(i % 3),
+                             .prefix = "k" + std::to_string(i)};
+    if (i % 4 < 2) options.constant = {"W1", "W2"};
+    sources.push_back(cpu::emit(schedules.back(), options).value());
+    const std::string& text = sources.back().text;
+    by_lines = by_lines || text.find("convolve_lines<") != std::string::npos;
+    by_points = by_points || text.find(" convolve<") != std::string::npos;
   }
+  EXPECT_TRUE(by_lines && by_points) << by_lines << by_points;
   auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
   ASSERT_TRUE(kernels.ok()) << kernels.reason();
   for (std::size_t i = 0; i < all.size(); ++i)
-    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i], sources[i].kept_bytes),
+              1e-5)
         << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
 }
 

@@ -506,9 +506,42 @@ def quantised(case):
     case.output(case.node("Gemm", [case.input([2, k]), y], transB=1))
 
 
+def placed(case):
+    """Where the largest is, of computed values, and what constants of an order become."""
+    shape = case.shape(3, 1, 5)
+    axis = case.integer(-3, 2)
+    x = case.input(shape)
+    case.output(case.node(case.pick("ArgMax", "ArgMin"), [x], axis=axis, keepdims=case.integer(0, 1)), TensorProto.INT64)
+    for y, kind in zip(case.node("TopK", [x, case.integers([1])], 2, axis=axis, largest=case.integer(0, 1)),
+                       (TensorProto.FLOAT, TensorProto.INT64)):
+        case.output(y, kind)
+    n, d = case.integer(1, 5), case.integer(1, 4)
+    angles = case.node("Einsum", [case.weight([n]), case.weight([d])], equation="i,j->ij")
+    order = case.node("TopK", [case.weight([n]), case.integers([n])], 2)[1]
+    inverse = case.node("ScatterElements", [case.integers([0] * n), order, case.integers(range(n))])
+    table = case.node("Gather", [case.node("Sin", [angles]), inverse])
+    case.output(case.node("Add", [case.input([n, d]), table]))
+
+
+def lengths(case):
+    """Sequences of different lengths."""
+    op, gates = case.pick(("LSTM", 4), ("GRU", 3), ("RNN", 1))
+    steps, batch, inputs, hidden = case.integer(1, 4), case.integer(1, 3), case.integer(1, 3), case.integer(1, 4)
+    way = case.pick("forward", "reverse", "bidirectional")
+    d = 2 if way == "bidirectional" else 1
+    long = case.constant(case.rng.integers(1, steps + 1, [batch]).astype(numpy.int32))
+    args = [case.input([steps, batch, inputs]), case.weight([d, gates * hidden, inputs]),
+            case.weight([d, gates * hidden, hidden]), case.weight([d, 2 * gates * hidden]), long]
+    if case.integer(0, 1):
+        args.append(case.input([d, batch, hidden]))
+    for y in case.node(op, args, 3 if op == "LSTM" else 2, direction=way, hidden_size=hidden):
+        case.output(y)
+
+
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
-            gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised]
+            gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
+            lengths]
 
 
 def make(family, seed):
