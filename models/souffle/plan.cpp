@@ -407,11 +407,15 @@ Result<Planned> planned(const Question& q, const Options& o) {
     out.workload = std::make_shared<const Workload>(*std::move(changed));
     out.rewrites.emplace_back(name);
   };
+  Steps stages(4);
   if (o.vertical) rewrite("compose");
   if (o.horizontal) rewrite("share-loops");
   out.analysis = analyse(*out.workload, o);
+  stages.done();
   out.subprograms = partition(*out.workload, out.analysis, out.device, o);
+  stages.done();
   if (auto why = Planner(q, o, out).run()) return *why;
+  stages.done();
   out.counts = count(*out.workload, out.device, o, out.plan);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
