@@ -135,8 +135,9 @@ TEST(Phases, BlocksKeepTheirOwnParts) {
   run(c, 3e-3);
 }
 
-/// Phases that differ in names and numbers alone (one in the size of its tiles, too) are one function;
-/// one that computes something else is none of them. What they compute and move stays the same.
+/// Phases that differ in names and numbers alone (one in the size of its tiles, too) are one
+/// function; one that computes something else is none of them. What they compute and move stays the
+/// same.
 TEST(Phases, ThoseThatRepeatAreOneFunction) {
   std::string w = "name: steps\nloops: {m: 37, k: 24}\ntensors: {T0: [m, k]}\noperators:\n", tree;
   Case c;
