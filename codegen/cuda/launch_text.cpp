@@ -171,8 +171,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
     bounds += ", " + std::to_string(each);
   SharedPhases phases{.functions = {}, .body = body.body};
   if (launch.workspace) phases = share_phases(body.body, list, symbol);
-  text.text += phases.functions + "extern \"C\" __global__ void __launch_bounds__(" + bounds + ") " + symbol + "(" +
-               list + ") {\n" + phases.body + "}\n";
+  text.text += phases.functions + "extern \"C\" __global__ void __launch_bounds__(" + bounds +
+               ") " + symbol + "(" + list + ") {\n" + phases.body + "}\n";
   text.launches.push_back(launch);
   return text;
 }

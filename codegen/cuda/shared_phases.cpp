@@ -15,7 +15,7 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::size_t kRepeats = 4;    // a function pays from so many phases on
+constexpr std::size_t kRepeats = 4;     // a function pays from so many phases on
 constexpr std::size_t kMostDigits = 9;  // of a number that may be an int argument
 
 struct Token {
@@ -100,9 +100,9 @@ Declared declared(const Tokens& all, std::size_t at) {
 struct Phase {
   std::size_t begin = 0, end = 0;
   Tokens tokens;
-  std::string key;                              ///< equal where phases differ in names and numbers
+  std::string key;  ///< equal where phases differ in names and numbers
   std::vector<std::pair<std::string, Declared>> used;  ///< of the kernel, in order of first use
-  std::vector<std::size_t> numbers;             ///< tokens that may differ
+  std::vector<std::size_t> numbers;                    ///< tokens that may differ
 };
 
 class Sharing {
@@ -184,8 +184,8 @@ class Sharing {
       if (t.kind == Token::Kind::number && may_differ(p.tokens, i)) {
         p.key += "# ";
         p.numbers.push_back(i);
-      } else if (t.kind == Token::Kind::name && before != "." && before != "->" &&
-                 before != "::" && (own.contains(t.text) || kernel_.contains(t.text))) {
+      } else if (t.kind == Token::Kind::name && before != "." && before != "->" && before != "::" &&
+                 (own.contains(t.text) || kernel_.contains(t.text))) {
         const bool inside = own.contains(t.text);
         const auto [name, is_new] =
             names.try_emplace(t.text, (inside ? "own" : "given") + std::to_string(names.size()));
@@ -207,7 +207,8 @@ class Sharing {
   /// Whether nothing after the variable's declaration but these lines uses it.
   bool alone(const std::string& name, std::size_t begin, std::size_t end) const {
     const auto& at = uses_.at(name);
-    const auto first = std::ranges::lower_bound(at, begin), last = std::ranges::lower_bound(at, end);
+    const auto first = std::ranges::lower_bound(at, begin),
+               last = std::ranges::lower_bound(at, end);
     const auto declares = [&](std::size_t l) {
       const Tokens line = tokens_of(lines_[l]);
       for (std::size_t i = 0; i < line.size(); ++i)
@@ -231,8 +232,7 @@ class Sharing {
     // <128, 8>: between a bracket without a space after it and one without a space before.
     for (std::size_t i = at; i-- > 0;) {
       const Token& t = all[i];
-      if (t.text == "<")
-        return i + 1 < all.size() && all[i + 1].kind == Token::Kind::space;
+      if (t.text == "<") return i + 1 < all.size() && all[i + 1].kind == Token::Kind::space;
       if (t.kind == Token::Kind::number || t.text == "," || t.kind == Token::Kind::space) continue;
       break;
     }
@@ -278,9 +278,10 @@ class Sharing {
       const auto number = in_place.find(i);
       const Token& t = first.tokens[i];
       // Where comments were, lines are empty.
-      const std::size_t line = t.kind == Token::Kind::space ? t.text.rfind('\n') : std::string::npos;
+      const std::size_t line =
+          t.kind == Token::Kind::space ? t.text.rfind('\n') : std::string::npos;
       if (line != std::string::npos && (text.empty() || text.ends_with('\n'))) continue;
-      text += number != in_place.end() ? number->second
+      text += number != in_place.end()    ? number->second
               : line != std::string::npos ? t.text.substr(line)
                                           : t.text;
     }

@@ -222,7 +222,8 @@ class Counter {
             return at.grid.starts_with(p.grid);
           });
       const bool own = own_.contains(w_.producer(a.tensor));
-      if (!loaded && !is_gather(a) && (own || !implied_)) {  // on chip: made by these blocks, now or in a phase before
+      if (!loaded && !is_gather(a) &&
+          (own || !implied_)) {  // on chip: made by these blocks, now or in a phase before
         if (made_.contains(a.tensor) && made_.at(a.tensor) != now_->phases)
           kept_.insert(w_.tensor(a.tensor).name);
         continue;

@@ -164,8 +164,8 @@ class Planner {
   }
 
   /// These nests as kernels whose loops are bound to warps and lanes, where no tile would wait for
-  /// a barrier: their phases, or one of memory-intensive operators. `cut`: there is no one kernel of
-  /// them, so that contractions, too, may be in kernels of their phases. Empty: there are none.
+  /// a barrier: their phases, or one of memory-intensive operators. `cut`: there is no one kernel
+  /// of them, so that contractions, too, may be in kernels of their phases. Empty: there are none.
   std::vector<UnitKernel> bound_below_blocks(const std::vector<Nest>& nests, bool cut) {
     if (!o_.units) return {};
     std::vector<std::vector<OpId>> phases;

@@ -1,5 +1,8 @@
-// Kernels without products whose loops warps, lanes and threads share out (models/stitching): values
-// pass from operator to operator in registers, where blocks' tiles would lie in shared memory.
+// Kernels without products whose loops warps, lanes and threads share out (models/stitching):
+// values pass from operator to operator in registers, where blocks' tiles would lie in shared
+// memory.
+#include "models/souffle/units.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -7,7 +10,6 @@
 #include "core/plan/schedule.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
-#include "models/souffle/units.h"
 
 namespace tilewright::souffle {
 namespace {

@@ -24,8 +24,8 @@ class Units {
  public:
   Units(const Question& q, const Workload& w);
   /// One kernel of these operators; none where one is a product above the machine's ridge, where no
-  /// kernel without barriers of all blocks computes them, or where the target refuses it. Cost: tens
-  /// of milliseconds, once for parts that differ in names alone.
+  /// kernel without barriers of all blocks computes them, or where the target refuses it. Cost:
+  /// tens of milliseconds, once for parts that differ in names alone.
   std::optional<UnitKernel> kernel(std::vector<OpId> ops);
   /// Phases that follow one another as kernels, two made one where that takes less. Empty where a
   /// phase is none.

@@ -201,6 +201,38 @@ TEST(Phases, TilesOfTwoShapesHaveAPlaceEach) {
   run(rows, 1e-5);
 }
 
+/// Phases that differ in names and numbers alone (one in the size of its tiles, too) are one
+/// function; one that computes something else is none of them. What they compute and move stays the
+/// same.
+TEST(Phases, ThoseThatRepeatAreOneFunction) {
+  std::string w = "name: steps\nloops: {m: 37, k: 24}\ntensors: {T0: [m, k]}\noperators:\n", tree;
+  Case c;
+  for (int i = 1; i <= 8; ++i) {
+    w += formatted("  - \"o{}: T{}[m,k] = {}(T{}[36-m,k]) * W[{},k] + V[m]\"\n", i, i,
+                   i == 5 ? "exp" : "abs", i - 1, i + 2);
+    const int rows = i == 3 ? 4 : 8;
+    tree += formatted("{}m/{}@grid ( L.T{} L.W L.V C.o{} S.T{} )", i == 1 ? "" : " Y.grid ", rows,
+                      i - 1, i, i);
+    if (i < 8) c.pins[formatted("T{}", i)].level = "DRAM";
+  }
+  c.workload = w;
+  c.tree = tree;
+  run(c, 1e-5);
+  const auto source = cuda::emit(schedule_of(c), {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto count = [&](const std::string& what) {
+    int n = 0;
+    for (std::size_t at = source->text.find(what); at != std::string::npos;
+         at = source->text.find(what, at + 1))
+      ++n;
+    return n;
+  };
+  // Phases 2 to 7 lie between two barriers: six are alike for the warps that copy, five for those
+  // that compute.
+  EXPECT_EQ(count("TW_CALLED void"), 2);
+  EXPECT_EQ(count("k_0_phase0<") + count("k_0_phase1<"), 11);
+}
+
 /// What a part of a pack has loaded, the same blocks find in the next nest.
 TEST(Phases, AfterAPackBlocksGoOnWithWhatTheyHave) {
   const std::string w =

@@ -1,6 +1,7 @@
-// Souffle's classes, composition, partition and barriers on graphs that are drawn, each held against
-// a slow computation that shares nothing with the model: points and elements one by one, blocks put
-// on multiprocessors one by one, plans with a barrier less. TILEWRIGHT_SEED: other graphs.
+// Souffle's classes, composition, partition and barriers on graphs that are drawn, each held
+// against a slow computation that shares nothing with the model: points and elements one by one,
+// blocks put on multiprocessors one by one, plans with a barrier less. TILEWRIGHT_SEED: other
+// graphs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -458,6 +458,7 @@ TEST(Souffle, ConcatenationAndPacks) {
           Options o = step(to);
           o.concat = concat;
           o.pack = pack;
+          o.units = false;  // tiles alone are packed here
           check_phases(text, o);
           const Planned p = plan_of(text, o, "h200");
           for (const Program& program : p.programs)
@@ -497,6 +498,7 @@ TEST(Souffle, SumsInParts) {
       for (const int to : {2, 4}) {
         Options o = step(to);
         o.reduction = reduction;
+        o.units = false;  // tiles alone
         check_phases(text, o);
         const Planned p = plan_of(text, o, "h200");
         const Workload& w = *p.workload;
