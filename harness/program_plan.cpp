@@ -26,7 +26,7 @@ bool says_plan(const Request& request, const Setting& setting) {
 /// others touch. Inputs and results count once, and of what lies between, whose memory all share,
 /// twice the largest.
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
-  if (machine->kind != "cpu" || machine->levels.size() < 2) return machine;
+  if (machine->level(machine->default_level()).managed == Managed::software) return machine;
   const Level& last = machine->levels[1];
   if (last.kind != LevelKind::cache || last.bandwidth.value <= 0) return machine;
   double touched = 0, largest = 0;

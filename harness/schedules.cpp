@@ -168,7 +168,16 @@ std::vector<std::pair<Plan, double>> dealt_out(const Plan& plan, const Workload&
   Plan copy = plan;
   for (const Shared& l : shared_loops(copy.kernels.front(), w)) {
     const std::int64_t pieces = ceil_div(l.extent, l.step);
-    const std::int64_t step = ceil_div(l.extent, ceil_div(pieces, threads) * threads);
+    std::int64_t step = ceil_div(l.extent, ceil_div(pieces, threads) * threads);
+    // Whole panels of a product's columns, whose weights are packed by them, where that stays even.
+    constexpr std::int64_t kPanels[] = {64, 16};
+    constexpr double kEven = 0.94;
+    for (const std::int64_t panel : kPanels)
+      if (const std::int64_t whole = ceil_div(step, panel) * panel;
+          static_cast<double>(step) >= kEven * static_cast<double>(whole)) {
+        step = whole;
+        break;
+      }
     Plan smaller = plan;
     Kernel& kernel = smaller.kernels.front();
     for (const Shared& own : shared_loops(kernel, w))

@@ -308,7 +308,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const SymRange& columns = range(ranges, n.op, p.columns);
   const MicroKernel kernel =
       kernel_of(n.op, p.rows, columns.most, ranges,
-                [&](std::int64_t width) { return can_prepare_right(id, p, width); });
+                [&](std::int64_t width) { return wants_panels(id, p, width); });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes);
