@@ -211,7 +211,7 @@ def occupancy(**more):
 
 def test_who_holds_the_caches_over_time(result, words):
     text = words(result(occupancy()))
-    for part in ("A", "B", "L1: lines of 16", "L2: lines of 64", "a sample every 10",
+    for part in ("A", "B", "lines held in L1, of 16", "lines held in L2, of 64", "sampled every 10",
                  "worked-chain on cache:1K,4K, simulated"):
         assert part in text, (part, text)
 

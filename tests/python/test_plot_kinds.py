@@ -147,7 +147,7 @@ def test_curve_says_where_fusion_pays(drawn):
 
 def test_occupancy(drawn, tmp_path):
     tilewright.simulate(CHAIN, "cache:1K/4", occupancy=tmp_path / "o.json", **IN_PLACE)
-    expect(drawn(json.loads((tmp_path / "o.json").read_text())), "L1: lines of 16", "accesses",
+    expect(drawn(json.loads((tmp_path / "o.json").read_text())), "lines held in L1, of 16", "accesses",
            "lines of 64 bytes in L1", "simulated")
 
 
