@@ -459,11 +459,26 @@ std::optional<Reason> Device::wait(double most_seconds) {
 }
 
 Result<double> Device::run(const Graph& graph, int times, double most_seconds) {
+  return timed(times, most_seconds, [&] {
+    return failed(driver()->cuGraphLaunch(graph.exec_, stream_), "launching a graph");
+  });
+}
+
+Result<double> Device::run(const std::vector<GraphNode>& nodes, int times, double most_seconds) {
+  return timed(times, most_seconds, [&]() -> std::optional<Reason> {
+    for (const GraphNode& node : nodes)
+      if (auto why = enqueue(node)) return why;
+    return std::nullopt;
+  });
+}
+
+Result<double> Device::timed(int times, double most_seconds,
+                             const std::function<std::optional<Reason>()>& launch) {
   if (auto why = make_current()) return *why;
   const Table& t = *driver();
   if (auto why = failed(t.cuEventRecord(before_, stream_), "an event")) return *why;
   for (int i = 0; i < times; ++i)
-    if (auto why = failed(t.cuGraphLaunch(graph.exec_, stream_), "launching a graph")) return *why;
+    if (auto why = launch()) return *why;
   if (auto why = wait(most_seconds)) return *why;
   float milliseconds = 0;
   if (auto why = failed(t.cuEventElapsedTime(&milliseconds, before_, after_), "timing"))

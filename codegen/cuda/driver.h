@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -136,6 +137,8 @@ class Device : public std::enable_shared_from_this<Device> {
   /// Seconds of `times` launches of the graph, back to back, by events around them. A Reason where
   /// they do not end within `most_seconds`: the device has then hung.
   Result<double> run(const Graph& graph, int times, double most_seconds = 20);
+  /// The same of the nodes, each launched by itself.
+  Result<double> run(const std::vector<GraphNode>& nodes, int times, double most_seconds = 20);
   /// The nodes once, one after the other, launched directly between the profiler's start and stop:
   /// what a profiler that begins with neither counts. It may run a kernel many times and takes its
   /// time.
@@ -150,6 +153,8 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<Reason> failed(int code, const char* what);
   std::optional<Reason> make_current();
   std::optional<Reason> enqueue(const GraphNode& node);
+  Result<double> timed(int times, double most_seconds,
+                       const std::function<std::optional<Reason>()>& launch);
   std::optional<Reason> make_map(const lowering::BoxMap& map, std::uint64_t address, void* made);
   /// Until all that was asked for has ended; it hangs where that takes longer.
   std::optional<Reason> wait(double most_seconds);

@@ -31,20 +31,20 @@ int copies_past_l2(const DeviceInfo& device, const std::vector<std::int64_t>& by
 
 Result<codegen::Timing> time_runs(cuda::Device& device,
                                   const std::function<std::vector<GraphNode>(int)>& nodes,
-                                  int copies, double budget, double warm_seconds) {
+                                  int copies, double budget, double warm_seconds, LaunchBy launch) {
   constexpr double kBatchSeconds = 300e-6, kGraphSeconds = 2e-3;
   constexpr int kLeast = 20, kMost = 200, kRunsAGraph = 20;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const auto captured = [&](int runs) {
+  const auto several = [&](int runs) {
     std::vector<GraphNode> all;
     for (int r = 0; r < runs; ++r)
       for (GraphNode& node : nodes(r % copies)) all.push_back(std::move(node));
-    return device.capture(all);
+    return all;
   };
-  const Result<Graph> single = captured(1);
+  const Result<Graph> single = device.capture(several(1));
   if (!single) return Reason{single.reason()};
   const Result<double> once = device.run(*single, 1);
   if (!once) return Reason{once.reason()};
@@ -52,11 +52,15 @@ Result<codegen::Timing> time_runs(cuda::Device& device,
   // of tensors equally often.
   const int fitting = static_cast<int>(std::min<double>(kRunsAGraph, kGraphSeconds / *once));
   const int runs_a_graph = (std::max(fitting, 1) + copies - 1) / copies * copies;
-  const Result<Graph> graph = captured(runs_a_graph);
+  const std::vector<GraphNode> all = several(runs_a_graph);
+  const Result<Graph> graph = device.capture(all);
   if (!graph) return Reason{graph.reason()};
+  const auto launched = [&](int times) {
+    return launch == LaunchBy::graph ? device.run(*graph, times) : device.run(all, times);
+  };
   double run = 0;
   do {
-    const Result<double> seconds = device.run(*graph, 1);
+    const Result<double> seconds = launched(1);
     if (!seconds) return Reason{seconds.reason()};
     run = *seconds / runs_a_graph;
   } while (elapsed() < warm_seconds);
@@ -65,15 +69,18 @@ Result<codegen::Timing> time_runs(cuda::Device& device,
   const int runs_a_batch = runs_a_graph * graphs_a_batch;
   codegen::Timing timing;
   for (int batch = 0; batch < kMost && (batch < kLeast || elapsed() < budget); ++batch) {
-    const Result<double> seconds = device.run(*graph, graphs_a_batch);
+    const Result<double> seconds = launched(graphs_a_batch);
     if (!seconds) return Reason{seconds.reason()};
     timing.seconds.push_back(*seconds / runs_a_batch);
   }
   timing.runs = std::ssize(timing.seconds) * runs_a_batch;
   timing.detail["batches"] = timing.seconds.size();
   timing.detail["runs_a_batch"] = runs_a_batch;
-  timing.detail["timed_by"] = formatted("events around {} launches of a CUDA graph of {} runs",
-                                        graphs_a_batch, runs_a_graph);
+  timing.detail["timed_by"] =
+      launch == LaunchBy::graph
+          ? formatted("events around {} launches of a CUDA graph of {} runs", graphs_a_batch,
+                      runs_a_graph)
+          : formatted("events around {} runs, each kernel launched by itself", runs_a_batch);
   timing.detail["l2"] = copies > 1 ? formatted("cold: {} sets of tensors in turn", copies)
                                    : std::string("warm: every run on the same tensors");
   return timing;
@@ -83,7 +90,7 @@ Result<codegen::Timing> LoadedKernel::time(std::optional<double> asked, const co
   constexpr double kSeconds = 0.25;
   return time_runs(
       kernel_.device(), [&](int copy) { return kernel_.nodes(copy); }, kernel_.copies(),
-      asked.value_or(kSeconds));
+      asked.value_or(kSeconds), 20e-3, launch_);
 }
 
 }  // namespace tilewright::cuda

@@ -24,9 +24,12 @@ class OpenDevice final : public codegen::Device {
   std::shared_ptr<cuda::Device> device_;
 };
 
+/// How runs that are timed are launched: many in a CUDA graph, or kernel by kernel.
+enum class LaunchBy : std::uint8_t { graph, stream };
+
 class LoadedKernel final : public codegen::TargetKernel {
  public:
-  explicit LoadedKernel(Kernel kernel) : kernel_(std::move(kernel)) {}
+  LoadedKernel(Kernel kernel, LaunchBy launch) : kernel_(std::move(kernel)), launch_(launch) {}
   bool needs(TensorId tensor) const override {
     const std::vector<bool>& needed = kernel_.source().needed;
     return tensor.index() < needed.size() && needed[tensor.index()];
@@ -46,14 +49,17 @@ class LoadedKernel final : public codegen::TargetKernel {
 
  private:
   Kernel kernel_;
+  LaunchBy launch_;
 };
 
 /// At least 20 batches of at least 200 us, then more until `budget` has passed, at most 200
 /// batches. A run enqueues nodes(i) where i counts up to `copies` again and again. Before the
-/// batches runs go on for some milliseconds, so that clocks and caches are warm.
+/// batches runs go on for some milliseconds, so that clocks and caches are warm. By stream, what
+/// the host takes to launch a kernel is in the time where the kernel before it is shorter.
 Result<codegen::Timing> time_runs(cuda::Device& device,
                                   const std::function<std::vector<GraphNode>(int)>& nodes,
-                                  int copies, double budget, double warm_seconds = 20e-3);
+                                  int copies, double budget, double warm_seconds = 20e-3,
+                                  LaunchBy launch = LaunchBy::graph);
 
 /// Sets of tensors whose inputs and outputs together are twice the device's L2, at most 1024.
 int copies_past_l2(const DeviceInfo& device, const std::vector<std::int64_t>& bytes,

@@ -46,6 +46,13 @@ std::vector<OptionSpec> make_built() {
       {.name = "cold",
        .kind = OptionKind::flag,
        .help = "time on tensors in turn that are together larger than L2",
+       .verbs = {"run", "batch"}},
+      {.name = "launch",
+       .kind = OptionKind::choice,
+       .names = {"graph", "stream"},
+       .standard = "graph",
+       .help = "time runs in a CUDA graph, or with each kernel launched by itself; of a network "
+               "always in a graph",
        .verbs = {"run", "batch"}}};
   specs.insert(specs.end(), more.begin(), more.end());
   return specs;

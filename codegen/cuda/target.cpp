@@ -145,6 +145,8 @@ class OnDevice final : public CudaEmitted {
         arch_(settings.find_text("arch")),
         cache_(settings.find_text("cache")),
         cold_(settings.flag("cold")),
+        launch_(settings.find_text("launch").value_or("graph") == "stream" ? LaunchBy::stream
+                                                                           : LaunchBy::graph),
         binary_(std::move(binary)) {}
 
   /// What ptxas says for the architectures; of one that does not build, why.
@@ -197,7 +199,7 @@ class OnDevice final : public CudaEmitted {
       json["launches"][i]["local_bytes"] = loaded->figures()[i].local_bytes;
     }
     return std::unique_ptr<codegen::TargetKernel>(
-        std::make_unique<LoadedKernel>(std::move(loaded).value()));
+        std::make_unique<LoadedKernel>(std::move(loaded).value(), launch_));
   }
 
  private:
@@ -206,6 +208,7 @@ class OnDevice final : public CudaEmitted {
   }
   std::optional<std::string> arch_, cache_;
   bool cold_;
+  LaunchBy launch_;
   std::optional<Binary> binary_;
 };
 

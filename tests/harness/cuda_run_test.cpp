@@ -83,6 +83,17 @@ TEST(CudaRun, ColdRunsUseSetsInTurn) {
             342);
 }
 
+/// Without a CUDA graph every kernel of a run is launched by itself.
+TEST(CudaRun, KernelsAreLaunchedByThemselves) {
+  const Job j = ran(job({{"launch", {"stream"}}}));
+  ASSERT_FALSE(j.refusal) << *j.refusal;
+  EXPECT_TRUE(j.json["verified"]);
+  EXPECT_THAT(j.json["timed_by"].get<std::string>(), HasSubstr("each kernel launched by itself"));
+  // The stand-in takes 5 us for such a launch.
+  EXPECT_NEAR(j.json["seconds_median"].get<double>(), 5e-6, 1e-9);
+  EXPECT_GE(j.json["runs_a_batch"].get<double>() * 5e-6, 200e-6);
+}
+
 TEST(CudaRun, AWrongKernelIsNotTimed) {
   const Planted fault("wrong");
   const Job j = ran(job());
