@@ -71,18 +71,22 @@ def compare(
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
     None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
+    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
+    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
+    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
+    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
+    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
+    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
+    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Every model's plan, priced by every model and by the simulator.
 
@@ -90,12 +94,12 @@ def compare(
     'prices': [{'by', 'volume_bytes', 'difference_bytes', 'causes'}]}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         models: the models to compare, with commas between (default all)
-        split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
-        level: the level planned for (default: the innermost on-chip one), or all
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        seed: of everything random (default 1)
+        split: how to cut a network into layers, as in plan split; each layer is priced: each, contractions, followed (default of an ONNX file followed)
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        seed: seed of all random numbers (default 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.compare).
@@ -141,36 +145,40 @@ def emit(
     threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
     object] | None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str |
     None = ..., vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None =
-    ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step:
-    str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str |
-    None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ...,
-    ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
-    None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
-    ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
-    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    ..., units: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ...,
+    library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int |
+    None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None =
+    ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str | None = ...,
+    dsm_bandwidth: float | None = ..., shared_width: float | None = ..., register_part: float |
+    None = ..., xla_launch_us: float | None = ..., xla_parallelism: float | None = ...,
+    xla_l2_speedup: float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int |
+    None = ..., xla_duplicate: str | None = ..., xla_multi_output: str | None = ...,
+    xla_products: str | None = ..., inductor_reads: int | None = ..., inductor_gathered_reads:
+    int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
+    ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
+    inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The generated source and how to build it.
 
     Returns {'target', 'files', 'build', 'notes', ...}; with explain 'program', its lines.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright.targets()) (default cpu; plan: none)
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
-        seed: of everything random (default 1)
-        explain: what the threads of each kernel do, step by step; out may be left out
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        seed: seed of all random numbers (default 1)
+        explain: print what the threads of each kernel do, step by step; needs no out
         out: the folder to write
         check: raise Refused where the outcome says no (default False)
 
@@ -212,18 +220,22 @@ def explain(
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
     None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
+    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
+    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
+    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
+    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
+    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
+    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
+    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Why a plan is as it is: what shares a kernel and what the other choice costs; orders ranked.
 
@@ -231,20 +243,20 @@ def explain(
     [{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', 'tensors'}]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        seed: of everything random (default 1)
-        samples: of MCFuser's pruned space: candidates drawn
-        resolved: of a plan: the schedule, every default made visible
-        curve: the least bytes by buffer size, fused and not
-        split: a network's layers, as plan split has them, priced one by one: each, contractions, followed (default of an ONNX file followed)
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        seed: seed of all random numbers (default 1)
+        samples: candidates to draw at random from the model's search space
+        resolved: print the plan with every default made visible
+        curve: the least bytes by buffer size, fused and unfused
+        split: how to cut a network into layers, as in plan split; each layer is priced: each, contractions, followed (default of an ONNX file followed)
         out: the drawing of the graph to write: .dot, .svg
         check: raise Refused where the outcome says no (default False)
 
@@ -261,8 +273,8 @@ def import_(
     Returns {'workload', 'operators', 'nodes', 'inputs', 'outputs', 'notes', 'skipped', 'unused', ...}.
 
     Options:
-        bind: extents of symbolic dimensions; also behind the file's name, model.onnx:batch=1
-        skip: import what is supported: what other nodes make becomes an input, and what only they read an output
+        bind: sizes of symbolic dimensions; they may also follow the file's name, model.onnx:batch=1
+        skip: leave out unsupported nodes: their results become inputs, and what only they read becomes an output
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """
@@ -310,18 +322,22 @@ def measure(
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
     horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
-    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
-    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
-    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units: str | None
+    = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ...,
+    step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope:
+    str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None =
+    ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width:
+    int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str |
+    None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float |
+    None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Measured traffic of the plan's verified kernel.
 
@@ -330,23 +346,23 @@ def measure(
     target='cuda', meter='ncu': also 'predicted' and 'counted'; with a batch {'results': [...]}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright.targets()) (default cpu; plan: none)
-        meter: what measures (tilewright.meters()) (default cachegrind)
-        cold_only: ncu: count only with caches emptied before every kernel: half the time
-        build_only: build, and stop before a device is needed
-        executed: also every address executed, through simulated caches, and the causes
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
-        seed: of everything random (default 1)
-        batch: cuda: many runs, a JSON object of options a line; built in parallel
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
+        meter: the meter; tilewright.meters() lists them (default cachegrind)
+        cold_only: ncu: count only with caches emptied before every kernel (takes half the time)
+        build_only: build the kernel, do not run it: needs no device
+        executed: also simulate every address executed, and name the causes of the difference
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        seed: seed of all random numbers (default 1)
+        batch: cuda: many runs, one JSON object of options in each line; built in parallel
         out: of batch: the file that gets the answers, a line each
         check: raise Refused where the outcome says no (default False)
 
@@ -394,33 +410,37 @@ def plan(
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
     None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
+    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
+    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
+    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
+    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
+    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
+    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
+    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """The model's best plan, its traffic and time, its gap to the lower bound.
 
     Returns {'plan', 'volume_bytes', 'bound_bytes', 'gap', ...}, which simulate() takes.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        level: the level planned for (default: the innermost on-chip one), or all
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright.targets()) (default cpu; plan: none)
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
-        seed: of everything random (default 1)
-        part: plan these operators alone: what crosses the cut is input and output
-        split: plan in parts and join the plans: each (operator), contractions (pairs and what lies between; the rest apart), followed (an operator and what follows it element by element), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several, with commas
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        seed: seed of all random numbers (default 1)
+        part: plan these operators alone; tensors that cross the cut are inputs and outputs
+        split: plan in parts and join the plans: each (every operator alone), contractions (pairs of products with what lies between; the rest apart), followed (an operator with the element-wise operators behind it), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several models, with commas
         out: the plan file to write
         check: raise Refused where the outcome says no (default False)
 
@@ -452,18 +472,22 @@ def predict(
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
     horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
-    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
-    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
-    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units: str | None
+    = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ...,
+    step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope:
+    str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None =
+    ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width:
+    int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str |
+    None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float |
+    None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """One model's price of any plan.
 
@@ -471,17 +495,17 @@ def predict(
     'read_bytes', 'written_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        seed: of everything random (default 1)
-        layout: tensors in memory: tiled, row-major (default tiled)
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        seed: seed of all random numbers (default 1)
+        layout: how tensors lie in memory: tiled, row-major (default tiled)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.predict).
@@ -502,7 +526,7 @@ def reproduce(
         samples: tilings an order (default the experiment's own)
         size: of the kernels: small, medium (default) or large
         data: where counted misses or recordings lie
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
     """
 
@@ -519,17 +543,17 @@ def run(
     str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., isa: str | None =
     ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., constant: str |
     Sequence[str] | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
-    None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., timeline: str
-    | PathLike[str] | None = ..., published: bool | None = ..., ours: bool | None = ...,
-    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
-    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
-    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
-    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
-    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
-    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
-    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
-    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
-    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., launch: str |
+    None = ..., timeline: str | PathLike[str] | None = ..., published: bool | None = ..., ours:
+    bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None =
+    ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None =
+    ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
+    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
+    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
+    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
+    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
+    ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step:
+    str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
     xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
     registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
     str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
@@ -538,45 +562,49 @@ def run(
     = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
     float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
     None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ...,
-    pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step: str |
-    None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None =
-    ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge:
-    float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None =
-    ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
+    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
+    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
+    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
+    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
+    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
+    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
+    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Emit, build, verify against the reference evaluator, time.
 
     Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        target: what code is for (tilewright.targets()) (default cpu; plan: none)
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
-        seed: of everything random (default 1)
-        seconds: of timing, about (default 2 on cpu, 0.25 on cuda)
-        tune: time so many of the plans that the model offers and take the fastest; of a network, for each kernel; MCFuser's paper: 8
-        split: a network's parts, as plan has them (default the whole by model, on a GPU by our planner; else, or where that refuses, followed)
-        profile: of a network: a line a kernel: predicted, measured, bytes, share of the roof
-        trace: of a network: when each kernel ran, for Perfetto and chrome://tracing
-        beside: of an ONNX file: the Python whose onnxruntime runs the same inputs; none: nothing (default python3)
-        build_only: build, and stop before a device is needed
-        count: run each verified kernel once more for a profiler; not timed
-        batch: cuda: many runs, a JSON object of options a line; built in parallel
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
+        seed: seed of all random numbers (default 1)
+        seconds: how long to time, about (default 2 on cpu, 0.25 on cuda)
+        tune: time N of the model's plans and take the fastest; in a network, for each kernel (MCFuser's paper: 8)
+        split: how to cut a network into parts, as in plan split (default: model plans the whole, on a GPU our planner; otherwise, or where these refuse, followed)
+        profile: of a network: for each kernel its predicted and measured time, bytes, and share of the roof
+        trace: of a network: write when each kernel ran, for Perfetto and chrome://tracing
+        beside: of an ONNX file: the Python whose onnxruntime runs the same inputs; none: do not compare (default python3)
+        build_only: build the kernel, do not run it: needs no device
+        count: run each verified kernel once more for a profiler, untimed
+        batch: cuda: many runs, one JSON object of options in each line; built in parallel
         out: of batch: the file that gets each answer, a line each
         check: raise Refused where the outcome says no (default False)
 
@@ -614,17 +642,21 @@ def simulate(
     threshold: float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str,
     object] | None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str |
     None = ..., vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None =
-    ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ..., step:
-    str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope: str |
-    None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None = ...,
-    ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width: int |
-    None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None =
-    ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None =
-    ..., shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us:
-    float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    ..., units: str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction:
+    str | None = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float |
+    None = ..., scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ...,
+    library: str | None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int |
+    None = ..., width: int | None = ..., price_by: str | None = ..., kernel_us: float | None =
+    ..., cluster: str | None = ..., block_tile: int | None = ..., busy: str | None = ...,
+    dsm_bandwidth: float | None = ..., shared_width: float | None = ..., register_part: float |
+    None = ..., xla_launch_us: float | None = ..., xla_parallelism: float | None = ...,
+    xla_l2_speedup: float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int |
+    None = ..., xla_duplicate: str | None = ..., xla_multi_output: str | None = ...,
+    xla_products: str | None = ..., inductor_reads: int | None = ..., inductor_gathered_reads:
+    int | None = ..., inductor_operations: int | None = ..., inductor_unrolled: int | None =
+    ..., inductor_nests: int | None = ..., inductor_shared_bytes: int | None = ...,
+    inductor_overlap: str | None = ..., inductor_reorder: str | None = ..., inductor_phases: str
+    | None = ..., inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Simulated traffic: every level, every tensor, reads and writes.
 
@@ -632,33 +664,33 @@ def simulate(
     (subject None, trace=FILE).
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
-        tree: a loop tree in place: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a loop that needs none is ignored
-        pins: with tree: a tensor's level, or C=L1@m from a loop's body on
-        flags: with tree: sliding or running
-        level: the level planned for (default: the innermost on-chip one), or all
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        seed: of everything random (default 1)
-        layout: tensors in memory: tiled, row-major (default tiled)
-        trace: a recorded trace instead of a plan: din, lackey or save_trace's
-        save_trace: what the innermost cache is touched with, recorded
-        curve: misses of LRU caches of every size
-        csv: of the curve: every size at which anything changes
-        attribute: misses by kind, who evicted whom, which loop pays (slow)
-        occupancy: lines that each tensor holds over time: .csv, or .json, which plot and chrome://tracing read
-        stride: of occupancy, in accesses (default 512 to 1024 samples)
-        computes: stop after so many tiles are computed: the traffic until then, and what each level holds (default all)
-        no_skip: walk iterations that only repeat themselves too (same counts)
-        cores: cores that blocks are dealt to, sharing the outer caches (default 1)
-        schedule: GPU: how blocks run: timed, lockstep, serial (default timed)
-        blocks_per_sm: GPU: blocks that an SM holds (default by memory, at most 8)
-        partitions: GPU: of L2: 1, or 2 that copy what the other one is home of (default 1)
-        jitter: GPU: how far a block's pace is off, at most (default 0.1)
-        sample_waves: GPU: approximate: so many waves of blocks stand for all
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
+        tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
+        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
+        flags: with tree: mark a tensor as sliding or running
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        seed: seed of all random numbers (default 1)
+        layout: how tensors lie in memory: tiled, row-major (default tiled)
+        trace: simulate a recorded trace in place of a plan: din, lackey, or from save_trace
+        save_trace: record the accesses to the innermost cache
+        curve: misses by size of an LRU cache
+        csv: with curve: write every size at which the misses change
+        attribute: misses by kind, which tensor evicted which, and in which loop (slow)
+        occupancy: write the lines that each tensor holds over time: .csv, or .json for plot and chrome://tracing
+        stride: with occupancy: accesses between two samples (default 512 to 1024 samples)
+        computes: stop after N computes: the traffic until then, and what each level holds (default all)
+        no_skip: also walk iterations that only repeat others (slower, same counts)
+        cores: cores that run the blocks in turn; they share the outer caches (default 1)
+        schedule: GPU: how blocks advance: timed, lockstep, serial (default timed)
+        blocks_per_sm: GPU: blocks resident on an SM (default by memory, at most 8)
+        partitions: GPU: partitions of L2; with 2, each caches lines of the other (default 1)
+        jitter: GPU: largest relative deviation of a block's pace (default 0.1)
+        sample_waves: GPU: simulate only N waves of blocks and scale up (approximate)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.simulate).
@@ -699,18 +731,22 @@ def validate(
     None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
     subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
     horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., pipeline: str |
-    None = ..., sync: str | None = ..., reduction: str | None = ..., step: str | None = ...,
-    launch_us: float | None = ..., sync_us: float | None = ..., scope: str | None = ..., swap:
-    str | None = ..., duplicate: str | None = ..., library: str | None = ..., ridge: float |
-    None = ..., merges: str | None = ..., exact: int | None = ..., width: int | None = ...,
-    price_by: str | None = ..., kernel_us: float | None = ..., cluster: str | None = ...,
-    block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float | None = ...,
-    shared_width: float | None = ..., register_part: float | None = ..., xla_launch_us: float |
-    None = ..., xla_parallelism: float | None = ..., xla_l2_speedup: float | None = ...,
-    xla_l1_speedup: float | None = ..., xla_operands: int | None = ..., xla_duplicate: str |
-    None = ..., xla_multi_output: str | None = ..., xla_products: str | None = ..., why: bool |
-    None = ..., check: bool = ...
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units: str | None
+    = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ...,
+    step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope:
+    str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None =
+    ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width:
+    int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str |
+    None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float |
+    None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
+    float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
+    xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
+    None = ..., inductor_reads: int | None = ..., inductor_gathered_reads: int | None = ...,
+    inductor_operations: int | None = ..., inductor_unrolled: int | None = ..., inductor_nests:
+    int | None = ..., inductor_shared_bytes: int | None = ..., inductor_overlap: str | None =
+    ..., inductor_reorder: str | None = ..., inductor_phases: str | None = ...,
+    inductor_products: str | None = ..., why: bool | None = ..., check: bool = ...
 ) -> Answer:
     """Predicted against true traffic over many tilings.
 
@@ -718,22 +754,22 @@ def validate(
     'predicted_bytes', 'true_bytes'}], ...}.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
-        model: the model (tilewright.models())
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        model: the model; tilewright.models() lists them
         orders: the orders to validate, or all (default the model's best)
-        samples: tilings an order (default 60)
-        truth: what the prediction is held against: simulator or a meter (default simulator)
-        min_r2: the least R² about y = x; below it the exit status is 3
-        beyond: tilings past half the capacity too, in a block of their own
-        spill: an intermediate that goes home and back
-        csv: the points
-        recorded: truth ncu, cuda-events: what experiments/gpu/counters has written
-        order: an order of the loops, outermost first (m,oc1,k where names are longer)
-        level: the level planned for (default: the innermost on-chip one), or all
-        capacity: instead of the level's: 32K, 4096B, or elements as 262144e
-        layout: tensors in memory: tiled, row-major (default tiled)
-        seed: of everything random (default 1)
-        threads: threads (default every core; emit, run, measure, plan, simulate: 1)
+        samples: tilings drawn for each order (default 60)
+        truth: what predictions are compared with: simulator, or a meter (default simulator)
+        min_r2: the least R² about y = x that passes; below it the exit status is 3
+        beyond: also draw tilings past half the capacity; they are reported apart
+        spill: an intermediate that is written home and read back
+        csv: write the points
+        recorded: with truth ncu or cuda-events: a recording by experiments/gpu/counters
+        order: loop order, outermost first (m,oc1,k where names have several letters)
+        level: the memory level to plan for, or all (default: the innermost on chip)
+        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        layout: how tensors lie in memory: tiled, row-major (default tiled)
+        seed: seed of all random numbers (default 1)
+        threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.validate).
@@ -748,7 +784,7 @@ def workloads(
     Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the file's text, and what it says.
 
     Options:
-        rewrite: the workload rewritten: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
+        rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """
