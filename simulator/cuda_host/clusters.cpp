@@ -67,7 +67,7 @@ void Engine::load_of_block(Fiber& f, void* to, const void* shared, std::uint32_t
     if (options_.checks) {
       // Reported as of the block whose memory it is: `f` is no thread of it.
       Fiber& there = other.fibers.front();
-      const Clock* const seen = other.clocks.of(others);
+      const Seen seen = other.clocks.seen(others);
       const auto outcome =
           other.shadow.read(offset, 16, others, other.clocks.now(others), seen, place);
       if (outcome.other)

@@ -142,7 +142,7 @@ struct MBarrier {
   int maker = 0;
   bool known = false;  ///< to the TMA unit
   std::uint64_t phase = 0;
-  ClockVector arriving,
+  Published arriving,
       complete;  ///< what arrivals had seen: of this phase, and of those that ended
   std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
   std::vector<std::int64_t> waited_for;  ///< by thread: the last phase, -1 the one before the first

@@ -149,7 +149,7 @@ void GlobalMemory::read_cell(Cell& cell, std::int64_t offset, bool initialised,
   }
 }
 
-std::uint32_t GlobalMemory::late_lanes(const Lanes& o, const Clock* seen) {
+std::uint32_t GlobalMemory::late_lanes(const Lanes& o, const Seen& seen) {
   std::uint32_t late = 0;
   for (std::uint32_t rest = o.lanes; rest != 0; rest &= rest - 1) {
     const int lane = std::countr_zero(rest);

@@ -36,7 +36,7 @@ struct GlobalAccess {
   std::uint32_t block = 0;
   std::uint32_t component = 0;
   Clock now = 0;
-  const Clock* seen = nullptr;
+  Seen seen;
   std::uint32_t place = 0;
 };
 
@@ -106,7 +106,7 @@ class GlobalMemory {
   void read_cell(Cell& cell, std::int64_t offset, bool initialised, const GlobalAccess& by,
                  Outcome& outcome);
   static void remember(Others& others, const Record& r, const GlobalAccess& by);
-  static std::uint32_t late_lanes(const Lanes& o, const Clock* seen);
+  static std::uint32_t late_lanes(const Lanes& o, const Seen& seen);
   static void note_others(const Others& others, const GlobalAccess& by, bool wrote,
                           std::int64_t offset, Outcome& outcome);
   void note_writer(const Cell& cell, const GlobalAccess& by, std::int64_t offset, Outcome& outcome);

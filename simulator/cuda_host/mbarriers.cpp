@@ -37,8 +37,7 @@ void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint3
   b.maker = f.index;
   b.known = false;
   const auto components = static_cast<std::size_t>(block.clocks.components());
-  b.arriving.assign(components, 0);
-  b.complete.assign(components, 0);
+  b.arriving = b.complete = {.at = ClockVector(components, 0)};
   b.waited_for.assign(static_cast<std::size_t>(block.threads), kNone);
 }
 
@@ -53,7 +52,7 @@ MBarrier* Engine::find_mbarrier(Fiber& f, void* p, std::uint32_t place, const ch
     stop(f);
   }
   if (options_.checks) {
-    const auto outcome = block.shadow.barrier_use(offset, block.clocks.of(f.index));
+    const auto outcome = block.shadow.barrier_use(offset, block.clocks.seen(f.index));
     if (outcome.other)
       report_race(f, Fault::race, place, false, false, outcome.other.place, block.index,
                   outcome.other.component, true, -2, offset);
@@ -68,11 +67,11 @@ void Engine::mbarrier_arrive(Fiber& f, void* p, bool after_copies, std::uint32_t
   if (after_copies) {
     // They land now: the arrival waits for them, and nothing but it tells anyone that they have.
     land_copies(f, ~Clock{0});
-    Clock& landed = b.arriving[static_cast<std::size_t>(block.clocks.copier(f.index))];
+    Clock& landed = b.arriving.at[static_cast<std::size_t>(block.clocks.copier(f.index))];
     landed = std::max(landed, block.clocks.copies(f.index));
   }
   // Also after copies, what the thread itself did before counts as published.
-  block.clocks.join(b.arriving.data(), block.clocks.of(f.index));
+  block.clocks.publish(f.index, b.arriving);
   block.clocks.tick(f.index);
   --b.pending;
   end_if_complete(block, b);
@@ -82,11 +81,12 @@ void Engine::end_phase(Block& block, MBarrier& b) {
   const auto ended = static_cast<std::uint32_t>(b.phase & 1u);
   ++b.phase;
   b.pending = b.arrivals;
-  b.complete = b.arriving;
+  b.complete.at = b.arriving.at;
+  block.clocks.seal(b.complete);
   ++counts_->mbarrier_phases;
   std::erase_if(b.waiting, [&](const auto& waiting) {
     if (waiting.second != ended) return false;
-    block.clocks.join(block.clocks.of(waiting.first), b.complete.data());
+    block.clocks.join(waiting.first, b.complete);
     wake(block, waiting.first);
     return true;
   });
@@ -112,7 +112,7 @@ void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_
   const std::int64_t meant = last;
   check_phase(f, b, meant, place);
   if ((b.phase & 1u) != parity) {
-    block.clocks.join(block.clocks.of(f.index), b.complete.data());
+    block.clocks.join(f.index, b.complete);
     return;
   }
   b.waiting.emplace_back(f.index, parity);

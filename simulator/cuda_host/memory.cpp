@@ -49,7 +49,7 @@ std::int64_t Engine::shared_offset(Fiber& f, const void* p, std::int64_t bytes,
 void Engine::check_shared(Fiber& f, std::int64_t offset, std::int64_t bytes, bool write,
                           std::uint32_t place, int component, Clock now) {
   Block& b = *f.owner;
-  const Clock* const seen = b.clocks.of(f.index);
+  const Seen seen = b.clocks.seen(f.index);
   const auto outcome = write ? b.shadow.write(offset, bytes, component, now, seen, place)
                              : b.shadow.read(offset, bytes, component, now, seen, place);
   if (outcome.other)
@@ -135,7 +135,7 @@ void Engine::check_global(Fiber& f, int region, const void* p, std::int64_t byte
                       .block = b.index,
                       .component = static_cast<std::uint32_t>(component),
                       .now = now,
-                      .seen = b.clocks.of(f.index),
+                      .seen = b.clocks.seen(f.index),
                       .place = place});
   if (outcome.race)
     report_race(f, outcome.between_blocks ? Fault::block_race : Fault::race, place,
@@ -246,8 +246,7 @@ void Engine::cp_async_wait(Fiber& f, int groups, std::uint32_t place) {
   const Clock upto = f.groups[done - 1];
   f.groups.erase(f.groups.begin(), f.groups.begin() + static_cast<std::ptrdiff_t>(done));
   land_copies(f, upto);
-  Clock& seen = f.owner->clocks.of(f.index)[f.owner->clocks.copier(f.index)];
-  seen = std::max(seen, upto);
+  f.owner->clocks.see_copies(f.index, f.index, upto);
 }
 
 void Engine::land_copies(Fiber& f, Clock upto) {
@@ -334,9 +333,8 @@ void Engine::atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::ui
     const double sum = combined(how, loaded<double>(p), x);
     std::memcpy(p, &sum, 8);
   } else if (type == TW_F32) {
-    const float sum =
-        how == 0 ? flushed(flushed(loaded<float>(p)) + flushed(static_cast<float>(x)))
-                 : combined(how, loaded<float>(p), static_cast<float>(x));
+    const float sum = how == 0 ? flushed(flushed(loaded<float>(p)) + flushed(static_cast<float>(x)))
+                               : combined(how, loaded<float>(p), static_cast<float>(x));
     std::memcpy(p, &sum, 4);
   } else if (type == TW_F16) {
     add_half<tw_half::float_of_f16, tw_half::f16_of_float>(how, p, static_cast<float>(x));

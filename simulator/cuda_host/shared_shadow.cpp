@@ -18,21 +18,24 @@ void SharedShadow::clear_readers(Cell& cell) {
 }
 
 /// Those of the reader's lanes whose read is not known to one who has seen `seen`.
-std::uint32_t SharedShadow::late_lanes(const Reader& reader, const Clock* seen) const {
+std::uint32_t SharedShadow::late_lanes(const Reader& reader, const Seen& seen) const {
   const int first = static_cast<int>(reader.group) * kGroup;
   const int lanes = std::min(kGroup, components_ - first);
-  Clock late = 0;  // of any lane: one branch where all is well
-  for (int i = 0; i < lanes; ++i) late |= static_cast<Clock>(seen[first + i] < reader.clock);
-  if (late == 0) return 0;
-  std::uint32_t mask = 0;
-  for (int i = 0; i < lanes; ++i)
-    mask |= static_cast<std::uint32_t>(seen[first + i] < reader.clock) << i;
-  return mask & reader.lanes;
+  const Clock* const least = seen.at_least() + first;
+  Clock perhaps = 0;  // of any lane: one branch where all is well
+  for (int i = 0; i < lanes; ++i) perhaps |= static_cast<Clock>(least[i] < reader.clock);
+  if (perhaps == 0) return 0;
+  std::uint32_t late = 0;
+  for (std::uint32_t rest = reader.lanes; rest != 0; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (seen[static_cast<std::size_t>(first + lane)] < reader.clock) late |= 1u << lane;
+  }
+  return late;
 }
 
 /// Drops readers known to one who reads now: whoever is ordered after that read is ordered after
 /// them. Returns how many stay.
-int SharedShadow::keep_late(std::span<Reader> readers, const Clock* seen) const {
+int SharedShadow::keep_late(std::span<Reader> readers, const Seen& seen) const {
   int kept = 0;
   for (Reader r : readers) {
     r.lanes = late_lanes(r, seen);
@@ -41,7 +44,7 @@ int SharedShadow::keep_late(std::span<Reader> readers, const Clock* seen) const 
   return kept;
 }
 
-void SharedShadow::add_to_many(Many& many, const Reader& self, const Clock* seen) {
+void SharedShadow::add_to_many(Many& many, const Reader& self, const Seen& seen) {
   for (auto r = many.readers.rbegin(); r != many.readers.rend(); ++r)
     if (r->group == self.group && r->clock == self.clock && r->place == self.place) {
       r->lanes |= self.lanes;
@@ -54,7 +57,7 @@ void SharedShadow::add_to_many(Many& many, const Reader& self, const Clock* seen
   many.readers.push_back(self);
 }
 
-void SharedShadow::add_reader(Cell& cell, const Reader& self, const Clock* seen) {
+void SharedShadow::add_reader(Cell& cell, const Reader& self, const Seen& seen) {
   if (cell.readers == kMany) {
     add_to_many(many_[cell.reader[0].clock], self, seen);
     return;
@@ -91,7 +94,7 @@ std::span<const SharedShadow::Reader> SharedShadow::readers(const Cell& cell) co
   return {cell.reader, cell.readers};
 }
 
-Accessor SharedShadow::racing_reader(const Cell& cell, const Clock* seen) const {
+Accessor SharedShadow::racing_reader(const Cell& cell, const Seen& seen) const {
   for (const Reader& r : readers(cell))
     if (const std::uint32_t late = late_lanes(r, seen))
       return {r.place, static_cast<int>(r.group) * kGroup + std::countr_zero(late)};
@@ -99,7 +102,7 @@ Accessor SharedShadow::racing_reader(const Cell& cell, const Clock* seen) const 
 }
 
 SharedShadow::Outcome SharedShadow::read(std::int64_t offset, std::int64_t bytes, int component,
-                                         Clock now, const Clock* seen, std::uint32_t place) {
+                                         Clock now, const Seen& seen, std::uint32_t place) {
   Outcome outcome;
   const auto c32 = static_cast<std::uint32_t>(component);
   const Reader self{now, place, c32 / kGroup, 1u << c32 % kGroup};
@@ -126,7 +129,7 @@ SharedShadow::Outcome SharedShadow::read(std::int64_t offset, std::int64_t bytes
 }
 
 SharedShadow::Outcome SharedShadow::write(std::int64_t offset, std::int64_t bytes, int component,
-                                          Clock now, const Clock* seen, std::uint32_t place) {
+                                          Clock now, const Seen& seen, std::uint32_t place) {
   Outcome outcome;
   const std::int64_t last = (offset + bytes - 1) / kCellBytes;
   for (std::int64_t c = offset / kCellBytes; c <= last; ++c) {
@@ -166,7 +169,7 @@ void SharedShadow::mark_barrier(std::int64_t offset, bool is_barrier) {
     cells_[static_cast<std::size_t>(c)].barrier = is_barrier;
 }
 
-SharedShadow::Outcome SharedShadow::barrier_use(std::int64_t offset, const Clock* seen) const {
+SharedShadow::Outcome SharedShadow::barrier_use(std::int64_t offset, const Seen& seen) const {
   Outcome outcome;
   const Cell& cell = cells_[static_cast<std::size_t>(offset / kCellBytes)];
   if (cell.writer != kNobody && cell.write_clock > seen[cell.writer]) {

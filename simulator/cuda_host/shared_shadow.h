@@ -31,16 +31,16 @@ class SharedShadow {
 
   void reset(std::int64_t bytes, int components);
   /// `component` accesses [offset, offset + bytes) at its clock `now`, having seen `seen`.
-  Outcome read(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Clock* seen,
+  Outcome read(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Seen& seen,
                std::uint32_t place);
-  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now,
-                const Clock* seen, std::uint32_t place);
+  Outcome write(std::int64_t offset, std::int64_t bytes, int component, Clock now, const Seen& seen,
+                std::uint32_t place);
   /// Who of the threads wrote one of the cells after its clock in `fenced`; nobody: all is well.
   Accessor unfenced(std::int64_t offset, std::int64_t bytes, std::span<const Clock> fenced) const;
   /// The cells become (or stop being) part of an mbarrier.
   void mark_barrier(std::int64_t offset, bool is_barrier);
   /// Whether the barrier's initialisation is known to one who has seen `seen`.
-  Outcome barrier_use(std::int64_t offset, const Clock* seen) const;
+  Outcome barrier_use(std::int64_t offset, const Seen& seen) const;
 
  private:
   static constexpr std::uint16_t kNobody = 0xffff;
@@ -68,11 +68,11 @@ class SharedShadow {
   };
 
   std::span<const Reader> readers(const Cell& cell) const;
-  void add_reader(Cell& cell, const Reader& self, const Clock* seen);
-  void add_to_many(Many& many, const Reader& self, const Clock* seen);
-  Accessor racing_reader(const Cell& cell, const Clock* seen) const;
-  std::uint32_t late_lanes(const Reader& reader, const Clock* seen) const;
-  int keep_late(std::span<Reader> readers, const Clock* seen) const;
+  void add_reader(Cell& cell, const Reader& self, const Seen& seen);
+  void add_to_many(Many& many, const Reader& self, const Seen& seen);
+  Accessor racing_reader(const Cell& cell, const Seen& seen) const;
+  std::uint32_t late_lanes(const Reader& reader, const Seen& seen) const;
+  int keep_late(std::span<Reader> readers, const Seen& seen) const;
   void clear_readers(Cell& cell);
 
   std::vector<Cell> cells_;

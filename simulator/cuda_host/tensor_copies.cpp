@@ -37,7 +37,7 @@ void Engine::mbarrier_arrive_expecting(Fiber& f, void* p, std::uint32_t bytes,
     stop(f);
   }
   b.bytes += bytes;
-  block.clocks.join(b.arriving.data(), block.clocks.of(f.index));
+  block.clocks.publish(f.index, b.arriving);
   block.clocks.tick(f.index);
   --b.pending;
   end_if_complete(block, b);
@@ -95,7 +95,7 @@ void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarr
   });
   counts_->shared_written += bytes;
   ++counts_->boxes;
-  Clock& landed = b.arriving[static_cast<std::size_t>(component)];
+  Clock& landed = b.arriving.at[static_cast<std::size_t>(component)];
   landed = std::max(landed, clock);
   b.bytes -= bytes;
   end_if_complete(block, b);
@@ -134,8 +134,7 @@ void Engine::store_boxes_read(Fiber& f, int groups, std::uint32_t place) {
   const auto keep = static_cast<std::size_t>(groups);
   if (f.stores.size() <= keep) return;
   const std::size_t done = f.stores.size() - keep;
-  Clock& seen = f.owner->clocks.of(f.index)[f.owner->clocks.copier(f.index)];
-  seen = std::max(seen, f.stores[done - 1]);
+  f.owner->clocks.see_copies(f.index, f.index, f.stores[done - 1]);
   f.stores.erase(f.stores.begin(), f.stores.begin() + static_cast<std::ptrdiff_t>(done));
 }
 

@@ -213,8 +213,8 @@ void Engine::wgmma_wait(Fiber& f, int groups, std::uint32_t place) {
   const std::int64_t upto = f.products - groups;
   if (upto <= 0) return;
   const int first = f.index / kWarpgroup * kWarpgroup;
-  Clock& seen = block.clocks.of(f.index)[block.clocks.copier(reader_of(f.index))];
-  seen = std::max(seen, g.groups[static_cast<std::size_t>(upto - 1)]);
+  block.clocks.see_copies(f.index, reader_of(f.index),
+                          g.groups[static_cast<std::size_t>(upto - 1)]);
   const int t = f.index - first;
   std::erase_if(g.under_way, [&](SumsUnderWay& s) {
     if (s.group >= upto || s.registers[static_cast<std::size_t>(t)] == nullptr) return false;
@@ -234,7 +234,8 @@ void Engine::wgmma_wait(Fiber& f, int groups, std::uint32_t place) {
 /// What a thread must not leave behind.
 void Engine::check_all_waited(Fiber& f) {
   Block& block = *f.owner;
-  if (!f.stores.empty() && f.stores.back() > block.clocks.of(f.index)[block.clocks.copier(f.index)])
+  const auto copier = static_cast<std::size_t>(block.clocks.copier(f.index));
+  if (!f.stores.empty() && f.stores.back() > block.clocks.seen(f.index)[copier])
     report(f, Fault::race, f.wait_place,
            "ends while store_box may still read shared memory: no store_boxes_read");
   const auto g = static_cast<std::size_t>(f.index / kWarpgroup);

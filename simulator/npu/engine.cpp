@@ -114,7 +114,8 @@ void Engine::spend(Core& c, std::int64_t now) {
 void Engine::push(Core& c, Instruction i, std::int64_t now) {
   spend(c, now);
   i.issued = c.pipe(Pipe::scalar).free;
-  std::copy_n(c.clocks.of(static_cast<int>(Pipe::scalar)), kPipes, i.seen.begin());
+  const Seen seen = c.clocks.seen(static_cast<int>(Pipe::scalar));
+  for (std::size_t p = 0; p < kPipes; ++p) i.seen[p] = seen[p];
   c.pipe(i.of->pipe).queue.push_back(i);
 }
 

@@ -45,7 +45,7 @@ Flag* Engine::flag(Core& c, const Instruction& i) {
 void Engine::set_flag(Core& c, Pipe p, const Instruction& i, std::int64_t now) {
   Flag* const f = flag(c, i);
   if (f == nullptr) return;
-  const Clock* const mine = c.clocks.of(static_cast<int>(p));
+  const Seen mine = c.clocks.seen(static_cast<int>(p));
   const auto waiter = static_cast<std::size_t>(i.of->flag_to);
   if ((f->set || f->waited > mine[waiter]) &&
       findings_.is_new(Fault::flag_overrun, i.of->statement, f->setter, -1)) {
@@ -56,7 +56,7 @@ void Engine::set_flag(Core& c, Pipe p, const Instruction& i, std::int64_t now) {
   }
   f->set = true;
   f->time = std::max(now, c.pipe(p).done);
-  std::copy_n(mine, kPipes, f->clock.begin());
+  for (std::size_t of = 0; of < kPipes; ++of) f->clock[of] = mine[of];
   f->setter = i.of->statement;
   poke(c.id, f->time);
 }
@@ -65,11 +65,10 @@ bool Engine::wait_flag(Core& c, Pipe p, const Instruction& i, std::int64_t now) 
   Flag* const f = flag(c, i);
   if (f == nullptr) return true;
   if (!f->set || f->time > now) return false;
-  Clock* const mine = c.clocks.of(static_cast<int>(p));
-  c.clocks.join(mine, f->clock.data());
+  c.clocks.join(static_cast<int>(p), f->clock.data());
   c.clocks.tick(static_cast<int>(p));
   f->set = false;
-  f->waited = mine[static_cast<std::size_t>(p)];
+  f->waited = c.clocks.now(static_cast<int>(p));
   return true;
 }
 
@@ -82,7 +81,7 @@ bool Engine::pipe_step(Core& c, Pipe p, std::int64_t now) {
     poke(c.id, i.issued);
     return false;
   }
-  c.clocks.join(c.clocks.of(static_cast<int>(p)), i.seen.data());
+  c.clocks.join(static_cast<int>(p), i.seen.data());
   switch (i.of->kind) {
     case Kind::wait_flag:
       if (!wait_flag(c, p, i, now)) return false;
@@ -109,7 +108,7 @@ bool Engine::pipe_step(Core& c, Pipe p, std::int64_t now) {
 }
 
 void Engine::check_touches(Core& c, Pipe p, const Instruction& i) {
-  const Clock* const mine = c.clocks.of(static_cast<int>(p));
+  const Seen mine = c.clocks.seen(static_cast<int>(p));
   const Actor actor{.block = c.block,
                     .pipe = p,
                     .statement = i.of->statement,

@@ -17,9 +17,9 @@ struct Actor {
   std::int64_t block = 0;
   Pipe pipe = Pipe::scalar;
   int statement = 0;
-  Clock now = 0;                ///< of its pipe
-  const Clock* seen = nullptr;  ///< by pipe: what it comes after in its block
-  std::uint32_t phase = 0;      ///< grid barriers passed
+  Clock now = 0;            ///< of its pipe
+  Seen seen;                ///< by pipe: what it comes after in its block
+  std::uint32_t phase = 0;  ///< grid barriers passed
 };
 
 /// What a touch collides with.
