@@ -64,7 +64,7 @@ class Walker {
   }
 
  private:
-  void emit(AccessEvent e) {
+  void emit(AccessEvent&& e) {
     e.kernel = kernel_;
     e.block = block_;
     e.instances = instances_.data();

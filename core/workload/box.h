@@ -2,9 +2,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "core/base/error.h"
@@ -38,46 +38,59 @@ inline constexpr int kMaxRank = 8;  ///< most dimensions of a tensor; more is re
 /// A box in a tensor, one interval a dimension, outermost first. Rank 0 is a scalar of one element.
 class Box {
  public:
-  constexpr Box() = default;
-  constexpr explicit Box(int rank) : rank_(rank) {}
-  constexpr Box(std::initializer_list<Interval> dims) {
-    for (Interval d : dims) dims_[static_cast<std::size_t>(rank_++)] = d;
+  Box() {}
+  explicit Box(int rank) : rank_(rank) { std::uninitialized_fill_n(dims_, rank, Interval{}); }
+  Box(std::initializer_list<Interval> dims) : rank_(static_cast<int>(dims.size())) {
+    std::uninitialized_copy(dims.begin(), dims.end(), dims_);
   }
-  constexpr int rank() const { return rank_; }
-  constexpr Interval& operator[](int d) { return dims_[static_cast<std::size_t>(d)]; }
-  constexpr const Interval& operator[](int d) const { return dims_[static_cast<std::size_t>(d)]; }
-  constexpr const Interval* begin() const { return dims_.data(); }
-  constexpr const Interval* end() const { return dims_.data() + rank_; }
+  Box(const Box& other) : rank_(other.rank_) {
+    std::uninitialized_copy(other.begin(), other.end(), dims_);
+  }
+  Box& operator=(const Box& other) {
+    if (this == &other) return *this;
+    rank_ = other.rank_;
+    std::uninitialized_copy(other.begin(), other.end(), dims_);
+    return *this;
+  }
+  ~Box() = default;
+  int rank() const { return rank_; }
+  Interval& operator[](int d) { return dims_[d]; }
+  const Interval& operator[](int d) const { return dims_[d]; }
+  const Interval* begin() const { return dims_; }
+  const Interval* end() const { return dims_ + rank_; }
   /// Number of elements.
-  constexpr std::int64_t size() const {
+  std::int64_t size() const {
     std::int64_t n = 1;
     for (int d = 0; d < rank_; ++d) n *= (*this)[d].size();
     return n;
   }
-  constexpr bool empty() const { return size() == 0; }
-  friend constexpr bool operator==(const Box& a, const Box& b) {
+  bool empty() const { return size() == 0; }
+  friend bool operator==(const Box& a, const Box& b) {
     return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
   }
 
  private:
-  std::array<Interval, kMaxRank> dims_{};
+  // The first `rank_` are there. Walks copy boxes all the time, mostly of two or three dimensions.
+  union {
+    Interval dims_[kMaxRank];
+  };
   int rank_ = 0;
 };
 
 /// Smallest box that holds both; ranks must agree; an empty one adds nothing.
-constexpr Box hull(const Box& a, const Box& b) {
+inline Box hull(const Box& a, const Box& b) {
   if (a.empty()) return b;
   if (b.empty()) return a;
   Box r(a.rank());
   for (int d = 0; d < a.rank(); ++d) r[d] = hull(a[d], b[d]);
   return r;
 }
-constexpr Box intersect(const Box& a, const Box& b) {
+inline Box intersect(const Box& a, const Box& b) {
   Box r(a.rank());
   for (int d = 0; d < a.rank(); ++d) r[d] = intersect(a[d], b[d]);
   return r;
 }
-constexpr bool contains(const Box& outer, const Box& inner) {
+inline bool contains(const Box& outer, const Box& inner) {
   if (inner.empty()) return true;
   for (int d = 0; d < inner.rank(); ++d)
     if (!contains(outer[d], inner[d])) return false;
