@@ -6,17 +6,6 @@
 
 namespace tilewright::codegen {
 
-bool is_integer(DType type) { return type == DType::i8 || type == DType::i32; }
-
-std::optional<Reason> integers_refused(const Workload& w, const std::string& target) {
-  for (std::size_t t = 0; t < w.tensors().size(); ++t)
-    if (is_integer(w.tensors()[t].dtype) && !w.is_input(TensorId(t)))
-      return Reason{"tensor " + w.tensors()[t].name + " is of type " +
-                    std::string(name_of(w.tensors()[t].dtype)) + " and made by an operator: the " +
-                    target + " target reads integers and makes none"};
-  return std::nullopt;
-}
-
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text) {
   const auto in_name = [](char c) {

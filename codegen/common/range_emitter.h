@@ -22,10 +22,6 @@ struct SymRanges {
   std::vector<Linear> low;  ///< where a block's share of each loop begins (rule 12, atomic)
 };
 
-/// Whether a tensor's elements are integers: targets read such tensors and make none.
-bool is_integer(DType type);
-/// Why no target emits the workload's integer tensors; none where they are all inputs.
-std::optional<Reason> integers_refused(const Workload& w, const std::string& target);
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text);
 class RangeEmitter {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cpu/emitter.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cpu {
 namespace {

@@ -9,6 +9,7 @@
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 #include "codegen/cuda/shared_kernels.h"
+#include "core/workload/expr.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
@@ -33,15 +34,42 @@ void check(const EmitOptions& o) {
                       .accepted = "1..8, or 0 for as many as fit"});
 }
 
+/// Values that name elements are computed in f32, which holds whole numbers below 2^24 only.
+std::optional<Reason> indices_refused(const Workload& w) {
+  constexpr std::int64_t kMostExact = std::int64_t{1} << 24;
+  if (w.dtype() == DType::f64) return std::nullopt;
+  for (const Operator& op : w.operators())
+    for (const Access& a : op.inputs)
+      for (std::size_t d = 0; d < a.index.size(); ++d) {
+        if (a.index[d].gathered < 0 || w.tensor(a.tensor).shape[d] <= kMostExact) continue;
+        const TensorId by = op.inputs[static_cast<std::size_t>(a.index[d].gathered)].tensor;
+        if (!w.is_input(by))
+          return Reason{"operator " + op.name + " indexes " +
+                        std::to_string(w.tensor(a.tensor).shape[d]) + " elements of " +
+                        w.tensor(a.tensor).name + " by values of " + w.tensor(by).name +
+                        ", which are made in f32: it has whole numbers below 2^24 only"};
+      }
+  return std::nullopt;
+}
+
 std::optional<Reason> types_refused(const Workload& w) {
-  if (auto refused = integers_refused(w, "cuda")) return refused;
+  if (auto refused = indices_refused(w)) return refused;
+  for (const Operator& op : w.operators())
+    for (const Output& o : op.outputs) {
+      const Tensor& t = w.tensor(o.target.tensor);
+      if (!is_integer(t.dtype) || o.combine == Combine::assign) continue;
+      if (o.rescale || !is_whole(w.spec(), op, o.value))
+        return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
+                      " and combines values that are no whole numbers: what it is depends on when "
+                      "a partial result is rounded"};
+    }
   bool f64 = false, other = false;
   for (const Tensor& t : w.tensors()) {
     if (is_integer(t.dtype)) continue;
     if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32 &&
         t.dtype != DType::f64)
       return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                    ": the cuda target emits f16, bf16, f32 and f64, and reads i8 and i32"};
+                    ": the cuda target emits f16, bf16, f32, f64, i8 and i32"};
     (t.dtype == DType::f64 ? f64 : other) = true;
   }
   if (f64 && other)

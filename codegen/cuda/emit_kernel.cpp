@@ -40,6 +40,14 @@ std::string KernelEmitter::expression_text(
   return expression(e, real(), of_index, of_output);
 }
 
+/// What an operator gives one of its outputs.
+std::string KernelEmitter::made_text(
+    const Output& out, OpId op, const std::vector<std::string>& loops,
+    const std::function<std::string(int, bool)>& of_output) const {
+  return made_as(workload_.tensor(out.target.tensor).dtype, out,
+                 expression_text(out.value, op, loops, of_output));
+}
+
 std::string KernelEmitter::ref(BufferId b) const { return held(b); }
 
 Result<KernelText> KernelEmitter::emit() {

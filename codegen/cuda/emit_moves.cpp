@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -343,7 +344,7 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (!buf.atomic) {
-      pairs = box == nullptr                           ? ", false"
+      pairs = box == nullptr || is_integer(workload_.tensor(buf.tensor).dtype) ? ", false"
               : aligned(b, *box, at_once(type))        ? ", true"
               : type == "float" && aligned(b, *box, 2) ? ", kPairs"
                                                        : ", false";
@@ -415,7 +416,9 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
       block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *
                        block_.program().warp_columns);
     } else {
-      const std::string whole = aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
+      const bool integer = is_integer(workload_.tensor(w.tensor).dtype);
+      const std::string whole =
+          !integer && aligned(w.buffer, box, at_once(type)) ? ", true" : ", false";
       const std::string read = "read_sums<" + type + whole + ">(" + n + ", me, " +
                                first_column(w.buffer) + ", " + columns + ", " + row + ");";
       if (p.split == Split::partial) {

@@ -307,7 +307,7 @@ void KernelEmitter::strips_of_results(const Points& p) {
   point_inputs(p, p.loops, true);
   for (std::size_t o = 0; o < p.n.writes.size(); ++o)
     out_.line(p.result(o) + "[v] = " +
-              expression_text(output_of(p.id, static_cast<int>(o)).value, p.n.op, p.loops) + ";");
+              made_text(output_of(p.id, static_cast<int>(o)), p.n.op, p.loops) + ";");
   out_.close();
   std::vector<std::string> at = p.loops;
   at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
@@ -398,7 +398,7 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
     const Output& out = output_of(p.id, static_cast<int>(o));
     if (!names_outputs(out.value))
       out_.line(combined(p.sums.empty() ? Combine::assign : out.combine, p.result(o),
-                         expression_text(out.value, p.n.op, p.loops)));
+                         made_text(out, p.n.op, p.loops)));
   }
   if (p.strip) out_.close();
   out_.close();
@@ -474,7 +474,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
       const Output& out = output_of(id, static_cast<int>(o));
       if (names_outputs(out.value))
         out_.line(
-            combined(out.combine, p.result(o), expression_text(out.value, n.op, p.loops, named)));
+            combined(out.combine, p.result(o), made_text(out, n.op, p.loops, named)));
       out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, p.loops),
                          p.result(o)));
     }

@@ -167,7 +167,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
           out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " +
                     literal_text(identity_of(out.combine)) + ";");
       }
-      out_.line(combined(out.combine, y, expression_text(out.value, n.op, loops_at(true))));
+      out_.line(combined(out.combine, y, made_text(out, n.op, loops_at(true))));
       out_.end();
       out_.line("});");
       continue;
@@ -234,7 +234,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
         out_.line(combined(reductions && !naming ? out.combine
                            : naming              ? out.combine
                                                  : Combine::assign,
-                           y, expression_text(out.value, n.op, loops_at(false), named)));
+                           y, made_text(out, n.op, loops_at(false), named)));
       }
       out_.close();
       out_.line(at + " = " + y + ";");

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "codegen/cuda/shared_phases.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -89,10 +90,15 @@ std::string element_type(DType type) {
     case DType::i32:
       return "int";
     case DType::i8:
-      return "signed char";
+      return "i8";
     default:
       return "float";
   }
+}
+
+std::string made_as(DType type, const Output& out, const std::string& value) {
+  if (!is_integer(type) || out.combine != Combine::assign) return value;
+  return "whole_number<" + element_type(type) + ">(" + value + ")";
 }
 
 std::string combining(Combine c) {

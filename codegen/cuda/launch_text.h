@@ -15,6 +15,8 @@ KernelText launch_text(Program& program, int kernel, const KernelBody& body);
 
 /// The device headers' name for how blocks combine what they have of a result at home.
 std::string combining(Combine c);
+/// A value that an operator gives an output, rounded where its type is of whole numbers.
+std::string made_as(DType type, const Output& out, const std::string& value);
 
 /// Blocks that must be resident on each multiprocessor: more than one where all wait for one
 /// another.

@@ -114,6 +114,30 @@ std::optional<std::string> why_no_value(const WorkloadSpec& spec, LoopId id) {
   return std::nullopt;
 }
 
+bool is_whole(const WorkloadSpec& spec, const Operator& op, const Expr& e) {
+  switch (e.kind) {
+    case Expr::Kind::input:
+      return is_integer(
+          spec.tensors[op.inputs[static_cast<std::size_t>(e.input)].tensor.index()].dtype);
+    case Expr::Kind::constant:
+      return std::isfinite(e.constant) && e.constant == std::nearbyint(e.constant);
+    case Expr::Kind::index:
+      return true;
+    case Expr::Kind::before:
+    case Expr::Kind::after:
+      return false;
+    case Expr::Kind::call:
+      break;
+  }
+  if (e.function == "lt") return true;
+  constexpr std::array<std::string_view, 10> kLeave = {"add", "sub", "mul",  "max", "min",
+                                                       "neg", "abs", "relu", "square", "select"};
+  if (std::ranges::find(kLeave, e.function) == kLeave.end()) return false;
+  const std::size_t first = e.function == "select" ? 1 : 0;  // a condition may be anything
+  return std::all_of(e.args.begin() + static_cast<std::ptrdiff_t>(first), e.args.end(),
+                     [&](const Expr& a) { return is_whole(spec, op, a); });
+}
+
 bool reads_input(const Expr& e, int input) {
   if (e.kind == Expr::Kind::input) return e.input == input;
   return std::any_of(e.args.begin(), e.args.end(),

@@ -6,6 +6,7 @@
 #include "core/base/format.h"
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/plan/schedule.h"
+#include "core/workload/expr.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/loops.h"
@@ -43,12 +44,53 @@ std::vector<LoopCut> grid_over(const Workload& w, LoopSet rows, const Operator& 
   return cuts;
 }
 
+/// Adds a vertex and those that make what it is rescaled by, back to the running operators among them.
+void add_makers(const Graph& g, int v, bool by_factor, std::vector<int>& chain) {
+  const Workload& w = g.workload();
+  const Operator& op = w.op(g.vertex(v).op);
+  chain.push_back(v);
+  for (int e : g.vertex(v).in) {
+    const int from = g.edge(e).from;
+    const auto reads = [&](std::size_t i) {
+      return w.producer(op.inputs[i].tensor) == g.vertex(from).op;
+    };
+    bool needed = !by_factor;
+    for (const Output& out : op.outputs)
+      for (std::size_t i = 0; by_factor && out.rescale && i < op.inputs.size(); ++i)
+        needed |= reads(i) && reads_input(*out.rescale, static_cast<int>(i));
+    if (!needed || std::ranges::find(chain, from) != chain.end()) continue;
+    if (w.op(g.vertex(from).op).running)
+      chain.push_back(from);
+    else
+      add_makers(g, from, false, chain);
+  }
+}
+
+/// Whether the component has a running operator and another kernel one that rescales the same sums: of
+/// no block of the reduction but the last would one see what the other makes.
+bool cuts_running(const Graph& g, const Component& c) {
+  const auto has = [&](int v) { return std::ranges::binary_search(c.vertices, v); };
+  const auto runs = [&](int v) { return g.workload().op(g.vertex(v).op).running; };
+  if (std::ranges::none_of(c.vertices, runs)) return false;
+  for (int v = 0; v < g.size(); ++v) {
+    if (!runs(v)) continue;
+    std::vector<int> chain;
+    add_makers(g, v, true, chain);
+    if (std::ranges::any_of(chain, [&](int x) { return runs(x) && has(x); }) &&
+        !std::ranges::all_of(chain, has))
+      return true;
+  }
+  return false;
+}
+
 /// Loops of every operator within a row may be cut where no operator waits for another's sum.
 std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   LoopSet common = LoopSet::all();
+  const bool runs_apart = cuts_running(g, c);
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
     common &= x.loops & ~c.split();
+    if (runs_apart && g.workload().op(x.op).running) common &= ~x.reduced;
     const bool handed_on =
         x.kind == Kind::reduction && std::ranges::any_of(x.consumers, [&c](int reader) {
           return std::ranges::binary_search(c.vertices, reader);
@@ -65,9 +107,10 @@ std::vector<LoopCut> cuts_within(const Graph& g, const Component& c) {
   return cuts;
 }
 
-/// The one loop over which the component's running operators reduce; none: it has no such
-/// operators, or they reduce over several.
+/// The one loop over which the component's running operators reduce in blocks; none: it has no such
+/// operators, they reduce over several, or other kernels have some of them.
 std::optional<LoopId> running_loop(const Graph& g, const Component& c) {
+  if (cuts_running(g, c)) return std::nullopt;
   std::optional<LoopId> found;
   for (int v : c.vertices) {
     const OpId op = g.vertex(v).op;

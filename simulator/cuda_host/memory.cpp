@@ -318,12 +318,26 @@ T loaded(const void* p) {
   return x;
 }
 
+/// As the device's integers wrap around.
+template <class T>
+void combine_integer(std::uint32_t how, void* p, double x) {
+  const std::int64_t a = loaded<T>(p), b = static_cast<std::int64_t>(x);
+  const T result = static_cast<T>(how == TW_TIMES      ? a * b
+                                  : how == TW_LARGEST  ? std::max(a, b)
+                                  : how == TW_SMALLEST ? std::min(a, b)
+                                                       : a + b);
+  std::memcpy(p, &result, sizeof result);
+}
+
 }  // namespace
 
 void Engine::atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::uint32_t place) {
   const std::uint32_t type = what % TW_LARGEST, how = what - type;
   watch(f, place);
-  const int bytes = type == TW_F64 ? 8 : type == TW_F32 ? 4 : 2;
+  const int bytes = type == TW_F64                     ? 8
+                    : type == TW_F32 || type == TW_I32 ? 4
+                    : type == TW_I8                    ? 1
+                                                       : 2;
   const int region = global_region(f, p, bytes, bytes, true, place, "adds to");
   if (region < 0) return;
   counts_->tensors[static_cast<std::size_t>(region)].atomic += bytes;
@@ -336,6 +350,10 @@ void Engine::atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::ui
     const float sum = how == 0 ? flushed(flushed(loaded<float>(p)) + flushed(static_cast<float>(x)))
                                : combined(how, loaded<float>(p), static_cast<float>(x));
     std::memcpy(p, &sum, 4);
+  } else if (type == TW_I32) {
+    combine_integer<std::int32_t>(how, p, x);
+  } else if (type == TW_I8) {
+    combine_integer<std::int8_t>(how, p, x);
   } else if (type == TW_F16) {
     add_half<tw_half::float_of_f16, tw_half::f16_of_float>(how, p, static_cast<float>(x));
   } else {

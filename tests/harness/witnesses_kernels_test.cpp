@@ -57,6 +57,40 @@ std::string masked(std::mt19937_64& random) {
   return text + "  - \"y: y[r,c] = u[r,c] - s[r]\"\n";
 }
 
+/// Integers that operators make: counts, products and maxima of integers, values rounded to integers,
+/// and indices by which another one reads a table.
+std::string integers(std::mt19937_64& random) {
+  const std::string r = number(random, 1, 11), c = number(random, 1, 11), k = number(random, 1, 11);
+  const std::string type = random() % 2 == 0 ? "i8" : "i32", loops = "{r: " + r + ", c: " + c;
+  const auto text = [](const std::string& all, const std::string& types,
+                       const std::string& operators) {
+    return "name: random-integers\nloops: " + all + "}\ndtype: f32\n" + types + "operators:\n" +
+           operators;
+  };
+  switch (random() % 5) {
+    case 0:
+      return text(loops, "dtypes: {n: " + type + "}\n",
+                  "  - \"count: n[r] += lt(x[r,c], 0.25)\"\n  - \"y: y[r,c] = x[r,c] * n[r]\"\n");
+    case 1:
+      return text(loops, "dtypes: {q: " + type + ", m: i32}\n",
+                  "  - \"round: q[r,c] = 40 * x[r,c] + s[c]\"\n"
+                  "  - \"most: m[r] max= q[r,c] - c\"\n  - \"y: y[r,c] = q[r,c] - m[r]\"\n");
+    case 2:
+      return text(loops + ", k: " + k, "dtypes: {a: i8, b: i32, t: i32}\n",
+                  "  - \"dot: t[r,c] += a[r,k] * b[k,c]\"\n"
+                  "  - \"y: y[r,c] = 0.5 * t[r,c]\"\n");
+    case 3:
+      return text(loops + ", k: " + k, "dtypes: {q: " + type + ", s: i32}\n",
+                  "  - \"score: t[r,c] += a[r,k] * b[k,c]\"\n"
+                  "  - \"round: q[r,c] = 10 * t[r,c]\"\n  - \"sum: s[r] += q[r,c]\"\n");
+    default:
+      return "name: random-integers\nloops: " + loops + "}\ndtype: f32\ntensors: {T: [" + number(random, 2, 11) +
+             ", c], ids: [r], i: [r]}\ndtypes: {ids: i32, i: " + type +
+             "}\noperators:\n  - \"next: i[r] = max(ids[r], 0) * lt(r, 3)\"\n"
+             "  - \"look: z[r,c] = T[i[r],c]\"\n  - \"sum: s[c] += z[r,c]\"\n";
+  }
+}
+
 std::shared_ptr<const Workload> with_type(const Workload& w, std::mt19937_64& random) {
   const char* const types[] = {"f16", "f32", "bf16", "f32"};
   std::string text = to_yaml(w);
@@ -98,6 +132,7 @@ std::vector<Kind> kinds() {
       trees("gathers", {.two_levels = false, .gathers = true}),
       trees("convolutions", {.two_levels = false, .planes = true}),
       over("masks", [](std::mt19937_64& r) { return *workload_of(masked(r)); }),
+      over("integers", [](std::mt19937_64& r) { return *workload_of(integers(r)); }),
       over("attention",
            [](std::mt19937_64& r) {
              std::string sizes;

@@ -323,5 +323,26 @@ TEST(Ranked, IsInOrderAndStitchTakesTheFirst) {
   }
 }
 
+/// Where kernels share an online softmax between them, nothing could rescale what one of them makes of a
+/// block of the reduction: each takes all of it together.
+TEST(WrittenPlans, RunningOperatorsOfSeveralKernelsReduceWhole) {
+  int cut = 0;
+  for (const char* name : {"attention:heads=16,m=167,l=2404,k=256,n=256,online=1",
+                           "attention:m=8,l=2404,k=8,n=256,online=1"}) {
+    SCOPED_TRACE(name);
+    const Graph g = graph_of(name);
+    Evaluator e(g, device(), {});
+    for (const FusionPlan& fused : explore(e).plans) {
+      const auto price = tilewright::fusionstitching::price(g, device(), fused, {});
+      ASSERT_TRUE(price.ok()) << price.reason();
+      const WrittenPlan plan = write_plan(g, device(), *price, h200());
+      const auto s = resolve(plan.plan, g.shared_workload(), h200());
+      EXPECT_TRUE(s.ok()) << s.reason();
+      cut += price->patterns.size() > 2;
+    }
+  }
+  EXPECT_GT(cut, 0);
+}
+
 }  // namespace
 }  // namespace tilewright::fusionstitching

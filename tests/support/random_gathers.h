@@ -102,8 +102,9 @@ class GatherMaker : private Dice {
         "  - \"gemm: y[b,e] += T[ids[b],d] * W[d,e]\"\n  - \"act: a[b,e] = relu(y[b,e])\"\n");
   }
 
+  /// Made of -1, 0 and 1: rows that there are.
   std::string made_indices() {
-    return file("b: " + n() + ", d: " + n(), "T: [" + n(2) + ", d], ids: [b], i: [b]",
+    return file("b: " + n() + ", d: " + n(), "T: [" + n(3) + ", d], ids: [b], i: [b]",
                 "ids: i32, i: i32",
                 "  - \"next: i[b] = ids[b] + 1\"\n  - \"look: k[b,d] = T[i[b],d]\"\n"
                 "  - \"sum: s[b] += k[b,d]\"\n");

@@ -36,6 +36,7 @@ namespace tw {
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+using i8 = signed char;
 using i32 = int;
 using i64 = long long;
 
@@ -77,6 +78,25 @@ template <> struct Rounded<bf16> {
     bf16 y;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
+  }
+};
+/// To the nearest that the type holds; of what is no number zero.
+template <> struct Rounded<int> {
+  static __device__ __forceinline__ int of(float x) {
+    int y;
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return x == x ? y : 0;
+  }
+  static __device__ __forceinline__ int of(double x) {
+    int y;
+    asm("cvt.rni.s32.f64 %0, %1;" : "=r"(y) : "d"(x));
+    return x == x ? y : 0;
+  }
+};
+template <> struct Rounded<signed char> {
+  template <class R> static __device__ __forceinline__ signed char of(R x) {
+    const int y = Rounded<int>::of(x);
+    return (signed char)(y < -128 ? -128 : y > 127 ? 127 : y);
   }
 };
 /// Two rounded values in one register, the first in the low half.
@@ -278,8 +298,11 @@ TW_DEVICE T read_alike(const T* p, bool) {
     } else if constexpr (sizeof(T) == 4) {                                                                   \
       asm volatile("st.global" HOW ".u32 [%0], %1;" ::"l"(p), "r"(*reinterpret_cast<u32*>(&x)) : "memory");  \
     } else {                                                                                                 \
-      static_assert(sizeof(T) == 2, "2, 4, 8 or 16 bytes");                                                  \
-      asm volatile("st.global" HOW ".u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory");  \
+      static_assert(sizeof(T) <= 2, "1, 2, 4, 8 or 16 bytes");                                               \
+      if constexpr (sizeof(T) == 2)                                                                          \
+        asm volatile("st.global" HOW ".u16 [%0], %1;" ::"l"(p), "h"(*reinterpret_cast<u16*>(&x)) : "memory"); \
+      else                                                                                                   \
+        asm volatile("st.global" HOW ".u8 [%0], %1;" ::"l"(p), "h"(u16(*reinterpret_cast<unsigned char*>(&x))) : "memory"); \
     }                                                                                                        \
   }
 TW_STORE(store_global, ".cg")
@@ -310,6 +333,7 @@ TW_DEVICE void atomic_add(bf16* p, float x) {
   } while (old != seen);
 #endif
 }
+TW_DEVICE void atomic_add(int* p, double x) { atomicAdd(p, Rounded<int>::of(x)); }
 
 /// The same for other ways to combine (kLargest, kSmallest, kTimes): again until nobody came between.
 template <int How>
@@ -351,6 +375,40 @@ TW_DEVICE void atomic_combine(T* p, float x) {  // 16 bits, in the word that has
     old = atomicCAS(word, seen, high ? (seen & 0xffffu) | (next << 16) : (seen & 0xffff0000u) | next);
   } while (old != seen);
 }
+/// Integers: of them products, too, come out the same in whatever order blocks come.
+template <int How>
+TW_DEVICE int combined_integers(int a, int b) {
+  return How == 0 ? a + b : How == 1 ? (a > b ? a : b) : How == 2 ? (a < b ? a : b) : a * b;
+}
+template <int How>
+TW_DEVICE void combine_integers(int* p, int y) {
+  int old = *p, seen;
+  do {
+    seen = old;
+    old = atomicCAS(p, seen, combined_integers<How>(seen, y));
+  } while (old != seen);
+}
+template <int How>
+TW_DEVICE void combine_integers(signed char* p, int y) {  // in the word that has it
+  u32* const word = reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3));
+  const int shift = int(reinterpret_cast<u64>(p) & 3) * 8;
+  u32 old = *word, seen;
+  do {
+    seen = old;
+    const int now = (signed char)(seen >> shift);
+    const u32 next = u32(combined_integers<How>(now, y)) & 0xffu;
+    old = atomicCAS(word, seen, (seen & ~(0xffu << shift)) | (next << shift));
+  } while (old != seen);
+}
+template <int How>
+TW_DEVICE void atomic_combine(int* p, float x) { combine_integers<How>(p, Rounded<int>::of(x)); }
+template <int How>
+TW_DEVICE void atomic_combine(int* p, double x) { combine_integers<How>(p, Rounded<int>::of(x)); }
+template <int How>
+TW_DEVICE void atomic_combine(signed char* p, float x) { combine_integers<How>(p, Rounded<signed char>::of(x)); }
+template <int How>
+TW_DEVICE void atomic_combine(signed char* p, double x) { combine_integers<How>(p, Rounded<signed char>::of(x)); }
+TW_DEVICE void atomic_add(signed char* p, double x) { combine_integers<0>(p, Rounded<signed char>::of(x)); }
 
 // ---- matrix instructions, by whole warps ---------------------------------------------------------
 /// Four 8x8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8

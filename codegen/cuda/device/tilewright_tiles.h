@@ -157,6 +157,12 @@ struct Tile {
   TW_MEMBER T* at(int row, int column) const { return data + offset(row, column); }
 };
 
+/// A result as its integer type has it.
+template <class T, class Real>
+TW_DEVICE Real whole_number(Real x) {
+  return Real(Rounded<T>::of(x));
+}
+
 /// A result into a tile, rounded where the tile's elements are narrower.
 template <class T, class Real>
 TW_DEVICE void put(T* at, Real value) {

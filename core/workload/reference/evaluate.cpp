@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "core/base/progress.h"
+#include "core/workload/expr.h"
 #include "core/workload/reference/operators.h"
 #include "core/workload/reference/threads.h"
 
@@ -71,6 +72,14 @@ void run_block_by_block(const Workload& w, const reference::Group& group,
       const bool initialise = lo == 0 || !w.is_reduction(op, group.running);
       reference::run_operator(w, op, ranges, initialise, values, options.threads);
     }
+  }
+}
+
+/// What operators have made of tensors of whole numbers is whole.
+void round_integers(const Workload& w, OpId op, TensorValues& values, int threads) {
+  for (const Output& o : w.op(op).outputs) {
+    const DType type = w.tensor(o.target.tensor).dtype;
+    if (is_integer(type)) round_all(type, values[o.target.tensor.index()], threads);
   }
 }
 
@@ -190,6 +199,7 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
       memory.take(op);
       reference::run_operator(w, op, whole(w, op), true, values, options.threads);
       if (options.after) options.after(op, values);
+      round_integers(w, op, values, options.threads);
       memory.give_back(op);
       steps.done();
     }
@@ -202,6 +212,7 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
     else
       for (OpId op : group.ops)
         reference::run_operator(w, op, whole(w, op), true, values, options.threads);
+    for (OpId op : group.ops) round_integers(w, op, values, options.threads);
     for (OpId op : group.ops) memory.give_back(op);
   }
   return values;

@@ -25,8 +25,8 @@ struct EvaluateOptions {
   bool outputs_only = false;
   /// 0: as many as there are cores. The values do not depend on it.
   int threads = 0;
-  /// Called when an operator has been evaluated whole; what it reads and writes is there. Not with
-  /// running_block.
+  /// Called when an operator has been evaluated whole; what it reads and writes is there, integers that
+  /// it makes not yet rounded. Not with running_block.
   std::function<void(OpId, TensorValues&)> after = {};
 };
 
@@ -34,7 +34,8 @@ struct EvaluateOptions {
 /// hold the workload's inputs; what it holds for other tensors is ignored.
 ///
 /// Every input is first rounded to what its tensor's type can hold (round_to), because that is what
-/// a kernel would be given; from there on everything is float64. An index outside a tensor reads as
+/// a kernel would be given; from there on everything is float64, but that what an operator makes of an
+/// integer tensor is rounded to it when it is complete. An index outside a tensor reads as
 /// zero. An accumulation starts from its combine's identity and adds in an unspecified order.
 /// Throws InputError where an input is missing or of the wrong size, a running_block is negative,
 /// or where running operators cannot be evaluated block by block (one reads another's partial

@@ -301,7 +301,9 @@ class Errors {
     std::vector<double>& error = errors_[t.index()];
     if (error.empty()) error.assign(value.size(), 0.0);
     const DType type = w_.tensor(t).dtype;
+    if (is_integer(type)) round_to_whole(value, error);
     if (w_.is_output(t)) bounds_[t.index()] = error;
+    if (is_integer(type)) return;
     constexpr double kSmallest = 0x1p-126;  // below it numbers are denormal in f32 and bf16
     const bool is_rounded = rounds(w_, t, rounding_);
     const double unit = is_rounded ? unit_of(type) * kDeviation : 0;
@@ -320,6 +322,15 @@ class Errors {
               error[i] = std::sqrt(error[i] * error[i] + rounded * rounded) + least * kDeviation;
           }
         });
+  }
+
+  /// A whole number is off by none where rounding cannot fall the other way, else by one more.
+  static void round_to_whole(const std::vector<double>& value, std::vector<double>& error) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      const double gap = 0.5 - std::abs(value[i] - std::nearbyint(value[i]));
+      const bool may_differ = std::isfinite(value[i]) && kReach * error[i] > gap;
+      error[i] = may_differ ? error[i] + 1 / kReach : 0;
+    }
   }
 
   void forget(const Operator& op) {

@@ -12,6 +12,7 @@
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
 //     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
+//   - an integer result is exact where all that it may be rounds to the same number, else off by one;
 //   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
 //     registers (Rounding::kept), or every element is a value that was stored in that type before
 //     (a slice, relu, the larger of two). Partial sums that a plan stores in such a type are

@@ -12,6 +12,7 @@
 // one.
 #include <algorithm>
 
+#include "core/workload/expr.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -29,8 +30,6 @@ bool is_light(const Expr& e) {
   }
   return std::ranges::all_of(e.args, is_light);
 }
-
-bool is_integer(DType t) { return t == DType::i8 || t == DType::i32; }
 
 bool multiplies_inputs(const Expr& e) {
   if (e.kind == Expr::Kind::input) return true;

@@ -14,7 +14,7 @@ typedef struct tw_thread tw_thread;
 
 enum { TW_READ = 0, TW_WRITE = 1, TW_UNALIGNED = 2 }; /* flags of `access` */
 enum { TW_SHUFFLE_XOR = 0, TW_SHUFFLE_DOWN = 1, TW_SHUFFLE_INDEX = 2 };
-enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3 }; /* of `atomic_add` */
+enum { TW_F32 = 0, TW_F64 = 1, TW_F16 = 2, TW_BF16 = 3, TW_I32 = 4, TW_I8 = 5 }; /* of `atomic_add` */
 /* The same, added to the type: what an atomic does but add. */
 enum { TW_LARGEST = 16, TW_SMALLEST = 32, TW_TIMES = 48 };
 

@@ -172,6 +172,7 @@ namespace tw {
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
+using i8 = signed char;
 using i32 = int;
 using i64 = long long;
 
@@ -212,6 +213,24 @@ struct Rounded<f16> {
 template <>
 struct Rounded<bf16> {
   static __forceinline__ bf16 of(float x) { return {tw_half::bf16_of_float(x)}; }
+};
+template <>
+struct Rounded<int> {
+  template <class R>
+  static __forceinline__ int of(R x) {
+    return x != x                     ? 0
+           : double(x) <= -2147483648.0 ? -2147483647 - 1
+           : double(x) >= 2147483647.0  ? 2147483647
+                                        : int(__builtin_nearbyint(double(x)));
+  }
+};
+template <>
+struct Rounded<signed char> {
+  template <class R>
+  static __forceinline__ signed char of(R x) {
+    const int y = Rounded<int>::of(x);
+    return static_cast<signed char>(y < -128 ? -128 : y > 127 ? 127 : y);
+  }
 };
 template <class T>
 struct Packed;
@@ -321,7 +340,8 @@ TW_DEVICE T read_alike(const T* p, bool first) {
 }
 template <class T>
 TW_DEVICE void store_global(T* p, T x) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
+  static_assert(
+      sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
   TW_CALL(store_global, p, &x, u32(sizeof(T)));
 }
 template <class T>
@@ -332,6 +352,10 @@ TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x)
 TW_DEVICE void atomic_add(double* p, double x) { TW_CALL(atomic_add, p, TW_F64, x); }
 TW_DEVICE void atomic_add(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16, x); }
 TW_DEVICE void atomic_add(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16, x); }
+TW_DEVICE void atomic_add(int* p, double x) { TW_CALL(atomic_add, p, TW_I32, Rounded<int>::of(x)); }
+TW_DEVICE void atomic_add(signed char* p, double x) {
+  TW_CALL(atomic_add, p, TW_I8, Rounded<signed char>::of(x));
+}
 template <int How>
 TW_DEVICE void atomic_combine(float* p, float x) { TW_CALL(atomic_add, p, TW_F32 + 16 * How, x); }
 template <int How>
@@ -340,6 +364,14 @@ template <int How>
 TW_DEVICE void atomic_combine(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16 + 16 * How, x); }
 template <int How>
 TW_DEVICE void atomic_combine(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16 + 16 * How, x); }
+template <int How>
+TW_DEVICE void atomic_combine(int* p, double x) {
+  TW_CALL(atomic_add, p, TW_I32 + 16 * How, Rounded<int>::of(x));
+}
+template <int How>
+TW_DEVICE void atomic_combine(signed char* p, double x) {
+  TW_CALL(atomic_add, p, TW_I8 + 16 * How, Rounded<signed char>::of(x));
+}
 
 TW_DEVICE void ldmatrix4(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 0); }
 TW_DEVICE void ldmatrix4_transposed(u32 (&r)[4], const void* row) { TW_CALL(ldmatrix4, r, row, 1); }
