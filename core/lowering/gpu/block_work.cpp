@@ -183,7 +183,13 @@ class BlockWalk {
     const double bytes =
         static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
+    if (!n.atomic && !rows_aligned(n.tensor)) phase().stored_in_pieces += runs * bytes;
     needs(n.tensor);
+  }
+
+  bool rows_aligned(TensorId id) const {
+    const Tensor& t = w_.tensor(id);
+    return t.shape.size() < 2 || t.shape.back() * size_of(t.dtype) % 16 == 0;
   }
 
   void needs(TensorId t) {

@@ -107,7 +107,7 @@ FmaStep fma_step(double rows, double columns, bool left_across) {
 }
 
 std::int64_t fma_registers(std::int64_t sums, std::int64_t rows) {
-  return std::min(kMostRegisters, 50 + sums + 16 * rows);
+  return std::min(kMostRegisters, 44 + sums + 16 * rows);
 }
 
 std::optional<ProductUnit> product_unit(const Machine& m, DType type) {
