@@ -129,7 +129,7 @@ class Counting {
     for (int d = 0; d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
       rows *= static_cast<double>(p.at[i].size());
-      if (p.at[i].size() > 1) step = std::gcd(step, a.pitch[i]);
+      if (p.at[i].size() > 1) step = std::gcd(step, pitch_of(a, p, d));
     }
     const std::int64_t bytes = p.bytes().size();
     const std::int64_t begin = row_address(a, p) % std::gcd(step, line_);
