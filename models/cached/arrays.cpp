@@ -113,6 +113,37 @@ Piece merged(const Array& a, Piece p, std::int64_t line) {
   return p;
 }
 
+namespace {
+
+/// Whether the rows of `b` begin where those of `a` end.
+bool follows(const Array& array, const Piece& a, const Piece& b) {
+  if (a.dims != b.dims || a.cut() || b.cut()) return false;
+  for (int d = 0; d + 1 < a.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (a.at[i].size() != b.at[i].size()) return false;
+    if (a.at[i].size() > 1 && pitch_of(array, a, d) != pitch_of(array, b, d)) return false;
+  }
+  return row_address(array, b) == row_address(array, a) + a.bytes().size();
+}
+
+}  // namespace
+
+std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line) {
+  std::vector<Piece> out;
+  for (const Piece& piece : pieces) {
+    if (piece.bytes().empty()) continue;
+    Piece next = merged(a, piece, line);
+    while (!out.empty() && follows(a, out.back(), next)) {
+      Piece both = out.back();
+      out.pop_back();
+      both.bytes().hi += next.bytes().size();
+      next = merged(a, both, line);
+    }
+    out.push_back(next);
+  }
+  return out;
+}
+
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
   if (piece.bytes().empty()) return 0;
   const Piece p = merged(a, piece, line);

@@ -130,6 +130,10 @@ inline bool touches(const Piece& p, const Spot& x) { return touched_row(p, x) !=
 /// The same lines with dimensions taken together whose rows leave no whole line between them.
 Piece merged(const Array& a, Piece p, std::int64_t line);
 
+/// Merged pieces of one box, those that lie end to end in one. They are of use for counting only:
+/// their coordinates may be of another part.
+std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line);
+
 /// Lines of the piece, on average where its rows begin anywhere in a line.
 std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
 /// One of the piece's lines; `where` says how far along each dimension, from 0 to 1.

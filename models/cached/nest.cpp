@@ -102,7 +102,7 @@ void Nest::add_kernel(int kernel) {
         nodes_[static_cast<std::size_t>(zero)].kind = NodeKind::compute;
         Use whole{.array = array, .write = true};
         for (const std::int64_t extent : s_.workload->tensor(t).shape)
-          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent});
+          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent, .whole = true});
         nodes_[static_cast<std::size_t>(zero)].uses = {whole};
         nodes_[static_cast<std::size_t>(zero)].arrays = bit_of(array);
       }
