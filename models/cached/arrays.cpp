@@ -132,15 +132,17 @@ std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std:
   std::vector<Piece> out;
   for (const Piece& piece : pieces) {
     if (piece.bytes().empty()) continue;
-    Piece next = merged(a, piece, line);
+    // Rows that leave nothing between them: what is less than a line may be the next piece.
+    Piece next = merged(a, piece, 1);
     while (!out.empty() && follows(a, out.back(), next)) {
       Piece both = out.back();
       out.pop_back();
       both.bytes().hi += next.bytes().size();
-      next = merged(a, both, line);
+      next = merged(a, both, 1);
     }
     out.push_back(next);
   }
+  for (Piece& p : out) p = merged(a, p, line);
   return out;
 }
 
@@ -172,9 +174,10 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   std::int64_t row = a.base;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    row += pitch_of(a, p, d) * (p.at[i].lo + std::min(static_cast<std::int64_t>(
-                                                   where[i] * static_cast<double>(p.at[i].size())),
-                                               p.at[i].size() - 1));
+    row += pitch_of(a, p, d) *
+           (p.at[i].lo +
+            std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.at[i].size())),
+                     p.at[i].size() - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;

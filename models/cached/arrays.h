@@ -95,9 +95,9 @@ struct Spot {
 };
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's
-/// low end. Boxes of a tiled tensor that take in blocks at its edge, or parts of blocks, are several
-/// pieces.
-/// `tile`: of a packed array the sizes of its tile, where they are smaller than the largest.
+/// low end. Boxes of a tiled tensor that take in blocks at its edge, or parts of blocks, are
+/// several pieces. `tile`: of a packed array the sizes of its tile, where they are smaller than the
+/// largest.
 template <class F>
 void pieces(const Array& a, const Box& box, const Box* tile, F&& f);
 
@@ -204,8 +204,8 @@ void pieces(const Array& a, const Box& box, const Box* tile, F&& f) {
       if (lo >= hi) return;
       part[d] = {lo, hi};
       blocks[i] = {lo / size, ceil_div(hi, size)};
-      within[i] = blocks[i].size() == 1 ? Interval{lo % size, (hi - 1) % size + 1}
-                                        : Interval{0, size};
+      within[i] =
+          blocks[i].size() == 1 ? Interval{lo % size, (hi - 1) % size + 1} : Interval{0, size};
       self(self, d + 1);
     };
     if (!keeps) {

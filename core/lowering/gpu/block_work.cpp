@@ -276,9 +276,9 @@ class BlockWalk {
     p.depth = ceil_div(sizes[2], std::int64_t{16});
     p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
     const Access& a = op.inputs[static_cast<std::size_t>(left)];
-    p.left_across = a.index.empty() || std::ranges::all_of(a.index.back().terms, [&](const Term& t) {
-                      return has_loop(out, t.loop);
-                    });
+    p.left_across = a.index.empty() ||
+                    std::ranges::all_of(a.index.back().terms,
+                                        [&](const Term& t) { return has_loop(out, t.loop); });
     p.left = buffer_read(n, left);
     p.result = n.writes.front().buffer;
     p.joins = runs;
