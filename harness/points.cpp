@@ -19,9 +19,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-[[noreturn]] void cannot(const std::string& path, const std::string& problem,
-                         const std::string& accepted) {
-  throw InputError({.where = "--out", .value = path, .problem = problem, .accepted = accepted});
+[[noreturn]] void cannot(const std::string& option, const std::string& path,
+                         const std::string& problem, const std::string& accepted) {
+  throw InputError({.where = option, .value = path, .problem = problem, .accepted = accepted});
 }
 
 std::string key_of(const std::string& experiment, const std::string& key) {
@@ -66,20 +66,21 @@ Points::~Points() {
 }
 
 void Points::open(const std::string& path, const std::string& experiment,
-                  const std::string& fingerprint, bool fresh) {
+                  const std::string& fingerprint, bool fresh, const std::string& option) {
   TW_CHECK(file_ < 0, "a journal is opened once");
   path_ = path;
+  option_ = option;
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0)
-    cannot(path, std::string("cannot be written (") + std::strerror(errno) + ")",
+    cannot(option, path, std::string("cannot be written (") + std::strerror(errno) + ")",
            "a folder that can be written");
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0)
-    cannot(path, "is being written by another process", "a folder of its own for each run");
+    cannot(option, path, "is being written by another process", "a folder of its own for each run");
   Journal journal = read_journal(read_whole(file_));
   const ordered_json header = header_of(experiment, fingerprint);
   const bool ours = !fresh && journal.header == header;
   if (::ftruncate(file_, ours ? static_cast<off_t>(journal.end) : 0) != 0)
-    cannot(path, std::string("cannot be written (") + std::strerror(errno) + ")",
+    cannot(option, path, std::string("cannot be written (") + std::strerror(errno) + ")",
            "a folder that can be written");
   if (ours) {
     known_.merge(journal.points);
@@ -122,7 +123,7 @@ void Points::append(const std::string& line) {
     const ssize_t n = ::write(file_, line.data() + done, line.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
-      cannot(path_, std::string("cannot be written (") + std::strerror(errno) + ")",
+      cannot(option_, path_, std::string("cannot be written (") + std::strerror(errno) + ")",
              "a folder that can be written");
     done += static_cast<std::size_t>(n);
   }

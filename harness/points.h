@@ -26,9 +26,9 @@ class Points {
 
   /// Goes on with the journal at `path` where it has this fingerprint, and begins it anew where it
   /// has another or `fresh` is set. Throws InputError where it cannot be written, or where another
-  /// process is writing it.
+  /// process is writing it; `option` is what named it.
   void open(const std::string& path, const std::string& experiment, const std::string& fingerprint,
-            bool fresh);
+            bool fresh, const std::string& option = "--out");
   /// Takes the points of another experiment's journal as finished, where its fingerprint is this
   /// one. They are not written again.
   void adopt(const std::string& path, const std::string& experiment,
@@ -46,7 +46,7 @@ class Points {
   void append(const std::string& line);
 
   std::map<std::string, nlohmann::ordered_json> known_;
-  std::string path_;
+  std::string path_, option_ = "--out";
   int file_ = -1;
   std::int64_t found_ = 0;
   mutable std::mutex mutex_;

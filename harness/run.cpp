@@ -1,8 +1,12 @@
 // emit and run: a schedule to source, to a verified kernel, to seconds.
+#include "core/base/format.h"
+#include "core/machine/host_facts.h"
 #include "core/workload/import/onnx_import.h"
 #include "harness/ask.h"
+#include "harness/circumstances.h"
 #include "harness/heard.h"
 #include "harness/pipeline.h"
+#include "harness/points.h"
 #include "harness/program.h"
 #include "harness/taken.h"
 
@@ -47,34 +51,93 @@ std::optional<double> seconds_of(const Job& job) {
   return std::nullopt;
 }
 
+/// What a time is of: the processor or GPU, the target's options, threads, the code. Planning
+/// anew, another model or another description of the machine do not make it another time.
+std::string key_of(const Job& job, const std::string& device) {
+  std::string all = device + "|" + std::string(job.target().name) + "|" +
+                    std::to_string(job.request.threads.value_or(1)) + "|" +
+                    job.on.setting.workload_name;
+  for (const auto& [name, values] : job.request.target_options)
+    for (const std::string& value : values) all += "|" + name + "=" + value;
+  for (const codegen::File& file : job.emitted->files()) all += "|" + file.name + "|" + file.text;
+  return hash_text(all);
+}
+
 /// The fastest of so many plans that the model offers. MCFuser's search measures its best eight
 /// each round (SC 2024, Algorithm 1): --tune 8.
 Answer tuned(const Job& planned) {
   const Reference reference = reference_of(planned.on.setting, planned.request.seed);
   const auto device = open_device(planned.target());
+  nlohmann::ordered_json described = {{"processor", processor_from_files().model}};
+  if (device && *device) (*device)->describe(described);
+  Points log;
+  if (planned.options.tune_log)
+    log.open(*planned.options.tune_log, "tune", "1", false, "--tune-log");
   const auto count = static_cast<std::size_t>(*planned.options.tune);
   nlohmann::ordered_json tried = nlohmann::ordered_json::array();
   std::optional<Job> best;
-  std::size_t chosen = 0;
+  std::optional<double> first_seconds, best_seconds;
+  std::size_t chosen = 0, measured = 0;
   for (Scheduled& candidate : candidates_of(planned.on, count)) {
     Job job = planned;
     job.on = std::move(candidate);
     emit_job(job);
-    build_job(job);
-    finish(job, reference, device);
-    const std::optional<double> seconds = seconds_of(job);
-    tried.push_back({{"seconds", seconds ? nlohmann::ordered_json(*seconds) : nullptr},
-                     {"reason", job.refusal ? nlohmann::ordered_json(*job.refusal) : nullptr}});
-    if (!best || (seconds && (!seconds_of(*best) || *seconds < *seconds_of(*best)))) {
+    std::optional<double> seconds;
+    bool now = false;
+    struct Untimed {};  // is not kept: what failed may work the next time
+    if (!job.refusal) try {
+        const auto found = log.once("tune", key_of(job, described.dump()), [&] {
+          now = true;
+          build_job(job);
+          finish(job, reference, device);
+          const std::optional<double> took = seconds_of(job);
+          if (!took) throw Untimed();
+          nlohmann::ordered_json trees = nlohmann::ordered_json::array();
+          for (const Kernel& k : job.on.plan.kernels)
+            trees.push_back({{"tree", to_text(k.tree)}, {"tiles", k.tiles}});
+          return nlohmann::ordered_json{{"seconds", *took},
+                                        {"workload", job.on.setting.workload_name},
+                                        {"kernels", trees},
+                                        {"device", described},
+                                        {"measured", circumstances("run --tune")}};
+        });
+        seconds = found["seconds"].get<double>();
+      } catch (const Untimed&) {
+      }
+    measured += now ? 1 : 0;
+    const Result<Price> price =
+        harness::price(planning_model(), job.request, job.on.setting, job.on.plan);
+    nlohmann::ordered_json one = {{"seconds", nullptr}, {"predicted_seconds", nullptr}};
+    if (seconds) one["seconds"] = *seconds;
+    if (price && price->traffic.seconds) one["predicted_seconds"] = *price->traffic.seconds;
+    one["reason"] = nullptr;
+    if (job.refusal) one["reason"] = *job.refusal;
+    one["from_log"] = !now && !job.refusal;
+    tried.push_back(std::move(one));
+    if (tried.size() == 1) first_seconds = seconds;
+    if (!best || (seconds && (!best_seconds || *seconds < *best_seconds))) {
       best = std::move(job);
+      best_seconds = seconds;
       chosen = tried.size() - 1;
     }
   }
-  best->json["tuned"] = {{"measured", tried.size()}, {"chosen", chosen}, {"candidates", tried}};
-  if (!best->refusal)
-    best->json["notes"].push_back(
-        "the plan is the fastest of " + std::to_string(tried.size()) +
-        " that were measured, not the model's own choice, unless that is the fastest: candidate 0");
+  // The answer is of a kernel that ran here and now, verified.
+  if (!best->refusal && best->kernel == nullptr) {
+    build_job(*best);
+    finish(*best, reference, device);
+  }
+  auto& said = best->json["tuned"];
+  said = {{"measured", measured}, {"chosen", chosen}, {"candidates", tried}};
+  if (planned.options.tune_log) said["log"] = *planned.options.tune_log;
+  said["gain"] = nullptr;
+  if (first_seconds && best_seconds) {
+    said["gain"] = *first_seconds / *best_seconds;
+    if (!best->refusal)
+      best->json["notes"].push_back(
+          formatted("of {} plans, {} measured now, candidate {} is the fastest: {:.2f} times as "
+                    "fast as candidate 0, the model's own choice",
+                    tried.size(), measured, chosen, *first_seconds / *best_seconds));
+  }
   return best->answer();
 }
 

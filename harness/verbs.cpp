@@ -483,6 +483,12 @@ const std::vector<Bound<RunOptions>>& run_options() {
         .help = "time N of the model's plans and take the fastest; in a network, for each kernel "
                 "(MCFuser's paper: 8)"},
        into<&RunOptions::tune>},
+      {{.name = "tune-log",
+        .kind = OptionKind::path,
+        .value = "FILE",
+        .help = "with --tune: keep the plans' times in FILE; what it has of this processor or GPU, "
+                "target and code is not measured again"},
+       into<&RunOptions::tune_log>},
       {{.name = "split",
         .value = "HOW|FILE",
         .help = "how to cut a network into parts, as in plan --split (default: --model plans the "

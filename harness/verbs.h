@@ -112,6 +112,8 @@ struct RunOptions {
   /// So many of the plans that the model offers are timed, and the fastest one is the answer; none:
   /// the model's own alone.
   std::optional<std::int64_t> tune = {};
+  /// The file that their times are kept in; those that are there already are not measured again.
+  std::optional<std::string> tune_log = {};
   // Of a network (harness/program.h).
   std::optional<std::string> split = {};   ///< its parts, as plan_in_parts takes them
   bool profile = false;                    ///< print a line a kernel; the answer has them anyway

@@ -43,18 +43,107 @@ constexpr std::int64_t kMostRows = 64;
 
 }  // namespace
 
+std::int64_t Array::offset(const std::array<std::int64_t, kMaxRank>& at) const {
+  std::int64_t before = 0, inside = 0, height = 1, width = 1;
+  for (int d = 0; d < rank; ++d) width *= extent[static_cast<std::size_t>(d)];
+  for (int d = 0; d < rank; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    width /= extent[i];
+    const std::int64_t low = at[i] - at[i] % block[i];
+    const std::int64_t high = std::min(block[i], extent[i] - low);
+    before += low * height * width;
+    inside = inside * high + at[i] - low;
+    height *= high;
+  }
+  return (before + inside) * element;
+}
+
+void Array::list_sources() {
+  count = 0;
+  for (const bool inner : {false, true})
+    for (int d = 0; d < rank; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (inner ? block[i] > 1 || extent[i] == 1 : block[i] < extent[i])
+        sources[static_cast<std::size_t>(count++)] = {d, inner};
+    }
+  count = std::max(count, 1);
+}
+
+void Array::measure(int coordinates) {
+  dims = coordinates;
+  parts.assign(std::size_t{1} << rank, {});
+  for (std::size_t e = 0; e < parts.size(); ++e) {
+    const auto height = [&](int d) {
+      const auto i = static_cast<std::size_t>(d);
+      return (e >> d & 1) != 0 ? extent[i] % block[i] : block[i];
+    };
+    for (int j = 0; j + 1 < dims; ++j) {
+      const Source& s = sources[static_cast<std::size_t>(j)];
+      const auto d = static_cast<std::size_t>(s.dimension);
+      std::int64_t pitch = element;
+      for (int o = 0; o < rank; ++o) {
+        if (o < s.dimension && !s.within) pitch *= height(o);
+        if (o > s.dimension) pitch *= s.within ? height(o) : extent[static_cast<std::size_t>(o)];
+      }
+      auto& whole = parts[e].whole[static_cast<std::size_t>(j)];
+      if (!s.within) {
+        pitch *= block[d];
+        const std::int64_t full = extent[d] / block[d];
+        whole = (e >> s.dimension & 1) != 0 ? Interval{full, full + 1} : Interval{0, full};
+      } else {
+        whole = {0, height(s.dimension)};
+      }
+      parts[e].pitch[static_cast<std::size_t>(j)] = std::max<std::int64_t>(pitch, 1);
+    }
+  }
+}
+
 Piece merged(const Array& a, Piece p, std::int64_t line) {
   while (p.dims > 1) {
     const auto outer = static_cast<std::size_t>(p.dims - 2);
     const Interval rows = p.at[outer];
+    const std::int64_t pitch = pitch_of(a, p, p.dims - 2);
     const Interval bytes = p.bytes();
-    if (rows.size() > 1 && (p.cut() || a.pitch[outer] - bytes.size() >= line)) break;
+    if (rows.size() > 1 && (p.cut() || pitch - bytes.size() >= line)) break;
     --p.dims;
-    p.bytes() = {rows.lo * a.pitch[outer] + bytes.lo, (rows.hi - 1) * a.pitch[outer] + bytes.hi};
-    if (p.left != -Piece::kFar) p.left += rows.lo * a.pitch[outer];
-    if (p.right != Piece::kFar) p.right += rows.lo * a.pitch[outer];
+    p.bytes() = {rows.lo * pitch + bytes.lo, (rows.hi - 1) * pitch + bytes.hi};
+    if (p.left != -Piece::kFar) p.left += rows.lo * pitch;
+    if (p.right != Piece::kFar) p.right += rows.lo * pitch;
   }
   return p;
+}
+
+namespace {
+
+/// Whether the rows of `b` begin where those of `a` end.
+bool follows(const Array& array, const Piece& a, const Piece& b) {
+  if (a.dims != b.dims || a.cut() || b.cut()) return false;
+  for (int d = 0; d + 1 < a.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (a.at[i].size() != b.at[i].size()) return false;
+    if (a.at[i].size() > 1 && pitch_of(array, a, d) != pitch_of(array, b, d)) return false;
+  }
+  return row_address(array, b) == row_address(array, a) + a.bytes().size();
+}
+
+}  // namespace
+
+std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line) {
+  std::vector<Piece> out;
+  for (const Piece& piece : pieces) {
+    if (piece.bytes().empty()) continue;
+    // Rows that leave nothing between them: what is less than a line may be the next piece.
+    Piece next = merged(a, piece, 1);
+    while (!out.empty() && follows(a, out.back(), next)) {
+      Piece both = out.back();
+      out.pop_back();
+      both.bytes().hi += next.bytes().size();
+      next = merged(a, both, 1);
+    }
+    out.push_back(next);
+  }
+  for (Piece& p : out) p = merged(a, p, line);
+  return out;
 }
 
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
@@ -66,7 +155,7 @@ std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     rows *= p.at[i].size();
-    aligned = aligned && (a.pitch[i] % line == 0 || p.at[i].size() == 1);
+    aligned = aligned && (pitch_of(a, p, d) % line == 0 || p.at[i].size() == 1);
   }
   // First bytes of lines that count: after `low`, up to `high`.
   const std::int64_t high = first + std::min(p.bytes().hi - 1, p.right - line) - begin;
@@ -85,33 +174,41 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   std::int64_t row = a.base;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    row += a.pitch[i] * (p.at[i].lo + std::min(static_cast<std::int64_t>(
-                                                   where[i] * static_cast<double>(p.at[i].size())),
-                                               p.at[i].size() - 1));
+    row += pitch_of(a, p, d) *
+           (p.at[i].lo +
+            std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.at[i].size())),
+                     p.at[i].size() - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
   const auto i = static_cast<std::size_t>(p.dims - 1);
   const std::int64_t n =
       from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
-  Spot x{.array = array, .address = n * line};
-  std::int64_t offset = std::max<std::int64_t>(x.address - a.base, 0);
+  Spot x{.array = array, .part = p.part, .address = n * line};
+  // The row of the line's first byte in the piece, and of what of the line lies before that.
+  const std::int64_t begin = row_address(a, p);
+  const std::int64_t before = std::max<std::int64_t>(begin - x.address, 0);
+  std::int64_t offset = x.address + before - a.base;
+  const Array::Part& part = a.parts[static_cast<std::size_t>(p.part)];
   for (int d = 0; d + 1 < a.dims; ++d) {
     const auto o = static_cast<std::size_t>(d);
-    x.rows[0].at[o] = offset / a.pitch[o];
-    offset %= a.pitch[o];
+    x.rows[0].at[o] = std::min(offset / part.pitch[o], part.whole[o].hi - 1);
+    offset -= x.rows[0].at[o] * part.pitch[o];
   }
+  offset -= before;
   x.rows[0].bytes = {offset, offset + line};
   if (a.dims == 1) return x;
-  const std::int64_t over = offset + line - a.pitch[static_cast<std::size_t>(a.dims - 2)];
+  const std::int64_t over = offset + line - part.pitch[static_cast<std::size_t>(a.dims - 2)];
   if (over <= 0) return x;
-  x.count = 2;
   x.rows[1] = x.rows[0];
   x.rows[1].bytes = {0, over};
   for (int d = a.dims - 2; d >= 0; --d) {
     const auto o = static_cast<std::size_t>(d);
-    if (++x.rows[1].at[o] < ceil_div(a.extent[o], a.block[o])) break;
-    if (d > 0) x.rows[1].at[o] = 0;
+    if (++x.rows[1].at[o] < part.whole[o].hi) {
+      x.count = 2;
+      break;
+    }
+    x.rows[1].at[o] = part.whole[o].lo;
   }
   return x;
 }
@@ -127,7 +224,7 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
   std::int64_t times = 1;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    if (p.at[i].size() > 1 && a.pitch[i] % round == 0) continue;
+    if (p.at[i].size() > 1 && pitch_of(a, p, d) % round == 0) continue;
     if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size()) longest = d;
   }
   std::int64_t others = 1;
@@ -137,7 +234,7 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
     at[i] = p.at[i].lo;
     step[i] = 1;
     if (d == longest) continue;
-    if (a.pitch[i] % round == 0) {
+    if (pitch_of(a, p, d) % round == 0) {
       times *= p.at[i].size();
       step[i] = p.at[i].size();
     } else {
@@ -155,13 +252,13 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
     others = others / p.at[i].size() * taken;
   }
   const std::int64_t n = longest < 0 ? 1 : p.at[static_cast<std::size_t>(longest)].size();
-  const std::int64_t pitch = longest < 0 ? 0 : a.pitch[static_cast<std::size_t>(longest)];
+  const std::int64_t pitch = longest < 0 ? 0 : pitch_of(a, p, longest);
   std::int64_t sum = 0;
   for (;;) {
     std::int64_t first = a.base + p.bytes().lo;
     for (int d = 0; d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      first += at[i] * a.pitch[i];
+      first += at[i] * pitch_of(a, p, d);
     }
     sum += rows_in_set(first, pitch, n, p, line, round, set);
     int d = p.dims - 2;

@@ -10,27 +10,60 @@
 
 namespace tilewright::cached {
 
-/// A tensor at home, or the packed array of an on-chip intermediate. Its dimensions are those of
-/// the tensor, in blocks where it is laid out by tile; the last ones are taken together as one, in
-/// bytes, as far as they are contiguous or closer than a line.
+/// A tensor at home, or the packed array of an on-chip intermediate. Where it is laid out by tile a
+/// place is told by the block of each dimension and what is within it, else by what is within the
+/// one block that there is. The last of these coordinates are taken together as one, in bytes, as
+/// far as no access cuts them or as what they tell apart is closer than a line.
 struct Array {
   TensorId tensor;
   std::int64_t base = 0;
   std::int64_t bytes = 0;
   int rank = 0;                                    ///< of the tensor
-  int dims = 1;                                    ///< of the array, the last in bytes
+  int dims = 1;                                    ///< coordinates, the last in bytes
   std::array<std::int64_t, kMaxRank> extent = {};  ///< of the tensor, or of the largest tile
-  std::array<std::int64_t, kMaxRank> block = {};   ///< by tensor dimension; 1 where it is not tiled
-  std::array<std::int64_t, kMaxRank> pitch = {};   ///< bytes from one block to the next
+  std::array<std::int64_t, kMaxRank> block = {};   ///< by tensor dimension; the extent: one block
   std::int64_t element = 0;
   bool packed = false;
 
-  int first_fused() const { return dims - 1; }
+  /// A coordinate: the block of a tensor's dimension, or what is within it.
+  struct Source {
+    int dimension = 0;
+    bool within = false;
+  };
+  std::array<Source, 2 * kMaxRank> sources = {};
+  int count = 0;  ///< of sources, outermost first; those from dims - 1 on are in the bytes
+
+  /// Blocks at the edges are smaller and have distances of their own: by a bit for each dimension
+  /// whose blocks are told apart, set where they are those of the edge.
+  struct Part {
+    std::array<std::int64_t, kMaxRank> pitch = {};  ///< bytes from one index to the next
+    std::array<Interval, kMaxRank> whole = {};      ///< the indices that there are
+  };
+  std::vector<Part> parts = {};
+
+  std::int64_t edge(int d) const {
+    const auto i = static_cast<std::size_t>(d);
+    return extent[i] - extent[i] % block[i];
+  }
+  /// Whether blocks, or places within blocks, of a dimension are told apart.
+  bool keeps(int dimension, bool within) const {
+    for (int j = 0; j + 1 < dims; ++j) {
+      const Source& s = sources[static_cast<std::size_t>(j)];
+      if (s.dimension == dimension && s.within == within) return true;
+    }
+    return false;
+  }
+  /// Bytes from the array's begin to an element.
+  std::int64_t offset(const std::array<std::int64_t, kMaxRank>& at) const;
+  /// Says how places are told: sources, and of `coordinates` of them each a part's distances.
+  void list_sources();
+  void measure(int coordinates);
 };
 
-/// A box of an array: intervals of its outer dimensions, and bytes of each row.
+/// A box of an array: intervals of its outer coordinates, and bytes of each row.
 struct Piece {
   int dims = 1;
+  int part = 0;
   std::array<Interval, kMaxRank> at = {};
   // Bytes of a row left of this one up to `left`, and right of it from `right` on, are another
   // piece's, which has the line that both share.
@@ -42,23 +75,29 @@ struct Piece {
   const Interval& bytes() const { return at[static_cast<std::size_t>(dims - 1)]; }
 };
 
+inline std::int64_t pitch_of(const Array& a, const Piece& p, int d) {
+  return a.parts[static_cast<std::size_t>(p.part)].pitch[static_cast<std::size_t>(d)];
+}
+
 /// Bytes of one row.
 struct RowBytes {
-  std::array<std::int64_t, kMaxRank> at = {};  ///< outer dimensions
+  std::array<std::int64_t, kMaxRank> at = {};  ///< outer coordinates
   Interval bytes = {};
 };
 
 /// A line of an array: what of it lies in the row that it begins in, and in the next one.
 struct Spot {
   int array = 0;
+  int part = 0;
   std::int64_t address = 0;  ///< of the line's first byte
   std::array<RowBytes, 2> rows = {};
   int count = 1;
 };
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's
-/// low end. Boxes that take in a cut block at the edge of a tiled tensor are several pieces.
-/// `tile`: of a packed array the sizes of its tile, where they are smaller than the largest.
+/// low end. Boxes of a tiled tensor that take in blocks at its edge, or parts of blocks, are
+/// several pieces. `tile`: of a packed array the sizes of its tile, where they are smaller than the
+/// largest.
 template <class F>
 void pieces(const Array& a, const Box& box, const Box* tile, F&& f);
 
@@ -67,13 +106,14 @@ inline std::int64_t row_address(const Array& a, const Piece& p) {
   std::int64_t address = a.base + p.bytes().lo;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    address += p.at[i].lo * a.pitch[i];
+    address += p.at[i].lo * pitch_of(a, p, d);
   }
   return address;
 }
 
 /// What of the line the piece touches first, or last; null: nothing.
 inline const RowBytes* touched_row(const Piece& p, const Spot& x, bool last = false) {
+  if (p.part != x.part) return nullptr;
   for (int r = 0; r < x.count; ++r) {
     const RowBytes& row = x.rows[static_cast<std::size_t>(last ? x.count - 1 - r : r)];
     bool in = p.bytes().lo < row.bytes.hi && row.bytes.lo < p.bytes().hi;
@@ -89,6 +129,10 @@ inline bool touches(const Piece& p, const Spot& x) { return touched_row(p, x) !=
 
 /// The same lines with dimensions taken together whose rows leave no whole line between them.
 Piece merged(const Array& a, Piece p, std::int64_t line);
+
+/// Merged pieces of one box, those that lie end to end in one. They are of use for counting only:
+/// their coordinates may be of another part.
+std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line);
 
 /// Lines of the piece, on average where its rows begin anywhere in a line.
 std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
@@ -119,49 +163,76 @@ void pieces(const Array& a, const Box& box, const Box* tile, F&& f) {
     if (!box.empty()) f(p);
     return;
   }
+  if (box.empty()) return;
+  if (a.rank == 0) {
+    Piece p{.dims = 1};
+    p.bytes() = {0, a.element};
+    return f(p);
+  }
+  // Blocks and places within them, by tensor dimension, of the part of the box that is at hand.
+  std::array<Interval, kMaxRank> blocks = {}, within = {};
+  int edges = 0;
   const auto place = [&] {
-    Piece p{.dims = a.dims};
-    const int fused = a.first_fused();
-    std::int64_t lo = 0, hi = 0, low_height = a.element, high_height = a.element;
+    Piece p{.dims = a.dims, .part = edges};
+    std::array<std::int64_t, kMaxRank> first{}, last{};
     for (int d = 0; d < a.rank; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      const Interval& range = part[d];
-      if (d + 1 == a.rank) {
-        lo += range.lo * low_height;
-        hi += range.hi * high_height;
-        break;
-      }
-      const Interval blocks = {range.lo / a.block[i], ceil_div(range.hi, a.block[i])};
-      low_height *= std::min(a.block[i], a.extent[i] - blocks.lo * a.block[i]);
-      high_height *= std::min(a.block[i], a.extent[i] - (blocks.hi - 1) * a.block[i]);
-      if (d < fused) {
-        p.at[i] = blocks;
-      } else {
-        lo += blocks.lo * a.pitch[i];
-        hi += (blocks.hi - 1) * a.pitch[i];
-      }
+      first[i] = part[d].lo, last[i] = part[d].hi - 1;
     }
-    if (a.rank == 0) hi = a.element;
-    p.bytes() = {lo, hi};
+    std::int64_t outer = 0;
+    for (int j = 0; j + 1 < a.dims; ++j) {
+      const auto c = static_cast<std::size_t>(j);
+      const auto i = static_cast<std::size_t>(a.sources[c].dimension);
+      p.at[c] = a.sources[c].within ? within[i] : blocks[i];
+      outer += p.at[c].lo * pitch_of(a, p, j);
+      // The last byte of the first row.
+      if (a.sources[c].within)
+        last[i] = last[i] - last[i] % a.block[i] + within[i].lo;
+      else
+        last[i] = blocks[i].lo * a.block[i] + last[i] % a.block[i];
+    }
+    p.bytes() = {a.offset(first) - outer, a.offset(last) + a.element - outer};
     f(p);
   };
-  // Rows of blocks at the edge are shorter: apart from the others.
   const auto split = [&](auto&& self, int d) -> void {
-    if (d >= a.first_fused()) return place();
+    if (d == a.rank) return place();
     const auto i = static_cast<std::size_t>(d);
-    const std::int64_t whole = a.extent[i] - a.extent[i] % a.block[i];
-    if (part[d].lo < whole && whole < part[d].hi) {
-      const Interval both = part[d];
-      part[d] = {both.lo, whole};
+    const std::int64_t size = a.block[i], edge = a.edge(d);
+    const bool keeps_within = a.keeps(d, true), keeps = keeps_within || a.keeps(d, false);
+    const Interval both = part[d];
+    const auto go = [&](std::int64_t lo, std::int64_t hi) {
+      if (lo >= hi) return;
+      part[d] = {lo, hi};
+      blocks[i] = {lo / size, ceil_div(hi, size)};
+      within[i] =
+          blocks[i].size() == 1 ? Interval{lo % size, (hi - 1) % size + 1} : Interval{0, size};
       self(self, d + 1);
-      part[d] = {whole, both.hi};
-      self(self, d + 1);
-      part[d] = both;
-      return;
+    };
+    if (!keeps) {
+      go(both.lo, both.hi);
+    } else {
+      std::int64_t lo = both.lo;
+      const std::int64_t hi = std::min(both.hi, edge);
+      if (keeps_within && lo < hi) {
+        // What is cut of the first and of the last block is apart.
+        const std::int64_t begin = std::min(round_up(lo, size), hi);
+        const std::int64_t end = std::max(hi - hi % size, begin);
+        go(lo, begin);
+        go(begin, end);
+        go(end, hi);
+      } else {
+        go(lo, hi);
+      }
+      lo = std::max(both.lo, edge);
+      if (lo < both.hi && edge < a.extent[i]) {
+        edges |= 1 << d;
+        go(lo, both.hi);
+        edges &= ~(1 << d);
+      }
     }
-    self(self, d + 1);
+    part[d] = both;
   };
-  if (!box.empty()) split(split, 0);
+  split(split, 0);
 }
 
 }  // namespace tilewright::cached

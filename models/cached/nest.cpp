@@ -102,7 +102,7 @@ void Nest::add_kernel(int kernel) {
         nodes_[static_cast<std::size_t>(zero)].kind = NodeKind::compute;
         Use whole{.array = array, .write = true};
         for (const std::int64_t extent : s_.workload->tensor(t).shape)
-          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent});
+          whole.reach.index.push_back({.terms = {}, .offset = 0, .extent = extent, .whole = true});
         nodes_[static_cast<std::size_t>(zero)].uses = {whole};
         nodes_[static_cast<std::size_t>(zero)].arrays = bit_of(array);
       }
@@ -230,57 +230,79 @@ void Nest::lay_out(Layout layout) {
     for (const AddressMap::Region& r : map_.regions())
       if (array.packed && r.kernel == keys_[a].kernel && r.buffer == keys_[a].buffer)
         array.base = r.base;
-    array.block.fill(1);
+    array.block = array.extent;
     if (layout == Layout::tiled && !array.packed && map_.tiled(array.tensor))
-      for (int d = 0; d + 1 < array.rank; ++d)
-        array.block[static_cast<std::size_t>(d)] = map_.block(array.tensor)[d].size();
-    std::int64_t width = array.element;
-    for (int d = array.rank - 1; d >= 0; --d) {
-      array.pitch[static_cast<std::size_t>(d)] = width;
-      width *= array.extent[static_cast<std::size_t>(d)];
-    }
-    array.bytes = width;
-    std::int64_t height = 1;
-    for (int d = 0; d + 1 < array.rank; ++d) {
-      const auto i = static_cast<std::size_t>(d);
-      array.pitch[i] *= array.block[i] * height;
-      height *= array.block[i];
-    }
-    array.dims = std::max(array.rank, 1);
+      for (int d = 0; d < array.rank; ++d) {
+        const auto i = static_cast<std::size_t>(d);
+        array.block[i] = std::min(map_.block(array.tensor)[d].size(), array.extent[i]);
+      }
+    array.bytes = array.element;
+    for (int d = 0; d < array.rank; ++d) array.bytes *= array.extent[static_cast<std::size_t>(d)];
+    array.list_sources();
   }
 }
 
-/// Takes dimensions together with the one outside them where every use has them whole, or where
+/// Takes coordinates together with the one outside them where every use has them whole, or where
 /// rows are shorter than a line.
 void Nest::fuse() {
   constexpr std::int64_t kLine = 64;
-  std::vector<std::array<bool, kMaxRank>> whole(arrays_.size());
-  for (auto& w : whole) w.fill(true);
+  // By array: dimensions, and places within blocks, that every use has whole.
+  struct Whole {
+    std::array<bool, kMaxRank> all, within;
+  };
+  std::vector<Whole> whole(arrays_.size());
+  for (Whole& w : whole) w.all.fill(true), w.within.fill(true);
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
     if (nodes_[n].kind != NodeKind::compute || !nodes_[n].id.valid()) continue;
     std::vector<int> way;
     for (int at = static_cast<int>(n); at != 0; at = node(at).parent) way.push_back(at);
-    Path path;
-    begin(path);
-    for (std::size_t w = way.size(); w-- > 0;) enter(path, way[w], 0);
-    for (const Use& u : nodes_[n].uses) {
-      const Box box = u.reach.box(path.back().ranges);
-      const Array& a = array(u.array);
-      for (int d = 0; d < box.rank(); ++d)
-        if (box[d].size() < a.extent[static_cast<std::size_t>(d)])
-          whole[static_cast<std::size_t>(u.array)][static_cast<std::size_t>(d)] = false;
+    // The first iterations of all loops, the second, one further on, the last.
+    for (int which = 0; which < 4; ++which) {
+      Path path;
+      begin(path);
+      for (std::size_t w = way.size(); w-- > 0;) {
+        const std::int64_t last =
+            node(way[w]).kind == NodeKind::loop ? trips_of(way[w], path.back()) - 1 : 0;
+        const std::array at{std::int64_t{0}, std::min<std::int64_t>(1, last), (last + 1) / 2, last};
+        enter(path, way[w], std::max<std::int64_t>(at[static_cast<std::size_t>(which)], 0));
+      }
+      for (const Use& u : nodes_[n].uses) {
+        const Box box = u.reach.box(path.back().ranges);
+        const Array& a = array(u.array);
+        if (box.empty()) continue;
+        Whole& w = whole[static_cast<std::size_t>(u.array)];
+        for (int d = 0; d < box.rank(); ++d) {
+          const auto i = static_cast<std::size_t>(d);
+          const bool blocks = a.block[i] < a.extent[i];
+          if (box[d].size() < a.extent[i]) {
+            w.all[i] = false;
+            if (!blocks) w.within[i] = false;
+          }
+          if (blocks && (box[d].lo % a.block[i] != 0 ||
+                         (box[d].hi % a.block[i] != 0 && box[d].hi != a.extent[i])))
+            w.within[i] = false;
+        }
+      }
     }
   }
-  for (std::size_t a = 0; a < arrays_.size(); ++a) {
-    Array& array = arrays_[a];
-    while (array.dims > 1) {
-      const auto inner = static_cast<std::size_t>(array.dims - 1);
-      bool all = true;
-      for (std::size_t d = inner; d < static_cast<std::size_t>(array.rank); ++d)
-        all = all && whole[a][d];
-      if (!all && array.pitch[inner - 1] > kLine) break;
-      --array.dims;
+  for (std::size_t n = 0; n < arrays_.size(); ++n) {
+    Array& array = arrays_[n];
+    const Whole& w = whole[n];
+    const auto is_whole = [&](int j) {
+      const Array::Source& s = array.sources[static_cast<std::size_t>(j)];
+      return s.within ? w.within[static_cast<std::size_t>(s.dimension)]
+                      : w.all[static_cast<std::size_t>(s.dimension)];
+    };
+    int first = array.count - 1;
+    bool all = is_whole(first);
+    while (first > 0) {
+      array.measure(std::min(first + 1, kMaxRank));
+      if (!all && first < kMaxRank &&
+          array.parts[0].pitch[static_cast<std::size_t>(first - 1)] > kLine)
+        break;
+      all = is_whole(--first) && all;
     }
+    array.measure(first + 1);
   }
 }
 

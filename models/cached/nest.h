@@ -20,6 +20,7 @@ struct Reach {
     std::vector<Term> terms = {};
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
+    bool whole = false;       ///< all of it, whatever the ranges
   };
   std::vector<Dimension> index = {};
 
@@ -165,6 +166,10 @@ inline Box Reach::box(const Ranges& r) const {
   Box box(static_cast<int>(index.size()));
   int d = 0;
   for (const Dimension& dimension : index) {
+    if (dimension.whole) {
+      box[d++] = {0, dimension.extent};
+      continue;
+    }
     Interval range{dimension.offset, dimension.offset + 1};
     for (const Term& t : dimension.terms) {
       const Interval& of = r[t.range];

@@ -122,14 +122,12 @@ class Counting {
   }
 
   /// Lines of a piece on average over where its rows may begin.
-  double average(const Array& a, const Piece& piece, std::int64_t step) const {
-    if (piece.bytes().empty()) return 0;
-    const Piece p = merged(a, piece, line_);
+  double average(const Array& a, const Piece& p, std::int64_t step) const {
     double rows = 1;
     for (int d = 0; d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
       rows *= static_cast<double>(p.at[i].size());
-      if (p.at[i].size() > 1) step = std::gcd(step, a.pitch[i]);
+      if (p.at[i].size() > 1) step = std::gcd(step, pitch_of(a, p, d));
     }
     const std::int64_t bytes = p.bytes().size();
     const std::int64_t begin = row_address(a, p) % std::gcd(step, line_);
@@ -155,7 +153,7 @@ class Counting {
     }
     for (std::size_t u = 0; u < uses_; ++u) {
       const Array& a = nest_.array(nest_.node(out_.leaf).uses[u].array);
-      for (const Piece& p : touched(path, u).pieces)
+      for (const Piece& p : joined(a, touched(path, u).pieces, line_))
         out_.lines[u][depth] += times * average(a, p, steps[u]);
     }
     if (leaf) return;

@@ -17,6 +17,7 @@ double volume(const Piece& p) {
 }
 
 bool covers(const Piece& a, const Piece& b) {
+  if (a.part != b.part) return false;
   for (int d = 0; d < a.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (b.at[i].lo < a.at[i].lo || b.at[i].hi > a.at[i].hi) return false;
@@ -28,13 +29,14 @@ bool covers(const Piece& a, const Piece& b) {
 /// rows begin where rows of it end, leave it the line that both share.
 void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
               std::vector<Piece>& out) {
+  if (p.part != by.part) return out.push_back(p);
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (p.at[i].hi <= by.at[i].lo || by.at[i].hi <= p.at[i].lo) return out.push_back(p);
   }
   // Bytes from the end of a row of `by` to the begin of the next one of p, and the other way round.
-  const std::int64_t pitch = p.dims > 1 && a.pitch[static_cast<std::size_t>(p.dims - 2)] % line != 0
-                                 ? a.pitch[static_cast<std::size_t>(p.dims - 2)]
+  const std::int64_t pitch = p.dims > 1 && pitch_of(a, p, p.dims - 2) % line != 0
+                                 ? pitch_of(a, p, p.dims - 2)
                                  : 2 * Piece::kFar;
   if (p.bytes().hi + line <= by.bytes().lo && p.bytes().lo + pitch >= by.bytes().hi + line)
     return out.push_back(p);

@@ -63,12 +63,13 @@ class Planner {
     return best;
   }
 
-  /// Others are asked about what their papers plan: products with something around them. Their
-  /// searches take up to seconds a group, so that they are asked in small workloads only, and not
-  /// where no kernel can be much faster than the one that is known.
+  /// Others are asked about the whole, and about what their papers plan: products with something
+  /// around them. Their searches take up to seconds a group, so that they are asked in small
+  /// workloads only, and not where no kernel can be much faster than the one that is known.
   bool asks(const Group& group, const std::optional<Best>& best) const {
     if (!others_ || (best && best->seconds < kNearLeast * least_seconds(*group.workload, r_)))
       return false;
+    if (group.ops.size() == q_.workload->operators().size()) return true;
     const auto products =
         std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));

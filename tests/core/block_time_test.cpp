@@ -110,7 +110,8 @@ TEST(BlockTime, TilesOfFusedMultiplyAdds) {
   EXPECT_LT(seconds(4096, 4096, 4096, 128), seconds(4096, 4096, 4095, 128));
   const double least = 2 * 4096.0 * 4096 * 4096 / h200().units.front().peak.at("f32").value;
   EXPECT_GT(seconds(4096, 4096, 4096, 128), least);
-  EXPECT_LT(seconds(4096, 4096, 4096, 128), 1.6 * least);
+  // Four recordings of an H100 (h100-products-f32*.json) have 3.48 to 3.53 ms.
+  EXPECT_NEAR(seconds(4096, 4096, 4096, 128), 3.5e-3, 0.1e-3);
 }
 
 TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {

@@ -80,19 +80,23 @@ namespace {
 // the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
 constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
 constexpr double kElementTile = 1000, kElementLatency = 1.5;
-// Bytes that all blocks together add up at home in a second, after everything else: chosen by four
-// products in f32 whose depth blocks share on an H100 (h100-whole-networks-again.json).
-constexpr double kAddedBytes = 4e11;
+// Bytes that all blocks together add up at home in a second, after everything else; that they store
+// where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
+// by products in f32 on an H100 (h100-products-f32.json).
+constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
 constexpr double kIndependent = 2;
-// The part of the issue rate that products by fused multiply-adds keep up: chosen by h100-products-f32.json.
-constexpr double kFmaLasts = 0.75;
-// By the same and h100-products-f32-again.json: how often a warp waits for shared memory in 16 of the depth, and nothing else of it runs.
-constexpr double kFmaWaits = 16;
+// Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
+// that lasts; how often a warp waits for shared memory in 16 of the depth, and nothing else of it
+// runs. All warps of an SM wait for the same ring and then do the same, so a warp's instructions do
+// not hide another's waits: they come on top.
+constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
+// By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
+constexpr double kOfPieces = 7;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
 class Pricer {
@@ -118,6 +122,10 @@ class Pricer {
                                          std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
       t.work += c.runs * (2 * r_.barrier + r_.near);
       t.issue += bytes / (c.piece * 32) * kOfCopy / kSchedulers;
+      if (in_step(p) && c.piece < 16) {
+        const double pieces = bytes / (c.piece * 32) * kOfPieces;
+        t.work += pieces, t.issue += pieces;
+      }
     }
     t.work += p.turns * kOfTurn;
     t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
@@ -129,11 +137,13 @@ class Pricer {
     t.fill = (copied + p.stored + 2 * p.added) / r_.fill;
     t.ends = (copied > 0 ? latency_ + first : 0) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
-    rounds(t, resident);
+    rounds(t, resident, in_step(p));
     return t;
   }
 
  private:
+  bool in_step(const BlockPhase& p) const { return r_.mma == 0 && !p.products.empty(); }
+
   void add(const ProductRun& x, PhaseTime& t) const {
     const double rows = std::max(1.0, static_cast<double>(x.rows) / f_.warp_rows);
     // A warp has all columns of a part of the sum where its left operand is its own sums.
@@ -159,7 +169,7 @@ class Pricer {
       tensor = 16 * rows * columns * 128 / (r_.fma / kSchedulers);
       near = step.served;
       issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
-      alone = std::max(issue, 16 * 4.0) + kFmaWaits * r_.near;
+      alone = std::max(issue, 16 * 4.0) + (each - 1) * issue + kFmaWaits * r_.near;
     }
     if (x.by_elements) alone *= kElementwise, issue = alone / 2;
     const double all = x.runs * steps;
@@ -193,18 +203,22 @@ class Pricer {
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
-  void rounds(PhaseTime& t, std::int64_t resident) const {
+  /// `in_step`: on top of each other.
+  void rounds(PhaseTime& t, std::int64_t resident, bool in_step) const {
     const double alone = r_.block + std::max({t.work, t.copies, t.waits}) + t.ends;
     const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
     std::int64_t here = ceil_div(t.blocks, r_.sms);
     double cycles = 0;
+    const auto taken = [&](double together) {
+      return in_step ? alone + (together - 1) * busy : std::max(alone, together * busy);
+    };
     t.rounds = static_cast<double>(ceil_div(here, resident));
     for (; here > 0; here -= resident) {
       const auto together = static_cast<double>(std::min(here, resident));
-      cycles += std::max(alone, together * busy);
+      cycles += taken(together);
       if (here > 2 * resident) {  // all alike but the last
         const auto more = static_cast<double>((here - resident - 1) / resident);
-        cycles += (more - 1) * std::max(alone, together * busy);
+        cycles += (more - 1) * taken(together);
         here -= static_cast<std::int64_t>(more - 1) * resident;
       }
     }
@@ -395,9 +409,11 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
               .tiles = forms->tiles};
   const Pricer price(r, *forms, latency);
   double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
-  double seconds = 0, added = 0;
+  double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
-    added += p.added * static_cast<double>(p.blocks);
+    const auto blocks = static_cast<double>(p.blocks);
+    leaves += p.added * blocks / kAddedBytes;
+    if (r.mma == 0) leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     if (k.co_resident && p.blocks > r.sms * t.resident)
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};
@@ -408,7 +424,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     seconds += (t.phases.back().seconds + crowded) / 2;
   }
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
-  t.seconds = cycles / r.clock + std::max(seconds, t.memory) + added / kAddedBytes;
+  t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;
   return t;
 }
 

@@ -183,7 +183,13 @@ class BlockWalk {
     const double bytes =
         static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
+    if (!n.atomic && !rows_aligned(n.tensor)) phase().stored_in_pieces += runs * bytes;
     needs(n.tensor);
+  }
+
+  bool rows_aligned(TensorId id) const {
+    const Tensor& t = w_.tensor(id);
+    return t.shape.size() < 2 || t.shape.back() * size_of(t.dtype) % 16 == 0;
   }
 
   void needs(TensorId t) {
@@ -270,9 +276,9 @@ class BlockWalk {
     p.depth = ceil_div(sizes[2], std::int64_t{16});
     p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
     const Access& a = op.inputs[static_cast<std::size_t>(left)];
-    p.left_across = a.index.empty() || std::ranges::all_of(a.index.back().terms, [&](const Term& t) {
-                      return has_loop(out, t.loop);
-                    });
+    p.left_across = a.index.empty() ||
+                    std::ranges::all_of(a.index.back().terms,
+                                        [&](const Term& t) { return has_loop(out, t.loop); });
     p.left = buffer_read(n, left);
     p.result = n.writes.front().buffer;
     p.joins = runs;

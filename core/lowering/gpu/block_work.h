@@ -45,6 +45,7 @@ struct BlockPhase {
   std::int64_t blocks = 1;
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
+  double stored_in_pieces = 0;  ///< of `stored`, where rows begin at no multiple of 16 bytes
   double compulsory = 0;  ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;

@@ -51,11 +51,10 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
   if (sums > kMostSums) return false;
   const auto operands = static_cast<std::int64_t>(t.operands.size());
   const bool fma = !u.matrix && !vector;
-  t.registers =
-      fma ? std::min(fma_registers(sums, t.results * rows / warp_rows),
-                     u.registers / round_up(t.threads, 128) / 8 * 8)
-          : std::min(kMostRegisters, 44 + ceil_div(5 * sums, 4) +
-                                         10 * std::max<std::int64_t>(0, operands - 2));
+  t.registers = fma ? std::min(fma_registers(sums, t.results * rows / warp_rows),
+                               u.registers / round_up(t.threads, 128) / 8 * 8)
+                    : std::min(kMostRegisters, 44 + ceil_div(5 * sums, 4) +
+                                                   10 * std::max<std::int64_t>(0, operands - 2));
   std::int64_t shared = round_up(16 * turns * operands, kLine);
   double loaded = 0;
   for (const OperandTile& o : t.operands) {
@@ -73,13 +72,14 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
   const double even = 4.0 * std::ceil(warps / 4.0) / warps;  // an SM has four schedulers
   const FmaStep each = fma_step(static_cast<double>(rows) / warp_rows,
                                 2 * static_cast<double>(columns) / warp_columns, false);
-  const double arithmetic = 2 * points / (u.flops / sms) * even *
-                            (fma ? each.issued / each.multiply_adds : 1);
+  const double arithmetic =
+      2 * points / (u.flops / sms) * even * (fma ? each.issued / each.multiply_adds : 1);
   const double fragments =
       static_cast<double>(fragments_read(rows, columns, warp_rows, warp_columns) * t.results * 16 *
                           t.depth) *
       static_cast<double>(t.operands.empty() ? 2 : t.operands.front().element);
-  const double by_fma = each.served * kBanks * warps * static_cast<double>(t.results * t.depth) / 16;
+  const double by_fma =
+      each.served * kBanks * warps * static_cast<double>(t.results * t.depth) / 16;
   const double read = ((vector ? loaded : fma ? by_fma : fragments) + loaded) / u.shared_rate;
   double busy = std::max({arithmetic, read, loaded / u.fill});
   if (u.matrix && !t.plain && !vector) busy *= kByElements;
@@ -100,14 +100,13 @@ FmaStep fma_step(double rows, double columns, bool left_across) {
   FmaStep s{.multiply_adds = 64 * rows * columns};
   // Assumed: addresses and the loop; 16 bytes of eight or of four addresses take two cycles.
   constexpr double kOther = 8;
-  s.issued = s.multiply_adds + (left_across ? 32 : 8) * rows + 8 * columns +
-             kOther;
+  s.issued = s.multiply_adds + (left_across ? 32 : 8) * rows + 8 * columns + kOther;
   s.served = (left_across ? 32 : 16) * rows + 16 * columns;
   return s;
 }
 
 std::int64_t fma_registers(std::int64_t sums, std::int64_t rows) {
-  return std::min(kMostRegisters, 50 + sums + 16 * rows);
+  return std::min(kMostRegisters, 44 + sums + 16 * rows);
 }
 
 std::optional<ProductUnit> product_unit(const Machine& m, DType type) {
