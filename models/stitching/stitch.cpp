@@ -20,6 +20,7 @@ constexpr std::int64_t kMostTurns = 8;
 constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
 constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -126,7 +127,7 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 // --------------------------------------------------------------------------------------
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
-  if (!local(s) || !place(s, threads)) return false;
+  if (!local(s) || least(s, threads) >= most_ || !place(s, threads)) return false;
   if (s.spread != Spread::turns)
     cost_spread(s, threads);
   else
@@ -259,16 +260,20 @@ double Part::latency(const Stitched& s, std::int64_t threads) const {
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
 
-std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) const {
+std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried, double most) {
   std::optional<Stitched> best;
   double least = 0;
+  const bool seconds = o_.written && o_.latency == Latency::overlap;
+  if (seconds) most_ = most;
   each(threads, [&](const Stitched& s) {
     ++tried;
     const double cycles = latency(s, threads);
     if (best && cycles >= least) return;
     best = s;
     least = cycles;
+    if (seconds) most_ = std::min(most_, least);
   });
+  most_ = std::numeric_limits<double>::infinity();
   return best;
 }
 
@@ -277,7 +282,7 @@ std::span<const std::int64_t> threads_of(const Options& o) {
   return kBlockSizes;
 }
 
-bool Part::any() const {
+bool Part::any() {
   std::int64_t tried = 0;
   return std::ranges::any_of(
       threads_of(o_), [&](std::int64_t threads) { return best(threads, tried).has_value(); });
@@ -304,8 +309,10 @@ std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Opt
   for (const std::vector<Component>& parts : packings)
     for (std::int64_t threads : threads_of(o)) {
       std::vector<Stitched> chosen;
+      const double most = best ? best->seconds : kForever;
       for (const Component& c : parts)
-        if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
+        if (auto s = Part(g, d, c, o).best(threads, tried, parts.size() == 1 ? most : kForever))
+          chosen.push_back(std::move(*s));
       if (chosen.size() != parts.size()) continue;
       StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
       if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
