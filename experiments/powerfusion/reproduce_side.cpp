@@ -12,7 +12,6 @@
 #include "harness/recorded.h"
 #include "harness/schedules.h"
 #include "harness/statistics.h"
-#include "harness/taken.h"
 
 namespace tilewright::harness {
 namespace {
@@ -128,8 +127,7 @@ void add_provenance(Reproduced& done, const Recordings& recordings) {
 ordered_json plan_of(const Model& maker, Request request, Setting setting) {
   request.model = maker.name;
   ordered_json row = {{"model", maker.name}};
-  const Setting before = setting;
-  Result<Proposal> best = propose(maker, request, setting);
+  const Result<Proposal> best = propose(maker, request, setting);
   if (!best) {
     row["reason"] = best.reason();
     return row;
@@ -144,13 +142,7 @@ ordered_json plan_of(const Model& maker, Request request, Setting setting) {
   row["own_seconds"] =
       best->price.traffic.seconds ? ordered_json(*best->price.traffic.seconds) : nullptr;
   row["search_seconds"] = best->search_seconds ? ordered_json(*best->search_seconds) : nullptr;
-  Result<Price> time = price(planning_model(), request, setting, best->plan);
-  if (!time) {  // such a plan does not run either: what runs of the model's in its place
-    row["seconds_of"] = "the plan that runs: " + time.reason();
-    const Again again = asked_again(maker, request, before, best->level);
-    const Result<Taken> taken = take(best.value(), setting, target_named("cuda"), request, again);
-    time = taken ? price(planning_model(), request, setting, best->plan) : Reason{taken.reason()};
-  }
+  const Result<Price> time = price(planning_model(), request, setting, best->plan);
   row["seconds"] = time && time->traffic.seconds ? ordered_json(*time->traffic.seconds) : nullptr;
   if (!time) row["seconds_reason"] = time.reason();
   return row;
@@ -195,7 +187,7 @@ void add_row(Sheet& sheet, const std::string& workload, const std::string& who,
              at(plan, "search_seconds").is_number()
                  ? formatted("{:.0f}", 1e3 * plan["search_seconds"].get<double>())
                  : "-",
-             plan.value("reason", plan.value("seconds_reason", plan.value("seconds_of", "-")))});
+             plan.value("reason", plan.value("seconds_reason", "-"))});
 }
 
 /// What must be true of the first model's plan: at most the bytes of a kernel an operator, at least
