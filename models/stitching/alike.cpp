@@ -27,8 +27,8 @@ int in_place_of(int name, const std::vector<int>& from, const std::vector<int>& 
 }  // namespace
 
 /// As subgraph() orders them.
-Alike::Names Alike::names_of(const Graph& g, const Pattern& p) {
-  Names out{.vertices = p, .loops = {}, .order = {}};
+NamesInOrder names_in_order(const Graph& g, const Pattern& p) {
+  NamesInOrder out{.vertices = p, .loops = {}, .order = {}};
   std::ranges::sort(out.vertices, {}, [&](int v) { return g.vertex(v).op; });
   for (int v : out.vertices)
     for (LoopId l : g.workload().op(g.vertex(v).op).loops) {
@@ -40,31 +40,34 @@ Alike::Names Alike::names_of(const Graph& g, const Pattern& p) {
   return out;
 }
 
-StitchedKernel Alike::renamed(StitchedKernel k, const Names& from, const Names& to) {
+std::string text_without_names(const Graph& g, const Pattern& p) {
+  std::vector<OpId> ops;
+  for (int v : p) ops.push_back(g.vertex(v).op);
+  if (no_subgraph(g.workload(), ops)) return "";
+  return to_yaml(without_names(subgraph(g.workload(), ops)));
+}
+
+Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to) {
   const auto vertex = [&](int& v) { v = in_place_of(v, from.vertices, to.vertices); };
-  for (Stitched& s : k.parts) {
-    std::ranges::for_each(s.component.vertices, vertex);
-    std::ranges::for_each(s.component.partial, vertex);
-    LoopSet rows;
-    for (std::size_t i = 0; i < from.loops.size(); ++i)
-      if (s.component.rows.has(from.loops[i])) rows.add(static_cast<std::size_t>(to.loops[i]));
-    s.component.rows = rows;
-    if (s.component.along >= 0)
-      s.component.along = in_place_of(s.component.along, from.loops, to.loops);
-    for (Group& group : s.groups) {
-      vertex(group.root);
-      std::ranges::for_each(group.vertices, vertex);
-    }
+  std::ranges::for_each(s.component.vertices, vertex);
+  std::ranges::for_each(s.component.partial, vertex);
+  LoopSet rows;
+  for (std::size_t i = 0; i < from.loops.size(); ++i)
+    if (s.component.rows.has(from.loops[i])) rows.add(static_cast<std::size_t>(to.loops[i]));
+  s.component.rows = rows;
+  if (s.component.along >= 0)
+    s.component.along = in_place_of(s.component.along, from.loops, to.loops);
+  for (Group& group : s.groups) {
+    vertex(group.root);
+    std::ranges::for_each(group.vertices, vertex);
   }
-  return k;
+  return s;
 }
 
 Result<StitchedKernel> Alike::kernel(const Graph& g, const Pattern& p, const Make& make) {
-  std::vector<OpId> ops;
-  for (int v : p) ops.push_back(g.vertex(v).op);
-  if (no_subgraph(g.workload(), ops)) return make(g, p);
-  std::string text = to_yaml(without_names(subgraph(g.workload(), ops)));
-  Names names = names_of(g, p);
+  std::string text = text_without_names(g, p);
+  if (text.empty()) return make(g, p);
+  NamesInOrder names = names_in_order(g, p);
   const auto at = known_.find(text);
   if (at == known_.end()) {
     Result<StitchedKernel> made = make(g, p);
@@ -74,7 +77,9 @@ Result<StitchedKernel> Alike::kernel(const Graph& g, const Pattern& p, const Mak
   const auto& [of, kernel] = at->second;
   // A reason names operators.
   if (!kernel || !kernel->without_units.empty() || of.order != names.order) return make(g, p);
-  return renamed(*kernel, of, names);
+  StitchedKernel out = *kernel;
+  for (Stitched& s : out.parts) s = renamed(std::move(s), of, names);
+  return out;
 }
 
 }  // namespace tilewright::stitching

@@ -10,6 +10,19 @@
 
 namespace tilewright::stitching {
 
+/// What a kernel of these operators names: vertices and loops in the order of the operators, and
+/// how those are ordered among each other.
+struct NamesInOrder {
+  std::vector<int> vertices;
+  std::vector<int> loops;
+  std::vector<std::size_t> order;
+};
+NamesInOrder names_in_order(const Graph& g, const Pattern& p);
+/// The operators as a workload without names; empty: they are none.
+std::string text_without_names(const Graph& g, const Pattern& p);
+/// A part's schedule for other operators, in the places of its own.
+Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to);
+
 /// One device's and one choice of options, for any graphs.
 class Alike {
  public:
@@ -21,21 +34,11 @@ class Alike {
   Result<StitchedKernel> kernel(const Graph& g, const Pattern& p, const Make& make);
 
  private:
-  /// What a kernel names: vertices and loops in the order of the operators, and how those are
-  /// ordered among each other.
-  struct Names {
-    std::vector<int> vertices;
-    std::vector<int> loops;
-    std::vector<std::size_t> order;
-  };
   struct Known {
-    Names names;
+    NamesInOrder names;
     Result<StitchedKernel> kernel;
   };
-  static Names names_of(const Graph& g, const Pattern& p);
-  static StitchedKernel renamed(StitchedKernel k, const Names& from, const Names& to);
-
-  std::map<std::string, Known> known_;  ///< by the workload without names
+  std::map<std::string, Known> known_;  ///< by text_without_names()
 };
 
 }  // namespace tilewright::stitching
