@@ -30,6 +30,8 @@ struct Measured {
 };
 /// By contestant: a model's name, or another compiler's.
 using Contest = std::map<std::string, Measured>;
+/// By device, the one that is recorded first first.
+using Contests = std::vector<std::pair<std::string, Contest>>;
 
 std::optional<Measured> measured_of(const Field& answer, const Measured& where) {
   const auto verified = answer.get("verified");
@@ -44,7 +46,7 @@ std::optional<Measured> measured_of(const Field& answer, const Measured& where) 
   return m;
 }
 
-/// Several recordings, the first that has a number wins.
+/// Several recordings; of each device the first that has a number wins.
 class Recordings {
  public:
   Recordings(const Experiment& e, const ReproduceOptions& options) {
@@ -52,8 +54,8 @@ class Recordings {
   }
 
   /// What was recorded of the workload, however its text names it.
-  const Contest& of(const Workload& w) const {
-    static const Contest none;
+  const Contests& of(const Workload& w) const {
+    static const Contests none;
     const auto at = by_workload_.find(to_yaml(w));
     return at == by_workload_.end() ? none : at->second;
   }
@@ -97,10 +99,15 @@ class Recordings {
 
   void add(const std::string& name, const std::string& workload, Contest found) {
     rows_.emplace_back(name, found);
-    by_workload_[to_yaml(named_workload(workload))].merge(found);
+    Contests& all = by_workload_[to_yaml(named_workload(workload))];
+    for (const auto& [who, m] : found) {
+      auto at = std::ranges::find(all, m.device, [](const auto& one) { return one.first; });
+      if (at == all.end()) at = all.insert(at, {m.device, {}});
+      at->second.emplace(who, m);
+    }
   }
 
-  std::map<std::string, Contest> by_workload_;
+  std::map<std::string, Contests> by_workload_;
   std::vector<std::pair<std::string, Contest>> rows_;
   ordered_json provenance_ = ordered_json::array();
 };
@@ -132,11 +139,12 @@ ordered_json plan_of(const Model& maker, Request request, Setting setting) {
   const Result<Alone> exact = alone_at(setting, best->plan, best->level, kMostNodes);
   row["exact_bytes"] = exact ? ordered_json(exact->total().value) : ordered_json(nullptr);
   row["compulsory_bytes"] = setting.workload->compulsory_bytes().value;
-  const Result<Price> time = price(planning_model(), request, setting, best->plan);
-  row["seconds"] = time && time->traffic.seconds ? ordered_json(*time->traffic.seconds) : nullptr;
   row["own_seconds"] =
       best->price.traffic.seconds ? ordered_json(*best->price.traffic.seconds) : nullptr;
   row["search_seconds"] = best->search_seconds ? ordered_json(*best->search_seconds) : nullptr;
+  const Result<Price> time = price(planning_model(), request, setting, best->plan);
+  row["seconds"] = time && time->traffic.seconds ? ordered_json(*time->traffic.seconds) : nullptr;
+  if (!time) row["seconds_reason"] = time.reason();
   return row;
 }
 
@@ -179,7 +187,7 @@ void add_row(Sheet& sheet, const std::string& workload, const std::string& who,
              at(plan, "search_seconds").is_number()
                  ? formatted("{:.0f}", 1e3 * plan["search_seconds"].get<double>())
                  : "-",
-             plan.value("reason", "-")});
+             plan.value("reason", plan.value("seconds_reason", "-"))});
 }
 
 /// What must be true of the first model's plan: at most the bytes of a kernel an operator, at least
@@ -199,33 +207,77 @@ void check_bytes(Reproduced& done, const ordered_json& row, const std::string& u
       fail(done, what + "moves more bytes than a kernel an operator");
 }
 
-/// Geometric means of the first model's predicted seconds under each other's, and of measured ones.
-void compare_means(Reproduced& done, const ordered_json& rows) {
-  std::map<std::string, GeometricMean> predicted, measured;
-  std::string judged;
-  for (const ordered_json& row : rows) {
+/// The device on which most of the models were timed.
+const Contest& of_most(const Contests& all, const std::vector<const Model*>& models) {
+  static const Contest none;
+  const Contest* best = &none;
+  const auto count = [&](const Contest& c) {
+    return std::ranges::count_if(models, [&](const Model* m) { return c.contains(m->name); });
+  };
+  for (const auto& [device, contest] : all)
+    if (count(contest) > count(*best) || best == &none) best = &contest;
+  return *best;
+}
+
+/// Geometric means over workloads: of each model's seconds over the first's, predicted and measured
+/// on each device; of the predicted over the measured.
+class Means {
+ public:
+  void add(const ordered_json& row, const Contests& recorded) {
     const ordered_json& first = row["plans"][0];
-    judged = first["model"].get<std::string>();
-    const auto ratio = [&](GeometricMean& mean, const ordered_json& mine,
-                           const ordered_json& other) {
-      if (mine.is_number() && other.is_number() && mine.get<double>() > 0)
-        mean.add(other.get<double>() / mine.get<double>());
-    };
+    judged_ = first["model"].get<std::string>();
     for (const ordered_json& p : row["plans"]) {
       const auto model = p["model"].get<std::string>();
-      if (model == judged || !p.contains("kernels") || !first.contains("kernels")) continue;
-      ratio(predicted[model], first["seconds"], p["seconds"]);
-      if (first.contains("measured") && p.contains("measured"))
-        ratio(measured[model], first["measured"]["seconds"], p["measured"]["seconds"]);
+      if (!p.contains("kernels") || !first.contains("kernels")) continue;
+      if (model != judged_) add(over_[model]["predicted"], p["seconds"], first["seconds"]);
+      for (const auto& [device, contest] : recorded) {
+        const auto its = contest.find(model), judged = contest.find(judged_);
+        if (its == contest.end()) continue;
+        if (judged != contest.end() && model != judged_)
+          over_[model]["measured on " + device].add(its->second.seconds / judged->second.seconds);
+        add(error_[model][device], p["seconds"], its->second.seconds);
+      }
     }
   }
-  for (const auto& [means, how] : {std::pair(&predicted, "predicted"), {&measured, "measured"}})
-    for (const auto& [model, mean] : *means)
-      if (const auto value = mean.value())
-        done.compared.push_back({.what = formatted("{} over {}, {}, geometric mean of {}", model,
-                                                   judged, how, mean.count()),
-                                 .ours = *value,
-                                 .ours_source = how});
+
+  void into(Reproduced& done) const {
+    for (const auto& [model, all] : over_)
+      for (const auto& [how, mean] : all)
+        if (mean.value())
+          done.compared.push_back(
+              {.what = formatted("{} over {}, {}, geometric mean of {}", model, judged_, how,
+                                 mean.count()),
+               .ours = *mean.value(),
+               .ours_source = how.starts_with("pre") ? "predicted" : "measured"});
+    for (const auto& [model, all] : error_)
+      for (const auto& [device, mean] : all)
+        if (mean.value())
+          done.compared.push_back(
+              {.what = formatted("predicted over measured on {}, {}, geometric mean of {}", device,
+                                 model, mean.count()),
+               .ours = *mean.value(),
+               .ours_source = "predicted"});
+  }
+
+ private:
+  static void add(GeometricMean& mean, const ordered_json& above, const ordered_json& below) {
+    if (above.is_number() && below.is_number() && below.get<double>() > 0)
+      mean.add(above.get<double>() / below.get<double>());
+  }
+
+  std::string judged_;
+  std::map<std::string, std::map<std::string, GeometricMean>> over_, error_;
+};
+
+/// Every built-in workload that is none of a paper's sizes must have a row.
+void check_families(Reproduced& done, const std::vector<Field>& workloads) {
+  std::vector<std::string> there;
+  for (const Field& w : workloads)
+    there.push_back(w.text().substr(0, w.text().find_first_of(":/")));
+  for (const BuiltinWorkload& builtin : builtin_workloads())
+    if (builtin.name.find('/') == std::string::npos &&
+        std::ranges::find(there, builtin.name) == there.end())
+      fail(done, builtin.name + " has no row");
 }
 
 }  // namespace
@@ -241,6 +293,7 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run) {
   done.holds = true;
   add_provenance(done, recordings);
   const auto workloads = top.at("workloads").items();
+  check_families(done, workloads);
   std::vector<ordered_json> rows(workloads.size());
   parallel_for(
       workloads.size(), threads_of(run.request),
@@ -251,10 +304,13 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run) {
       run.request.progress, "planning");
   Sheet sheet({"workload", "plan of", "kernels", "bytes, each kernel once", "bytes by exact",
                "us (predicted)", "own us (predicted)", "us (measured)", "measured on",
-               "measured kernels", "search ms", "why not"});
+               "measured kernels", "search ms", "notes"});
+  Means means;
   for (ordered_json& row : rows) {
     const std::string name = row["workload"].get<std::string>();
-    Contest recorded = recordings.of(named_workload(name));
+    const Contests& all = recordings.of(named_workload(name));
+    Contest recorded = of_most(all, models);
+    means.add(row, all);
     for (ordered_json& plan : row["plans"]) {
       const auto at = recorded.find(plan["model"].get<std::string>());
       if (at != recorded.end()) {
@@ -278,7 +334,7 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run) {
   done.result["machine"] = machine;
   done.result["seconds_by"] = planning_model().name;
   done.result["side_by_side"] = rows;
-  compare_means(done, done.result["side_by_side"]);
+  means.into(done);
   return done;
 }
 

@@ -14,6 +14,7 @@
 #include "core/workload/text.h"
 #include "models/powerfusion/cores.h"
 #include "models/powerfusion/model.h"
+#include "models/stitching/alike.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
@@ -52,8 +53,7 @@ std::int64_t warps_of(const StitchedKernel& k) {
   return static_cast<std::int64_t>(warps);
 }
 
-/// Seconds of kernels by their operators as workloads without names: the same in every graph.
-using Alike = std::map<std::string, double>;
+using stitching::Alike;
 
 class Planner {
  public:
@@ -74,15 +74,16 @@ class Planner {
     Result<PlanPrice> price = priced(all);
     if (!price) return price;
     if (is_cores(d_)) {
-      out.priced = static_cast<std::int64_t>(known_.size());
+      out.priced = made_;
       return price;
     }
-    if (const auto joined = stitching::joined(g_, d_, kernels_, *price, known_)) {
+    if (const auto joined = stitching::joined(g_, d_, kernels_, *price, known_,
+                                              [this](const Operators& p) { return alike(p); })) {
       Result<PlanPrice> better = priced(*joined);
       if (better && seconds_of(*better) < seconds_of(*price)) price = std::move(better);
     }
     if (o_.pack) pack(price);
-    out.priced = static_cast<std::int64_t>(known_.size());
+    out.priced = made_;
     return price;
   }
 
@@ -92,30 +93,23 @@ class Planner {
  private:
   // ---- Kernels and their prices -----------------------------------------------------------------
 
-  /// Of operators that differ from others in names alone, what those take.
   double cost(const Operators& p) {
-    const auto own = known_.find(p);
-    if (own != known_.end()) return own->second ? own->second->seconds : kNoKernel;
-    const auto seconds = [this](const Operators& of) {
-      const auto& k = kernel(of);
-      return k ? k->seconds : kNoKernel;
-    };
-    const auto [name, unnamed] = names_.try_emplace(p);
-    if (unnamed) {
-      std::vector<OpId> ops;
-      for (int v : p) ops.push_back(g_.vertex(v).op);
-      if (!no_subgraph(g_.workload(), ops))
-        name->second = to_yaml(without_names(subgraph(g_.workload(), ops)));
-    }
-    if (name->second.empty()) return seconds(p);
-    if (const auto same = alike_.find(name->second); same != alike_.end()) return same->second;
-    return alike_[name->second] = seconds(p);
+    const auto& k = kernel(p);
+    return k ? k->seconds : kNoKernel;
   }
 
+  /// Of operators that differ from others in names alone, those' kernel.
   const Result<StitchedKernel>& kernel(const Operators& p) {
     auto at = known_.find(p);
-    if (at == known_.end()) at = known_.emplace(p, made(p)).first;
+    if (at == known_.end()) at = known_.emplace(p, alike(p)).first;
     return at->second;
+  }
+
+  Result<StitchedKernel> alike(const Operators& p) {
+    return alike_.kernel(g_, p, [this](const Graph&, const Operators& of) {
+      ++made_;
+      return made(of);
+    });
   }
 
   Result<StitchedKernel> made(const Operators& p) const {
@@ -195,7 +189,7 @@ class Planner {
 
   Result<Merging> merge(const Operators& part) {
     const KernelCost cost = [this](const Operators& p) { return this->cost(p); };
-    const KernelCost least = [this](const Operators& p) { return least_seconds(g_, d_, o_, p); };
+    const KernelCost least = [this](const Operators& p) { return bound(p); };
     const KernelCost guess = [this](const Operators& p) { return guessed(p); };
     const auto size = static_cast<std::int64_t>(part.size());
     if (o_.search == Search::exhaustive || o_.search == Search::bound) {
@@ -205,13 +199,27 @@ class Planner {
                       size, kMostExactGraph)};
     }
     if (o_.search == Search::exhaustive) return exhaustive_merging(g_, part, cost);
-    Merging beam = beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators);
+    Merging beam = beam_merging(g_, part, cost, guess, o_.beam, kernels_.most_operators, least);
     if (o_.search == Search::beam || (o_.search == Search::automatic && size > o_.exact))
       return beam;
     const std::int64_t states = beam.states;
     Merging exact = bounded_merging(g_, part, cost, least, std::move(beam));
     exact.states += states;
     return exact;
+  }
+
+  double bound(const Operators& p) {
+    const auto [at, fresh] = bounds_.try_emplace(p);
+    if (fresh) at->second = bound_seconds(g_, d_, o_, p);
+    return at->second;
+  }
+  /// Its cost where that is known.
+  double at_least(const Operators& p) { return known_.contains(p) ? cost(p) : bound(p); }
+  /// Whether both take `most` together, or more. A kernel is priced where bounds do not say it.
+  bool take(const Operators& a, const Operators& b, double most) {
+    if (at_least(a) + at_least(b) >= most) return true;
+    cost(a);
+    return at_least(a) + at_least(b) >= most || cost(a) + cost(b) >= most;
   }
 
   /// Bytes at the rate that so many rows can be read at; infinite where one kernel cannot be.
@@ -254,26 +262,28 @@ class Planner {
   std::size_t best_cut(const Operators& whole, double now, int& tries) {
     struct Cut {
       std::size_t at;
-      double first, rest;
+      Operators first, rest;
     };
     double best = now;
     std::size_t best_at = 0;
     const auto known = [&](std::size_t at) {
       const auto middle = whole.begin() + static_cast<std::ptrdiff_t>(at);
       ++tries;
-      const Cut cut{at, cost({whole.begin(), middle}), cost({middle, whole.end()})};
-      if (cut.first + cut.rest < best) {
-        best = cut.first + cut.rest;
+      Cut cut{at, {whole.begin(), middle}, {middle, whole.end()}};
+      if (!take(cut.first, cut.rest, best)) {
+        best = cost(cut.first) + cost(cut.rest);
         best_at = at;
       }
       return cut;
     };
     if (tries >= kMostSplits) return 0;
-    std::vector<std::pair<Cut, Cut>> open = {{known(1), known(whole.size() - 1)}};
+    std::vector<std::pair<Cut, Cut>> open;
+    Cut first = known(1);
+    open.emplace_back(std::move(first), known(whole.size() - 1));
     while (!open.empty() && tries < kMostSplits) {
-      const auto [lo, hi] = open.back();
+      const auto [lo, hi] = std::move(open.back());
       open.pop_back();
-      if (hi.at - lo.at < 2 || lo.first + hi.rest >= best) continue;
+      if (hi.at - lo.at < 2 || take(lo.first, hi.rest, best)) continue;
       const Cut middle = known(lo.at + (hi.at - lo.at) / 2);
       open.emplace_back(lo, middle);
       open.emplace_back(middle, hi);
@@ -291,7 +301,7 @@ class Planner {
         Operators whole;
         std::ranges::merge(price->patterns[a], price->patterns[b], std::back_inserter(whole));
         if (least_seconds(g_, d_, o_, whole) >= both || tries++ >= kMostPacks) continue;
-        if (cost(whole) >= both * (1 - 1e-9)) continue;
+        if (at_least(whole) >= both * (1 - 1e-9) || cost(whole) >= both * (1 - 1e-9)) continue;
         std::vector<Operators> all;
         for (std::size_t k = 0; k < price->patterns.size(); ++k)
           if (k != a && k != b) all.push_back(price->patterns[k]);
@@ -312,9 +322,9 @@ class Planner {
   const Options& o_;
   stitching::Options kernels_;
   stitching::Known known_;
-  std::map<Operators, double> guesses_;
-  std::map<Operators, std::string> names_;  ///< as workloads without names; empty: they are none
-  Alike& alike_;                            ///< by that
+  std::map<Operators, double> guesses_, bounds_;
+  Alike& alike_;
+  std::int64_t made_ = 0;  ///< kernels that none before was like
 };
 
 Result<Planned> planned_as_is(std::shared_ptr<const Workload> w, const Device& d, const Options& o,

@@ -88,12 +88,17 @@ Merging exhaustive_merging(const Graph& g, const Operators& vertices, const Kern
 /// first.
 Merging bounded_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
                         const KernelCost& least, std::optional<Merging> start = {});
-/// The best `width` partial plans after each operator, by `least`; their ends by `cost`.
+/// The best `width` partial plans after each operator, by `least`; their ends by `cost`, which is
+/// not asked of those whose kernels' `bound`s say enough.
 Merging beam_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
-                     const KernelCost& least, int width, int most_operators);
+                     const KernelCost& least, int width, int most_operators,
+                     const KernelCost& bound = {});
 
 /// Bytes that no operator added later takes away, at DRAM's rate, and a launch; infinite where no
 /// kernel can hold the operators so far.
 double least_seconds(const Graph& g, const Device& d, const Options& o, const Operators& kernel);
+/// The same with what every kernel takes by `o.price` besides those bytes: no more than its
+/// seconds.
+double bound_seconds(const Graph& g, const Device& d, const Options& o, const Operators& kernel);
 
 }  // namespace tilewright::powerfusion

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -13,11 +14,13 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kFinalists = 4;  // of the beam, that are priced
+constexpr double kBelow = 1 - 1e-9;    // a bound, whatever the order that numbers are added in
 
 class Merger {
  public:
-  Merger(const Graph& g, const Operators& vertices, const KernelCost& cost, const KernelCost* least)
-      : g_(g), all_(vertices), cost_(cost), least_(least) {}
+  Merger(const Graph& g, const Operators& vertices, const KernelCost& cost, const KernelCost* least,
+         const KernelCost* bound)
+      : g_(g), all_(vertices), cost_(cost), least_(least), bound_(bound) {}
 
   /// Every way, or with `least` those that can be better than the best so far.
   Merging exact(std::optional<Merging> start) {
@@ -85,8 +88,7 @@ class Merger {
     std::size_t tried = 0;
     for (State& s : states) {
       if (!ordered(s.kernels) || tried++ == kFinalists) continue;
-      double sum = 0;
-      for (const Operators& k : s.kernels) sum += cost_(k);
+      const double sum = sum_of(s.kernels, out.cost);
       if (sum < out.cost) {
         out.cost = sum;
         out.kernels = std::move(s.kernels);
@@ -161,12 +163,8 @@ class Merger {
   void place(std::size_t i) {
     if (i == all_.size()) {
       ++best_.states;
-      double sum = 0;
-      for (const Operators& k : kernels_) {
-        sum += cost_(k);
-        if (sum >= best_.cost) return;
-      }
-      if (!ordered(kernels_)) return;
+      const double sum = sum_of(kernels_, best_.cost);
+      if (sum >= best_.cost || !ordered(kernels_)) return;
       best_.cost = sum;
       best_.kernels = kernels_;
       std::ranges::sort(best_.kernels);
@@ -183,6 +181,27 @@ class Merger {
     kernels_.pop_back();
   }
 
+  /// What the kernels take; where that is `most` or more, no less than that. Those that have been
+  /// asked for first: what the others take at least may say enough.
+  double sum_of(const std::vector<Operators>& kernels, double most) {
+    const auto bound = [this](const Operators& k) { return bound_ == nullptr ? 0 : (*bound_)(k); };
+    double known = 0, rest = 0;
+    std::vector<const Operators*> open;
+    for (const Operators& k : kernels) {
+      const auto at = costs_.find(k);
+      (at == costs_.end() ? rest : known) += at == costs_.end() ? bound(k) : at->second;
+      if (at == costs_.end()) open.push_back(&k);
+    }
+    for (const Operators* k : open) {
+      if (known + rest >= most) return kNever;
+      known += costs_[*k] = cost_(*k);
+      rest -= bound(*k);
+    }
+    double sum = 0;  // in this order, that equal plans have equal sums
+    for (const Operators& k : kernels) sum += costs_.at(k);
+    return sum;
+  }
+
   bool may_be_best() const {
     if (least_ == nullptr) return true;
     double sum = 0;
@@ -197,25 +216,28 @@ class Merger {
   const Operators& all_;
   const KernelCost& cost_;
   const KernelCost* least_;
+  const KernelCost* bound_;  ///< of `cost`, from below; null: 0
   std::vector<Operators> kernels_;
+  std::map<Operators, double> costs_;
   Merging best_;
 };
 
 }  // namespace
 
 Merging exhaustive_merging(const Graph& g, const Operators& vertices, const KernelCost& cost) {
-  return Merger(g, vertices, cost, nullptr).exact({});
+  return Merger(g, vertices, cost, nullptr, nullptr).exact({});
 }
 
 Merging bounded_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
                         const KernelCost& least, std::optional<Merging> start) {
   if (start && !std::isfinite(start->cost)) start.reset();
-  return Merger(g, vertices, cost, &least).exact(std::move(start));
+  return Merger(g, vertices, cost, &least, &least).exact(std::move(start));
 }
 
 Merging beam_merging(const Graph& g, const Operators& vertices, const KernelCost& cost,
-                     const KernelCost& least, int width, int most_operators) {
-  return Merger(g, vertices, cost, &least).beam(width, most_operators);
+                     const KernelCost& least, int width, int most_operators,
+                     const KernelCost& bound) {
+  return Merger(g, vertices, cost, &least, bound ? &bound : nullptr).beam(width, most_operators);
 }
 
 double least_seconds(const Graph& g, const Device& d, const Options& o, const Operators& kernel) {
@@ -236,6 +258,13 @@ double least_seconds(const Graph& g, const Device& d, const Options& o, const Op
   }
   for (TensorId t : reads) bytes += static_cast<double>(bytes_read(w, t, ops).value);
   return launch_seconds(d, o) + bytes / d.dram_bytes_per_second;
+}
+
+double bound_seconds(const Graph& g, const Device& d, const Options& o, const Operators& kernel) {
+  const double least = least_seconds(g, d, o, kernel);
+  if (o.price != PriceBy::overlap || !std::isfinite(least)) return least * kBelow;
+  const double bytes = (least - launch_seconds(d, o)) * d.dram_bytes_per_second;
+  return stitching::least_overlap(d, {.chain = d.block}, bytes) * kBelow;
 }
 
 }  // namespace tilewright::powerfusion

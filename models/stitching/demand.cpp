@@ -27,7 +27,6 @@ constexpr double kLeastAhead = 3;   // loads under way, at least, where register
 constexpr double kUnrolled = 8;     // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
 constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
-constexpr double kIndependent = 4;  // instructions of a warp under way together
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;

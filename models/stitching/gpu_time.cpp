@@ -34,7 +34,9 @@ Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
   const auto program = lowering::lower(s, static_cast<int>(kernel));
   if (!program) return Reason{program.reason()};
   if (graph_ == nullptr) {
-    Result<Graph> graph = Graph::create(w_);
+    // A contraction that is bound to units is a reduction, however many points it has.
+    constexpr double kNoProducts = 1e30;
+    Result<Graph> graph = Graph::create(w_, kNoProducts);
     if (!graph) return Reason{graph.reason()};
     graph_ = std::make_shared<const Graph>(std::move(graph).value());
   }

@@ -9,10 +9,13 @@ namespace {
 
 constexpr int kMostUnions = 200;  // that are stitched for a plan
 
+using Make = std::function<Result<StitchedKernel>(const Pattern&)>;
+
 class Joiner {
  public:
-  Joiner(const Graph& g, const Device& d, const Options& o, const PlanPrice& p, Known& known)
-      : g_(g), d_(d), o_(o), known_(known), all_(p.patterns) {
+  Joiner(const Graph& g, const Device& d, const Options& o, const PlanPrice& p, Known& known,
+         const Make& make)
+      : g_(g), d_(d), o_(o), known_(known), make_(make), all_(p.patterns) {
     for (std::size_t k = 0; k < all_.size(); ++k) {
       products_.push_back(p.kernels[k].parts.empty());
       seconds_.push_back(products_[k] ? 0 : seconds(all_[k], p.kernels[k]));
@@ -97,7 +100,7 @@ class Joiner {
     auto at = known_.find(p);
     if (at == known_.end()) {
       if (++stitched_ > kMostUnions) return nullptr;
-      at = known_.emplace(p, stitch(g_, d_, p, o_)).first;
+      at = known_.emplace(p, make_ ? make_(p) : stitch(g_, d_, p, o_)).first;
     }
     return at->second ? &*at->second : nullptr;
   }
@@ -148,6 +151,7 @@ class Joiner {
   const Device& d_;
   const Options& o_;
   Known& known_;
+  const Make& make_;
   std::vector<Pattern> all_;  ///< empty: joined to others
   std::vector<bool> products_;
   std::vector<double> seconds_;
@@ -160,8 +164,8 @@ class Joiner {
 }  // namespace
 
 std::optional<std::vector<Pattern>> joined(const Graph& g, const Device& d, const Options& o,
-                                           const PlanPrice& p, Known& known) {
-  Joiner joiner(g, d, o, p, known);
+                                           const PlanPrice& p, Known& known, const Make& make) {
+  Joiner joiner(g, d, o, p, known, make);
   if (!joiner.run()) return std::nullopt;
   return joiner.kernels();
 }

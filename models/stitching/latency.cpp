@@ -101,6 +101,24 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
   return known->second;
 }
 
+/// Seconds that a written schedule takes at least, by its blocks and its operators' instructions:
+/// its tree is not made. Every point is computed once, on the average of a block's threads.
+double Part::least(Stitched& s, std::int64_t threads) const {
+  if (most_ == std::numeric_limits<double>::infinity() || running_ || c_.along >= 0) return 0;
+  rows_and_blocks(s, threads);
+  Demand block{.blocks = static_cast<double>(s.blocks), .chain = d_.block};
+  for (int v : c_.vertices) {
+    const Vertex& x = g_.vertex(v);
+    const double points = g_.points(x.loops) / block.blocks;
+    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
+    block.instructions += points / kWarp * (light + kOfExpensive * expensive);
+    block.special += points / kWarp * kSpecial * expensive;
+    block.chain += points / static_cast<double>(threads) *
+                   (light * d_.light + expensive * d_.expensive) / kIndependent;
+  }
+  return least_overlap(d_, block, dram_bytes_) * (1 - 1e-9);
+}
+
 /// Of running operators: their kernel goes in blocks of the reduction, which is no tree with units.
 /// A block's chain is L's cycles of a warp (try_one); its bytes are those of home, each once.
 Demand Part::by_cycles(const Stitched& s, std::int64_t threads) const {

@@ -83,4 +83,17 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   return t;
 }
 
+double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
+  const double of_sm =
+      part.blocks * uneven(d, part.blocks) / static_cast<double>(d.sms) / d.clock_hz;
+  double sum = 0;
+  for (double x :
+       {dram_bytes / (kAttained * d.dram_bytes_per_second), part.instructions / kSchedulers * of_sm,
+        part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
+    sum += std::pow(x, kSharpness);
+  return (d.launch + std::max(part.blocks * d.dispatch,
+                              std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
+         d.clock_hz;
+}
+
 }  // namespace tilewright::stitching

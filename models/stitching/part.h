@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace tilewright::stitching {
 inline constexpr double kOfExpensive = 10;
 inline constexpr double kWavefrontBytes = 128;  ///< of shared memory in a cycle
 inline constexpr double kSpecial = 2;           ///< of them, on the special function units
+inline constexpr double kIndependent = 4;       ///< instructions of a warp under way together
 inline double ceil_over(double a, double b) { return std::ceil(a / b); }
 
 /// Warps that are resident on the whole GPU at once.
@@ -45,14 +47,15 @@ class Part {
   using Seen = std::function<void(const Stitched&)>;
   /// Every schedule for blocks of so many threads that keeps locality and fits, priced.
   void each(std::int64_t threads, const Seen& f) const;
-  /// The best of them; none where nothing fits.
-  std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried) const;
+  /// The best of them; none where nothing fits or all take `most` seconds and more.
+  std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried,
+                               double most = std::numeric_limits<double>::infinity());
   /// L or seconds, by Options::latency, of a part alone in its kernel.
   double latency(const Stitched& s, std::int64_t threads) const;
   /// Its groups where reductions alone are sub-roots.
   std::vector<Group> groups() const { return groups_of(groupings().front()); }
   /// Whether it has a schedule at all.
-  bool any() const;
+  bool any();
   /// Why no schedule of it can be written.
   std::string why_unwritten() const;
 
@@ -70,6 +73,7 @@ class Part {
   bool try_one(Stitched& s, std::int64_t threads, const Seen& f) const;
 
   // latency.cpp
+  double least(Stitched& s, std::int64_t threads) const;
   std::optional<Demand> demand(const BoundTree& tree) const;
   Demand by_cycles(const Stitched& s, std::int64_t threads) const;
   bool place(Stitched& s, std::int64_t threads) const;
@@ -135,6 +139,7 @@ class Part {
   bool running_ = false;       ///< it has running operators
   std::int64_t widest_ = 1;
   double dram_bytes_ = 0;  ///< compulsory
+  double most_ = std::numeric_limits<double>::infinity();  ///< seconds: what takes more is left out
 };
 
 }  // namespace tilewright::stitching

@@ -1,9 +1,12 @@
 // The code generator's search: groups, the schemes of their sub-roots, launch dimensions.
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "core/base/format.h"
+#include "models/stitching/alike.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 #include "models/stitching/passes.h"
@@ -20,6 +23,7 @@ constexpr std::int64_t kMostTurns = 8;
 constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
 constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -126,7 +130,7 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 // --------------------------------------------------------------------------------------
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
-  if (!local(s) || !place(s, threads)) return false;
+  if (!local(s) || least(s, threads) >= most_ || !place(s, threads)) return false;
   if (s.spread != Spread::turns)
     cost_spread(s, threads);
   else
@@ -259,16 +263,20 @@ double Part::latency(const Stitched& s, std::int64_t threads) const {
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
 
-std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) const {
+std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried, double most) {
   std::optional<Stitched> best;
   double least = 0;
+  const bool seconds = o_.written && o_.latency == Latency::overlap;
+  if (seconds) most_ = most;
   each(threads, [&](const Stitched& s) {
     ++tried;
     const double cycles = latency(s, threads);
     if (best && cycles >= least) return;
     best = s;
     least = cycles;
+    if (seconds) most_ = std::min(most_, least);
   });
+  most_ = std::numeric_limits<double>::infinity();
   return best;
 }
 
@@ -277,7 +285,7 @@ std::span<const std::int64_t> threads_of(const Options& o) {
   return kBlockSizes;
 }
 
-bool Part::any() const {
+bool Part::any() {
   std::int64_t tried = 0;
   return std::ranges::any_of(
       threads_of(o_), [&](std::int64_t threads) { return best(threads, tried).has_value(); });
@@ -296,16 +304,61 @@ std::string Part::why_unwritten() const {
 
 namespace {
 
+/// The parts of a pack, of which many may differ in names alone.
+class PartsOfPack {
+ public:
+  PartsOfPack(const Graph& g, const Device& d, const Options& o) : g_(g), d_(d), o_(o) {}
+
+  std::optional<Stitched> best(const Component& c, std::int64_t threads, std::int64_t& tried) {
+    const auto anew = [&] { return Part(g_, d_, c, o_).best(threads, tried); };
+    if (!c.partial.empty() || c.along >= 0) return anew();
+    auto [at, fresh] = names_.try_emplace(c.vertices);
+    Named& own = at->second;
+    if (fresh) own = {text_without_names(g_, c.vertices), names_in_order(g_, c.vertices)};
+    if (own.text.empty()) return anew();
+    std::string key = own.text;
+    for (int l : own.names.loops) key += c.rows.has(l) ? 'r' : '-';
+    for (std::size_t i : own.names.order) key += ' ' + std::to_string(i);
+    key += ' ' + std::to_string(threads);
+    const auto known = best_.find(key);
+    if (known == best_.end()) {
+      auto made = anew();
+      best_.emplace(std::move(key), std::pair(own.names, made));
+      return made;
+    }
+    const auto& [names, part] = known->second;
+    if (!part) return std::nullopt;
+    Stitched out = renamed(*part, names, own.names);
+    out.component = c;
+    return out;
+  }
+
+ private:
+  struct Named {
+    std::string text;
+    NamesInOrder names;
+  };
+  const Graph& g_;
+  const Device& d_;
+  const Options& o_;
+  std::map<Pattern, Named> names_;
+  std::map<std::string, std::pair<NamesInOrder, std::optional<Stitched>>> best_;
+};
+
 /// The best schedule of each packing of the pattern; none where nothing fits.
 std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
                                       std::span<const std::vector<Component>> packings,
                                       std::int64_t& tried) {
   std::optional<StitchedKernel> best;
+  PartsOfPack pack(g, d, o);
   for (const std::vector<Component>& parts : packings)
     for (std::int64_t threads : threads_of(o)) {
       std::vector<Stitched> chosen;
+      const double most = best ? best->seconds : kForever;
       for (const Component& c : parts)
-        if (auto s = Part(g, d, c, o).best(threads, tried)) chosen.push_back(std::move(*s));
+        if (auto s = parts.size() == 1 ? Part(g, d, c, o).best(threads, tried, most)
+                                       : pack.best(c, threads, tried))
+          chosen.push_back(std::move(*s));
       if (chosen.size() != parts.size()) continue;
       StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
       if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);

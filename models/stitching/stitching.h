@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -299,9 +300,11 @@ using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched
 Result<PlanPrice> price(const Graph& g, const Device& d, std::span<const Pattern> patterns,
                         const Options& o, Known* known = nullptr);
 /// The kernels with two made one wherever they share a tensor and one takes less time than both,
-/// those that save most first; nothing where none do. Cost: at most 200 times stitch().
+/// those that save most first; nothing where none do. `make`: stitch(), or what knows alike kernels.
+/// Cost: at most 200 times that.
 std::optional<std::vector<Pattern>> joined(const Graph& g, const Device& d, const Options& o,
-                                           const PlanPrice& p, Known& known);
+                                           const PlanPrice& p, Known& known,
+                                           const std::function<Result<StitchedKernel>(const Pattern&)>& make = {});
 /// The operators that each kernel of any plan computes.
 std::vector<Pattern> patterns_of(const Graph& g, const Plan& plan);
 /// Bytes of tensors that kernels read and write from and to home, each once a kernel, at the

@@ -8,6 +8,8 @@
 #include "core/plan/schedule.h"
 #include "core/workload/text.h"
 #include "models/powerfusion/model.h"
+#include "models/stitching/alike.h"
+#include "models/stitching/bound_tree.h"
 
 namespace tilewright::powerfusion {
 namespace {
@@ -231,6 +233,86 @@ TEST(PowerFusionSearch, ProductsOnCoresAreTheFastestThatOthersMake) {
   EXPECT_EQ(tiles().count("/48"), products);
   EXPECT_EQ(slow_asked, fast_asked);
   EXPECT_LT(static_cast<std::size_t>(fast_asked), products / 2);  // layers are alike
+}
+
+/// Bounds leave nothing out: of every part of drawn graphs that is one kernel, what is stitched
+/// with them is the best of all schedules, and takes no less than the search's bound.
+TEST(PowerFusionSearch, BoundsLeaveOutNoBetterSchedule) {
+  const Device d = *stitching::device_of(named_machine("h200"));
+  Options o;
+  o.price = PriceBy::overlap;
+  const stitching::Options kernels = o.kernels();
+  int compared = 0;
+  const auto [first, last] = drawn_seeds(5);
+  for (int seed = first; seed <= last; ++seed) {
+    const auto w = std::make_shared<const Workload>(
+        named_workload(formatted("random-graph:rows={},cols={},vertices=5,seed={}",
+                                 32 + 700 * (seed % 4), 33 + 500 * (seed % 3), seed)));
+    const auto g = Graph::create(w, 1e30);
+    ASSERT_TRUE(g);
+    for (int a = 0; a < g->size(); ++a)
+      for (int b = a; b < std::min(g->size(), a + 3); ++b) {
+        Operators p;
+        for (int v = a; v <= b; ++v) p.push_back(v);
+        SCOPED_TRACE(formatted("seed {}, operators {} to {}", seed, a, b));
+        const auto best = stitching::stitch(*g, d, p, kernels);
+        if (!best) continue;
+        EXPECT_GE(best->seconds, bound_seconds(*g, d, o, p));
+        const auto all = stitching::ranked(*g, d, p, kernels);
+        if (best->parts.size() > 1 || all.empty()) continue;
+        ++compared;
+        EXPECT_EQ(best->seconds, all.front().seconds);
+      }
+  }
+  EXPECT_GT(compared, 20);
+}
+
+/// A kernel that another is like but for names is that one, with its own operators and loops.
+TEST(PowerFusionSearch, AlikeKernelsAreStitchedOnce) {
+  const Device d = *stitching::device_of(named_machine("h200"));
+  const stitching::Options kernels = Options().kernels();
+  const auto w = std::make_shared<const Workload>(
+      named_workload("bert:layers=2,seq=48,hidden=64,heads=2,ffn=96"));
+  const auto g = Graph::create(w, 0.5);
+  ASSERT_TRUE(g);
+  stitching::Alike alike;
+  int made = 0, asked_for = 0, renamed = 0;
+  for (int a = 0; a < g->size(); ++a)
+    for (int b = a; b < std::min(g->size(), a + 3); ++b) {
+      Operators p;
+      for (int v = a; v <= b; ++v) p.push_back(v);
+      const auto own = stitching::stitch(*g, d, p, kernels);
+      const int before = made;
+      const auto k = alike.kernel(*g, p, [&](const Graph&, const Operators&) {
+        ++made;
+        return own;
+      });
+      ASSERT_EQ(k.ok(), own.ok());
+      ++asked_for;
+      if (!k || made > before) continue;
+      ++renamed;
+      SCOPED_TRACE(formatted("operators {} to {}", a, b));
+      EXPECT_EQ(k->seconds, own->seconds);
+      ASSERT_EQ(k->parts.size(), own->parts.size());
+      for (std::size_t i = 0; i < k->parts.size(); ++i) {
+        const auto &x = k->parts[i], &y = own->parts[i];
+        EXPECT_EQ(x.component.vertices, y.component.vertices);
+        EXPECT_EQ(x.component.rows, y.component.rows);
+        ASSERT_EQ(x.groups.size(), y.groups.size());
+        for (std::size_t n = 0; n < x.groups.size(); ++n) {
+          EXPECT_EQ(x.groups[n].root, y.groups[n].root);
+          EXPECT_EQ(x.groups[n].vertices, y.groups[n].vertices);
+        }
+        const auto mine = stitching::bound_tree(*g, d, x, k->threads),
+                   its = stitching::bound_tree(*g, d, y, own->threads);
+        ASSERT_EQ(mine.ok(), its.ok());
+        if (mine) {
+          EXPECT_EQ(to_text(mine->tree), to_text(its->tree));
+        }
+      }
+    }
+  EXPECT_GT(renamed, 20);
+  EXPECT_EQ(made + renamed, asked_for);
 }
 
 /// Figure 13: a layer has four products of a library's, as the paper's GPT-2 has, and a kernel

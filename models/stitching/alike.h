@@ -1,0 +1,44 @@
+// Kernels of patterns that differ from ones stitched before in names alone.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/stitching/stitching.h"
+
+namespace tilewright::stitching {
+
+/// What a kernel of these operators names: vertices and loops in the order of the operators, and
+/// how those are ordered among each other.
+struct NamesInOrder {
+  std::vector<int> vertices;
+  std::vector<int> loops;
+  std::vector<std::size_t> order;
+};
+NamesInOrder names_in_order(const Graph& g, const Pattern& p);
+/// The operators as a workload without names; empty: they are none.
+std::string text_without_names(const Graph& g, const Pattern& p);
+/// A part's schedule for other operators, in the places of its own.
+Stitched renamed(Stitched s, const NamesInOrder& from, const NamesInOrder& to);
+
+/// One device's and one choice of options, for any graphs.
+class Alike {
+ public:
+  using Make = std::function<Result<StitchedKernel>(const Graph&, const Pattern&)>;
+
+  /// What `make` gives for the pattern, or what it gave for one of the same operators, with this
+  /// one's vertices and loops in their places. Only the same order of both is taken for the same,
+  /// so that ties are decided as they would be. Cost: the pattern's text.
+  Result<StitchedKernel> kernel(const Graph& g, const Pattern& p, const Make& make);
+
+ private:
+  struct Known {
+    NamesInOrder names;
+    Result<StitchedKernel> kernel;
+  };
+  std::map<std::string, Known> known_;  ///< by text_without_names()
+};
+
+}  // namespace tilewright::stitching
