@@ -41,9 +41,9 @@ std::string KernelEmitter::expression_text(
 }
 
 /// What an operator gives one of its outputs.
-std::string KernelEmitter::made_text(
-    const Output& out, OpId op, const std::vector<std::string>& loops,
-    const std::function<std::string(int, bool)>& of_output) const {
+std::string KernelEmitter::made_text(const Output& out, OpId op,
+                                     const std::vector<std::string>& loops,
+                                     const std::function<std::string(int, bool)>& of_output) const {
   return made_as(workload_.tensor(out.target.tensor).dtype, out,
                  expression_text(out.value, op, loops, of_output));
 }

@@ -345,9 +345,9 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     std::string pairs;
     if (!buf.atomic) {
       pairs = box == nullptr || is_integer(workload_.tensor(buf.tensor).dtype) ? ", false"
-              : aligned(b, *box, at_once(type))        ? ", true"
-              : type == "float" && aligned(b, *box, 2) ? ", kPairs"
-                                                       : ", false";
+              : aligned(b, *box, at_once(type))                                ? ", true"
+              : type == "float" && aligned(b, *box, 2)                         ? ", kPairs"
+                                                                               : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
               ">(" + sums.name + ", me, " + sums.first + ", " + columns + ", " + row + ");");

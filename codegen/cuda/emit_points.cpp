@@ -306,8 +306,8 @@ void KernelEmitter::strips_of_results(const Points& p) {
   open_strip(p);
   point_inputs(p, p.loops, true);
   for (std::size_t o = 0; o < p.n.writes.size(); ++o)
-    out_.line(p.result(o) + "[v] = " +
-              made_text(output_of(p.id, static_cast<int>(o)), p.n.op, p.loops) + ";");
+    out_.line(p.result(o) +
+              "[v] = " + made_text(output_of(p.id, static_cast<int>(o)), p.n.op, p.loops) + ";");
   out_.close();
   std::vector<std::string> at = p.loops;
   at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
@@ -473,8 +473,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     for (std::size_t o = 0; o < n.writes.size(); ++o) {
       const Output& out = output_of(id, static_cast<int>(o));
       if (names_outputs(out.value))
-        out_.line(
-            combined(out.combine, p.result(o), made_text(out, n.op, p.loops, named)));
+        out_.line(combined(out.combine, p.result(o), made_text(out, n.op, p.loops, named)));
       out_.line(put_text(n.writes[o].buffer, point(n.op, out.target, n.writes[o].buffer, p.loops),
                          p.result(o)));
     }

@@ -103,7 +103,7 @@ class KernelEmitter : private RangeEmitter {
   std::string expression_text(const Expr& e, OpId op, const std::vector<std::string>& loops,
                               const std::function<std::string(int, bool)>& of_output = {}) const;
   std::string made_text(const Output& out, OpId op, const std::vector<std::string>& loops,
-                              const std::function<std::string(int, bool)>& of_output = {}) const;
+                        const std::function<std::string(int, bool)>& of_output = {}) const;
 
   std::vector<TileUse> tile_uses() const;
   std::string first_column(BufferId b) const;

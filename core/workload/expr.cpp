@@ -130,7 +130,7 @@ bool is_whole(const WorkloadSpec& spec, const Operator& op, const Expr& e) {
       break;
   }
   if (e.function == "lt") return true;
-  constexpr std::array<std::string_view, 10> kLeave = {"add", "sub", "mul",  "max", "min",
+  constexpr std::array<std::string_view, 10> kLeave = {"add", "sub", "mul",  "max",    "min",
                                                        "neg", "abs", "relu", "square", "select"};
   if (std::ranges::find(kLeave, e.function) == kLeave.end()) return false;
   const std::size_t first = e.function == "select" ? 1 : 0;  // a condition may be anything

@@ -14,8 +14,9 @@ bool names_outputs(const Expr& e);
 bool reads_input(const Expr& e, int input);
 /// Whether a type's values are whole numbers.
 constexpr bool is_integer(DType type) { return type == DType::i8 || type == DType::i32; }
-/// Whether what an operator combines into an output is a whole number whatever its inputs are: made of
-/// integer tensors, whole constants and loops' indices by functions that leave whole numbers whole.
+/// Whether what an operator combines into an output is a whole number whatever its inputs are: made
+/// of integer tensors, whole constants and loops' indices by functions that leave whole numbers
+/// whole.
 bool is_whole(const WorkloadSpec& spec, const Operator& op, const Expr& value);
 /// Why the loop's index is no value in expressions: its name is not its own, or f32 does not hold
 /// all of its indices. None: it is one.

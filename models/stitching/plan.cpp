@@ -44,7 +44,8 @@ std::vector<LoopCut> grid_over(const Workload& w, LoopSet rows, const Operator& 
   return cuts;
 }
 
-/// Adds a vertex and those that make what it is rescaled by, back to the running operators among them.
+/// Adds a vertex and those that make what it is rescaled by, back to the running operators among
+/// them.
 void add_makers(const Graph& g, int v, bool by_factor, std::vector<int>& chain) {
   const Workload& w = g.workload();
   const Operator& op = w.op(g.vertex(v).op);
@@ -66,8 +67,8 @@ void add_makers(const Graph& g, int v, bool by_factor, std::vector<int>& chain) 
   }
 }
 
-/// Whether the component has a running operator and another kernel one that rescales the same sums: of
-/// no block of the reduction but the last would one see what the other makes.
+/// Whether the component has a running operator and another kernel one that rescales the same sums:
+/// of no block of the reduction but the last would one see what the other makes.
 bool cuts_running(const Graph& g, const Component& c) {
   const auto has = [&](int v) { return std::ranges::binary_search(c.vertices, v); };
   const auto runs = [&](int v) { return g.workload().op(g.vertex(v).op).running; };

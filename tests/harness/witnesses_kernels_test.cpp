@@ -57,8 +57,8 @@ std::string masked(std::mt19937_64& random) {
   return text + "  - \"y: y[r,c] = u[r,c] - s[r]\"\n";
 }
 
-/// Integers that operators make: counts, products and maxima of integers, values rounded to integers,
-/// and indices by which another one reads a table.
+/// Integers that operators make: counts, products and maxima of integers, values rounded to
+/// integers, and indices by which another one reads a table.
 std::string integers(std::mt19937_64& random) {
   const std::string r = number(random, 1, 11), c = number(random, 1, 11), k = number(random, 1, 11);
   const std::string type = random() % 2 == 0 ? "i8" : "i32", loops = "{r: " + r + ", c: " + c;
@@ -84,8 +84,8 @@ std::string integers(std::mt19937_64& random) {
                   "  - \"score: t[r,c] += a[r,k] * b[k,c]\"\n"
                   "  - \"round: q[r,c] = 10 * t[r,c]\"\n  - \"sum: s[r] += q[r,c]\"\n");
     default:
-      return "name: random-integers\nloops: " + loops + "}\ndtype: f32\ntensors: {T: [" + number(random, 2, 11) +
-             ", c], ids: [r], i: [r]}\ndtypes: {ids: i32, i: " + type +
+      return "name: random-integers\nloops: " + loops + "}\ndtype: f32\ntensors: {T: [" +
+             number(random, 2, 11) + ", c], ids: [r], i: [r]}\ndtypes: {ids: i32, i: " + type +
              "}\noperators:\n  - \"next: i[r] = max(ids[r], 0) * lt(r, 3)\"\n"
              "  - \"look: z[r,c] = T[i[r],c]\"\n  - \"sum: s[c] += z[r,c]\"\n";
   }

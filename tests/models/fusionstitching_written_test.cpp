@@ -323,8 +323,8 @@ TEST(Ranked, IsInOrderAndStitchTakesTheFirst) {
   }
 }
 
-/// Where kernels share an online softmax between them, nothing could rescale what one of them makes of a
-/// block of the reduction: each takes all of it together.
+/// Where kernels share an online softmax between them, nothing could rescale what one of them makes
+/// of a block of the reduction: each takes all of it together.
 TEST(WrittenPlans, RunningOperatorsOfSeveralKernelsReduceWhole) {
   int cut = 0;
   for (const char* name : {"attention:heads=16,m=167,l=2404,k=256,n=256,online=1",

@@ -25,8 +25,8 @@ struct EvaluateOptions {
   bool outputs_only = false;
   /// 0: as many as there are cores. The values do not depend on it.
   int threads = 0;
-  /// Called when an operator has been evaluated whole; what it reads and writes is there, integers that
-  /// it makes not yet rounded. Not with running_block.
+  /// Called when an operator has been evaluated whole; what it reads and writes is there, integers
+  /// that it makes not yet rounded. Not with running_block.
   std::function<void(OpId, TensorValues&)> after = {};
 };
 
@@ -34,16 +34,16 @@ struct EvaluateOptions {
 /// hold the workload's inputs; what it holds for other tensors is ignored.
 ///
 /// Every input is first rounded to what its tensor's type can hold (round_to), because that is what
-/// a kernel would be given; from there on everything is float64, but that what an operator makes of an
-/// integer tensor is rounded to it when it is complete. An index outside a tensor reads as
-/// zero. An accumulation starts from its combine's identity and adds in an unspecified order.
-/// Throws InputError where an input is missing or of the wrong size, a running_block is negative,
-/// or where running operators cannot be evaluated block by block (one reads another's partial
-/// result that is not running). Cost: one expression evaluation a point of each operator's loops, a
-/// row of them at a time; sums of products of two tensors go through Eigen's matrix product,
-/// whatever their accesses. On all cores where there is enough to do. Memory: 8 bytes an element of
-/// every tensor (outputs_only: of those that are live at once), what gathers have read, and packed
-/// copies of a product's operands.
+/// a kernel would be given; from there on everything is float64, but that what an operator makes of
+/// an integer tensor is rounded to it when it is complete. An index outside a tensor reads as zero.
+/// An accumulation starts from its combine's identity and adds in an unspecified order. Throws
+/// InputError where an input is missing or of the wrong size, a running_block is negative, or where
+/// running operators cannot be evaluated block by block (one reads another's partial result that is
+/// not running). Cost: one expression evaluation a point of each operator's loops, a row of them at
+/// a time; sums of products of two tensors go through Eigen's matrix product, whatever their
+/// accesses. On all cores where there is enough to do. Memory: 8 bytes an element of every tensor
+/// (outputs_only: of those that are live at once), what gathers have read, and packed copies of a
+/// product's operands.
 TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOptions& options = {});
 
 /// Inputs for `evaluate`: independent, uniform in [-1, 1) times the

@@ -12,20 +12,21 @@
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
 //     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
-//   - an integer result is exact where all that it may be rounds to the same number, else off by one;
+//   - an integer result is exact where all that it may be rounds to the same number, else off by
+//   one;
 //   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
 //     registers (Rounding::kept), or every element is a value that was stored in that type before
 //     (a slice, relu, the larger of two). Partial sums that a plan stores in such a type are
 //     rounded each time (Rounding::partial_stores).
 // Errors of a row's statistic (softmax's maximum, a norm's mean) come back together in later sums,
 // or cancel there. In 16 bits, where such a statistic is read along loops that are summed later,
-// evaluations with every intermediate moved by up to one unit at random (four, and up to 16 where an
-// output has 250 to 1,000 elements) say how large errors are: bounds are multiplied by the root mean
-// square of what has moved over what was propagated, of 64 neighbours at a time, and by 1.5; by no
-// less than 0.6 of that of the whole output, and of outputs of less than 250 elements by 1 at least.
-// 0.6 is by experiment: neighbours share their errors, so four evaluations of one row may all be small. With 0.3, a kernel that rounds every
-// result as typed was off by up to 1.08 bounds (attention of 8 heads, 1,024 tokens, sizes of 128,
-// f16, 14 seeds); with 0.6 by 0.69.
+// evaluations with every intermediate moved by up to one unit at random (four, and up to 16 where
+// an output has 250 to 1,000 elements) say how large errors are: bounds are multiplied by the root
+// mean square of what has moved over what was propagated, of 64 neighbours at a time, and by 1.5;
+// by no less than 0.6 of that of the whole output, and of outputs of less than 250 elements by 1 at
+// least. 0.6 is by experiment: neighbours share their errors, so four evaluations of one row may
+// all be small. With 0.3, a kernel that rounds every result as typed was off by up to 1.08 bounds
+// (attention of 8 heads, 1,024 tokens, sizes of 128, f16, 14 seeds); with 0.6 by 0.69.
 #pragma once
 
 #include <vector>
