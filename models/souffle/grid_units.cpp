@@ -51,6 +51,12 @@ bool store_where_complete(Node& root, const Workload& w, OpId id, const std::str
   return true;
 }
 
+/// A loop that units go through one iteration after the other: their registers hold a part at a time.
+bool has_turns(const Node& n) {
+  return (n.kind == Node::Kind::loop && n.binding == Binding::seq) ||
+         std::ranges::any_of(n.children, has_turns);
+}
+
 /// Without the loads of values into registers, which stand where nothing is said, and of tensors
 /// that several phases read: each phase would need a node of its own.
 void without_loads(Node& n, const std::function<bool(const std::string&)>& several) {
@@ -121,6 +127,8 @@ std::optional<UnitKernel> Units::joined(const std::shared_ptr<const Workload>& p
   std::vector<std::set<TensorId>> inputs;
   for (const UnitKernel* p : phases) inputs.push_back(inputs_of(w_, p->ops, all));
   std::vector<Node> nodes;
+  if (std::ranges::any_of(phases, [](const UnitKernel* p) { return has_turns(p->kernel.tree); }))
+    return {};
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const Kernel& k = phases[i]->kernel;
     if (k.level != out.kernel.level || !k.tiles.empty() || !k.flags.empty()) return {};

@@ -127,7 +127,8 @@ class Planner {
         const bool one = in_units.size() == 1 || (p.phases == 1 && !in_units.empty());
         if (one && takes_less(in_units, k, nests)) return take_units(in_units, "");
         if (p.phases > 1)
-          if (const auto unit = with_barriers(nests); unit && takes_less({*unit}, k, nests))
+          if (const auto unit = with_barriers(nests);
+              unit && reads(unit->kernel) <= reads(k) && takes_less({*unit}, k, nests))
             return take_units({*unit}, "");
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
@@ -184,6 +185,8 @@ class Planner {
   std::optional<UnitKernel> with_barriers(const std::vector<Nest>& nests) {
     return o_.units ? units_.with_barriers(phases_of(nests), o_.reuse) : std::nullopt;
   }
+
+  Bytes reads(const Kernel& k) const { return count(w_, out_.device, o_, Plan{{k}}).read(); }
 
   static std::vector<std::vector<OpId>> phases_of(const std::vector<Nest>& nests) {
     std::vector<std::vector<OpId>> phases;
