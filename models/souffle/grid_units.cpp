@@ -51,10 +51,16 @@ bool store_where_complete(Node& root, const Workload& w, OpId id, const std::str
   return true;
 }
 
-/// A loop that units go through one iteration after the other: their registers hold a part at a time.
-bool has_turns(const Node& n) {
-  return (n.kind == Node::Kind::loop && n.binding == Binding::seq) ||
-         std::ranges::any_of(n.children, has_turns);
+/// Without loops that units go through one iteration after the other: what such a loop reads is in
+/// registers as a whole, and stays there. Where that is too much, it is no kernel of threads.
+void without_turns(Node& n) {
+  for (Node& c : n.children) {
+    while (c.kind == Node::Kind::loop && c.binding == Binding::seq && c.children.size() == 1) {
+      Node inner = std::move(c.children.front());
+      c = std::move(inner);
+    }
+    without_turns(c);
+  }
 }
 
 /// Without the loads of values into registers, which stand where nothing is said, and of tensors
@@ -127,8 +133,6 @@ std::optional<UnitKernel> Units::joined(const std::shared_ptr<const Workload>& p
   std::vector<std::set<TensorId>> inputs;
   for (const UnitKernel* p : phases) inputs.push_back(inputs_of(w_, p->ops, all));
   std::vector<Node> nodes;
-  if (std::ranges::any_of(phases, [](const UnitKernel* p) { return has_turns(p->kernel.tree); }))
-    return {};
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const Kernel& k = phases[i]->kernel;
     if (k.level != out.kernel.level || !k.tiles.empty() || !k.flags.empty()) return {};
@@ -139,6 +143,7 @@ std::optional<UnitKernel> Units::joined(const std::shared_ptr<const Workload>& p
       const auto t = w_.find_tensor(name);
       return t && std::ranges::count_if(inputs, [&](const auto& of) { return of.contains(*t); }) > 1;
     });
+    without_turns(tree);
     for (OpId id : phases[i]->ops)
       for (const Output& o : w_.op(id).outputs) {
         const TensorId t = o.target.tensor;
