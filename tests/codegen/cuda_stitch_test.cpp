@@ -352,14 +352,6 @@ std::vector<std::pair<Case, std::string>> shared_work() {
         "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
         {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
        "ids is loaded inside and outside of a loop bound to units"},
-      // Blocks that hold two channels hold none of the three that they would need.
-      {{"se-module:size=6,channels=12,squeezed=5",
-        {"c/2@grid c/1@warp ( y/1@lane x/2@lane ( C.sum ) Y.warp C.mean S.p ) Y.grid j/2@grid "
-         "j/1@warp ( c/2@lane ( C.reduce ) Y.warp C.biased1 C.swish S.a ) Y.grid c/3@grid c/1@warp "
-         "( j/1@lane ( C.expand ) Y.warp C.biased2 C.gate y/1@lane x/2@lane ( C.scale ) )"},
-        "registers",
-        {{"p", {.level = "DRAM"}}, {"a", {.level = "DRAM"}}}},
-       "X is loaded inside and outside of a loop bound to units"},
   };
 }
 
