@@ -106,7 +106,9 @@ void ProgramPrinter::print(const Step& s) {
       return move(s);
     case Kind::barrier:
       if (s.reused) out_.comment("What the last turn left here has been read.");
-      return out_.line(s.warp ? "warp_sync();" : "block_sync();");
+      return out_.line(s.all_blocks ? "grid_sync(arrivals);"
+                       : s.warp     ? "warp_sync();"
+                                    : "block_sync();");
   }
 }
 
@@ -146,8 +148,10 @@ void ProgramPrinter::loop(const Step& s) {
 /// The block's iteration of a grid loop, where it has one.
 void ProgramPrinter::blocks(const Step& s) {
   const std::string outer = rest_;
-  if (s.idle) {
-    out_.open("if (" + outer + " < " + std::to_string(s.count) + ")");
+  // Loops that several phases share out alike have one name, in each phase's braces.
+  const bool braces = s.idle || p_.kernel->co_resident;
+  if (braces) {
+    out_.open(s.idle ? "if (" + outer + " < " + std::to_string(s.count) + ")" : "");
     defined_.emplace_back();
   }
   if (s.index >= 0)
@@ -161,7 +165,7 @@ void ProgramPrinter::blocks(const Step& s) {
   }
   print(s.body);
   rest_ = outer;
-  if (s.idle) close_loop();
+  if (braces) close_loop();
 }
 
 void ProgramPrinter::parts(const Step& s) {

@@ -351,11 +351,17 @@ std::vector<int> phases_of(const Draft& d) {
   return phases;
 }
 
-/// Extents of what a load brings in the first iteration of all loops around it.
-std::vector<std::int64_t> first_tile(const Draft& d, NodeId load) {
-  std::vector<NodeId> path;
-  for (NodeId p = load; p.valid(); p = d.node(p).parent) path.insert(path.begin(), p);
+/// Ranges at the beginning of the kernel.
+Ranges ranges_at_root(const Draft& d) {
   Ranges r = whole_ranges(d.schedule, d.k);
+  for (const Inference& i : d.node(NodeId(0)).infer) infer(d.schedule, d.k, i, r, nullptr);
+  return r;
+}
+
+/// Extents of what a load brings in the first iteration of all loops around it.
+std::vector<std::int64_t> first_tile(const Draft& d, NodeId load, Ranges r) {
+  std::vector<NodeId> path;
+  for (NodeId p = load; p != NodeId(0); p = d.node(p).parent) path.insert(path.begin(), p);
   for (NodeId id : path) {
     if (d.node(id).kind == NodeKind::loop) cut(d.k, id, 0, Ranges(r), r);
     for (const Inference& i : d.node(id).infer) infer(d.schedule, d.k, i, r, nullptr);
@@ -376,7 +382,8 @@ bool crossed(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>
 /// By phase, the tile that its loads bring to a buffer. Empty: some content is used in another
 /// phase than the one that loads it, or by more than computes.
 std::map<int, std::vector<std::int64_t>> tiles_by_phase(const Draft& d, BufferId id,
-                                                        const std::vector<int>& phases) {
+                                                        const std::vector<int>& phases,
+                                                        const Ranges& at_root) {
   const Buffer& b = d.k.buffer(id);
   std::map<int, std::vector<std::int64_t>> tiles;
   if (std::ranges::any_of(d.k.buffers, [&](const Buffer& of) { return of.outer == id; })) return {};
@@ -384,7 +391,7 @@ std::map<int, std::vector<std::int64_t>> tiles_by_phase(const Draft& d, BufferId
     const ScheduleNode& n = d.k.nodes[i];
     if (n.kind == NodeKind::drop && n.buffer == id) return {};
     if (n.kind == NodeKind::load && n.buffer == id) {
-      const auto tile = first_tile(d, NodeId(i));
+      const auto tile = first_tile(d, NodeId(i), at_root);
       auto& most = tiles.try_emplace(phases[i], tile).first->second;
       std::ranges::transform(most, tile, most.begin(), std::ranges::max);
     }
@@ -400,11 +407,12 @@ std::map<int, std::vector<std::int64_t>> tiles_by_phase(const Draft& d, BufferId
 void split_by_phase(Draft& d) {
   const std::vector<int> phases = phases_of(d);
   if (phases.back() == 0) return;
+  const Ranges at_root = ranges_at_root(d);
   for (std::size_t b = 0, count = d.k.buffers.size(); b < count; ++b) {
     if (d.k.buffers[b].role != BufferRole::input || d.k.buffers[b].sliding) continue;
     std::vector<std::pair<std::vector<std::int64_t>, BufferId>> shapes;
     std::map<int, BufferId> now;
-    for (const auto& [phase, tile] : tiles_by_phase(d, BufferId(b), phases)) {
+    for (const auto& [phase, tile] : tiles_by_phase(d, BufferId(b), phases, at_root)) {
       const auto same = std::ranges::find_if(
           shapes, [&](const auto& shape) { return !crossed(shape.first, tile); });
       if (same != shapes.end()) {

@@ -126,6 +126,10 @@ class Planner {
         // A subprogram is one kernel: what needs barriers has them.
         const bool one = in_units.size() == 1 || (p.phases == 1 && !in_units.empty());
         if (one && takes_less(in_units, k, nests)) return take_units(in_units, "");
+        if (p.phases > 1)
+          if (const auto unit = with_barriers(nests);
+              unit && reads(unit->kernel) <= reads(k) && takes_less({*unit}, k, nests))
+            return take_units({*unit}, "");
         out_.plan.kernels.push_back(std::move(k));
         out_.programs.push_back(std::move(p));
         out_.subprogram.push_back(now_);
@@ -168,19 +172,31 @@ class Planner {
   /// of them, so that contractions, too, may be in kernels of their phases. Empty: there are none.
   std::vector<UnitKernel> bound_below_blocks(const std::vector<Nest>& nests, bool cut) {
     if (!o_.units) return {};
+    const std::vector<std::vector<OpId>> phases = phases_of(nests);
+    bool intensive = false;
+    for (const std::vector<OpId>& phase : phases)
+      for (OpId id : phase)
+        intensive = intensive || out_.analysis.of[id.index()].intensive || w_.is_contraction(id);
+    if (intensive && phases.size() > 1 && !cut) return {};
+    return units_.kernels(phases);
+  }
+
+  /// The nests as one kernel whose loops are bound to warps and lanes, with barriers of all blocks.
+  std::optional<UnitKernel> with_barriers(const std::vector<Nest>& nests) {
+    return o_.units ? units_.with_barriers(phases_of(nests), o_.reuse) : std::nullopt;
+  }
+
+  Bytes reads(const Kernel& k) const { return count(w_, out_.device, o_, Plan{{k}}).read(); }
+
+  static std::vector<std::vector<OpId>> phases_of(const std::vector<Nest>& nests) {
     std::vector<std::vector<OpId>> phases;
     int last = -1;
-    bool intensive = false;
     for (const Nest& n : nests) {
       if (n.phase != last) phases.emplace_back();
       last = n.phase;
-      for (OpId id : n.ops()) {
-        phases.back().push_back(id);
-        intensive = intensive || out_.analysis.of[id.index()].intensive || w_.is_contraction(id);
-      }
+      for (OpId id : n.ops()) phases.back().push_back(id);
     }
-    if (intensive && phases.size() > 1 && !cut) return {};
-    return units_.kernels(phases);
+    return phases;
   }
 
   bool takes_less(const std::vector<UnitKernel>& units, const Kernel& k,
@@ -203,12 +219,31 @@ class Planner {
     for (const UnitKernel& u : units) {
       out_.plan.kernels.push_back(u.kernel);
       out_.plan.kernels.back().name = formatted("souffle{}", out_.plan.kernels.size());
-      Program p{.nests = {{.others = u.ops, .blocks = u.blocks}}, .phases = 1};
-      grid_of(u.kernel.tree, p.nests.front().grid);
-      out_.programs.push_back(std::move(p));
+      out_.programs.push_back(program_of_unit(u));
       out_.subprogram.push_back(now_);
     }
     return {};
+  }
+
+  /// The nest of each phase.
+  Program program_of_unit(const UnitKernel& u) const {
+    Program p{.phases = std::max<int>(1, static_cast<int>(u.phases.size()))};
+    for (int phase = 0; phase < p.phases; ++phase)
+      p.nests.push_back(
+          {.others = u.phases.empty() ? u.ops : u.phases[static_cast<std::size_t>(phase)],
+           .phase = phase,
+           .blocks = u.blocks});
+    const std::vector<Node> whole{u.kernel.tree};
+    int phase = 0;
+    for (const Node& n : u.phases.empty() ? whole : u.kernel.tree.children) {
+      if (n.kind == Node::Kind::sync && n.name == "grid") ++phase;
+      Nest& nest = p.nests[static_cast<std::size_t>(phase)];
+      grid_of(n, nest.grid);
+      if (u.phases.empty() || n.kind != Node::Kind::loop) continue;
+      nest.blocks = 1;
+      for (const Cut& c : nest.grid) nest.blocks *= ceil_div(w_.loop(c.loop).extent, c.step);
+    }
+    return p;
   }
 
   /// The loops that blocks share out of a tree that is one nest.

@@ -77,8 +77,9 @@ class Chooser {
     return t;
   }
 
-  /// Fills in what so many blocks of such a tile take. False where none has room.
-  bool price(Tile& t, std::int64_t blocks) const {
+  /// Fills in what so many blocks of such a tile take. False where none has room, or where they
+  /// take more than `most` seconds.
+  bool price(Tile& t, std::int64_t blocks, double most) const {
     std::vector<std::int64_t> sizes;
     std::int64_t steps = 1;
     for (LoopId l : op_.loops) {
@@ -96,7 +97,7 @@ class Chooser {
     if (asked_.warps > 0) p.warps = asked_.warps;
     lowering::ProductUnit unit = d_.product;
     unit.shared = d_.shared;
-    if (!lowering::estimate(unit, p)) return false;
+    if (least_seconds(unit, p) > most || !lowering::estimate(unit, p)) return false;
     t.threads = p.threads;
     t.registers = p.registers;
     t.shared = p.shared;
@@ -107,6 +108,16 @@ class Chooser {
   }
 
  private:
+  /// No estimate is below: an SM does all of its blocks' arithmetic, and loads all that they need.
+  static double least_seconds(const lowering::ProductUnit& u, const lowering::ProductTile& p) {
+    double loaded = 0;
+    for (const lowering::OperandTile& o : p.operands)
+      loaded += static_cast<double>(o.rows * o.columns * o.element);
+    const double points = static_cast<double>(p.rows * p.columns * p.depth * p.results);
+    return static_cast<double>(ceil_div(p.blocks, u.sms) * p.steps) *
+           std::max(2 * points * static_cast<double>(u.sms) / u.flops, loaded / u.fill);
+  }
+
   /// What a block has of a loop.
   std::int64_t part_of(const Tile& t, LoopId l) const {
     for (const Cut& c : t.grid)
@@ -203,26 +214,35 @@ std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<co
   }
   std::vector<Tile> best, least;
   double time = std::numeric_limits<double>::infinity();
+  double most = time;  // some tile takes no longer: those that must are not priced
   std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t m : rows)
-    for (std::int64_t n : columns)
-      for (std::int64_t k : {16, 32, 64, 128, 256}) {
-        if (choosers.front().too_deep(m, n, k)) break;
-        std::vector<Tile> all;
-        std::int64_t blocks = 0;
-        double seconds = 0;
-        for (const Chooser& c : choosers) blocks += all.emplace_back(c.cut(m, n, k)).blocks;
-        bool fits = true;
-        for (std::size_t i = 0; i < all.size() && fits; ++i) {
-          fits = choosers[i].price(all[i], blocks);
-          seconds = std::max(seconds, all[i].seconds);
+  const auto attempt = [&](std::int64_t m, std::int64_t n, std::int64_t k, bool keep) {
+    std::vector<Tile> all;
+    std::int64_t blocks = 0;
+    double seconds = 0;
+    for (const Chooser& c : choosers) blocks += all.emplace_back(c.cut(m, n, k)).blocks;
+    const bool few = asked.most_blocks <= 0 || blocks <= asked.most_blocks;
+    if (!few && most < std::numeric_limits<double>::infinity()) return;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!choosers[i].price(all[i], blocks, most)) return;
+      seconds = std::max(seconds, all[i].seconds);
+    }
+    if (few) most = std::min(most, seconds);
+    if (!keep) return;
+    for (Tile& t : all) t.seconds = seconds;
+    if (blocks < fewest) fewest = blocks, least = all;
+    if (few && seconds < time * (1 - 1e-9)) time = seconds, best = std::move(all);
+  };
+  const auto each = [&](bool keep, auto usual) {
+    for (std::int64_t m : rows)
+      for (std::int64_t n : columns)
+        for (std::int64_t k : {16, 32, 64, 128, 256}) {
+          if (choosers.front().too_deep(m, n, k)) break;
+          if (usual(m) && usual(n) && (keep || k == 32)) attempt(m, n, k, keep);
         }
-        if (!fits) continue;
-        for (Tile& t : all) t.seconds = seconds;
-        if (blocks < fewest) fewest = blocks, least = all;
-        if (asked.most_blocks > 0 && blocks > asked.most_blocks) continue;
-        if (seconds < time * (1 - 1e-9)) time = seconds, best = std::move(all);
-      }
+  };
+  each(false, [](std::int64_t size) { return size == 1 || size == 16 || size == 64 || size == 128; });
+  each(true, [](std::int64_t) { return true; });
   return best.empty() ? least : best;
 }
 

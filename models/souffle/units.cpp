@@ -14,7 +14,6 @@
 namespace tilewright::souffle {
 namespace {
 
-constexpr std::size_t kMostOperators = 64;  // of a kernel of models/stitching
 constexpr int kMostRefused = 8;             // kernels that a target is asked about
 
 Bytes all_tensors(const Workload& w) {

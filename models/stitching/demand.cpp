@@ -195,7 +195,11 @@ class Tally {
         }
         case Step::Kind::barrier:
           if (!s.warp) out_.meets = true;
-          cycles += std::exchange(loading, 0) + (s.warp ? 0 : d_.barrier);
+          cycles += std::exchange(loading, 0) +
+                    (s.all_blocks ? d_.grid_barrier + d_.grid_barrier_block *
+                                                          static_cast<double>(p_.kernel->blocks)
+                     : s.warp     ? 0
+                                  : d_.barrier);
           break;
         default:
           cycles += std::exchange(loading, 0) + walk(s.body, repeats);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/format.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
@@ -44,14 +45,36 @@ Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
   for (const Vertex& v : graph_->vertices())
     if (std::ranges::find(k.ops, v.op) != k.ops.end())
       ops.push_back(static_cast<int>(&v - graph_->vertices().data()));
-  const auto parts = components_of(*graph_, ops, 1 << 20);
-  if (!parts) return Reason{k.name + ": its operators need one another's blocks"};
   double moved = 0;
-  for (const Component& c : *parts) moved += memory_bytes(*graph_, c);
+  if (k.co_resident) {
+    moved = compulsory(k);
+  } else {
+    const auto parts = components_of(*graph_, ops, 1 << 20);
+    if (!parts) return Reason{k.name + ": its operators need one another's blocks"};
+    for (const Component& c : *parts) moved += memory_bytes(*graph_, c);
+  }
   const Demand demand = demand_of(*graph_, ops, device_, *program);
   const double resident = resident_blocks(device_, demand, program->shared_bytes);
+  if (k.co_resident && static_cast<double>(k.blocks) > resident * static_cast<double>(device_.sms))
+    return Reason{formatted("{}: its {} blocks wait for one another, and {} are resident", k.name,
+                            k.blocks, resident * static_cast<double>(device_.sms))};
   const Overlap t = overlap(device_, {&demand, 1}, resident, moved);
   return GpuTime{.seconds = t.seconds, .units = t};
+}
+
+/// What goes in and out of a kernel, each tensor once.
+double GpuPricer::compulsory(const ScheduledKernel& k) const {
+  double bytes = 0;
+  for (std::size_t i = 0; i < w_->tensors().size(); ++i) {
+    const TensorId t(i);
+    const auto here = [&](OpId op) { return op.valid() && std::ranges::find(k.ops, op) != k.ops.end(); };
+    const bool made = here(w_->producer(t));
+    const auto readers = w_->consumers(t);
+    const bool read = std::ranges::any_of(readers, here);
+    const bool leaves = w_->is_output(t) || !std::ranges::all_of(readers, here);
+    if ((read && !made) || (made && leaves)) bytes += static_cast<double>(w_->tensor(t).bytes().value);
+  }
+  return bytes;
 }
 
 Result<double> GpuPricer::seconds(const Schedule& s) const {

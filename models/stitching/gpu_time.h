@@ -31,6 +31,8 @@ class GpuPricer {
   Result<double> seconds(const Schedule& s) const;
 
  private:
+  double compulsory(const ScheduledKernel& k) const;
+
   std::shared_ptr<const Workload> w_;
   Device device_;
   lowering::BlockRates rates_;

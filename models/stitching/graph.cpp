@@ -289,6 +289,8 @@ Result<Device> device_of(const Machine& m) {
   chosen("dispatch", d.dispatch);
   chosen("block", d.block);
   chosen("launch", d.launch);
+  chosen("grid_barrier", d.grid_barrier);
+  chosen("grid_barrier_block", d.grid_barrier_block);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
   d.machine = std::make_shared<const Machine>(m);

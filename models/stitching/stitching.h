@@ -73,6 +73,7 @@ struct Device {
   double dispatch = 1.1; ///< cycles from one block given out to the next, of the whole GPU
   double block = 700;    ///< cycles of a block besides its own: being given its place, ending
   double launch = 3000;  ///< cycles of a kernel before its first block and after its last
+  double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   std::shared_ptr<const Machine> machine;
 };
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.

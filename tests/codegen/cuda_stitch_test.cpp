@@ -352,14 +352,44 @@ std::vector<std::pair<Case, std::string>> shared_work() {
         "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
         {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
        "ids is loaded inside and outside of a loop bound to units"},
-      {{"name: columns\nloops: {r: 24, c: 40}\noperators:\n  - s: s[c] += x[r,c]\n"
-        "  - y: y[r,c] = x[r,c] - s[c]\n",
-        {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic ) Y.grid "
-         "r/8@grid ( L.s r/1@warp ( c/4@lane ( C.y ) ) )"},
-        "registers",
-        {{"s", {.level = "DRAM"}}}},
-       "Y.grid among loops bound to warps"},
   };
+}
+
+/// Nests of blocks with barriers of all of them between: what other blocks stored is loaded past
+/// L1, and what a thread has in registers it has after the barrier, too, unless it is dropped.
+std::vector<Case> phase_cases() {
+  const std::string columns =
+      "name: columns\nloops: {r: 24, c: 40}\noperators:\n  - s: s[c] += x[r,c]\n"
+      "  - y: y[r,c] = x[r,c] - s[c]\n";
+  const std::map<std::string, Pin> spilled = {{"s", {.level = "DRAM"}}},
+                                   module = {{"p", {.level = "DRAM"}}, {"a", {.level = "DRAM"}}};
+  const std::string se = "se-module:size=6,channels=12,squeezed=5";
+  const auto tree = [](const std::string& dropped) {
+    return "c/2@grid c/1@warp ( y/1@lane x/2@lane ( C.sum ) Y.warp C.mean S.p ) " + dropped +
+           " Y.grid j/2@grid j/1@warp ( c/2@lane ( C.reduce ) Y.warp C.biased1 C.swish S.a ) "
+           "Y.grid c/2@grid c/1@warp ( j/1@lane ( C.expand ) Y.warp C.biased2 C.gate y/1@lane x/2@lane ( C.scale ) )";
+  };
+  return {
+      {columns,
+       {"r/8@grid ( r/1@warp ( c/4@lane ( C.s ) ) S.s!atomic ) Y.grid "
+        "r/8@grid ( L.s r/1@warp ( c/4@lane ( C.y ) ) )"},
+       "registers",
+       spilled},
+      {se, {tree("")}, "registers", module},
+      {se, {tree("D.X")}, "registers", module},
+  };
+}
+
+TEST(Stitched, PhasesOfThreads) {
+  const std::vector<Case> all = phase_cases();
+  for (const Case& c : all) {
+    const auto source = cuda::emit(schedule_of(c), c.options);
+    ASSERT_TRUE(source) << source.reason();
+    EXPECT_TRUE(source->notes.empty()) << source->notes.back();
+    EXPECT_TRUE(source->launches.back().cooperative);
+    EXPECT_THAT(source->text, ::testing::HasSubstr("grid_sync(arrivals);"));
+  }
+  run_all(all);
 }
 
 /// Results that blocks combine in other ways than by adding: a kernel of each kind, by type. An odd

@@ -131,19 +131,26 @@ TW_DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, 
 TW_DEVICE double shuffle_xor(double x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 TW_DEVICE double shuffle(double x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 TW_DEVICE u32 ballot(bool p) { return __ballot_sync(0xffffffffu, p); }
-/// All blocks of a cooperative launch; `counter` is one word of global memory, zero before the
-/// launch and used by nothing else.
+/// All blocks of a cooperative launch; `counter` is one word of global memory, zero before the first
+/// launch and used by nothing else. Its highest bit changes when the last block arrives: the first
+/// block adds what the others lack to 2^31.
+///
+/// Only the first thread orders memory, after the others have met it: its release covers what they
+/// wrote (PTX ISA, memory consistency model, causality order). It reads the counter before its block
+/// arrives, and so needs nothing that an addition returns: the addition and the first look at the
+/// counter are on their way together.
 TW_DEVICE void grid_sync(u32* counter) {
-  __threadfence();
+  u32 before = 0, now;
+  if (threadIdx.x == 0)
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(counter) : "memory");
   __syncthreads();
   if (threadIdx.x == 0) {
-    const u32 blocks = gridDim.x;
-    const u32 before = atomicAdd(counter, 1u);
-    const u32 goal = (before / blocks + 1) * blocks;
-    u32 now;
+    const u32 arrive = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u;
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(arrive)
+                 : "memory");
     do {
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
-    } while (now - goal > 0x7fffffffu);
+    } while (((before ^ now) & 0x80000000u) == 0);
   }
   __syncthreads();
 }
@@ -284,6 +291,11 @@ TW_DEVICE T read_only(const T* p) {
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {
   return read_only(p);
+}
+/// The same of what other blocks have written: past L1.
+template <class T>
+TW_DEVICE T read_alike(T* p, bool) {
+  return load_global(static_cast<const T*>(p));
 }
 /// `store_global`: past L1; `store_home`: with the caching that the device thinks best.
 #define TW_STORE(NAME, HOW)                                                                                  \

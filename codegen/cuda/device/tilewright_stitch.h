@@ -63,10 +63,22 @@ template <int N, class T, class R>
 TW_DEVICE void load_several(R* to, const T* from, bool in) {
   spread(to, read_if(reinterpret_cast<const Several<T, N>*>(from), in));
 }
+/// The same of a tensor that the kernel writes, whose address is not const: other blocks wrote it before a
+/// barrier of all blocks, and L1 may hold what was there before.
+template <int N, class T, class R>
+TW_DEVICE void load_several(R* to, T* from) {
+  spread(to, load_global(reinterpret_cast<const Several<T, N>*>(from)));
+}
+template <int N, class T, class R>
+TW_DEVICE void load_several(R* to, T* from, bool in) {
+  Several<T, N> v{};
+  if (in) v = load_global(reinterpret_cast<const Several<T, N>*>(from));
+  spread(to, v);
+}
 /// The same where all threads of a block are `in` or none is: a branch, which keeps the loads of rows that a
 /// block may not have from being under way too early.
-template <int N, class T, class R>
-TW_DEVICE void load_together(R* to, const T* from, bool in) {
+template <int N, class P, class R>
+TW_DEVICE void load_together(R* to, P from, bool in) {
   if (in) return load_several<N>(to, from);
   TW_UNROLL
   for (int i = 0; i < N; ++i) to[i] = R(0);
@@ -78,7 +90,11 @@ TW_DEVICE void load_alike(R* to, const T* from, bool first) {
   spread(to, read_alike(reinterpret_cast<const Several<T, N>*>(from), first));
 }
 template <int N, class T, class R>
-TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
+TW_DEVICE void load_alike(R* to, T* from, bool first) {
+  spread(to, read_alike(reinterpret_cast<Several<T, N>*>(from), first));
+}
+template <int N, class P, class R>
+TW_DEVICE void load_alike(R* to, P from, bool in, bool first) {
   if (in) return load_alike<N>(to, from, first);
   TW_UNROLL
   for (int i = 0; i < N; ++i) to[i] = R(0);
@@ -86,6 +102,10 @@ TW_DEVICE void load_alike(R* to, const T* from, bool in, bool first) {
 template <class T>
 TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
   return to_float(read_only(from));
+}
+template <class T>
+TW_DEVICE auto load_one(T* from) -> decltype(to_float(*from)) {
+  return to_float(load_global(static_cast<const T*>(from)));
 }
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in = true) {

@@ -191,6 +191,7 @@ class Describer {
       case Kind::barrier: {
         std::string text;
         for (int v : s.values) text += (text.empty() ? " for " : ", ") + name(v);
+        if (s.all_blocks) return line("barrier of all blocks");
         return line(std::string("barrier of the ") + (s.warp ? "warp" : "block") + text +
                     (s.reused ? ", whose place is written again" : ""));
       }

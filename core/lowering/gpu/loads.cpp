@@ -84,7 +84,7 @@ bool Lowering::same_tile(NodeId a, NodeId b) const {
     const ScheduleNode &x = k_.node(la[i]), &y = k_.node(lb[i]);
     const Facts &fx = facts_[la[i].index()], &fy = facts_[lb[i].index()];
     if (x.binding != y.binding || !is_private(la[i], buffer) || x.max_trips != y.max_trips ||
-        fx.unit != fy.unit)
+        fx.unit != fy.unit || (x.binding == Binding::grid && fx.turn != fy.turn))
       return false;
     if (fx.turn >= 0) names[fy.turn] = fx.turn;
   }
@@ -162,7 +162,8 @@ void Lowering::add_load(NodeId load) {
     return;
   }
   const OpId producer = workload_.producer(n.tensor);
-  if (producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end())
+  if (producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end() &&
+      phase_of(producer_node(n.tensor)) == phase_of(load))
     throw Refused{tensor + " is computed and loaded in one kernel"};
   if (held >= 0 && same_tile(values_[static_cast<std::size_t>(held)].producer, load)) return;
   held = static_cast<int>(values_.size());

@@ -51,12 +51,15 @@ class Lowering {
   std::int64_t units_below(NodeId node, Binding unit) const;
   void bind(NodeId loop);
   int unit_index(Binding unit, std::int64_t stride, std::int64_t size);
+  int block_index(NodeId loop);
   bool is_around(NodeId outer, NodeId inner) const;
   bool below(NodeId node, Binding unit) const;
   Copies copies(const Key& key, const std::vector<NodeId>& around) const;
 
   // walk.cpp
   void check() const;
+  int phase_of(NodeId node) const;
+  NodeId producer_node(TensorId tensor) const;
   void walk(NodeId node, const std::shared_ptr<const Point>& at);
   void enter_body(NodeId body, Point& at);
   void walk_loop(NodeId node, const Point& around);
@@ -182,6 +185,7 @@ class Lowering {
   Variables& variables_ = p_.variables;
   std::vector<Facts> facts_;
   std::map<std::pair<int, std::pair<std::int64_t, std::int64_t>>, int> unit_indices_;
+  std::map<std::vector<std::int64_t>, int> block_indices_;  ///< by place among the blocks
   std::int64_t& warps_ = p_.warps;
 
   std::map<NodeId, std::vector<NodeId>> hoisted_;  ///< loads by the loop that they stand before

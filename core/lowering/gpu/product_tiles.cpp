@@ -132,7 +132,7 @@ std::optional<ProductUnit> product_unit(const Machine& m, DType type) {
 bool estimate(const ProductUnit& u, ProductTile& tile) {
   const std::int64_t rows = ceil_div(tile.rows, 16), columns = ceil_div(tile.columns, 16);
   const int most = tile.warps > 0 ? tile.warps : kMostWarps;
-  ProductTile best;
+  ProductTile best = tile, t = tile;  // one copy of the operands for all arrangements
   bool found = false;
   // Many warps first: fewer only where that is faster.
   for (int warps = most; warps > 0; --warps)
@@ -144,9 +144,9 @@ bool estimate(const ProductUnit& u, ProductTile& tile) {
       if (u.matrix && !is_vector(tile) && rows * columns >= 4 && warps % 4 != 0) continue;
       for (int stages = 2; stages <= kMostStages; ++stages) {
         if (tile.stages > 0 && stages != tile.stages) continue;
-        ProductTile t = tile;
         if (!price(u, t, r, c, stages) || (found && t.seconds > best.seconds * 0.98)) continue;
-        best = t;
+        best.threads = t.threads, best.registers = t.registers, best.shared = t.shared;
+        best.seconds = t.seconds, best.warps = t.warps, best.stages = t.stages;
         found = true;
         if (tile.steps == 1) break;
       }

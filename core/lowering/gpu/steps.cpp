@@ -51,9 +51,12 @@ void Lowering::visit(NodeId id, std::vector<Step>& out) {
       return;
     case NodeKind::compute:
       return compute(id, out);
+    case NodeKind::sync:  // threads wait where one reads what another has written
+      if (n.scope != Unit::machine) return;
+      written_.clear();
+      return out.push_back({.kind = Step::Kind::barrier, .node = id, .all_blocks = true});
     case NodeKind::store:  // what leaves is written where it is complete
-    case NodeKind::sync:   // threads wait where one reads what another has written
-    case NodeKind::drop:   // refused
+    case NodeKind::drop:   // what is read again is another value
       return;
   }
 }

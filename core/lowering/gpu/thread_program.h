@@ -187,6 +187,7 @@ struct Step {
   bool idle = false;                             ///< some of the blocks here have no iteration
   // barrier
   bool warp = false;    ///< of a warp; else of the block
+  bool all_blocks = false;  ///< of the whole launch
   bool reused = false;  ///< because what the last turn left in shared memory is written again
 
   // of one value, or several

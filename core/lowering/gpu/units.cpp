@@ -97,6 +97,29 @@ int Lowering::unit_index(Binding unit, std::int64_t stride, std::int64_t size) {
   return id;
 }
 
+/// Which iteration of a grid loop a block has. Loops that share out the same blocks in the same way,
+/// before and after a barrier of all of them, have one index.
+int Lowering::block_index(NodeId loop) {
+  std::vector<std::int64_t> place;
+  for (NodeId n = loop; n.valid(); n = k_.node(n).parent) {
+    const ScheduleNode& of = k_.node(n);
+    const bool part = of.parent.valid() && k_.node(of.parent).kind == NodeKind::pack;
+    if (of.kind == NodeKind::loop) {
+      place.push_back(of.max_trips);
+      place.push_back(blocks_below(k_, n));
+    }
+    if (part) place.push_back(-1 - of.first_block);
+  }
+  const auto [at, fresh] = block_indices_.try_emplace(place, -1);
+  if (fresh)
+    at->second = add_index(
+        {.kind = ProgramIndex::Kind::block,
+         .text = p_.names.fresh(identifier("b_", workload_.loop(k_.node(loop).loop).name)),
+         .count = k_.node(loop).max_trips,
+         .node = loop});
+  return at->second;
+}
+
 /// Gives a loop its indices: iteration i goes to unit i mod size, in turn i / size.
 void Lowering::bind(NodeId loop) {
   const ScheduleNode& n = k_.node(loop);
@@ -104,11 +127,7 @@ void Lowering::bind(NodeId loop) {
   const std::string name = workload_.loop(n.loop).name;
   std::int64_t size = 1;
   if (n.binding == Binding::grid) {
-    if (n.max_trips > 1)
-      facts.turn = add_index({.kind = ProgramIndex::Kind::block,
-                              .text = p_.names.fresh(identifier("b_", name)),
-                              .count = n.max_trips,
-                              .node = loop});
+    if (n.max_trips > 1) facts.turn = block_index(loop);
     return;
   }
   if (is_unit(n.binding)) {

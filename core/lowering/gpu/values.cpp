@@ -401,6 +401,7 @@ void Lowering::visit_values(NodeId id) {
   const ScheduleNode& n = k_.node(id);
   if (n.kind == NodeKind::load && place_.at(id) == id) add_load(id);
   if (n.kind == NodeKind::compute) add_compute(id);
+  if (n.kind == NodeKind::drop) held_[n.buffer.index()] = -1;
   for (NodeId c : n.children) visit_values(c);
 }
 

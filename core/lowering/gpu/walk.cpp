@@ -58,6 +58,26 @@ int Lowering::add_index(ProgramIndex i) {
   return x.terms.begin()->first;
 }
 
+/// Barriers of all blocks before a node: those of the root, the only ones that there are.
+int Lowering::phase_of(NodeId node) const {
+  while (k_.node(node).parent.valid() && k_.node(k_.node(node).parent).parent.valid())
+    node = k_.node(node).parent;
+  int phase = 0;
+  for (NodeId c : k_.node(NodeId(0)).children) {
+    if (c == node) break;
+    phase += k_.node(c).kind == NodeKind::sync && k_.node(c).scope == Unit::machine ? 1 : 0;
+  }
+  return phase;
+}
+
+/// The compute that makes a tensor of this kernel.
+NodeId Lowering::producer_node(TensorId t) const {
+  const OpId op = workload_.producer(t);
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::compute && k_.nodes[i].op == op) return NodeId(i);
+  return NodeId(0);
+}
+
 /// What this emitter has no code for.
 void Lowering::check() const {
   if (k_.blocks > 0x7fffffff) throw Refused{"it has more than 2^31 blocks"};
@@ -69,12 +89,14 @@ void Lowering::check() const {
   check_sums(workload_, k_, options_.target);
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
-    if (n.kind == NodeKind::sync && n.scope == Unit::machine)
-      throw Refused{"Y.grid among loops bound to warps, lanes or threads"};
-    if (n.kind == NodeKind::drop)
+    const bool inside = k_.node(n.parent.valid() ? n.parent : NodeId(0)).parent.valid();
+    if (n.kind == NodeKind::sync && n.scope == Unit::machine && inside)
+      throw Refused{"Y.grid inside loops bound to warps, lanes or threads"};
+    if (n.kind == NodeKind::drop && inside)
       throw Refused{"D." + workload_.tensor(n.tensor).name +
-                    " among loops bound to warps, lanes or threads"};
-    if (n.kind == NodeKind::load && n.flush.valid())
+                    " inside loops bound to warps, lanes or threads"};
+    if (n.kind == NodeKind::load && n.flush.valid() &&
+        phase_of(producer_node(n.tensor)) == phase_of(NodeId(i)))
       throw Refused{workload_.tensor(n.tensor).name +
                     " goes home and back: another thread's stores would be read"};
     if (n.kind == NodeKind::loop && n.binding == Binding::cluster)

@@ -339,6 +339,10 @@ TW_DEVICE T read_alike(const T* p, bool first) {
   return first ? read_only(p) : *p;
 }
 template <class T>
+TW_DEVICE T read_alike(T* p, bool first) {
+  return read_alike(static_cast<const T*>(p), first);
+}
+template <class T>
 TW_DEVICE void store_global(T* p, T x) {
   static_assert(
       sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "");
