@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/table.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "experiments/report/verbs.h"
@@ -85,8 +86,11 @@ bool takes_value(const std::string& argument) {
   return false;
 }
 
+constexpr std::size_t kHelpAt = 27;  // the column that texts of options begin in
+
 std::string line_of(const std::string& left, const std::string& help) {
-  return formatted("  {:<24} {}\n", left, help);
+  const std::string first = formatted("  {:<24} ", left);
+  return first + folded(help, kHelpAt, first.size());
 }
 
 std::string line_of(const OptionSpec& spec) {

@@ -47,6 +47,25 @@ std::string Table::text() const {
   return out;
 }
 
+std::string folded(const std::string& text, std::size_t indent, std::size_t used) {
+  std::string out, now;
+  bool begun = false;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (begun && used + now.size() + 1 + word.size() > kColumns) {
+      out += now + "\n";
+      now = std::string(indent, ' ') + word;
+      used = 0;
+    } else {
+      now += (begun ? " " : "") + word;
+    }
+    begun = true;
+    begin = end + 1;
+  }
+  return out + now + "\n";
+}
+
 std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3)

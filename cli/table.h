@@ -21,6 +21,11 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+inline constexpr std::size_t kColumns = 100;  ///< of a line of text for people
+
+/// A text in lines of at most kColumns, of which the first begins behind `used` columns; those that
+/// go on are indented.
+std::string folded(const std::string& text, std::size_t indent = 2, std::size_t used = 0);
 /// 1234567 -> "1,234,567"
 std::string grouped(std::int64_t n);
 /// 1572864 -> "1.50 MiB"
