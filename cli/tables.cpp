@@ -294,11 +294,15 @@ std::string doctor_table(const ordered_json& j) {
     if (!level["capacity_bytes"].is_null())
       out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
                        text(level, "capacity_bytes"), text(level, "instances"));
-  Table table({"", "part", "", "what it is for", "why not, or what was found"});
-  for (const ordered_json& p : j["parts"])
-    table.add({text(p, "kind"), text(p, "name"), p["usable"].get<bool>() ? "ok" : "missing",
-               text(p, "summary"), why_or_found(p)});
-  out += "\n" + table.text() + "\nneed none of these: ";
+  out += "\n";
+  for (const ordered_json& p : j["parts"]) {
+    const std::string part = formatted("{:<7} {:<14} {:<8} ", text(p, "kind"), text(p, "name"),
+                                       p["usable"].get<bool>() ? "ok" : "missing");
+    const std::size_t at = part.size();
+    out += part + folded(text(p, "summary"), at, at);
+    out += std::string(at, ' ') + folded(why_or_found(p), at, at);
+  }
+  out += "\nneed none of these: ";
   for (std::size_t i = 0; i < j["needs_nothing"].size(); ++i)
     out += (i == 0 ? "" : ", ") + j["needs_nothing"][i].get<std::string>();
   out += "\n\ntry next\n";
