@@ -88,9 +88,16 @@ bool takes_value(const std::string& argument) {
 
 constexpr std::size_t kHelpAt = 27;  // the column that texts of options begin in
 
-std::string line_of(const std::string& left, const std::string& help) {
+/// "default 1.2" stays on one line.
+std::string line_of(const std::string& left, std::string help) {
+  constexpr char kTied = '\x1f';
+  const std::string_view word = "default ";
+  for (std::size_t at = 0; (at = help.find(word, at)) != std::string::npos; at += word.size())
+    help[at + word.size() - 1] = kTied;
   const std::string first = formatted("  {:<24} ", left);
-  return first + folded(help, kHelpAt, first.size());
+  std::string line = first + folded(help, kHelpAt, first.size());
+  std::ranges::replace(line, kTied, ' ');
+  return line;
 }
 
 std::string line_of(const OptionSpec& spec) {

@@ -1,8 +1,9 @@
 #include "cli/table.h"
-#include "core/base/format.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {
@@ -15,15 +16,14 @@ std::size_t width(const std::string& text) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || c == ',' || c == '.' || c == '-' || c == '+' || c == 'e';
-         });
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || c == ',' || c == '.' || c == '-' || c == '+' || c == 'e';
+  });
 }
 
 }  // namespace
 
-std::string Table::text() const {
+std::string Table::text(bool fold) const {
   std::vector<std::size_t> widths;
   for (const std::string& h : header_) widths.push_back(width(h));
   std::vector<bool> right(header_.size(), true);
@@ -36,6 +36,12 @@ std::string Table::text() const {
   const auto line = [&](const std::vector<std::string>& row) {
     std::string text;
     for (std::size_t c = 0; c < row.size(); ++c) {
+      if (fold && c > 0 && c + 1 == row.size()) {
+        const std::size_t at = width(text) + 2;
+        text += "  " + folded(row[c], at, at);
+        text.pop_back();
+        continue;
+      }
       const std::string fill(widths[c] - width(row[c]), ' ');
       text += (c ? "  " : "") + (right[c] ? fill + row[c] : row[c] + fill);
     }

@@ -14,7 +14,8 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
-  std::string text() const;
+  /// `fold`: the last column goes on below where it is wider than a screen.
+  std::string text(bool fold = false) const;
 
  private:
   std::vector<std::string> header_;
