@@ -37,8 +37,10 @@ std::string Table::text(bool fold) const {
     std::string text;
     for (std::size_t c = 0; c < row.size(); ++c) {
       if (fold && c > 0 && c + 1 == row.size()) {
-        const std::size_t at = width(text) + 2;
-        text += "  " + folded(row[c], at, at);
+        // Where too little room is left, it begins on a line of its own.
+        const bool below = width(text) > 2 * kColumns / 3;
+        const std::size_t at = below ? 4 : width(text) + 2;
+        text += (below ? "\n    " : "  ") + folded(row[c], at, at);
         text.pop_back();
         continue;
       }

@@ -236,7 +236,7 @@ std::string file_table(const ordered_json& j) {
 
 std::string machines_table(const ordered_json& j) {
   if (j.contains("file")) return file_table(j);
-  Table table({"name", "kind", "levels", "summary"});
+  Table table({"name", "kind", "summary and levels"});
   for (const ordered_json& m : j["machines"]) {
     std::string levels;
     for (const ordered_json& l : m["levels"]) {
@@ -244,9 +244,9 @@ std::string machines_table(const ordered_json& j) {
       levels += (levels.empty() ? "" : " > ") + text(l, "name") +
                 (capacity.is_null() ? "" : " " + human_bytes(capacity.get<std::int64_t>()));
     }
-    table.add({text(m, "name"), text(m, "kind"), levels, text(m, "summary")});
+    table.add({text(m, "name"), text(m, "kind"), text(m, "summary") + ": " + levels});
   }
-  for (const ordered_json& m : j["made"]) table.add({text(m, "name"), "", "", text(m, "summary")});
+  for (const ordered_json& m : j["made"]) table.add({text(m, "name"), "", text(m, "summary")});
   return table.text(true);
 }
 
