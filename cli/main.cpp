@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -94,7 +95,8 @@ int run_verb(const Verb& verb, std::vector<std::string> arguments) {
   return complain(answer.json.value("reason", std::string("refused")), kRefused);
 }
 
-/// Replaces this process by tilewright-VERB; returns only where there is none.
+/// Replaces this process by tilewright-VERB, which lies beside it (a Python environment need not be
+/// activated) or on the PATH; returns only where there is none.
 int run_external(const std::string& name, std::vector<std::string> arguments) {
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
@@ -104,14 +106,18 @@ int run_external(const std::string& name, std::vector<std::string> arguments) {
     std::vector<char*> argv{program.data()};
     for (std::string& a : arguments) argv.push_back(a.data());
     argv.push_back(nullptr);
+    std::error_code error;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (!error) ::execv((self.parent_path() / program).c_str(), argv.data());
     ::execvp(program.c_str(), argv.data());
   }
   const auto names = verb_names();
   const std::string near = nearest(name, names);
-  throw InputError({.where = "verb",
-                    .value = name.empty() ? "nothing" : name,
-                    .problem = "is not a verb, and there is no tilewright-" + name + " on the PATH",
-                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
+  throw InputError(
+      {.where = "verb",
+       .value = name.empty() ? "nothing" : name,
+       .problem = "is not a verb, and there is no tilewright-" + name + " beside it or on the PATH",
+       .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 
 int dispatch(std::vector<std::string> arguments) {

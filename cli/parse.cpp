@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/table.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "experiments/report/verbs.h"
@@ -85,8 +86,18 @@ bool takes_value(const std::string& argument) {
   return false;
 }
 
-std::string line_of(const std::string& left, const std::string& help) {
-  return formatted("  {:<24} {}\n", left, help);
+constexpr std::size_t kHelpAt = 27;  // the column that texts of options begin in
+
+/// "default 1.2" stays on one line.
+std::string line_of(const std::string& left, std::string help) {
+  constexpr char kTied = '\x1f';
+  const std::string_view word = "default ";
+  for (std::size_t at = 0; (at = help.find(word, at)) != std::string::npos; at += word.size())
+    help[at + word.size() - 1] = kTied;
+  const std::string first = formatted("  {:<24} ", left);
+  std::string line = first + folded(help, kHelpAt, first.size());
+  std::ranges::replace(line, kTied, ' ');
+  return line;
 }
 
 std::string line_of(const OptionSpec& spec) {

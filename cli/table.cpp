@@ -1,8 +1,9 @@
 #include "cli/table.h"
-#include "core/base/format.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {
@@ -15,15 +16,14 @@ std::size_t width(const std::string& text) {
 }
 
 bool is_number(const std::string& text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || c == ',' || c == '.' || c == '-' || c == '+' || c == 'e';
-         });
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || c == ',' || c == '.' || c == '-' || c == '+' || c == 'e';
+  });
 }
 
 }  // namespace
 
-std::string Table::text() const {
+std::string Table::text(bool fold) const {
   std::vector<std::size_t> widths;
   for (const std::string& h : header_) widths.push_back(width(h));
   std::vector<bool> right(header_.size(), true);
@@ -36,6 +36,14 @@ std::string Table::text() const {
   const auto line = [&](const std::vector<std::string>& row) {
     std::string text;
     for (std::size_t c = 0; c < row.size(); ++c) {
+      if (fold && c > 0 && c + 1 == row.size()) {
+        // Where too little room is left, it begins on a line of its own.
+        const bool below = width(text) > 2 * kColumns / 3;
+        const std::size_t at = below ? 4 : width(text) + 2;
+        text += (below ? "\n    " : "  ") + folded(row[c], at, at);
+        text.pop_back();
+        continue;
+      }
       const std::string fill(widths[c] - width(row[c]), ' ');
       text += (c ? "  " : "") + (right[c] ? fill + row[c] : row[c] + fill);
     }
@@ -45,6 +53,25 @@ std::string Table::text() const {
   line(header_);
   for (const auto& row : rows_) line(row);
   return out;
+}
+
+std::string folded(const std::string& text, std::size_t indent, std::size_t used) {
+  std::string out, now;
+  bool begun = false;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (begun && used + now.size() + 1 + word.size() > kColumns) {
+      out += now + "\n";
+      now = std::string(indent, ' ') + word;
+      used = 0;
+    } else {
+      now += (begun ? " " : "") + word;
+    }
+    begun = true;
+    begin = end + 1;
+  }
+  return out + now + "\n";
 }
 
 std::string grouped(std::int64_t n) {

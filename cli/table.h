@@ -14,13 +14,19 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
-  std::string text() const;
+  /// `fold`: the last column goes on below where it is wider than a screen.
+  std::string text(bool fold = false) const;
 
  private:
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
 };
 
+inline constexpr std::size_t kColumns = 100;  ///< of a line of text for people
+
+/// A text in lines of at most kColumns, of which the first begins behind `used` columns; those that
+/// go on are indented.
+std::string folded(const std::string& text, std::size_t indent = 2, std::size_t used = 0);
 /// 1234567 -> "1,234,567"
 std::string grouped(std::int64_t n);
 /// 1572864 -> "1.50 MiB"

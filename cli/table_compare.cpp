@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kColumns = 100;
-
 bool has_plan(const ordered_json& plan) { return plan.contains("kernels"); }
 
 /// Where exact gives up, nothing says that the plan does not fit.
@@ -50,23 +48,6 @@ std::string least(const ordered_json& plans, bool (*comparable)(const ordered_js
     out += formatted("; next {} ({:.2f} times {})", std::next(by.begin())->second,
                      std::next(by.begin())->first / first, more);
   return out;
-}
-
-/// Lines no wider than a screen; those that go on are indented.
-std::string folded(const std::string& line) {
-  std::string out, now;
-  for (std::size_t begin = 0; begin < line.size();) {
-    const std::size_t end = std::min(line.find(' ', begin), line.size());
-    const std::string word = line.substr(begin, end - begin);
-    if (!now.empty() && now.size() + 1 + word.size() > kColumns) {
-      out += now + "\n";
-      now = "  " + word;
-    } else {
-      now += (now.empty() ? "" : " ") + word;
-    }
-    begin = end + 1;
-  }
-  return out + now + "\n";
 }
 
 /// The least predicted time and the fewest bytes of the plans that fit their level.

@@ -212,13 +212,14 @@ std::string curve_table(const ordered_json& j) {
 std::string models_table(const ordered_json& j) {
   std::string out;
   for (const ordered_json& m : j["models"]) {
-    out +=
-        formatted("{}: {}\n  source: {}\n", text(m, "name"), text(m, "summary"), text(m, "source"));
-    for (const ordered_json& a : m["assumptions"])
-      out += formatted("  assumes: {}\n", a.get<std::string>());
+    const auto line = [&out](const std::string& what) { out += "  " + folded(what, 4, 2); };
+    out += folded(text(m, "name") + ": " + text(m, "summary"));
+    line("source: " + text(m, "source"));
+    for (const ordered_json& a : m["assumptions"]) line("assumes: " + a.get<std::string>());
+    std::string options;
     for (const ordered_json& o : m["options"])
-      out += formatted("  {:<15} {} (default {})\n", text(o, "name"), text(o, "help"),
-                       text(o, "default"));
+      options += (options.empty() ? "options: " : ", ") + text(o, "name");
+    if (!options.empty()) line(options + " (plan --help " + text(m, "name") + ")");
   }
   return out;
 }
@@ -235,7 +236,7 @@ std::string file_table(const ordered_json& j) {
 
 std::string machines_table(const ordered_json& j) {
   if (j.contains("file")) return file_table(j);
-  Table table({"name", "kind", "levels", "summary"});
+  Table table({"name", "kind", "summary and levels"});
   for (const ordered_json& m : j["machines"]) {
     std::string levels;
     for (const ordered_json& l : m["levels"]) {
@@ -243,18 +244,20 @@ std::string machines_table(const ordered_json& j) {
       levels += (levels.empty() ? "" : " > ") + text(l, "name") +
                 (capacity.is_null() ? "" : " " + human_bytes(capacity.get<std::int64_t>()));
     }
-    table.add({text(m, "name"), text(m, "kind"), levels, text(m, "summary")});
+    table.add({text(m, "name"), text(m, "kind"), text(m, "summary") + ": " + levels});
   }
-  for (const ordered_json& m : j["made"]) table.add({text(m, "name"), "", "", text(m, "summary")});
-  return table.text();
+  for (const ordered_json& m : j["made"]) table.add({text(m, "name"), "", text(m, "summary")});
+  return table.text(true);
 }
 
 std::string workloads_table(const ordered_json& j) {
   if (j.contains("file")) return file_table(j);
-  Table table({"name", "defaults", "summary"});
+  Table table({"name", "summary and parameters"});
   for (const ordered_json& w : j["workloads"])
-    table.add({text(w, "name"), text(w, "defaults"), text(w, "summary")});
-  return table.text();
+    table.add(
+        {text(w, "name"),
+         text(w, "summary") + (text(w, "defaults").empty() ? "" : "; " + text(w, "defaults"))});
+  return table.text(true);
 }
 
 namespace {
@@ -266,14 +269,24 @@ std::string why_or_found(const ordered_json& part) {
   return get(part, "help").is_null() ? reason : reason + "; try: " + text(part, "help");
 }
 
+/// A target or meter: whether it is usable here, what it is for, and below that why not or what was
+/// found.
+std::string part_lines(const std::string& kind, const ordered_json& part) {
+  const std::string first =
+      (kind.empty() ? "" : formatted("{:<7} ", kind)) +
+      formatted("{:<14} {:<8} ", text(part, "name"), part["usable"].get<bool>() ? "ok" : "missing");
+  const std::size_t at = first.size();
+  return first + folded(text(part, "summary"), at, at) + std::string(at, ' ') +
+         folded(why_or_found(part), at, at);
+}
+
 }  // namespace
 
 std::string availability_table(const ordered_json& j) {
-  Table table({"name", "usable here", "summary", "why not, or what was found"});
   const ordered_json& rows = j.contains("targets") ? j["targets"] : j["meters"];
-  for (const ordered_json& t : rows)
-    table.add({text(t, "name"), text(t, "usable"), text(t, "summary"), why_or_found(t)});
-  if (!j.contains("targets")) return table.text();
+  std::string out;
+  for (const ordered_json& t : rows) out += part_lines("", t);
+  if (!j.contains("targets")) return out;
   Table kernels({"target", "--micro-kernel", "usable here", "types", "block", "needs", "summary"});
   for (const ordered_json& t : rows)
     for (const ordered_json& m : t["micro_kernels"]) {
@@ -284,7 +297,7 @@ std::string availability_table(const ordered_json& j) {
                    text(m, "name"), text(m, "usable"), types, text(m, "block"),
                    m["needs"].is_null() ? "-" : text(m, "needs"), text(m, "summary")});
     }
-  return table.text() + "\n" + kernels.text();
+  return out + "\n" + kernels.text(true);
 }
 
 std::string doctor_table(const ordered_json& j) {
@@ -294,11 +307,9 @@ std::string doctor_table(const ordered_json& j) {
     if (!level["capacity_bytes"].is_null())
       out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
                        text(level, "capacity_bytes"), text(level, "instances"));
-  Table table({"", "part", "", "what it is for", "why not, or what was found"});
-  for (const ordered_json& p : j["parts"])
-    table.add({text(p, "kind"), text(p, "name"), p["usable"].get<bool>() ? "ok" : "missing",
-               text(p, "summary"), why_or_found(p)});
-  out += "\n" + table.text() + "\nneed none of these: ";
+  out += "\n";
+  for (const ordered_json& p : j["parts"]) out += part_lines(text(p, "kind"), p);
+  out += "\nneed none of these: ";
   for (std::size_t i = 0; i < j["needs_nothing"].size(); ++i)
     out += (i == 0 ? "" : ", ") + j["needs_nothing"][i].get<std::string>();
   out += "\n\ntry next\n";
@@ -317,10 +328,10 @@ std::string experiments_table(const ordered_json& j) {
                : e["needs"].is_null() ? "yes"
                                       : "in part",
                text(e, "title")});
-    if (!e["needs"].is_null()) needs += formatted("{}: {}\n", text(e, "id"), text(e, "needs"));
-    if (!none && !here) absent += formatted("{}: {}\n", text(e, "id"), text(e, "reason"));
+    if (!e["needs"].is_null()) needs += folded(text(e, "id") + ": " + text(e, "needs"));
+    if (!none && !here) absent += folded(text(e, "id") + ": " + text(e, "reason"));
   }
-  return table.text() + "\nWhat is not reproduced, and what it would need:\n" + needs +
+  return table.text(true) + "\nWhat is not reproduced, and what it would need:\n" + needs +
          (absent.empty() ? "" : "\nNot here:\n" + absent);
 }
 

@@ -44,7 +44,8 @@ function showStep() {
   table('steps', ['Tensor', 'Hits so far, all levels', 'Misses so far', 'Read so far', 'Written so far', 'In this step'], stepper.tensors.map(t => {
     const now = totalOf(said, t), was = totalOf(before, t);
     const change = ['hits', 'misses', 'read', 'written'].filter(k => now[k] !== was[k]).map(k => `${(now[k] - was[k]).toLocaleString('en')} ${k === 'read' || k === 'written' ? 'B ' : ''}${k}`);
-    return [t, now.hits.toLocaleString('en'), now.misses.toLocaleString('en'), bytes(now.read), bytes(now.written), change.join(', ') || 'nothing'];
+    const named = element('span', {}, element('span', {class: 'chip', style: `background: ${colourOf(stepper.tensors, t)}`}), t);
+    return [named, now.hits.toLocaleString('en'), now.misses.toLocaleString('en'), bytes(now.read), bytes(now.written), change.join(', ') || 'nothing'];
   }));
 }
 

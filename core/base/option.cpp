@@ -190,18 +190,15 @@ std::string value_name(const OptionSpec& spec) {
 }
 
 std::string help_text(const OptionSpec& spec) {
-  std::string text = spec.help;
-  const auto add = [&text](const std::string& more) { text += more; };
-  if (spec.kind == OptionKind::choice) add(": " + join(spec.names));
-  const std::string standard = spec.kind == OptionKind::flag ? "" : default_text(spec);
-  if (!standard.empty()) {
-    add(" (default " + standard);
-    if (!spec.published.empty()) add("; the paper: " + spec.published);
-    add(")");
-  } else if (!spec.published.empty()) {
-    add(" (the paper: " + spec.published + ")");
+  std::vector<std::string> more;
+  if (spec.kind == OptionKind::choice) {
+    const std::vector<std::string> first(spec.names.begin(), spec.names.end() - 1);
+    more.push_back(join(first) + (first.empty() ? "" : " or ") + spec.names.back());
   }
-  return text;
+  const std::string standard = spec.kind == OptionKind::flag ? "" : default_text(spec);
+  if (!standard.empty()) more.push_back("default " + standard);
+  if (!spec.published.empty()) more.push_back("the paper: " + spec.published);
+  return spec.help + (more.empty() ? "" : " (" + join(more, "; ") + ")");
 }
 
 std::string default_text(const OptionSpec& spec) {

@@ -24,8 +24,11 @@ std::optional<std::string> folder_beside_the_program() {
   if (dladdr(reinterpret_cast<const void*>(&recording_path), &here) == 0 ||
       here.dli_fname == nullptr)
     return std::nullopt;
+  // Of a command found on the PATH, the name is the word that it was called by.
+  const std::string_view name = here.dli_fname;
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(here.dli_fname, error);
+  const std::filesystem::path file = std::filesystem::canonical(
+      name.find('/') == std::string_view::npos ? "/proc/self/exe" : name, error);
   if (error) return std::nullopt;
   for (const char* from : {"../experiments/results", "../share/tilewright/results",
                            "../../../../share/tilewright/results"}) {

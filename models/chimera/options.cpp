@@ -14,13 +14,17 @@ std::span<const OptionSpec> option_specs() {
        .names = {"observed", "literal", "trip-one"},
        .standard = "observed",
        .published = "literal",
-       .help = "Algorithm 1's line 11: which loops move a tensor",
+       .help = "which loops fetch a tensor's tiles again (Algorithm 1, line 11). literal: those "
+               "of its operator, as printed; observed: those of the fused nest, as the paper's "
+               "text and figures have it; trip-one: as observed, but a loop of one iteration "
+               "never ends reuse",
        .source = "Algorithm 1, lines 11 and 12"},
       {.name = "edges",
        .kind = OptionKind::choice,
        .names = {"full", "exact"},
        .standard = "full",
-       .help = "partial tiles at the edges (validate: exact unless given)",
+       .help = "how tiles that are cut off at the edge of a tensor count: as full tiles or at "
+               "their exact size (validate: exact unless given)",
        .source = "Algorithm 1; Table III has exact"},
       // Memory::held is the model's own device, not a choice.
       {.name = "memory",
@@ -28,24 +32,28 @@ std::span<const OptionSpec> option_specs() {
        .names = {"creq", "paper", "sum"},
        .standard = "creq",
        .published = "paper",
-       .help = "what is held against the capacity",
+       .help = "what must fit into the level. paper: the tiles of the largest operator; creq: the "
+               "same, with the whole buffer that an intermediate tensor needs; sum: the tiles of "
+               "all operators at once",
        .source = "Algorithm 1, line 20"},
       {.name = "objective",
        .kind = OptionKind::choice,
        .names = {"largest", "sum"},
        .standard = "largest",
-       .help = "with --level all, of the levels' costs",
+       .help = "with --level all, what a plan costs: the time of its slowest level, or the sum "
+               "over all levels",
        .source = "eq. (3)",
        .in_answers = false},
       {.name = "write-weight",
        .kind = OptionKind::number,
        .standard = "1",
-       .help = "what an output's movement counts"},
+       .help = "a factor on the bytes of outputs, for memories that are slower to write than to "
+               "read"},
       {.name = "min-tile",
        .kind = OptionKind::integer,
        .high = 1'000'000'000,
        .standard = "1",
-       .help = "the smallest tile tried (validate draws from 4 on unless given)"}};
+       .help = "the smallest tile size that is tried (validate: 4 unless given)"}};
   return specs;
 }
 

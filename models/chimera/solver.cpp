@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -19,21 +21,30 @@ namespace {
 
 constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is given up
 
-/// Lower bounds of subproblems, without the order's tree, by what they depend on: the loops that
-/// are cut, and of each use the cut loops that multiply it.
-using Floors = std::map<std::vector<Mask>, double>;
+/// What orders of the same loops have in common, each by all that it depends on, as masks of loops
+/// and tensors. All of the same tables and capacity.
+struct Common {
+  /// Lower bounds of subproblems without the order's tree: by the loops that are cut, and of each
+  /// use the cut loops that multiply it.
+  std::map<std::vector<Mask>, double> floors;
+  /// The same with the tree: by the cut loops of each tensor that lie around its home, and the
+  /// tensors that are alive together, too.
+  std::map<std::vector<Mask>, double> bounds;
+  /// By position in the tables; nothing where there is none.
+  std::map<std::vector<Mask>, std::optional<RealOptimum>> optima;
+};
 
 class OrderSolver {
  public:
-  /// `t` is of `base`, which has the same loops; `floors` are of the same tables and capacity.
-  OrderSolver(const Flat& f, const Flat& base, const Tables& t, Floors& floors,
+  /// `t` is of `base`, which has the same loops; `common` is of the same tables and capacity.
+  OrderSolver(const Flat& f, const Flat& base, const Tables& t, Common& common,
               std::int64_t capacity, Effort& effort)
       : f_(f),
         capacity_(capacity),
         effort_(effort),
         t_(t),
         rows_(rows_in(base, f)),
-        floors_(floors) {
+        common_(common) {
     for (std::size_t i = 0; i < f.size(); ++i)
       if (of(i).size() > 1) {
         cuttable_ |= bit(i);
@@ -60,9 +71,10 @@ class OrderSolver {
   };
   /// Of a set of loops that are cut.
   struct Sub {
-    double bound = 0;    ///< the floor while there is no problem
+    double bound = 0;    ///< the floor, or the tree's
     std::size_t at = 0;  ///< among sets of equal bounds the first is tried first
     Mask multi = 0;
+    bool of_tree = false;
     std::optional<Problem> problem = {};
     friend bool operator>(const Sub& a, const Sub& b) {
       return std::tie(a.bound, a.at) > std::tie(b.bound, b.at);
@@ -75,13 +87,14 @@ class OrderSolver {
   bool legal(Mask multi) const {
     return conflicts_of(f_.chain(), f_.loops(), f_.loops_at(multi)).empty();
   }
-  std::vector<std::int64_t> footprints(const Point& p) const {
-    std::vector<std::int64_t> df(f_.foots().size());
-    f_.footprints(p, df);
-    return df;
+  /// Valid until the next call.
+  std::span<const std::int64_t> footprints(const Point& p) {
+    feet_.resize(f_.foots().size());
+    f_.footprints(p, feet_);
+    return feet_;
   }
-  double volume_of(const Point& p) const {
-    const std::vector<std::int64_t> df = footprints(p);
+  double volume_of(const Point& p) {
+    const auto df = footprints(p);
     double v = 0;
     for (const Use& u : f_.uses()) v += u.weight * static_cast<double>(f_.movement(u, p, df));
     return v;
@@ -90,11 +103,15 @@ class OrderSolver {
   void seed();
   void try_neighbours(const RealOptimum& r);
   void try_closed_form();
+  std::vector<Mask>& key_of(Mask multi, Mask counted);
+  void add_tree(std::vector<Mask>& key, Mask multi) const;
+  std::optional<RealOptimum> optimum();
   double floor_of(Mask multi);
+  double tree_bound(Sub& sub);
   std::vector<Sub> sets_to_try(bool legal_only);
   void search(bool legal_only);
   bool offer(const Point& p, double volume, bool legal);
-  std::string why_nothing() const;
+  std::string why_nothing();
   Solution finish();
 
   const Flat& f_;
@@ -102,8 +119,9 @@ class OrderSolver {
   Effort& effort_;
   const Tables& t_;
   std::vector<std::size_t> rows_;
-  Floors& floors_;
+  Common& common_;
   std::vector<Mask> key_;
+  std::vector<std::int64_t> feet_;
   Mask cuttable_ = 0, must_cut_ = 0;
   std::optional<Found> best_;
   double real_volume_ = 0;
@@ -114,7 +132,7 @@ class OrderSolver {
 /// Takes a point that fits, if it is better: less volume, then a plan that fits, then less memory.
 bool OrderSolver::offer(const Point& p, double volume, bool legal) {
   if (best_ && best_->volume < volume) return false;
-  const std::vector<std::int64_t> df = footprints(p);
+  const auto df = footprints(p);
   const Found now{p, volume, f_.memory(f_.options().memory, p, df), legal,
                   f_.memory(Memory::held, p, df) <= capacity_};
   if (now.memory > capacity_) return false;
@@ -126,7 +144,7 @@ bool OrderSolver::offer(const Point& p, double volume, bool legal) {
 }
 
 void OrderSolver::seed() {
-  if (const auto real = real_optimum(f_, capacity_)) {
+  if (const auto real = optimum()) {
     real_volume_ = real->volume;
     try_neighbours(*real);
   }
@@ -166,15 +184,61 @@ void OrderSolver::try_closed_form() {
   if (legal(p.multi)) offer(p, closed_volume_, true);
 }
 
-/// A little lower than computed: another order multiplies the same factors in another order.
-double OrderSolver::floor_of(Mask multi) {
+/// The cut loops, and of each use those of `counted` that multiply it.
+std::vector<Mask>& OrderSolver::key_of(Mask multi, Mask counted) {
   key_.assign(1, f_.loops_at(multi));
-  for (const Use& u : f_.uses()) key_.push_back(f_.loops_at(f_.multipliers(u, multi) & multi));
-  const auto [it, added] = floors_.try_emplace(key_);
+  for (const Use& u : f_.uses()) key_.push_back(f_.loops_at(f_.multipliers(u, multi) & counted));
+  return key_;
+}
+
+/// What a tree adds to the memory that a problem has.
+void OrderSolver::add_tree(std::vector<Mask>& key, Mask multi) const {
+  const Structure& s = f_.structure(multi);
+  each(f_.on_chip(), [&](std::size_t t) {
+    const Foot& foot = f_.foots()[f_.producer_foot(TensorId(t))];
+    key.push_back(f_.loops_at(s.cut[t] & multi & (foot.accessed | foot.windows)));
+  });
+  const std::vector<Mask>& alive = f_.options().memory == Memory::held ? s.held : s.live;
+  key.insert(key.end(), alive.begin(), alive.end());
+}
+
+std::optional<RealOptimum> OrderSolver::optimum() {
+  Mask all = 0;
+  for (std::size_t i = 0; i < f_.size(); ++i) all |= bit(i);
+  std::vector<Mask>& key = key_of(all, all);
+  add_tree(key, all);
+  const auto [it, added] = common_.optima.try_emplace(key);
+  std::optional<RealOptimum>& kept = it->second;
+  if (added) {
+    kept = real_optimum(f_, capacity_);
+    if (!kept) return std::nullopt;
+    const std::vector<double> tile = kept->tile;
+    for (std::size_t i = 0; i < f_.size(); ++i) kept->tile[rows_[i]] = tile[i];
+  }
+  std::optional<RealOptimum> mine = kept;
+  for (std::size_t i = 0; mine && i < f_.size(); ++i) mine->tile[i] = kept->tile[rows_[i]];
+  return mine;
+}
+
+constexpr double kLower = 1 - 1e-9;  // another order multiplies the same factors in another order
+
+double OrderSolver::floor_of(Mask multi) {
+  const auto [it, added] = common_.floors.try_emplace(key_of(multi, multi));
   if (added)
     it->second =
         Descent(make_relaxed_problem(f_, t_, rows_, multi), capacity_, INFINITY, false).bound() *
-        (1 - 1e-9);
+        kLower;
+  return it->second;
+}
+
+double OrderSolver::tree_bound(Sub& sub) {
+  std::vector<Mask>& key = key_of(sub.multi, sub.multi);
+  if (f_.options().memory != Memory::paper) add_tree(key, sub.multi);
+  const auto [it, added] = common_.bounds.try_emplace(key);
+  if (added) {
+    sub.problem = make_problem(f_, t_, rows_, sub.multi);
+    it->second = Descent(*sub.problem, capacity_, INFINITY, false).bound() * kLower;
+  }
   return it->second;
 }
 
@@ -203,13 +267,14 @@ void OrderSolver::search(bool legal_only) {
     std::ranges::pop_heap(subs, std::greater{});
     Sub sub = std::move(subs.back());
     subs.pop_back();
-    if (!sub.problem) {
-      sub.problem = make_problem(f_, t_, rows_, sub.multi);
-      sub.bound = Descent(*sub.problem, capacity_, INFINITY, false).bound();
+    if (!sub.of_tree) {
+      sub.bound = tree_bound(sub);
+      sub.of_tree = true;
       subs.push_back(std::move(sub));
       std::ranges::push_heap(subs, std::greater{});
       continue;
     }
+    if (!sub.problem) sub.problem = make_problem(f_, t_, rows_, sub.multi);
     Descent descent(*sub.problem, capacity_, limit, false);
     const bool found = descent.run(budget);
     budget -= descent.evaluated + descent.pruned;
@@ -229,7 +294,7 @@ void OrderSolver::search(bool legal_only) {
   effort_.pruned += static_cast<std::int64_t>(subs.size());
 }
 
-std::string OrderSolver::why_nothing() const {
+std::string OrderSolver::why_nothing() {
   Point p = whole_point(f_);
   for (std::size_t i = 0; i < f_.size(); ++i) set_choice(p, i, of(i).front());
   const std::int64_t need = f_.memory(f_.options().memory, p, footprints(p));
@@ -255,15 +320,15 @@ Solution OrderSolver::finish() {
 }  // namespace
 
 Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort) {
-  Floors floors;
-  return OrderSolver(f, f, make_tables(f), floors, capacity, effort).solve();
+  Common common;
+  return OrderSolver(f, f, make_tables(f), common, capacity, effort).solve();
 }
 
 struct OrdersSolver::Shared {
   Flat base;
   std::int64_t capacity;
   Tables tables = make_tables(base);
-  Floors floors = {};
+  Common common = {};
 };
 
 OrdersSolver::OrdersSolver(const Workload& w, const Order& first, const Options& options,
@@ -273,7 +338,7 @@ OrdersSolver::~OrdersSolver() = default;
 
 Result<Solution> OrdersSolver::solve(const Order& order, Effort& effort) {
   Shared& s = *shared_;
-  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.floors, s.capacity, effort).solve();
+  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).solve();
 }
 
 }  // namespace tilewright::chimera::detail

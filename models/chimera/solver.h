@@ -49,9 +49,9 @@ struct Effort {
 
 Result<Solution> solve_order(const Flat& f, std::int64_t capacity, Effort& effort);
 
-/// Solves one order after another of the same loops. Their tables are made once, and so is a lower
-/// bound of each set of cut loops with the same reuse, which most orders have in common; the
-/// answers are those of solve_order.
+/// Solves one order after another of the same loops. Their tables are made once, and so are lower
+/// bounds of sets of cut loops with the same reuse and the same memory, and the real optimum, which
+/// orders have in common; the answers are those of solve_order.
 class OrdersSolver {
  public:
   OrdersSolver(const Workload& w, const Order& first, const Options& options,

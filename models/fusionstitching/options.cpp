@@ -43,51 +43,71 @@ OptionSpec with(OptionSpec spec, std::string OptionSpec::*field, const char* tex
 
 std::vector<OptionSpec> search_options() {
   return {
-      whole("top-k", 1, 64, "3", "candidate patterns kept a vertex"),
-      whole("group", 1, 4, "2", "consumers whose combinations are enumerated"),
-      with(whole("beam", 1, 64, "8", "buffer sets"), &OptionSpec::published, "3"),
+      whole("top-k", 1, 64, "3", "candidate patterns that are kept for each operator"),
+      whole("group", 1, 4, "2",
+            "consumers of an operator are divided into groups of this size, and the "
+            "combinations within a group are tried"),
+      with(whole("beam", 1, 64, "8", "width of the beam search over plans"), &OptionSpec::published,
+           "3"),
       choice("last-step", {"unite", "select"},
-             "PatternReduction's: unite both groups' patterns, or select from them", "select"),
-      switched("alone", true, "a vertex alone competes with its patterns"),
-      switched("remote", true, "packing through the virtual vertex"),
-      switched("skip", true, "a buffer set may leave a vertex's patterns out"),
+             "the last step of PatternReduction: unite the patterns of both groups, or select one "
+             "of them",
+             "select"),
+      switched("alone", true, "an operator on its own is a candidate beside its patterns"),
+      switched("remote", true, "independent patterns may share a kernel (remote stitching)"),
+      switched("skip", true, "the beam search may leave out all patterns of an operator"),
       // --seed is of everything random.
-      with(switched("xla-seed", true, "XLA's fusions are candidates, and its plan is one"),
+      with(switched("xla-seed", true,
+                    "the fusions of XLA's rule are candidate patterns, and its whole plan is a "
+                    "candidate plan"),
            &OptionSpec::answer_name, "seed"),
-      whole("most-operators", 2, 64, "64", "operators of a pattern"),
+      whole("most-operators", 2, 64, "64", "operators in a pattern at most"),
       {.name = "call-us",
        .kind = OptionKind::number,
        .standard = "6",
-       .help = "T_reduced_calls: microseconds of a kernel call (not published)"},
-      whole("registers", 1, 255, "16", "a thread's, in the delta-evaluator"),
+       .help = "microseconds that a kernel launch costs (T_reduced_calls; the paper does not say)"},
+      whole("registers", 1, 255, "16", "registers of a thread that the delta-evaluator assumes"),
       choice("penalty", {"difference", "whole"},
-             "T_penalty: difference to the operators alone, or whole"),
-      choice("pick", {"latency", "score"}, "what decides between the beam's plans"),
+             "the penalty T_penalty: the difference between the pattern's time and that of its "
+             "operators alone, or the pattern's whole time"),
+      choice("pick", {"latency", "score"},
+             "which of the plans that the beam search keeps is taken: that of the least "
+             "predicted latency, or that of the best score"),
   };
 }
 
 std::vector<OptionSpec> kernel_options() {
   return {
-      choice("groupings", {"few", "each"}, "expensive operators as sub-roots: few subsets, or each"),
+      choice("groupings", {"few", "each"},
+             "which sets of expensive operators are tried as sub-roots of a kernel: a few "
+             "of them, or each"),
       choice("product", {"ridge", "points"},
-             "contractions that are products: above the ridge point of f32, or of more points than "
-             "elements"),
-      switched("written", true, "schedules that a plan can say, priced as it says them", "no"),
+             "contractions that are left to a library. ridge: those whose intensity is above the "
+             "ridge point of f32; points: those with more iterations than elements"),
+      switched("written", true,
+               "consider only schedules that a plan file can express, and price them as it "
+               "expresses them",
+               "no"),
       choice("latency", {"overlap", "published"},
-             "what a kernel takes: resources that work at the same time, or L", "published"),
+             "the time of a kernel. overlap: the longest of its resources, which work at the same "
+             "time; published: the formula L of the paper",
+             "published"),
       switched("bandwidth", false,
-               "latency published: a kernel takes at least its compulsory bytes over DRAM's "
-               "bandwidth"),
+               "with --latency published: a kernel takes at least the time that DRAM needs for "
+               "its compulsory bytes"),
       switched("compose", true,
-               "plan also what slices and gathers are of in each reader; the faster is taken", "no"),
+               "plan the graph a second time with slices and gathers computed in each reader, and "
+               "take the faster plan",
+               "no"),
       // --schedule is how the simulator runs blocks.
       with(whole("schedule-rank", 1, 1 << 20, "1",
-                 "the schedule taken, by its time, of the kernel that takes longest; 1: the best"),
+                 "take the Nth fastest schedule of the slowest kernel; 1 is the fastest"),
            &OptionSpec::answer_name, "schedule"),
       {.name = "stitch",
        .kind = OptionKind::assignment,
        .fallback = "none",
-       .help = "any of these by its name in answers, as recorded files have it: beam=3, schedule=7",
+       .help = "one of the options above, by the name that it has in answers, such as beam=3 or "
+               "schedule=7; recorded files use this form",
        .repeated = true,
        .in_answers = false}};
 }

@@ -28,34 +28,41 @@ OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
 std::span<const OptionSpec> option_specs() {
   static const std::vector<OptionSpec> specs = {
       limit("inductor-reads", "4", 0,
-            "a value with several readers that reads more tensors is written to memory",
+            "a value with several readers is written to memory where it reads more tensors than "
+            "this",
             "config.realize_reads_threshold"),
-      limit("inductor-gathered-reads", "8", 0, "the same of a value with one reader",
+      limit("inductor-gathered-reads", "8", 0,
+            "a value with one reader is written to memory where it reads more tensors "
+            "than this",
             "config.realize_acc_reads_threshold"),
       limit("inductor-operations", "30", 1,
-            "a value that takes more operations, those before it with it, is written to memory",
+            "a value is written to memory where it takes more operations than this, with those of "
+            "the values that it is made of",
             "config.realize_opcount_threshold"),
-      limit("inductor-unrolled", "8", 1, "terms of a reduction that is written out, at most",
+      limit("inductor-unrolled", "8", 1,
+            "a reduction of at most this many terms is written out without a loop",
             "config.unroll_reductions_threshold"),
-      limit("inductor-nests", "64", 1, "written values of a kernel, at most",
+      limit("inductor-nests", "64", 1, "values that a kernel writes at most",
             "config.max_fusion_size"),
       limit("inductor-shared-bytes", "10", 0,
-            "bytes that two kernels share, from which on they are fused where neither reads the "
-            "other",
+            "two kernels of which neither reads the other are fused where they share at least "
+            "this many bytes",
             "config.score_fusion_memory_threshold"),
       yes_or_no("inductor-overlap",
-                "element-wise kernels that read the same tensors at other indices may be fused",
+                "element-wise kernels that read the same tensors at different indices may be "
+                "fused",
                 "config.min_overlap_ratio"),
-      yes_or_no("inductor-reorder", "at last, loops may be put in the order of another kernel's",
+      yes_or_no("inductor-reorder",
+                "in a last round, loops may be reordered so that two kernels can be fused",
                 "config.loop_ordering_after_fusion"),
-      yes_or_no("inductor-phases", "few long sums down columns are taken by two kernels",
+      yes_or_no("inductor-phases", "a few long sums along columns are divided into two kernels",
                 "config.split_reductions"),
       {.name = "inductor-products",
        .kind = OptionKind::choice,
        .names = {"points", "ridge"},
        .standard = "points",
-       .help = "contractions that are calls of a library: of more points than elements, or above "
-               "the ridge point of f32"}};
+       .help = "contractions that are left to a library. points: those with more iterations than "
+               "elements; ridge: those whose intensity is above the ridge point of f32"}};
   return specs;
 }
 

@@ -19,8 +19,7 @@ void choose_rules(const Settings& settings, bool (&rules)[4]) {
     const bool rule = text[i] >= '1' && text[i] <= '4';
     const bool comma = i + 1 == text.size() || (i + 2 < text.size() && text[i + 1] == ',');
     if (!rule || !comma)
-      settings.refuse("rules", "is not accepted",
-                      find_option(option_specs(), "rules")->accepted);
+      settings.refuse("rules", "is not accepted", find_option(option_specs(), "rules")->accepted);
     rules[text[i] - '1'] = true;
   }
 }
@@ -30,68 +29,77 @@ std::vector<OptionSpec> space_options() {
            .accepted = "every loop of the chain once, such as mnlk or ml(k,n)",
            .fallback = "the best",
            .value = "ml(k,n)",
-           .help = "the tiling expression, in the workload's loops",
+           .help = "plan with this tiling expression, written with the workload's loops",
            .source = "section III-A",
            .in_answers = false},
           {.name = "hoist",
            .kind = OptionKind::choice,
            .names = {"dag", "block", "scope", "none"},
            .standard = "dag",
-           .help = "how far loads and stores leave loops",
+           .help = "how far loads and stores are moved out of loops. none: they stay beside the "
+                   "computation; scope: out to the innermost loop that indexes the tensor; dag: "
+                   "the same, after loops of one iteration are removed; block: as dag, but never "
+                   "out of a loop over thread blocks",
            .source = "section III-B"},
           {.name = "rule1",
            .kind = OptionKind::choice,
            .names = {"between", "always"},
            .standard = "between",
-           .help = "which spatial loops are bound to blocks",
+           .help = "rule 1: which spatial loops become loops over thread blocks. always: all but "
+                   "those in a sequence; between: of these not those that lie between two loops "
+                   "that stay",
            .source = "section III-C, rule 1"},
           {.name = "rule4",
            .kind = OptionKind::choice,
            .names = {"loaded", "all"},
            .standard = "loaded",
-           .help = "the tensors of eq. (1)",
+           .help = "rule 4: the tensors whose tiles must fit into shared memory, as in eq. (1): "
+                   "those that are loaded, or intermediates and outputs, too",
            .source = "section III-C, rule 4"},
           {.name = "stores",
            .kind = OptionKind::choice,
            .names = {"once", "each"},
            .standard = "once",
            .published = "each",
-           .help = "an output kept over its reduction",
+           .help = "when an output is stored: once, after its reduction, or each time a partial "
+                   "result is there",
            .source = "section III-B"},
           {.name = "phi",
            .kind = OptionKind::choice,
            .names = {"written-once", "printed"},
            .standard = "written-once",
            .published = "printed",
-           .help = "the denominator of the ratio of operations to bytes",
+           .help = "the ratio of operations to bytes in section II-A: with the output written "
+                   "once, which gives the paper's numbers, or with the formula as printed",
            .source = "section II-A"},
           {.name = "rules",
            .accepted = "rules to prune by, such as 1,2,3,4, or none",
            .standard = "1,2,3,4",
            .value = "1,2,3,4",
-           .help = "the rules that prune, or none",
+           .help = "the rules that prune the search space, or none",
            .source = "section III-C"},
           {.name = "slack",
            .kind = OptionKind::number,
            .standard = "1.2",
-           .help = "rule 4: times the shared memory",
+           .help = "rule 4: candidates may need this many times the shared memory",
            .source = "section III-C, rule 4"},
           {.name = "padding",
            .kind = OptionKind::number,
            .standard = "0.05",
-           .help = "rule 3: the largest part of a dimension",
+           .help = "rule 3: padding may be at most this fraction of a dimension",
            .source = "section III-C, rule 3"},
           {.name = "tile-step",
            .kind = OptionKind::integer,
            .high = 1'000'000,
            .standard = "16",
-           .help = "tiles are multiples of it",
+           .help = "tile sizes are multiples of this",
            .source = "section III-A"},
           {.name = "edges",
            .kind = OptionKind::choice,
            .names = {"full", "exact"},
            .standard = "full",
-           .help = "bytes of partial tiles in a price",
+           .help = "how tiles that are cut off at the edge of a tensor count in a price: as full "
+                   "tiles or at their exact size",
            .in_answers = false}};
 }
 
@@ -112,23 +120,31 @@ std::vector<OptionSpec> search_options() {
        .names = {"exhaustive", "evolutionary"},
        .standard = "exhaustive",
        .published = "evolutionary",
-       .help = "of every candidate, or Algorithm 1",
+       .help = "how the best candidate is found: by pricing all of them, or by the evolutionary "
+               "search of Algorithm 1",
        .source = "section IV",
        .in_answers = false},
-      evolution_option("population", "512", "evolutionary: Algorithm 1's N"),
-      evolution_option("top", "8", "evolutionary: Algorithm 1's n, measured a round"),
+      evolution_option("population", "512",
+                       "evolutionary search: candidates in a generation (N in Algorithm 1)"),
+      evolution_option("top", "8",
+                       "evolutionary search: candidates that are measured in each generation (n in "
+                       "Algorithm 1)"),
       {.name = "epsilon",
        .kind = OptionKind::number,
        .standard = "0.001",
-       .help = "evolutionary: Algorithm 1's, a part of the best",
+       .help = "evolutionary search: an improvement below this fraction of the best time does not "
+               "count",
        .source = "Algorithm 1",
        .in_answers = false},
-      evolution_option("patience", "4", "evolutionary: rounds within epsilon that end it"),
-      evolution_option("generations", "200", "evolutionary: rounds at most"),
+      evolution_option(
+          "patience", "4",
+          "evolutionary search: it ends after this many generations without improvement"),
+      evolution_option("generations", "200", "evolutionary search: generations at most"),
       {.name = "no-guard",
        .kind = OptionKind::flag,
        .published = "on",
-       .help = "evolutionary: return the last round's best, not the best of all rounds",
+       .help = "evolutionary search: return the best of the last generation instead of the best "
+               "of all",
        .source = "Algorithm 1, line 11",
        .in_answers = false}};
   for (OptionSpec& spec : specs)

@@ -65,34 +65,41 @@ std::optional<ScopeTest> scope_test_from_name(std::string_view n) {
 std::span<const OptionSpec> option_specs() {
   static const std::vector<OptionSpec> specs = {
       choice_of("scope", kScopeTests,
-                "how a sync's scope is decided: by which unit has each element, or by equal "
-                "patterns first",
+                "how the scope of a sync is decided. units: by which unit holds each element; "
+                "printed: by comparing access patterns first",
                 "section 5.1, figure 5", "printed"),
       choice_of("swap", std::array{"forward", "none"},
-                "whether element-wise gOperators go behind moves and syncs", "section 5.1"),
+                "element-wise gOperators are moved behind data movements and syncs (forward), or "
+                "stay where they are",
+                "section 5.1"),
       choice_of("duplicate", std::array{"light", "no"},
-                "whether each reader makes slices, gathers and transposes of its own",
+                "each reader computes cheap slices, gathers and transposes itself (light), or "
+                "they are computed once",
                 "section 5.1"),
       choice_of("library", kLibraries,
-                "contractions that a library has: above the ridge, all, or none", "section 6"),
+                "contractions that are left to a library: those whose intensity is above --ridge, "
+                "all, or none",
+                "section 6"),
       number_of("ridge", "0",
-                "flops a byte from which on a contraction is compute-bound; 0: the machine's",
+                "operations per byte above which a contraction is compute-bound; 0 stands for the "
+                "machine's ridge point",
                 "section 6"),
       choice_of("merges", kSearches,
-                "how merges are searched: exactly up to --exact operators and by a beam above; "
-                "every one; "
-                "by branch and bound; by a beam",
+                "how the operators that share a kernel are searched for. auto: exactly for graphs "
+                "of up to --exact operators, else with a beam; exhaustive: all merges; bound: by "
+                "branch and bound; beam: with a beam of --width plans",
                 "section 6"),
-      count_of("exact", 12, "10", "operators up to which the search of merges is exact"),
-      count_of("width", 64, "8", "partial plans that the beam keeps"),
+      count_of("exact", 12, "10", "with --merges auto: operators up to which the search is exact"),
+      count_of("width", 64, "8", "partial plans that the beam search keeps"),
       choice_of("price-by", kPrices,
-                "what a kernel takes: the longest of its resources, its moves and syncs, or its "
-                "bytes; auto: its "
-                "resources where the machine's file has cycles of instructions, else its moves",
+                "the time of a kernel. overlap: the longest of its resources; parallel: its data "
+                "movements and syncs; bytes: its bytes over the bandwidth; auto: overlap where "
+                "the machine file has the cycles of instructions, else parallel",
                 "section 6", "parallel"),
-      number_of("kernel-us", "2", "microseconds of a launch (price-by parallel and bytes)",
+      number_of("kernel-us", "2",
+                "with --price-by parallel or bytes: microseconds that a kernel launch takes",
                 "section 8.3"),
-      choice_of("pack", std::array{"yes", "no"}, "whether independent operators share a kernel",
+      choice_of("pack", std::array{"yes", "no"}, "independent operators may share a kernel",
                 "section 6"),
   };
   return specs;

@@ -69,18 +69,29 @@ std::optional<Split> split_from_name(std::string_view n) { return named<Split>(k
 std::span<const OptionSpec> option_specs() {
   static const std::vector<OptionSpec> specs = {
       one_of("criterion", kCriteria,
-             "what lets operators share a kernel: blocks that one multiprocessor can run, times "
-             "multiprocessors; or all of the GPU's registers and shared memory",
+             "when operators may share a kernel with barriers of all blocks. per-sm: all blocks "
+             "can run at once, counted per multiprocessor; total: their registers and shared "
+             "memory fit into those of the whole GPU",
              "section 5.4", "total"),
-      one_of("fit", kBounds, "whether what fits exactly fits", "section 5.4", "strict"),
-      one_of("visit", kOrders, "in which operators are partitioned", "section 5.4", "bfs"),
-      one_of("ci", kIntensive, "compute-intensive: contractions, or by operations an element",
+      one_of("fit", kBounds,
+             "whether a kernel that needs exactly what the GPU has fits (inclusive) or not "
+             "(strict)",
+             "section 5.4", "strict"),
+      one_of("visit", kOrders,
+             "the order in which operators are assigned to kernels: topological, or by "
+             "breadth-first search",
+             "section 5.4", "bfs"),
+      one_of("ci", kIntensive,
+             "which operators are compute-intensive: contractions, or those with more "
+             "operations per element than --threshold",
              "section 5.3", "ratio"),
-      number("threshold", "3", "operations an element from which on it is (ci ratio)",
+      number("threshold", "3",
+             "with --ci ratio: operations per element above which an operator is "
+             "compute-intensive",
              "section 5.3"),
       one_of("subprograms", kSplits,
-             "where subprograms end: by the criterion, nowhere, or before each compute-intensive "
-             "operator",
+             "where one kernel ends and the next begins: where the criterion demands it, nowhere, "
+             "or before each compute-intensive operator",
              "section 5.4"),
       {.name = "schedules",
        .kind = OptionKind::pairs,
@@ -88,52 +99,56 @@ std::span<const OptionSpec> option_specs() {
        .fallback = "our own tiles",
        .value = "OP=BLOCKSxTHREADSxREGISTERSxBYTES,...",
        .help =
-           "what the criterion counts of products, by name (a name without the number at its end "
-           "stands for all of them); REGISTERS and BYTES may be left out",
+           "the blocks, threads, registers per thread and bytes of shared memory that the "
+           "criterion assumes for a product. The name qk stands for qk1, qk2 and so on; REGISTERS "
+           "and BYTES may be left out",
        .source = "section 5.4"},
-      yes_or_no("horizontal", "independent products and sums of the same loops in one nest",
+      yes_or_no("horizontal", "independent products and sums over the same loops share a loop nest",
                 "section 6.1"),
       yes_or_no("concat",
-                "products of one tensor whose columns differ in number as one wider product: tiles "
-                "of one size, each with columns of one of them",
+                "products that read the same tensor become one wider product, also where their "
+                "numbers of columns differ",
                 "section 6.1"),
       yes_or_no("pack",
-                "independent operators of a phase side by side in one kernel, multiprocessors "
-                "divided among them",
+                "independent operators of a phase run side by side in one kernel and share out "
+                "the multiprocessors",
                 "section 6.1"),
-      yes_or_no("vertical", "operators in the nest of what they read", "section 6.2"),
+      yes_or_no("vertical", "an operator joins the loop nest of the operator that it reads from",
+                "section 6.2"),
       yes_or_no("global-sync",
-                "a subprogram is one kernel, its phases apart by barriers of all blocks",
+                "operators share a kernel, with barriers of all blocks between its phases; no: "
+                "each phase is a kernel",
                 "section 6.4"),
       yes_or_no("reuse", "tiles stay on chip across a barrier", "section 6.5"),
       yes_or_no("units",
-                "kernels without products and without what stays on chip across a barrier: loops "
-                "bound to warps and lanes, values in registers, where that is predicted to take "
-                "less than tiles in shared memory",
+                "kernels without products keep values in registers, with loops over warps and "
+                "lanes, where that is predicted to be faster than tiles in shared memory; kernels "
+                "that keep tiles across a barrier do not",
                 "section 6.2"),
-      one_of(
-          "pipeline", kPipelines,
-          "loads of what no phase makes: under way before the barrier that their phase follows, or "
-          "after it",
-          "section 6.5"),
-      one_of("sync", kSyncs, "barriers: where a block needs others' values, or before every sum",
+      one_of("pipeline", kPipelines,
+             "when a phase starts to load tensors that no earlier phase writes: before the barrier "
+             "in front of it (across), or after it (within)",
+             "section 6.5"),
+      one_of("sync", kSyncs,
+             "where barriers stand: only where a block reads what another block wrote, or "
+             "before every sum, as printed",
              "section 6.4", "literal"),
       one_of("reduction", kReductions,
-             "sums over a dimension that blocks cut for others: by atomics, or in a phase of their "
-             "own; split: and a sum of few results is cut among blocks where that is predicted to "
-             "take less",
+             "how blocks add up a sum that is divided among them: by atomic additions, or in a "
+             "phase of its own (local); split: by atomic additions, and sums with few results are "
+             "also divided where that is predicted to be faster",
              "section 6.3"),
       {.name = "step",
        .kind = OptionKind::choice,
        .names = {"V0", "V1", "V2", "V3", "V4"},
        .standard = "V4",
-       .help = "table 4's: V0 none of them, V1 horizontal, V2 and vertical, V3 and global-sync, V4 "
-               "and reuse and pipeline",
+       .help = "the steps of table 4, each with those before it: V0 nothing, V1 horizontal, V2 "
+               "vertical, V3 global-sync, V4 reuse and pipeline",
        .source = "section 8.2"},
-      number("launch-us", "2", "microseconds of a kernel call", "section 8.3"),
+      number("launch-us", "2", "microseconds that a kernel launch takes", "section 8.3"),
       number("sync-us", "0",
-             "microseconds of a barrier of all blocks; 0: the machine file's grid_barrier, or 1.5 "
-             "where it has none",
+             "microseconds that a barrier of all blocks takes; 0 stands for grid_barrier of the "
+             "machine file, or 1.5 where it has none",
              ""),
   };
   return specs;

@@ -27,29 +27,37 @@ OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
 std::span<const OptionSpec> option_specs() {
   constexpr const char* kModel = "gpu_performance_model_base.h";
   static const std::vector<OptionSpec> specs = {
-      number("xla-launch-us", "1", 1e6, "microseconds of a kernel's launch", kModel),
+      number("xla-launch-us", "1", 1e6, "microseconds that a kernel launch takes", kModel),
       number("xla-parallelism", "0.95", 1,
-             "of computing and memory: 1 takes the longer of both, 0 their sum", kModel),
-      number("xla-l2-speedup", "2.5", 1e6, "of what is read again and fits L2, over DRAM", kModel),
-      number("xla-l1-speedup", "8", 1e6, "of what is read again and fits all L1, over L2", kModel),
+             "how far computation and memory accesses overlap: with 1 a kernel takes the longer "
+             "of the two times, with 0 their sum",
+             kModel),
+      number("xla-l2-speedup", "2.5", 1e6,
+             "how many times faster than DRAM a tensor is read again that fits into L2", kModel),
+      number("xla-l1-speedup", "8", 1e6,
+             "how many times faster than L2 a tensor is read again that fits into all L1 "
+             "caches",
+             kModel),
       {.name = "xla-operands",
        .kind = OptionKind::integer,
        .low = 2,
        .high = 4096,
        .standard = "96",
-       .help = "operands and results of a kernel, at most (64 in older versions)",
+       .help = "operands and results of a kernel at most (64 in older versions)",
        .source = "gpu_fusible.h"},
       yes_or_no("xla-duplicate",
-                "a producer that several kernels read is computed in each; no: it is not fused",
+                "an operator that several kernels read is computed again in each of them; no: it "
+                "is not fused",
                 "priority_fusion.cc"),
-      yes_or_no("xla-multi-output", "after the queue, kernels of several results",
+      yes_or_no("xla-multi-output",
+                "after the priority queue, kernels are merged into ones with several results",
                 "multi_output_fusion.cc"),
       {.name = "xla-products",
        .kind = OptionKind::choice,
        .names = {"points", "ridge"},
        .standard = "points",
-       .help = "contractions that are calls of a library: of more points than elements, or above "
-               "the ridge point of f32"}};
+       .help = "contractions that are left to a library. points: those with more iterations than "
+               "elements; ridge: those whose intensity is above the ridge point of f32"}};
   return specs;
 }
 

@@ -27,8 +27,19 @@ def _shown(found, noun):
 
 
 def _name_rows(axes, names):
-    axes.set_yticks(range(len(names)), [filled([n], 44) for n in names], fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
     axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _without_common_end(names):
+    """Names that end in the same words without them, and these words; the caption says them once."""
+    split = [n.split(" ") for n in names]
+    common = 0
+    while len(names) > 1 and len({tuple(s[-common - 1:]) for s in split}) == 1 and min(map(len, split)) > common + 1:
+        common += 1
+    if not common:
+        return names, ""
+    return [" ".join(s[:-common]).rstrip(", ") for s in split], " ".join(split[0][-common:])
 
 
 def _scale(axes, values):
@@ -61,10 +72,14 @@ def is_beside(document):
 def draw_beside(document, where):
     """A panel a unit: a row for each number, ours and the paper's on it."""
     pairs, more = _shown(_pairs(document), "numbers")
+    names, everywhere = _without_common_end([str(c.get("what")) for c in pairs])
+    names = [filled([n], 44) for n in names]
+    more = [f"every row: {everywhere}", *more] if everywhere else more
     units = {}
-    for c in pairs:
-        units.setdefault(str(c.get("unit")), []).append(c)
-    heights = [max(2, len(u)) + 2.2 for u in units.values()]
+    for c, name in zip(pairs, names):
+        units.setdefault(str(c.get("unit")), []).append({**c, "what": name})
+    lines = max(n.count("\n") + 1 for n in names)
+    heights = [(0.5 + 0.5 * lines) * max(2, len(u)) + 2.2 for u in units.values()]
     figure = new_figure(8.4, 0.26 * sum(heights) + 0.8)
     panels = figure.subplots(len(units), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for axes, (unit, found) in zip(panels, units.items()):

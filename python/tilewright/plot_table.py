@@ -5,10 +5,12 @@
 import math
 import re
 
-from .plot_input import (COLOURS, GREY, MARKERS, BadInput, light_grid, new_figure, number, put_caption, rows,
+from .plot_input import (BLUE, COLOURS, GREY, MARKERS, BadInput, filled, light_grid, new_figure, number, put_caption, rows,
                          text, unit_for)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
+# What a result calls those that were timed beside the plans, as people know them.
+OTHERS = {"xla": "XLA", "compile": "torch.compile", "eager": "PyTorch, eager", "cudnn": "cuDNN"}
 
 
 def is_side_by_side(document):
@@ -61,38 +63,50 @@ class SideBySide:
                        for p in row["plans"] if p.get("measured")})
 
 
+def _panel(axes, found, what, scale):
+    """A row of marks a workload, each model's a little below the one before; their (mark, name)."""
+    names, count = found.models + (found.others if what == "measured" else []), len(found.workloads)
+    marks = []
+    for n, who in enumerate(names):
+        points = [(scale * v, i + 0.7 * (n + 0.5) / len(names) - 0.35) for i in range(count)
+                  if (v := found.values.get((what, who, i))) is not None and v > 0]
+        if points:
+            marks += axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=3.2, color=COLOURS[n % len(COLOURS)],
+                               label=who if who in found.models else OTHERS.get(who, who))
+    axes.set_xscale("log")
+    for i in range(1, count, 2):
+        axes.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
+    light_grid(axes, "x")
+    axes.tick_params(axis="x", labelsize=6.5)
+    axes.tick_params(axis="y", length=0)
+    return marks
+
+
 def draw_side_by_side(document, where):
-    """A row of dots a quantity: kernels, bytes over the workload's own, predicted and measured time."""
+    """A row a workload and a column a quantity: kernels, bytes over the workload's own, predicted and measured time."""
     found = SideBySide(document, where)
     count = len(found.workloads)
-    figure = new_figure(max(7, 0.34 * count + 3), 16)
-    panels = [("kernels", "kernels", 1), ("bytes", "bytes over compulsory", 1),
-              ("predicted", f"predicted us ({text(document, 'seconds_by', 'one model')})", 1e6),
-              ("own", "predicted us (the plan's own model)", 1e6), ("measured", "measured us", 1e6)]
-    for axes, (what, label, scale) in zip(figure.subplots(len(panels), 1, sharex=True), panels):
-        names = found.models + (found.others if what == "measured" else [])
-        for n, who in enumerate(names):
-            points = [(i + 0.6 * (n + 0.5) / len(names) - 0.3, scale * v) for i in range(count)
-                      if (v := found.values.get((what, who, i))) is not None and v > 0]
-            if points:
-                axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=4,
-                          color=COLOURS[n % len(COLOURS)],
-                          label=who if who in found.models else f"{who} itself")
-        for i in range(1, count):
-            axes.axvline(i - 0.5, color="#eeeeee", linewidth=0.5)
-        axes.set_yscale("log")
-        axes.set_ylabel(label, fontsize=8)
-        light_grid(axes, "y")
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.005, 1))
-    axes.set_xticks(range(count), found.workloads, rotation=90, fontsize=6)
-    axes.set_xlim(-0.6, count - 0.4)
-    figure.suptitle(text(document, "title", ""), fontsize=10, y=0.9)
-    put_caption(axes, [f"machine planned for: {text(document, 'machine')}; measured on: "
-                       + (", ".join(found.devices()) or "nothing recorded"),
-                       "bytes: each kernel's inputs and outputs once; no dot: no plan, or not recorded",
-                       "workloads without a plan: " + (", ".join(found.without()) or "none")],
-                110, 240)
+    height = 0.2 * count + 2.2
+    figure = new_figure(9.6, height)
+    by = text(document, "seconds_by", "one model")
+    panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory bytes", 1),
+              ("predicted", f"predicted time (us)\nby {by}", 1e6), ("own", "predicted time (us)\nby the plan's model", 1e6),
+              ("measured", "measured time (us)", 1e6)]
+    panels = [p for p in panels if any(v for (what, _, _), v in found.values.items() if what == p[0])]
+    every, marks = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], {}
+    for axes, (what, label, scale) in zip(every, panels):
+        for mark in _panel(axes, found, what, scale):
+            marks.setdefault(mark.get_label(), mark)
+        axes.set_title(label, fontsize=7.5)
+    every[0].set_yticks(range(count), found.workloads, fontsize=6.5)
+    every[0].set_ylim(count - 0.5, -0.5)
+    figure.subplots_adjust(left=0.29, right=0.995, top=1 - 0.85 / height, bottom=1.1 / height, wspace=0.09)
+    figure.suptitle(text(document, "title", ""), fontsize=9.5, y=1 - 0.2 / height)
+    figure.legend(marks.values(), marks.keys(), fontsize=7, loc="lower center", ncols=5, bbox_to_anchor=(0.64, 0.42 / height), frameon=False)
+    lines = [f"Machine planned for: {text(document, 'machine')}; measured on: " + (", ".join(found.devices()) or "nothing recorded")
+             + ". Bytes: each kernel's inputs and outputs once. No mark: no plan, no prediction or no recording.",
+             "Workloads without a plan: " + (", ".join(found.without()) or "none") + "."]
+    figure.text(0.01, 0.1 / height, filled(lines, 150, "  "), fontsize=7, va="bottom")
     return figure
 
 
@@ -122,10 +136,15 @@ def numeric_columns(document, where):
         missing = all(v is not None or cell in ("-", "", None) for v, cell in zip(values, cells))
         if missing and any(v is not None for v in values):
             found.append((str(name), values))
-        elif not missing:
+        elif not missing and (not texts or len(set(map(str, cells))) > 1):  # what all rows say names none
             texts.append(c)
     labels = [", ".join(str(row[c]) for c in texts[:2]) or str(i + 1) for i, row in enumerate(table)]
     return labels, found
+
+
+def _unit_of(cells):
+    """"%" where every number of a column has it behind it."""
+    return "%" if all(str(c).endswith("%") for c in cells if c not in ("-", "", None)) else ""
 
 
 def draw_table(document, where):
@@ -138,28 +157,32 @@ def draw_table(document, where):
     telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
     drawn = telling[:MOST_COLUMNS]
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
-    figure = new_figure(2.6 + 2.2 * len(drawn), max(3, 0.24 * len(labels) + 1.5))
+    places = {str(name): c for c, name in enumerate(document["columns"])}
+    figure, gaps = new_figure(2.2 + 1.25 * len(drawn), max(3, 0.2 * len(labels) + 1.6)), False
     for c, (axes, (name, values)) in enumerate(zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn)):
         there = [(i, v) for i, v in enumerate(values) if v is not None]
+        unit = _unit_of([row[places[name]] for row in document["table"]])
         if "bytes" in re.findall("[a-z]+", name):
             size, unit = unit_for([v for _, v in there])
-            there, name = [(i, v / size) for i, v in there], f"{name}, {unit}" if size > 1 else name
-        axes.barh([i for i, _ in there], [v for _, v in there], color=COLOURS[c % len(COLOURS)],
-                  edgecolor="black", linewidth=0.4)
+            there, unit = [(i, v / size) for i, v in there], unit if size > 1 else ""
+        axes.barh([i for i, _ in there], [v for _, v in there], color=BLUE, edgecolor="black", linewidth=0.4)
         positive = [v for _, v in there if v > 0]
         if positive and len(positive) == len(there) and max(positive) > 100 * min(positive):
             axes.set_xscale("log")
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=7)
-        axes.set_title(name, fontsize=7, color="black" if len(there) == len(labels) else GREY)
+        axes.set_title(filled([f"{name}, {unit}" if unit else name], 15), fontsize=7)
+        for i in set(range(len(labels))) - {i for i, _ in there}:
+            axes.text(0.02, i, "–", transform=axes.get_yaxis_transform(), fontsize=7, va="center", color=GREY)
+            gaps = True
         axes.tick_params(axis="x", labelsize=6)
         axes.xaxis.offsetText.set_fontsize(6)
-        if all(v == int(v) for _, v in there) and axes.get_xscale() == "linear":
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        if axes.get_xscale() == "linear":
+            axes.xaxis.set_major_locator(MaxNLocator(3, integer=all(v == int(v) for _, v in there)))
         light_grid(axes, "x")
-    figure.suptitle(text(document, "title", ""), fontsize=10, y=1 + 0.12 / figure.get_figheight())
-    lines = [f"command: {text(document, 'command')}"]
+    figure.suptitle(filled([text(document, "title", "")], 30 + 12 * len(drawn)), fontsize=10, y=1 + 0.2 / figure.get_figheight())
+    lines = [*(["–: no value"] if gaps else []), f"command: {text(document, 'command')}"]
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
-    put_caption(figure.axes[0], lines, 40 + 30 * len(drawn), 30)
+    put_caption(figure.axes[0], lines, 40 + 20 * len(drawn), 30)
     return figure

@@ -256,8 +256,10 @@ def test_every_control_has_a_name_and_can_be_reached_by_keyboard(page):
     roles = {"textbox", "combobox", "slider", "button", "link", "table", "image", "region", "status", "form"}
     named = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes
              if not n.get("ignored") and n.get("role", {}).get("value") in roles]
-    assert [n for n in named if not n[1] and n[0] not in ("status", "table")] == []
-    assert {"slider", "button", "image", "region"} <= {n[0] for n in named}
+    assert [n for n in named if not n[1] and n[0] != "status"] == []
+    assert {"slider", "button", "image", "region", "table"} <= {n[0] for n in named}
+    parts = [n.get("role", {}).get("value") for n in nodes if not n.get("ignored")]
+    assert {"row", "columnheader", "rowheader", "cell"} <= set(parts), "tables are read out as tables"
     page.js("document.querySelector('.skip').focus()")
     reached = []
     for _ in range(40):

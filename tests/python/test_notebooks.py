@@ -54,6 +54,15 @@ def with_key(notebook, key):
     return cells, students
 
 
+def test_each_says_what_it_takes_as_the_overview_does():
+    overview = dict(re.findall(r"^\| `(\d\d-[\w-]+)` \|.*\| (\d+) \|$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.M))
+    assert sorted(overview) == NOTEBOOKS
+    for name in NOTEBOOKS:
+        first = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells[0].source
+        assert all(part in first for part in ("**You learn**", "**You need**")), name
+        assert re.search(r"\*\*It takes\*\* (\d+) minutes", first).group(1) == overview[name], name
+
+
 def printed(cell):
     return "".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream")
 

@@ -57,13 +57,16 @@ TABLE = {"title": "A table", "command": "reproduce x", "columns": ["what", "kern
 
 
 def test_side_by_side(drawn):
-    expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "xla itself", "bytes over compulsory",
-           "predicted us (a model)", "measured us", "measured on: A GPU", "machine planned for: h200")
+    expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "XLA", "bytes moved / compulsory bytes",
+           "predicted time (us) by a model", "measured time (us)", "measured on: A GPU", "Machine planned for: h200")
 
 
 def test_table(drawn):
     text = drawn(TABLE)
-    expect(text, "A table", "first", "second", "kernels", "GB", "command: reproduce x")
+    expect(text, "A table", "first", "second", "kernels", "GB", "command: reproduce x", "–: no value")
+    shares = drawn({**TABLE, "columns": ["what", "error"], "table": [["first", "1.5%"], ["second", "20%"]]})
+    expect(shares, "error, %")
+    assert "no value" not in shares
 
 
 def test_beside(drawn):
@@ -75,6 +78,10 @@ def test_beside(drawn):
     expect(text, "Both", "kernels of a net", "MB", "paper's", "ours: counted", "paper: Somebody, 2020, table 3",
            "not here: a TPU", "2.5k")
     assert "no number" not in text
+    assert "every row" not in text
+    same = drawn({**document, "compared": [{**pair, "what": f"{what}, gemm-chain:m=8 (k=2 l=4)"} for what in ("loads", "stores")]})
+    expect(same, "every row: gemm-chain:m=8 (k=2 l=4)", "loads", "stores")
+    assert same.count("gemm-chain") == 1
     many = {**document, "compared": [{**pair, "what": f"row {i}."} for i in range(70)]}
     expect(drawn(many), "row 59.", "the first 60 of 70 numbers")
     assert "row 60." not in drawn(many)
