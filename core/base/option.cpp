@@ -131,6 +131,15 @@ std::vector<OptionSpec> make_defaults_options() {
 
 }  // namespace
 
+OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
+  return {.name = name,
+          .kind = OptionKind::choice,
+          .names = {"yes", "no"},
+          .standard = "yes",
+          .help = help,
+          .source = source};
+}
+
 std::string as_argument(const OptionSpec& spec) { return "--" + spec.name; }
 
 std::string as_key(const OptionSpec& spec) {

@@ -60,6 +60,9 @@ struct OptionSpec {
   std::vector<std::string> verbs = {};
 };
 
+/// A choice of yes and no; yes by default.
+OptionSpec yes_or_no(const char* name, const char* help, const char* source);
+
 /// Options as they were given, by OptionSpec::name: one text, or several of a repeated option.
 using OptionValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
@@ -73,7 +76,7 @@ std::string accepted_values(const OptionSpec& spec);
 std::string default_text(const OptionSpec& spec);
 /// What stands for the value in the help: "NAME"; empty of a flag.
 std::string value_name(const OptionSpec& spec);
-/// "how far loads leave loops: dag, none (default dag; the paper: none)"
+/// "how far loads leave loops (dag or none; default dag; the paper: none)"
 std::string help_text(const OptionSpec& spec);
 /// Whether the option takes this text.
 bool accepts(const OptionSpec& spec, std::string_view text);

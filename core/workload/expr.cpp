@@ -79,11 +79,16 @@ const ExprFunction* find_expr_function(std::string_view name) {
 
 std::string_view name_of(Combine c) {
   switch (c) {
-    case Combine::assign: return "=";
-    case Combine::sum: return "+=";
-    case Combine::product: return "*=";
-    case Combine::max: return "max=";
-    case Combine::min: return "min=";
+    case Combine::assign:
+      return "=";
+    case Combine::sum:
+      return "+=";
+    case Combine::product:
+      return "*=";
+    case Combine::max:
+      return "max=";
+    case Combine::min:
+      return "min=";
   }
   return "?";
 }
@@ -91,10 +96,14 @@ std::string_view name_of(Combine c) {
 double identity_of(Combine c) {
   switch (c) {
     case Combine::assign:
-    case Combine::sum: return 0.0;
-    case Combine::product: return 1.0;
-    case Combine::max: return -std::numeric_limits<double>::infinity();
-    case Combine::min: return std::numeric_limits<double>::infinity();
+    case Combine::sum:
+      return 0.0;
+    case Combine::product:
+      return 1.0;
+    case Combine::max:
+      return -std::numeric_limits<double>::infinity();
+    case Combine::min:
+      return std::numeric_limits<double>::infinity();
   }
   return 0.0;
 }

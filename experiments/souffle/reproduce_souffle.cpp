@@ -55,8 +55,8 @@ StepCount counted_in_turn(const std::string& workload, const std::string& machin
   const auto order = w->topological_order();
   StepCount all;
   for (std::size_t at = 0, turn = 0; at < order.size(); ++turn) {
-    const auto size = std::min(order.size() - at,
-                               static_cast<std::size_t>(sizes[turn % sizes.size()]));
+    const auto size =
+        std::min(order.size() - at, static_cast<std::size_t>(sizes[turn % sizes.size()]));
     std::vector<OpId> ops(order.begin() + static_cast<std::ptrdiff_t>(at),
                           order.begin() + static_cast<std::ptrdiff_t>(at + size));
     std::ranges::sort(ops);

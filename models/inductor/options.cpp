@@ -14,15 +14,6 @@ OptionSpec limit(const char* name, const char* standard, std::int64_t low, const
           .source = source};
 }
 
-OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
-  return {.name = name,
-          .kind = OptionKind::choice,
-          .names = {"yes", "no"},
-          .standard = "yes",
-          .help = help,
-          .source = source};
-}
-
 }  // namespace
 
 std::span<const OptionSpec> option_specs() {

@@ -26,8 +26,8 @@ bool path_to(const Node& n, const std::string& op, std::vector<std::size_t>& pat
   return false;
 }
 
-/// Stores a tensor where it is complete: after the outermost loop of a block that its sum goes over,
-/// and what then waits for others' parts; or after its compute.
+/// Stores a tensor where it is complete: after the outermost loop of a block that its sum goes
+/// over, and what then waits for others' parts; or after its compute.
 bool store_where_complete(Node& root, const Workload& w, OpId id, const std::string& tensor) {
   std::vector<std::size_t> path;
   if (!path_to(root, w.op(id).name, path)) return false;
@@ -141,7 +141,8 @@ std::optional<UnitKernel> Units::joined(const std::shared_ptr<const Workload>& p
     Node tree{.kind = Node::Kind::sequence, .children = {k.tree}};
     without_loads(tree, [&](const std::string& name) {
       const auto t = w_.find_tensor(name);
-      return t && std::ranges::count_if(inputs, [&](const auto& of) { return of.contains(*t); }) > 1;
+      return t &&
+             std::ranges::count_if(inputs, [&](const auto& of) { return of.contains(*t); }) > 1;
     });
     without_turns(tree);
     for (OpId id : phases[i]->ops)
@@ -149,7 +150,8 @@ std::optional<UnitKernel> Units::joined(const std::shared_ptr<const Workload>& p
         const TensorId t = o.target.tensor;
         const auto readers = w_.consumers(t);
         if (std::ranges::none_of(readers, [&](OpId r) {
-              return all.contains(r) && std::ranges::find(phases[i]->ops, r) == phases[i]->ops.end();
+              return all.contains(r) &&
+                     std::ranges::find(phases[i]->ops, r) == phases[i]->ops.end();
             }))
           continue;
         const std::string& name = w_.tensor(t).name;

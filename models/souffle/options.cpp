@@ -38,10 +38,6 @@ OptionSpec one_of(const char* name, const std::array<const char*, N>& names, con
           .source = source};
 }
 
-OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
-  return one_of(name, std::array{"yes", "no"}, help, source);
-}
-
 OptionSpec number(const char* name, const char* standard, const char* help, const char* source) {
   return {.name = name,
           .kind = OptionKind::number,

@@ -241,7 +241,8 @@ std::vector<Tile> product_tiles(const Device& d, const Workload& w, std::span<co
           if (usual(m) && usual(n) && (keep || k == 32)) attempt(m, n, k, keep);
         }
   };
-  each(false, [](std::int64_t size) { return size == 1 || size == 16 || size == 64 || size == 128; });
+  each(false,
+       [](std::int64_t size) { return size == 1 || size == 16 || size == 64 || size == 128; });
   each(true, [](std::int64_t) { return true; });
   return best.empty() ? least : best;
 }

@@ -14,7 +14,7 @@
 namespace tilewright::souffle {
 namespace {
 
-constexpr int kMostRefused = 8;             // kernels that a target is asked about
+constexpr int kMostRefused = 8;  // kernels that a target is asked about
 
 Bytes all_tensors(const Workload& w) {
   Bytes all;

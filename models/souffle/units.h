@@ -33,9 +33,9 @@ class Units {
   /// Phases that follow one another as kernels, two made one where that takes less. Empty where a
   /// phase is none.
   std::vector<UnitKernel> kernels(std::span<const std::vector<OpId>> phases);
-  /// One kernel of all phases, with barriers of all blocks between them. `reuse`: what one phase has
-  /// loaded is not loaded again. None where a phase has no such kernel. Cost: milliseconds for each of
-  /// some dozen choices.
+  /// One kernel of all phases, with barriers of all blocks between them. `reuse`: what one phase
+  /// has loaded is not loaded again. None where a phase has no such kernel. Cost: milliseconds for
+  /// each of some dozen choices.
   std::optional<UnitKernel> with_barriers(std::span<const std::vector<OpId>> phases, bool reuse);
   /// Of any kernels of a part, by the same clock; none where it has no price.
   std::optional<double> seconds(const Schedule& s) const;

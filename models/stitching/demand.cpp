@@ -22,11 +22,11 @@ using lowering::ThreadProgram;
 using lowering::Value;
 using lowering::Write;
 
-constexpr double kLoopsAhead = 4;   // turns of a loop whose loads are under way together
-constexpr double kLeastAhead = 3;   // loads under way, at least, where registers are short
-constexpr double kUnrolled = 8;     // turns of a loop over units that are unrolled whatever they do
-constexpr double kOfAccess = 2;     // instructions of an access: its address, itself
-constexpr double kOfBlock = 20;     // of a warp, once: indices of its block and thread
+constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
+constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
+constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
+constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
+constexpr double kOfBlock = 20;    // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;
@@ -198,8 +198,8 @@ class Tally {
           cycles += std::exchange(loading, 0) +
                     (s.all_blocks ? d_.grid_barrier + d_.grid_barrier_block *
                                                           static_cast<double>(p_.kernel->blocks)
-                     : s.warp     ? 0
-                                  : d_.barrier);
+                     : s.warp ? 0
+                              : d_.barrier);
           break;
         default:
           cycles += std::exchange(loading, 0) + walk(s.body, repeats);

@@ -67,12 +67,15 @@ double GpuPricer::compulsory(const ScheduledKernel& k) const {
   double bytes = 0;
   for (std::size_t i = 0; i < w_->tensors().size(); ++i) {
     const TensorId t(i);
-    const auto here = [&](OpId op) { return op.valid() && std::ranges::find(k.ops, op) != k.ops.end(); };
+    const auto here = [&](OpId op) {
+      return op.valid() && std::ranges::find(k.ops, op) != k.ops.end();
+    };
     const bool made = here(w_->producer(t));
     const auto readers = w_->consumers(t);
     const bool read = std::ranges::any_of(readers, here);
     const bool leaves = w_->is_output(t) || !std::ranges::all_of(readers, here);
-    if ((read && !made) || (made && leaves)) bytes += static_cast<double>(w_->tensor(t).bytes().value);
+    if ((read && !made) || (made && leaves))
+      bytes += static_cast<double>(w_->tensor(t).bytes().value);
   }
   return bytes;
 }

@@ -61,7 +61,7 @@ Vertex vertex_of(const Workload& w, OpId id, double ridge) {
   for (const Access& a : op.inputs)
     if (w.is_input(a.tensor)) ++v.outside_inputs;
   v.kind = is_product(w, id, ridge) ? Kind::product
-           : !v.reduced.empty()         ? Kind::reduction
+           : !v.reduced.empty()     ? Kind::reduction
            : v.expensive != 0       ? Kind::expensive
                                     : Kind::light;
   return v;
@@ -249,8 +249,9 @@ double ridge_of(const Device& d, const Options& o) {
 
 Result<Device> device_of(const Machine& m) {
   const auto missing = [&m](const std::string& what) {
-    return Reason{formatted(
-        "stitched kernels are planned for GPUs whose machine file gives {}: {} does not", what, m.name)};
+    return Reason{
+        formatted("stitched kernels are planned for GPUs whose machine file gives {}: {} does not",
+                  what, m.name)};
   };
   const auto shared = m.find("shared"), registers = m.find("registers");
   if (m.kind != "gpu" || m.units.empty() || !shared || !registers)

@@ -64,8 +64,8 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
   if (s.splits > 1)
     for (int v : c_.vertices)
       if (!g_.vertex(v).reduced.empty())
-        s.added_bytes += s.splits * static_cast<std::int64_t>(c_.row_count * tile(v)) *
-                         g_.vertex(v).row_bytes;
+        s.added_bytes +=
+            s.splits * static_cast<std::int64_t>(c_.row_count * tile(v)) * g_.vertex(v).row_bytes;
 }
 
 void Part::runs_and_blocks(Stitched& s) const {
@@ -304,12 +304,12 @@ void Part::cost_written(Stitched& s, std::int64_t threads) const {
                       rounds(s, scheme, g_.points(x.loops & indexed & ~c_.rows), threads).accesses);
     }
     if (written_home(v))
-      cycles +=
-          static_cast<double>(x.outputs) * d_.global *
-          rounds(s, scheme, !x.reduced.empty() && !columns_ ? tile(v) : inner(v), threads).accesses /
-          (!x.reduced.empty() && columns_ ? std::max(1.0, row.accesses)
-           : partial(v)               ? static_cast<double>(s.rows_in_turn)
-                                      : 1);
+      cycles += static_cast<double>(x.outputs) * d_.global *
+                rounds(s, scheme, !x.reduced.empty() && !columns_ ? tile(v) : inner(v), threads)
+                    .accesses /
+                (!x.reduced.empty() && columns_ ? std::max(1.0, row.accesses)
+                 : partial(v)                   ? static_cast<double>(s.rows_in_turn)
+                                                : 1);
   }
   for (const auto& [tensor, times] : loads) cycles += times * d_.global;
   for (const Group& g : s.groups) {

@@ -227,8 +227,9 @@ Node product_tree(const Graph& g, int v, const ProductCuts& tile) {
   return nest(w, cuts, compute(op.name));
 }
 
-/// Whether each operand's tile is a matrix: its rows lie along the product's rows, columns or depth. The
-/// tiles of others (a convolution's weights end in its window) have rows of an element, which are padded.
+/// Whether each operand's tile is a matrix: its rows lie along the product's rows, columns or
+/// depth. The tiles of others (a convolution's weights end in its window) have rows of an element,
+/// which are padded.
 bool matrices(const Operator& op, const ProductLoops& l) {
   return std::ranges::all_of(op.inputs, [&](const Access& a) {
     if (a.index.empty()) return false;

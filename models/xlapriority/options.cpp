@@ -13,15 +13,6 @@ OptionSpec number(const char* name, const char* standard, double most, const cha
           .source = source};
 }
 
-OptionSpec yes_or_no(const char* name, const char* help, const char* source) {
-  return {.name = name,
-          .kind = OptionKind::choice,
-          .names = {"yes", "no"},
-          .standard = "yes",
-          .help = help,
-          .source = source};
-}
-
 }  // namespace
 
 std::span<const OptionSpec> option_specs() {

@@ -367,7 +367,8 @@ std::vector<Case> phase_cases() {
   const auto tree = [](const std::string& dropped) {
     return "c/2@grid c/1@warp ( y/1@lane x/2@lane ( C.sum ) Y.warp C.mean S.p ) " + dropped +
            " Y.grid j/2@grid j/1@warp ( c/2@lane ( C.reduce ) Y.warp C.biased1 C.swish S.a ) "
-           "Y.grid c/2@grid c/1@warp ( j/1@lane ( C.expand ) Y.warp C.biased2 C.gate y/1@lane x/2@lane ( C.scale ) )";
+           "Y.grid c/2@grid c/1@warp ( j/1@lane ( C.expand ) Y.warp C.biased2 C.gate y/1@lane "
+           "x/2@lane ( C.scale ) )";
   };
   return {
       {columns,

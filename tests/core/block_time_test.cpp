@@ -93,15 +93,15 @@ TEST(BlockTime, RingsLinesAndClustersOfProducts) {
   EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
 }
 
-/// Products by fused multiply-adds: large tiles where there are many, small ones where there are few;
-/// rows that begin anywhere cost more copies; no kernel is faster than the multiply-adds.
+/// Products by fused multiply-adds: large tiles where there are many, small ones where there are
+/// few; rows that begin anywhere cost more copies; no kernel is faster than the multiply-adds.
 TEST(BlockTime, TilesOfFusedMultiplyAdds) {
   const auto seconds = [](int m, int n, int k, int tile) {
-    const auto t = timed("gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n) +
-                             ",k=" + std::to_string(k),
-                         "m/" + std::to_string(tile) + "@grid n/" + std::to_string(tile) +
-                             "@grid ( k/32 ( C.gemm ) S.C )",
-                         h200());
+    const auto t =
+        timed("gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n) + ",k=" + std::to_string(k),
+              "m/" + std::to_string(tile) + "@grid n/" + std::to_string(tile) +
+                  "@grid ( k/32 ( C.gemm ) S.C )",
+              h200());
     EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
     return t.ok() ? t->seconds : 0;
   };

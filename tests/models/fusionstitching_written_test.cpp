@@ -48,7 +48,8 @@ TEST(BoundTree, SaysEachScheme) {
 }
 
 TEST(ShareOut, LeavesNothingOutWhateverTheWarps) {
-  const Graph g = graph_from("loops: {n: 2, c: 250, s: 1000}\noperators:\n  - y[n,c,s] = x[n,c,s] * 2\n");
+  const Graph g =
+      graph_from("loops: {n: 2, c: 250, s: 1000}\noperators:\n  - y[n,c,s] = x[n,c,s] * 2\n");
   const std::vector<int> loops = {1, 2};
   for (Spread spread : {Spread::others, Spread::contiguous})
     for (std::int64_t warps = 1; warps <= 32; ++warps) {
@@ -202,7 +203,8 @@ void expect_no_byte_twice(const Graph& g, const StitchedKernel& k, const Schedul
       if (e.written != w.tensor(id).bytes()) added += e.written - w.tensor(id).bytes();
       EXPECT_EQ(e.read, Bytes(0));
     }
-    // What is looked up is read where it lies, a point at a time, whatever else is read of the tensor.
+    // What is looked up is read where it lies, a point at a time, whatever else is read of the
+    // tensor.
     Bytes looked_up;
     for (OpId reader : s.kernels.front().ops)
       for (std::size_t i = 0; i < w.op(reader).inputs.size(); ++i)
@@ -216,7 +218,8 @@ void expect_no_byte_twice(const Graph& g, const StitchedKernel& k, const Schedul
         LoopSet indexed;
         for (const Affine& index : a.index)
           for (const Term& term : index.terms) indexed |= LoopSet(term.loop);
-        if (a.tensor == id && (k.parts.front().component.rows & ~indexed).empty() && w.is_input(id)) {
+        if (a.tensor == id && (k.parts.front().component.rows & ~indexed).empty() &&
+            w.is_input(id)) {
           EXPECT_EQ(e.read, w.tensor(id).bytes() + looked_up);
         }
       }

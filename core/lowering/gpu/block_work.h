@@ -46,7 +46,7 @@ struct BlockPhase {
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
   double stored_in_pieces = 0;  ///< of `stored`, where rows begin at no multiple of 16 bytes
-  double compulsory = 0;  ///< bytes of all blocks, each once
+  double compulsory = 0;        ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;
   std::vector<CopyRun> copies;

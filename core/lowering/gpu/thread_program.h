@@ -186,9 +186,9 @@ struct Step {
   std::int64_t first = 0, count = 0, below = 1;  ///< `below`: blocks of one iteration
   bool idle = false;                             ///< some of the blocks here have no iteration
   // barrier
-  bool warp = false;    ///< of a warp; else of the block
+  bool warp = false;        ///< of a warp; else of the block
   bool all_blocks = false;  ///< of the whole launch
-  bool reused = false;  ///< because what the last turn left in shared memory is written again
+  bool reused = false;      ///< because what the last turn left in shared memory is written again
 
   // of one value, or several
   std::vector<int> values;

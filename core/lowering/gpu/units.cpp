@@ -97,8 +97,8 @@ int Lowering::unit_index(Binding unit, std::int64_t stride, std::int64_t size) {
   return id;
 }
 
-/// Which iteration of a grid loop a block has. Loops that share out the same blocks in the same way,
-/// before and after a barrier of all of them, have one index.
+/// Which iteration of a grid loop a block has. Loops that share out the same blocks in the same
+/// way, before and after a barrier of all of them, have one index.
 int Lowering::block_index(NodeId loop) {
   std::vector<std::int64_t> place;
   for (NodeId n = loop; n.valid(); n = k_.node(n).parent) {

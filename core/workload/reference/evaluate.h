@@ -51,8 +51,8 @@ TensorValues evaluate(const Workload& w, TensorValues inputs, const EvaluateOpti
 /// -1, 0 or 1; those that index a gather: uniform over what they index). Inputs with values have
 /// them, whatever the seed. Other tensors stay empty.
 /// The same on every platform for the same workload and seed: the top 53 bits of std::mt19937_64,
-/// tensors in workload order. Throws InputError where inputs and outputs exceed the memory there is,
-/// or values cannot be read.
+/// tensors in workload order. Throws InputError where inputs and outputs exceed the memory there
+/// is, or values cannot be read.
 TensorValues random_inputs(const Workload& w, std::uint64_t seed);
 /// The values that gathers are indexed by: of random_inputs(w, seed) those inputs alone, or, where
 /// an operator makes some such index, of every tensor what evaluate makes of all inputs. Memory:

@@ -312,8 +312,8 @@ class Errors {
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
             const double rounded = unit * value[i];
-            // What nothing has rounded, an extreme of exact values, equals what a kernel makes: only
-            // small numbers may be lost.
+            // What nothing has rounded, an extreme of exact values, equals what a kernel makes:
+            // only small numbers may be lost.
             const bool exact = error[i] == 0 && round_to(type, value[i]) == value[i] &&
                                (value[i] == 0 || std::abs(value[i]) > kSmallest);
             if (!std::isfinite(value[i]) || exact)
@@ -429,8 +429,8 @@ class Scale {
     constexpr double kMargin = 1.5, kLeast = 0.1, kShare = 0.6;
     Sum all;
     for (const Sum& s : sums_) all.squares += s.squares, all.count += s.count;
-    const double least =
-        std::max(kShare * all.root_mean(), all.count < double(kEnough) ? 1 / kMargin : kLeast / kMargin);
+    const double least = std::max(kShare * all.root_mean(),
+                                  all.count < double(kEnough) ? 1 / kMargin : kLeast / kMargin);
     std::vector<double> scales;
     for (const Sum& s : sums_) scales.push_back(kMargin * std::max(s.root_mean(), least));
     return scales;
@@ -462,9 +462,7 @@ Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding&
     samples = std::max(samples, Scale::evaluations(elements));
   }
   for (std::size_t sample = 0; meet && sample < samples; ++sample) {
-    const auto by_chance = [&](OpId id, TensorValues& v) {
-      move(w, id, rounding, sample, v);
-    };
+    const auto by_chance = [&](OpId id, TensorValues& v) { move(w, id, rounding, sample, v); };
     const TensorValues moved = evaluate(w, again, {.outputs_only = true, .after = by_chance});
     for (std::size_t o = 0; o < scale.size(); ++o) {
       const TensorId t = w.outputs()[o];
