@@ -30,10 +30,10 @@ bool may_sum_over_blocks(const Workload& w, const Options& o, OpId op) {
 
 double seconds_of_parts(const Workload& w, const Device& d, const Options& o,
                         std::span<const OpId> sums, std::int64_t parts, bool waits) {
-  // Elements of 16 bits that all blocks add a second, one at a time. A bound: ten drawn sums
-  // (experiments/gpu/half_sums, h200-half-sums.json) reach 0.25e11 to 1.5e11, the smallest the
-  // least, and a BERT layer whose second product of the feed-forward network is in four parts
-  // takes 43 us more on an H200 than whole, which is this number.
+  // Elements of 16 bits that all blocks add a second, one at a time: of one case, a
+  // BERT layer whose second product of the feed-forward network takes 43 us more in four parts on
+  // an H200 than whole. Ten drawn sums (experiments/gpu/half_sums, h200-half-sums.json) reach
+  // 2.5e10 to 1.5e11, the smallest the least.
   constexpr double kHalves = 2.7e10;
   double bytes = 0, halves = 0;
   for (OpId op : sums)

@@ -82,7 +82,7 @@ constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
 constexpr double kElementTile = 1000, kElementLatency = 1.5;
 // Bytes that all blocks together add up at home in a second, after everything else; that they store
 // where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
-// by products in f32 on an H100 (h100-products-f32.json).
+// by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
 constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.

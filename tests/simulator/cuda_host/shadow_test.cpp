@@ -63,10 +63,10 @@ struct Walk {
     const auto place = static_cast<std::uint32_t>(1 + below(2));
     const bool fresh = !history.written(cell);
     const bool again = !write && history.repeated(cell, component, now);
-    const auto racing = history.add(cell, component, now, clocks.of(t), write);
+    const auto racing = history.add(cell, component, now, clocks.seen(t), write);
     const std::int64_t offset = cell * SharedShadow::kCellBytes;
-    const auto outcome = write ? shadow.write(offset, 2, component, now, clocks.of(t), place)
-                               : shadow.read(offset, 2, component, now, clocks.of(t), place);
+    const auto outcome = write ? shadow.write(offset, 2, component, now, clocks.seen(t), place)
+                               : shadow.read(offset, 2, component, now, clocks.seen(t), place);
     if (!again) {
       ASSERT_EQ(static_cast<bool>(outcome.other), !racing.empty());
       ASSERT_EQ(outcome.uninitialised, !write && fresh);
@@ -83,7 +83,7 @@ struct Walk {
   void order() {
     if (below(3) == 0) {
       const int t = below(threads);
-      clocks.of(t)[clocks.copier(t)] = clocks.copies(t);
+      clocks.see_copies(t, t, clocks.copies(t));
       return;
     }
     std::vector<int> members;
