@@ -465,6 +465,7 @@ TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
   for (const auto& [c, reason] : shared_work())
     if (c.workload.find("4224") == std::string::npos) some.push_back(c);
   run_all(some, &seen);
+  run_all(phase_cases(), &seen);
   seen.print();
   EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 5);

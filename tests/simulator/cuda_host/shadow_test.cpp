@@ -24,7 +24,7 @@ class History {
     bool write;
   };
   /// The components whose accesses this one races with.
-  std::set<int> add(int cell, int component, Clock now, const Clock* seen, bool write) {
+  std::set<int> add(int cell, int component, Clock now, const Seen& seen, bool write) {
     std::vector<Event>& events = cells_[static_cast<std::size_t>(cell)];
     std::set<int> racing;
     for (const Event& e : events)
