@@ -654,8 +654,13 @@ TEST(CudaRefusals, SayWhy) {
     return s ? std::string() : s.reason();
   };
   const std::string gemm = "m@grid n@grid ( k ( L.A L.B C.gemm ) S.C )";
-  EXPECT_THAT(refusal({"", "gemm:m=64,n=64,k=64,dtype=i8", {gemm}, "m=16,n=16,k=16"}),
-              ::testing::HasSubstr("of type i8"));
+  EXPECT_EQ(refusal({"", "gemm:m=64,n=64,k=64,dtype=i8", {gemm}, "m=16,n=16,k=16"}), "");
+  EXPECT_THAT(refusal({"",
+                       "name: sums\nloops: {r: 8, c: 8}\ndtypes: {s: i32}\noperators:\n"
+                       "  - s: s[r] += x[r,c]\n",
+                       {"r@grid ( c ( L.x C.s ) S.s )"},
+                       "r=4,c=4"}),
+              ::testing::HasSubstr("of type i32 and combines values that are no whole numbers"));
   EXPECT_THAT(
       refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.micro_kernel = "mma"}}),
       ::testing::HasSubstr("takes no f32"));
