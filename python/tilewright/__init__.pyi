@@ -96,7 +96,7 @@ def compare(
     Options:
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         models: the models to compare, with commas between (default all)
-        split: how to cut a network into layers, as in plan split; each layer is priced: each, contractions, followed (default of an ONNX file followed)
+        split: how to cut a network into layers, as in plan split; each layer is priced (each, contractions or followed; default of an ONNX file followed)
         level: the memory level to plan for, or all (default: the innermost on chip)
         capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
         seed: seed of all random numbers (default 1)
@@ -256,7 +256,7 @@ def explain(
         samples: candidates to draw at random from the model's search space
         resolved: print the plan with every default made visible
         curve: the least bytes by buffer size, fused and unfused
-        split: how to cut a network into layers, as in plan split; each layer is priced: each, contractions, followed (default of an ONNX file followed)
+        split: how to cut a network into layers, as in plan split; each layer is priced (each, contractions or followed; default of an ONNX file followed)
         out: the drawing of the graph to write: .dot, .svg
         check: raise Refused where the outcome says no (default False)
 
@@ -505,7 +505,7 @@ def predict(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
         seed: seed of all random numbers (default 1)
-        layout: how tensors lie in memory: tiled, row-major (default tiled)
+        layout: how tensors lie in memory (tiled or row-major; default tiled)
         check: raise Refused where the outcome says no (default False)
 
     Options of models: help(tilewright.predict).
@@ -537,39 +537,40 @@ def run(
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
     None = ..., capacity: int | str | None = ..., target: str | None = ..., threads: int | None
-    = ..., seed: int | None = ..., seconds: float | None = ..., tune: int | None = ..., split:
-    str | None = ..., profile: bool | None = ..., trace: str | PathLike[str] | None = ...,
-    beside: str | None = ..., build_only: bool | None = ..., count: bool | None = ..., batch:
-    str | PathLike[str] | None = ..., out: str | PathLike[str] | None = ..., isa: str | None =
-    ..., micro_kernel: str | None = ..., prefetch: bool | None = ..., constant: str |
-    Sequence[str] | None = ..., warps: int | None = ..., stages: int | None = ..., arch: str |
-    None = ..., cache: str | PathLike[str] | None = ..., cold: bool | None = ..., launch: str |
-    None = ..., timeline: str | PathLike[str] | None = ..., published: bool | None = ..., ours:
-    bool | None = ..., reading: str | None = ..., edges: str | None = ..., memory: str | None =
-    ..., objective: str | None = ..., write_weight: float | None = ..., min_tile: int | None =
-    ..., expression: str | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4:
-    str | None = ..., stores: str | None = ..., phi: str | None = ..., rules: str | None = ...,
-    slack: float | None = ..., padding: float | None = ..., tile_step: int | None = ..., search:
-    str | None = ..., population: int | None = ..., top: int | None = ..., epsilon: float | None
-    = ..., patience: int | None = ..., generations: int | None = ..., no_guard: bool | None =
-    ..., top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step:
-    str | None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
-    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
-    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
-    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
-    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
-    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
-    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
-    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
-    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
-    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
-    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
-    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
-    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
-    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
-    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
-    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
-    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    = ..., seed: int | None = ..., seconds: float | None = ..., tune: int | None = ...,
+    tune_log: str | PathLike[str] | None = ..., split: str | None = ..., profile: bool | None =
+    ..., trace: str | PathLike[str] | None = ..., beside: str | None = ..., build_only: bool |
+    None = ..., count: bool | None = ..., batch: str | PathLike[str] | None = ..., out: str |
+    PathLike[str] | None = ..., isa: str | None = ..., micro_kernel: str | None = ..., prefetch:
+    bool | None = ..., constant: str | Sequence[str] | None = ..., warps: int | None = ...,
+    stages: int | None = ..., arch: str | None = ..., cache: str | PathLike[str] | None = ...,
+    cold: bool | None = ..., launch: str | None = ..., timeline: str | PathLike[str] | None =
+    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
+    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
+    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
+    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
+    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
+    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
+    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
+    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
+    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
+    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
+    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
+    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
+    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
+    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
+    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
+    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
+    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
+    horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
+    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units: str | None
+    = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ...,
+    step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope:
+    str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None =
+    ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width:
+    int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str |
+    None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float |
+    None = ..., shared_width: float | None = ..., register_part: float | None = ...,
     xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
     float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
     xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
@@ -598,6 +599,7 @@ def run(
         seed: seed of all random numbers (default 1)
         seconds: how long to time, about (default 2 on cpu, 0.25 on cuda)
         tune: time N of the model's plans and take the fastest; in a network, for each kernel (MCFuser's paper: 8)
+        tune_log: with tune: keep the plans' times in FILE; what it has of this processor or GPU, target and code is not measured again
         split: how to cut a network into parts, as in plan split (default: model plans the whole, on a GPU our planner; otherwise, or where these refuse, followed)
         profile: of a network: for each kernel its predicted and measured time, bytes, and share of the roof
         trace: of a network: write when each kernel ran, for Perfetto and chrome://tracing
@@ -674,7 +676,7 @@ def simulate(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
         seed: seed of all random numbers (default 1)
-        layout: how tensors lie in memory: tiled, row-major (default tiled)
+        layout: how tensors lie in memory (tiled or row-major; default tiled)
         trace: simulate a recorded trace in place of a plan: din, lackey, or from save_trace
         save_trace: record the accesses to the innermost cache
         curve: misses by size of an LRU cache
@@ -685,7 +687,7 @@ def simulate(
         computes: stop after N computes: the traffic until then, and what each level holds (default all)
         no_skip: also walk iterations that only repeat others (slower, same counts)
         cores: cores that run the blocks in turn; they share the outer caches (default 1)
-        schedule: GPU: how blocks advance: timed, lockstep, serial (default timed)
+        schedule: GPU: how blocks advance (timed, lockstep or serial; default timed)
         blocks_per_sm: GPU: blocks resident on an SM (default by memory, at most 8)
         partitions: GPU: partitions of L2; with 2, each caches lines of the other (default 1)
         jitter: GPU: largest relative deviation of a block's pace (default 0.1)
@@ -767,7 +769,7 @@ def validate(
         order: loop order, outermost first (m,oc1,k where names have several letters)
         level: the memory level to plan for, or all (default: the innermost on chip)
         capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
-        layout: how tensors lie in memory: tiled, row-major (default tiled)
+        layout: how tensors lie in memory (tiled or row-major; default tiled)
         seed: seed of all random numbers (default 1)
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         check: raise Refused where the outcome says no (default False)
