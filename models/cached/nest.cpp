@@ -251,39 +251,50 @@ void Nest::fuse() {
     std::array<bool, kMaxRank> all, within;
   };
   std::vector<Whole> whole(arrays_.size());
+  /// Takes what a use does not touch whole off; false where it touches nothing.
+  const auto narrow = [&](const Use& u, const Ranges& ranges, Whole& w) {
+    const Box box = u.reach.box(ranges);
+    const Array& a = array(u.array);
+    if (box.empty()) return false;
+    for (int d = 0; d < box.rank(); ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      const bool blocks = a.block[i] < a.extent[i];
+      if (box[d].size() < a.extent[i]) {
+        w.all[i] = false;
+        if (!blocks) w.within[i] = false;
+      }
+      if (blocks && (box[d].lo % a.block[i] != 0 ||
+                     (box[d].hi % a.block[i] != 0 && box[d].hi != a.extent[i])))
+        w.within[i] = false;
+    }
+    return true;
+  };
   for (Whole& w : whole) w.all.fill(true), w.within.fill(true);
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
     if (nodes_[n].kind != NodeKind::compute || !nodes_[n].id.valid()) continue;
     std::vector<int> way;
     for (int at = static_cast<int>(n); at != 0; at = node(at).parent) way.push_back(at);
-    // The first iterations of all loops, the second, one further on, the last.
-    for (int which = 0; which < 4; ++which) {
+    // The first iterations of all loops, the second, one further on, the last; and these mixed, as
+    // at a tensor's edge iterations may touch nothing.
+    std::vector<bool> seen(nodes_[n].uses.size(), false);
+    for (std::size_t which = 0; which < 8; ++which) {
       Path path;
       begin(path);
       for (std::size_t w = way.size(); w-- > 0;) {
         const std::int64_t last =
             node(way[w]).kind == NodeKind::loop ? trips_of(way[w], path.back()) - 1 : 0;
         const std::array at{std::int64_t{0}, std::min<std::int64_t>(1, last), (last + 1) / 2, last};
-        enter(path, way[w], std::max<std::int64_t>(at[static_cast<std::size_t>(which)], 0));
+        const std::size_t of = which < 4 ? which : (which + w) % 4;
+        enter(path, way[w], std::max<std::int64_t>(at[of], 0));
       }
-      for (const Use& u : nodes_[n].uses) {
-        const Box box = u.reach.box(path.back().ranges);
-        const Array& a = array(u.array);
-        if (box.empty()) continue;
-        Whole& w = whole[static_cast<std::size_t>(u.array)];
-        for (int d = 0; d < box.rank(); ++d) {
-          const auto i = static_cast<std::size_t>(d);
-          const bool blocks = a.block[i] < a.extent[i];
-          if (box[d].size() < a.extent[i]) {
-            w.all[i] = false;
-            if (!blocks) w.within[i] = false;
-          }
-          if (blocks && (box[d].lo % a.block[i] != 0 ||
-                         (box[d].hi % a.block[i] != 0 && box[d].hi != a.extent[i])))
-            w.within[i] = false;
-        }
+      for (std::size_t i = 0; i < seen.size(); ++i) {
+        const Use& u = nodes_[n].uses[i];
+        if (narrow(u, path.back().ranges, whole[static_cast<std::size_t>(u.array)])) seen[i] = true;
       }
     }
+    for (std::size_t i = 0; i < seen.size(); ++i)
+      if (Whole& w = whole[static_cast<std::size_t>(nodes_[n].uses[i].array)]; !seen[i])
+        w.all.fill(false), w.within.fill(false);
   }
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     Array& array = arrays_[n];

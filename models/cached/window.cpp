@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::size_t kMostPieces = 64;
+constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
 
 double volume(const Piece& p) {
   double v = 1;
@@ -215,23 +216,27 @@ bool Lookback::into(Path& before, int node, const Spot& x, Window& window) const
 bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
                                Window& window) const {
   const std::size_t size = before.size();
-  const auto from = [&](std::int64_t i) { return holds(before, before.back(), loop, {i, end}, x); };
-  if (end <= 0) return false;
-  if (!from(0)) {
-    pass(before, before.back(), loop, {0, end}, window);
-    return false;
+  for (int turn = 0; end > 0; ++turn) {
+    const auto from = [&](std::int64_t i) {
+      return holds(before, before.back(), loop, {i, end}, x);
+    };
+    if (turn == kMostTurns || !from(0)) {
+      pass(before, before.back(), loop, {0, end}, window);
+      return false;
+    }
+    std::int64_t low = 0, high = end - 1;
+    if (from(high)) low = high;
+    while (high - low > 1) {
+      const std::int64_t middle = low + (high - low) / 2;
+      (from(middle) ? low : high) = middle;
+    }
+    pass(before, before.back(), loop, {low + 1, end}, window);
+    nest_.enter(before, loop, low);
+    if (into_children(before, nest_.node(loop).children.size(), x, window)) return true;
+    // The hull of what the iteration touches has the line, but nothing in it does.
+    before.cut(size);
+    end = low;
   }
-  std::int64_t low = 0, high = end - 1;
-  if (from(high)) low = high;
-  while (high - low > 1) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (from(middle) ? low : high) = middle;
-  }
-  pass(before, before.back(), loop, {low + 1, end}, window);
-  nest_.enter(before, loop, low);
-  if (into_children(before, nest_.node(loop).children.size(), x, window)) return true;
-  before.cut(size);
-  pass(before, before.back(), loop, {0, low}, window);
   return false;
 }
 
