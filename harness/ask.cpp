@@ -1,7 +1,9 @@
 #include "harness/ask.h"
 
 #include <algorithm>
+#include <map>
 
+#include "codegen/predicted.h"
 #include "harness/heard.h"
 #include "harness/registry.h"
 
@@ -16,6 +18,35 @@ std::optional<std::string> text_of_notation(const Request& request, std::string_
   const auto given = request.options.find(notation);
   if (given == request.options.end() || given->second.empty()) return std::nullopt;
   return given->second.front();
+}
+
+/// The target's own time model, as a model of the target's name that prices plans. Null: it has none.
+const Model* time_model_of(const codegen::Target& target) {
+  static const std::map<std::string, Model> all = [] {
+    std::map<std::string, Model> made;
+    for (const codegen::Target* t : codegen::targets()) {
+      const codegen::PredictedSeconds seconds = codegen::predicted_seconds_of(*t);
+      if (seconds == nullptr) continue;
+      const std::string name(t->name);
+      made[name] = {.name = name,
+                    .times = true,
+                    .price = [seconds, name](const Question& q, const Plan& plan,
+                                             const Settings&) -> Result<Price> {
+                      const Result<Schedule> s = resolve(plan, q.workload, q.machine);
+                      if (!s) return Reason{s.reason()};
+                      const Result<double> its = seconds(*s);
+                      if (!its) return Reason{its.reason()};
+                      Price price;
+                      price.traffic.by = name;
+                      price.traffic.machine = q.machine->name;
+                      price.traffic.seconds = *its;
+                      return price;
+                    }};
+    }
+    return made;
+  }();
+  const auto own = all.find(std::string(target.name));
+  return own == all.end() ? nullptr : &own->second;
 }
 
 }  // namespace
@@ -44,6 +75,7 @@ Question question_of(const Request& request, const Setting& setting, const Model
       const auto emitted = target.emit(s, settings, threads);
       return emitted ? (*emitted)->makeshift() : std::optional(emitted.why());
     };
+    if (const Model* own = time_model_of(target)) q.others.push_back(own);
   }
   const bool all = request.level == "all";
   q.all_levels = all && model.every_level && several_levels(*q.machine);

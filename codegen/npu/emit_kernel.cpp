@@ -201,6 +201,7 @@ void KernelEmitter::emit_step(TraceStep step) {
   if (++emitted_ > options_.most_instructions)
     throw Refused{"it unrolls to more than " + std::to_string(options_.most_instructions) +
                   " instructions"};
+  step.number = emitted_;
   into_.back()->push_back({.step = std::move(step), .part = parts_.back()});
 }
 

@@ -14,6 +14,13 @@ std::int64_t index_of(const Box& box, const Box& matrix) {
   return index;
 }
 
+/// Bytes that take time at an end of a copy: rows of nd are rounded up to blocks.
+std::int64_t moved_at(const Piece& end, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t size = size_of(end.type);
+  if (end.at.layout == Layout::nd) return rows * round_up(columns * size, kBlock);
+  return round_up(rows, kFractal) * round_up(columns, kFractal) * size;
+}
+
 std::int64_t row_of(const Box& box) { return box.rank() < 2 ? 0 : box[box.rank() - 2].lo; }
 std::int64_t column_of(const Box& box) { return box.rank() < 1 ? 0 : box[box.rank() - 1].lo; }
 
@@ -142,6 +149,9 @@ void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::in
   }
   const DataPath& path = *path_between(core(), from.memory, to.memory);
   const std::int64_t bytes = rows * columns * size_of(to.type);
+  const std::int64_t moved =
+      std::max(moved_at(from, rows, columns),
+               transpose ? moved_at(to, columns, rows) : moved_at(to, rows, columns));
   emit_step({.instruction = Copy{.to = to.at,
                                  .from = from.at,
                                  .rows = rows,
@@ -150,7 +160,8 @@ void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::in
              .pipe = *pipe,
              .touches = std::move(touches),
              .cycles = path.startup + ceil_div(bytes, path.width.value),
-             .latency = path.latency});
+             .latency = path.latency,
+             .moved = moved});
 }
 
 /// Where the tile of `b` comes from and goes to.

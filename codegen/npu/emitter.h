@@ -1,6 +1,6 @@
 // The parts of `emit`: where tiles lie (emit_places.cpp), what moves (emit_moves.cpp), products
 // (emit_product.cpp), the vector unit (emit_vector.cpp), and a kernel's blocks as one program
-// (emit_kernel.cpp).
+// (emit_kernel.cpp).  What that takes: kernel_time.cpp.
 #pragma once
 
 #include <array>
@@ -71,8 +71,12 @@ class KernelEmitter : private BlockWalk {
  public:
   KernelEmitter(const Schedule& schedule, int index, const EmitOptions& options);
   Result<KernelSource> emit();
+  /// Cycles of the whole kernel, predicted (predicted_seconds).
+  Result<double> cycles();
 
  private:
+  // kernel_time.cpp
+  std::vector<TraceNode>& traced(std::int64_t block);
   // emit_kernel.cpp
   void check() const;
   Program program();

@@ -65,4 +65,15 @@ struct EmitOptions {
 /// instruction of all blocks together.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
+/// Seconds that emit()'s kernels take one after the other, predicted. Of each kernel one core is
+/// followed, the one with most blocks: its pipes in order, with the flags between them, each step as
+/// long as the machine file says. The other cores are taken to be at the same step at the same time,
+/// so that what all of them move through the L2 at once shares its bandwidth, and what none has read
+/// before that of DRAM. Blocks beyond kFollowedBlocks of a core take as long as those before them.
+/// A Reason where emit() refuses the schedule by what this sees of it. Cost: about a microsecond an
+/// instruction of the blocks that are followed and of their neighbours on other cores.
+Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options = {});
+/// Of a core, in one kernel.
+inline constexpr std::int64_t kFollowedBlocks = 6;
+
 }  // namespace tilewright::npu

@@ -32,6 +32,8 @@ struct TraceStep {
   std::string comment = {};
   /// As the machine file has it: how long its pipe is busy, and until its results are there after.
   std::int64_t cycles = 0, latency = 0;
+  std::int64_t number = 0;  ///< in the order of the walk
+  std::int64_t moved = 0;   ///< copies: bytes that take time, padding of fractals and rows included
 };
 
 /// Steps and loops in order. A loop here is one of the plan's: what each iteration came to.

@@ -1,7 +1,8 @@
 // The plan where the machine is no processor, nor a GPU whose file has the numbers of gpu_time.h:
 // the fastest of what others propose of the whole and of its parts, each at the longest of the
 // times that models give it: what one leaves out, another has. Where no model knows how long the
-// whole takes, the one of fewest bytes into the planned level, at the most that models count.
+// whole takes, the one of fewest bytes into the planned level, at the most that models count. Where
+// the target itself knows its programs' time, that counts alone, and tiles are searched by it.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "models/quickest/gpu.h"
 #include "models/quickest/model.h"
 #include "models/quickest/partition.h"
+#include "models/quickest/refine.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -31,6 +33,7 @@ struct Candidate {
   std::shared_ptr<const Workload> workload;     ///< of `part`
   std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
   std::array<bool, 2> priced{};                 ///< by Cost
+  bool refined = false;                         ///< its tiles have been searched
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
@@ -40,15 +43,26 @@ Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
   return of;
 }
 
+/// The target's own time model: it has the target's name. Null: there is none.
+const Model* target_time(const Question& q) {
+  for (const Model* m : q.others)
+    if (m->times && !q.target.empty() && m->name == q.target) return m;
+  return nullptr;
+}
+
 Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
 /// Of one part, in parts of more than kMostExact operators, from which on models of bytes are not
 /// asked about it: they rank orders of loops, thousands of them, and take seconds.
 constexpr std::ptrdiff_t kMostProducts = 3;
+/// Of each part, by the target's time: proposals whose tiles are searched, and plans tried for each
+/// of their kernels; fewer of each where there are many operators.
+constexpr std::size_t kRefined = 3;
+constexpr int kTries = 96, kTriesOfAll = 2000;
 
 class Chooser {
  public:
-  explicit Chooser(const Question& q) : q_(q) {}
+  explicit Chooser(const Question& q) : q_(q), clock_(target_time(q)) {}
 
   Result<Proposal> run(bool why) {
     std::vector<std::vector<Part>> cuts = {{},
@@ -123,7 +137,37 @@ class Chooser {
       const auto its = cost(c);
       if (its && (best == nullptr || *its < *best->most[cost_])) best = &c;
     }
+    if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && !best->refined) {
+      std::vector<Candidate*> order;
+      for (Candidate& c : candidates(p))
+        if (c.most[cost_]) order.push_back(&c);
+      std::ranges::stable_sort(order, {}, [](const Candidate* c) { return *c->most[kSeconds]; });
+      if (order.size() > kRefined) order.resize(kRefined);
+      for (Candidate* c : order) search_tiles(*c);
+      return best_of(p);
+    }
     return best;
+  }
+
+  /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.
+  std::optional<double> by_target(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
+    return resolved(plan, w, q_) ? cost(*clock_, w, plan) : std::nullopt;
+  }
+
+  void search_tiles(Candidate& c) {
+    c.refined = true;
+    const int all = static_cast<int>(q_.workload->operators().size());
+    const int tries = std::clamp(kTriesOfAll / std::max(all, 1) / 8, 4, kTries);
+    Plan plan = c.part.plan;
+    double seconds = *c.most[kSeconds];
+    for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+      refine(plan, k, seconds, *c.workload, tries,
+             [&](const Plan& p) { return by_target(p, c.workload); });
+    if (seconds >= *c.most[kSeconds]) return;
+    const auto s = resolved(plan, c.workload, q_);
+    if (!s || (q_.refuses && q_.refuses(*s))) return;
+    c.part.plan = std::move(plan);
+    c.most[kSeconds] = seconds;
   }
 
   /// What each model proposes of the part. Parts that differ in names alone are asked about once.
@@ -198,6 +242,8 @@ class Chooser {
   std::optional<double> cost(Candidate& c) const {
     if (!c.priced[cost_]) {
       c.priced[cost_] = true;
+      if (cost_ == kSeconds && clock_ != nullptr)
+        return c.most[cost_] = by_target(c.part.plan, c.workload);
       for (const Model* e : q_.others)
         if (e->times == (cost_ == kSeconds) && e->price != nullptr)
           if (const auto its = cost(*e, c.workload, c.part.plan))
@@ -238,7 +284,9 @@ class Chooser {
     if (cost_ == kSeconds) {
       out.price.traffic.seconds = cost;
       out.detail = {{"seconds", cost},
-                    {"seconds_are", "of each part, the longest that a model gives its plan"}};
+                    {"seconds_are", clock_ != nullptr
+                                        ? "of each part, what the target's time model gives its plan"
+                                        : "of each part, the longest that a model gives its plan"}};
     } else {
       out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
                     {"volume_is", "of each part, the most that a model counts: none knows time"}};
@@ -298,6 +346,7 @@ class Chooser {
   }
 
   const Question& q_;
+  const Model* clock_;  ///< whose seconds alone count; null: nobody's
   Cost cost_ = kSeconds;
   std::map<Part, std::vector<Candidate>> known_;
   std::map<Part, std::vector<Part>> pieces_;
@@ -333,6 +382,11 @@ Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) 
 }
 
 Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
+  if (const Model* clock = target_time(q)) {
+    Result<Price> its = clock->price(q, plan, standard(*clock));
+    if (its) its.value().traffic.by = "tilewright";
+    return its;
+  }
   if (has_own_time(q)) return price_on_gpu(q, plan);
   std::optional<Price> longest;
   for (const Model* m : q.others) {

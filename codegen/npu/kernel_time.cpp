@@ -1,0 +1,303 @@
+// What a kernel takes on the cores, predicted: one core followed through its blocks, the others taken
+// to be where it is.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "codegen/npu/emitter.h"
+#include "codegen/npu/pipeline.h"
+#include "codegen/npu/synchronise.h"
+
+namespace tilewright::npu {
+namespace {
+
+constexpr std::size_t kQueue = 32;  ///< instructions that a pipe's queue holds (docs/npu.md)
+constexpr int kPasses = 3;          ///< over a block, each with the transfers' times of the last
+
+/// A transfer from or to home, as those of all cores at the same step share what they go through.
+struct Transfer {
+  double bytes = 0, width = 0;
+  double dram = std::numeric_limits<double>::infinity();  ///< bytes a cycle that DRAM gives it
+  double begin = 0, end = 0, rate = 0;
+};
+
+/// Transfers of a block, by direction (in, out), in the order of their pipe.
+using Transfers = std::array<std::vector<Transfer>, 2>;
+
+/// One core through one block, in the program's order: what a step waits for comes before it.
+class CoreClock {
+ public:
+  /// `share`: bytes a cycle of the L2, of this core. `before`: as the last pass had them.
+  CoreClock(const NpuCore& core, double share, const Transfers& before, Transfers& now)
+      : core_(core), share_(share), before_(before), now_(now) {
+    flags_.assign(static_cast<std::size_t>(kPipes * kPipes * core.events), 0);
+  }
+
+  void run(const std::vector<TraceNode>& body) {
+    for (const TraceNode& n : body) {
+      if (!n.is_loop()) {
+        take(n.step);
+        continue;
+      }
+      spend();
+      for (const auto& iteration : n.iterations) {
+        spend();
+        run(iteration);
+      }
+    }
+  }
+
+  double end() const {
+    double end = scalar_;
+    for (const PipeState& p : pipes_) end = std::max({end, p.free, p.done});
+    return end;
+  }
+
+ private:
+  struct PipeState {
+    double free = 0, done = 0;
+    std::array<double, kQueue> started = {};  ///< of the last instructions, in turn
+    std::size_t count = 0;
+  };
+
+  void spend() { scalar_ += static_cast<double>(core_.issue_cycles); }
+
+  /// When the pipe begins its next instruction, which waits for `ready` besides.
+  double begin(Pipe p, double ready = 0) {
+    PipeState& s = pipes_[static_cast<std::size_t>(p)];
+    double& started = s.started[s.count++ % kQueue];
+    scalar_ = std::max(scalar_, started);  // the queue is full until then
+    spend();
+    started = std::max({s.free, scalar_, ready});
+    return started;
+  }
+
+  double& flag(Pipe from, Pipe to, const IntExpr& event) {
+    const auto pair = static_cast<std::int64_t>(from) * kPipes + static_cast<std::int64_t>(to);
+    return flags_[static_cast<std::size_t>(pair * core_.events + event.code().front().literal)];
+  }
+
+  void take(const TraceStep& step) {
+    if (const auto* set = std::get_if<SetFlag>(&step.instruction)) {
+      PipeState& s = pipes_[static_cast<std::size_t>(set->from)];
+      s.free = begin(set->from);
+      flag(set->from, set->to, set->event) = std::max(s.free, s.done);
+    } else if (const auto* wait = std::get_if<WaitFlag>(&step.instruction)) {
+      pipes_[static_cast<std::size_t>(wait->to)].free =
+          begin(wait->to, flag(wait->from, wait->to, wait->event));
+    } else if (std::holds_alternative<Barrier>(step.instruction)) {
+      scalar_ = end();
+      spend();
+    } else {
+      PipeState& s = pipes_[static_cast<std::size_t>(step.pipe)];
+      const double from = begin(step.pipe);
+      s.free = from + duration(step, from);
+      s.done = std::max(s.done, s.free + static_cast<double>(step.latency));
+    }
+  }
+
+  double duration(const TraceStep& step, double from) {
+    const auto* copy = std::get_if<Copy>(&step.instruction);
+    if (copy == nullptr) return static_cast<double>(step.cycles);
+    const Memory source = step.touches.front().memory, target = step.touches.back().memory;
+    const DataPath& path = *path_between(core_, source, target);
+    const auto startup = static_cast<double>(path.startup);
+    if (source != Memory::gm && target != Memory::gm)
+      return startup + static_cast<double>(ceil_div(step.moved, path.width.value));
+    const std::size_t way = source == Memory::gm ? 0 : 1;
+    Transfer& t = now_[way][next_[way]++];
+    t.begin = from;
+    t.end = std::ceil(ends(t, before_[1 - way], at_[1 - way]) - 1e-6);
+    return t.end - from + startup;
+  }
+
+  /// The transfer beside those that go the other way.
+  double ends(Transfer& t, const std::vector<Transfer>& others, std::size_t& at) const {
+    const double most = std::min(t.width, t.dram);
+    double left = t.bytes, now = t.begin;
+    t.rate = std::min(most, share_);
+    while (at < others.size() && others[at].end <= now) ++at;
+    for (std::size_t i = at; i < others.size() && others[i].end > 0 && left > 0; ++i) {
+      const Transfer& o = others[i];
+      if (o.begin > now) {
+        const double alone = std::min(left, (o.begin - now) * t.rate);
+        left -= alone;
+        now += alone / t.rate;
+        if (left <= 0) return now;
+      }
+      const double its = std::min(o.width, o.dram);
+      const double rate = std::min(most, std::max(share_ / 2, share_ - its));
+      const double beside = std::min(left, std::max(0.0, o.end - now) * rate);
+      left -= beside;
+      now += beside / rate;
+    }
+    return left > 0 ? now + left / t.rate : now;
+  }
+
+  const NpuCore& core_;
+  double share_;
+  const Transfers& before_;
+  Transfers& now_;
+  std::array<std::size_t, 2> next_{}, at_{};
+  double scalar_ = 0;
+  std::array<PipeState, kPipes> pipes_{};
+  std::vector<double> flags_;
+};
+
+template <class F>
+void each_copy(const std::vector<TraceNode>& body, F&& f) {
+  for (const TraceNode& n : body) {
+    for (const auto& iteration : n.iterations) each_copy(iteration, f);
+    if (!n.is_loop() && std::holds_alternative<Copy>(n.step.instruction)) f(n.step);
+  }
+}
+
+/// A read of a block from home.
+struct Read {
+  std::int64_t number = 0;  ///< in the order of the walk
+  std::string tensor;
+  Box box;
+  double moved = 0;
+};
+
+std::vector<Read> reads_of(const std::vector<TraceNode>& body) {
+  std::vector<Read> all;
+  each_copy(body, [&](const TraceStep& s) {
+    const TraceTouch& from = s.touches.front();
+    if (from.memory == Memory::gm)
+      all.push_back({s.number, from.tensor, from.box, static_cast<double>(s.moved)});
+  });
+  return all;
+}
+
+/// Lines of tensors that have been read before.
+class LinesRead {
+ public:
+  LinesRead(const Workload& w, std::int64_t line) : w_(w), line_(line) {}
+
+  /// Of the bytes that the read moves, the part that none has read before; from now on it has been.
+  double add(const Read& r) {
+    const tilewright::Tensor& tensor = w_.tensor(*w_.find_tensor(r.tensor));
+    std::vector<bool>& had = had_[r.tensor];
+    had.resize(static_cast<std::size_t>(ceil_div(tensor.bytes().value, line_) + 1));
+    const std::int64_t size = size_of(tensor.dtype);
+    const int rank = r.box.rank();
+    std::int64_t offset = 0, pitch = 1, rows = 1, columns = 1;
+    for (int d = 0; d < rank; ++d)
+      offset = offset * tensor.shape[static_cast<std::size_t>(d)] + r.box[d].lo;
+    if (rank > 0) columns = r.box[rank - 1].size(), pitch = tensor.shape.back();
+    if (rank > 1) rows = r.box[rank - 2].size();
+    std::int64_t lines = 0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t begin = (offset + i * pitch) * size, end = begin + columns * size;
+      for (std::int64_t l = begin / line_; l * line_ < end; ++l) {
+        if (had[static_cast<std::size_t>(l)]) continue;
+        had[static_cast<std::size_t>(l)] = true;
+        ++lines;
+      }
+    }
+    return r.moved > 0 ? std::min(1.0, static_cast<double>(lines * line_) / r.moved) : 0;
+  }
+
+ private:
+  const Workload& w_;
+  std::int64_t line_;
+  std::map<std::string, std::vector<bool>> had_;
+};
+
+}  // namespace
+
+std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block) {
+  trace_.clear();
+  into_.assign(1, &trace_);
+  begin_block();
+  walk(block);
+  return trace_;
+}
+
+Result<double> KernelEmitter::cycles() {
+  try {
+    check();
+    choose_places();
+    measure();
+    lay_out();
+    const Machine& m = *s_.machine;
+    const ComputeUnit* const cube = cube_unit(m);
+    if (cube == nullptr || cube->clock_hz <= 0) return Reason{m.name + " has no cube with a clock"};
+    const Level& l2 = m.level(*m.find(level_of(Memory::gm)));
+    const double dram = l2.bandwidth.value > 0 ? l2.bandwidth.value / cube->clock_hz
+                                               : std::numeric_limits<double>::infinity();
+    const std::int64_t cores = std::min(cube->count, k_.blocks);
+    const std::int64_t rounds = ceil_div(k_.blocks, cores);
+    LinesRead seen(w_, l2.line.value);
+    double all = 0, last = 0;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      if (round >= kFollowedBlocks && round + 1 < rounds) {
+        all += last;
+        continue;
+      }
+      const std::int64_t first = round * cores;
+      const std::int64_t beside = std::min(cores, k_.blocks - first);
+      std::vector<std::vector<Read>> reads;
+      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of(traced(b)));
+      std::vector<TraceNode>& trace = traced(first);
+      // Positions of the reads in the walk, before overlapping moves them.
+      std::map<std::int64_t, std::size_t> place;
+      for (const Read& r : reads_of(trace)) place.emplace(r.number, place.size());
+      pipeline(trace);
+      Transfers transfers;
+      for (const Read& r : reads_of(trace)) {
+        const double own = seen.add(r);
+        double together = own;
+        const std::size_t at = place.at(r.number);
+        for (const std::vector<Read>& other : reads)
+          if (at < other.size()) together += seen.add(other[at]);
+        transfers[0].push_back({.bytes = r.moved});
+        if (own > 0) transfers[0].back().dram = dram / together;
+      }
+      std::size_t in = 0;
+      each_copy(trace, [&](const TraceStep& s) {
+        const Memory from = s.touches.front().memory, to = s.touches.back().memory;
+        if (from != Memory::gm && to != Memory::gm) return;
+        const auto width = static_cast<double>(path_between(core(), from, to)->width.value);
+        if (from == Memory::gm)
+          transfers[0][in++].width = width;
+        else
+          transfers[1].push_back({.bytes = static_cast<double>(s.moved), .width = width});
+      });
+      synchronise(trace, core().events);
+      const double share = core().shared_bandwidth.value / cube->clock_hz /
+                           static_cast<double>(beside);
+      Transfers before;
+      for (int pass = 0; pass < kPasses; ++pass) {
+        CoreClock clock(core(), share, before, transfers);
+        clock.run(trace);
+        last = clock.end();
+        before = transfers;
+      }
+      all += last;
+    }
+    return all;
+  } catch (const Refused& refused) {
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
+  }
+}
+
+Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options) {
+  const Machine& m = *schedule.machine;
+  if (!m.npu_core) return Reason{"machine " + m.name + " has no npu_core"};
+  for (OpId op : schedule.workload->topological_order())
+    if (schedule.workload->gathers(op))
+      return Reason{"operator " + schedule.workload->op(op).name + " gathers"};
+  double cycles = 0;
+  for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
+    const Result<double> its = KernelEmitter(schedule, static_cast<int>(k), options).cycles();
+    if (!its) return its.why();
+    cycles += *its;
+  }
+  return cycles / cube_unit(m)->clock_hz;
+}
+
+}  // namespace tilewright::npu

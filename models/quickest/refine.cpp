@@ -1,0 +1,84 @@
+// A kernel's tiles moved, one loop at a time, for as long as the target says that it gets faster.
+#include <algorithm>
+#include <set>
+
+#include "models/quickest/refine.h"
+
+namespace tilewright::quickest {
+namespace {
+
+constexpr std::int64_t kGrain = 16;  ///< tiles of more than this are multiples of it
+
+/// Steps that differ in their number of trips, ascending: multiples of the grain, the whole loop last.
+std::vector<std::int64_t> steps_of(std::int64_t extent) {
+  std::set<std::int64_t> all, trips;
+  for (std::int64_t t = kGrain; t < extent; t += kGrain)
+    if (trips.insert(ceil_div(extent, t)).second) all.insert(t);
+  all.insert(extent);
+  return {all.begin(), all.end()};
+}
+
+/// The steps around one: the next ones, and those next to twice and half of it.
+std::vector<std::int64_t> around(std::int64_t step, std::int64_t extent) {
+  const std::vector<std::int64_t> all = steps_of(extent);
+  std::set<std::int64_t> near;
+  for (const std::int64_t goal : {step / 2, step - 1, step + 1, 2 * step}) {
+    const auto above = std::ranges::lower_bound(all, goal);
+    if (goal > step) {
+      if (above != all.end()) near.insert(*above);
+    } else if (above != all.end() && *above <= goal) {
+      near.insert(*above);
+    } else if (above != all.begin()) {
+      near.insert(*(above - 1));
+    }
+  }
+  near.erase(step);
+  return {near.rbegin(), near.rend()};
+}
+
+void collect(Node& n, std::vector<Node*>& loops) {
+  if (n.kind == Node::Kind::loop) loops.push_back(&n);
+  for (Node& c : n.children) collect(c, loops);
+}
+
+/// Places of a kernel that hold a step: loops with one of their own, then the table of tiles.
+std::vector<std::pair<std::string, std::int64_t*>> steps_in(Kernel& k) {
+  std::vector<std::pair<std::string, std::int64_t*>> all;
+  std::vector<Node*> loops;
+  collect(k.tree, loops);
+  for (Node* n : loops)
+    if (n->step > 0) all.emplace_back(n->name, &n->step);
+  for (auto& [name, step] : k.tiles) all.emplace_back(name, &step);
+  return all;
+}
+
+}  // namespace
+
+int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, int tries,
+           const std::function<std::optional<double>(const Plan&)>& timed) {
+  int tried = 0;
+  for (bool better = true; better && tried < tries;) {
+    better = false;
+    const std::size_t count = steps_in(plan.kernels[kernel]).size();
+    for (std::size_t i = 0; i < count && tried < tries; ++i) {
+      const auto [name, step] = steps_in(plan.kernels[kernel])[i];
+      const auto loop = w.find_loop(name);
+      if (!loop) continue;
+      for (const std::int64_t other : around(*step, w.loop(*loop).extent)) {
+        if (tried >= tries) break;
+        Plan moved = plan;
+        *steps_in(moved.kernels[kernel])[i].second = other;
+        const auto its = timed(moved);
+        ++tried;
+        if (!its || *its >= seconds) continue;
+        seconds = *its;
+        plan = std::move(moved);
+        better = true;
+        break;
+      }
+    }
+  }
+  return tried;
+}
+
+}  // namespace tilewright::quickest

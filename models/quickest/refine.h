@@ -1,0 +1,19 @@
+// Local search over the tiles of a kernel.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/plan/plan.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::quickest {
+
+/// Changes the steps of one of the plan's kernels, one loop at a time to the next size that changes
+/// its number of trips, or to about half or twice, where that takes fewer seconds; ends where none
+/// does, or after `tries`. `timed`: seconds of the kernel; nothing where the plan is illegal, does not
+/// fit or is refused. Returns how many were tried; the plan and its seconds are the best then.
+int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, int tries,
+           const std::function<std::optional<double>(const Plan&)>& timed);
+
+}  // namespace tilewright::quickest
