@@ -104,8 +104,9 @@ Piece merged(const Array& a, Piece p, std::int64_t line) {
     const Interval rows = p.at[outer];
     const std::int64_t pitch = pitch_of(a, p, p.dims - 2);
     const Interval bytes = p.bytes();
-    if (rows.size() > 1 && (p.cut() || pitch - bytes.size() >= line)) break;
+    if (rows.size() > 1 && (p.cut() || pitch * p.step_of(p.dims - 2) - bytes.size() >= line)) break;
     --p.dims;
+    if (p.stepped == p.dims - 1) p.stepped = -1, p.step = 1;
     p.bytes() = {rows.lo * pitch + bytes.lo, (rows.hi - 1) * pitch + bytes.hi};
     if (p.left != -Piece::kFar) p.left += rows.lo * pitch;
     if (p.right != Piece::kFar) p.right += rows.lo * pitch;
@@ -117,7 +118,7 @@ namespace {
 
 /// Whether the rows of `b` begin where those of `a` end.
 bool follows(const Array& array, const Piece& a, const Piece& b) {
-  if (a.dims != b.dims || a.cut() || b.cut()) return false;
+  if (a.dims != b.dims || a.cut() || b.cut() || a.stepped >= 0 || b.stepped >= 0) return false;
   for (int d = 0; d + 1 < a.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (a.at[i].size() != b.at[i].size()) return false;
@@ -154,8 +155,8 @@ std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
   bool aligned = true;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    rows *= p.at[i].size();
-    aligned = aligned && (pitch_of(a, p, d) % line == 0 || p.at[i].size() == 1);
+    rows *= p.count(d);
+    aligned = aligned && (pitch_of(a, p, d) * p.step_of(d) % line == 0 || p.at[i].size() == 1);
   }
   // First bytes of lines that count: after `low`, up to `high`.
   const std::int64_t high = first + std::min(p.bytes().hi - 1, p.right - line) - begin;
@@ -176,8 +177,9 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
     const auto i = static_cast<std::size_t>(d);
     row += pitch_of(a, p, d) *
            (p.at[i].lo +
-            std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.at[i].size())),
-                     p.at[i].size() - 1));
+            p.step_of(d) *
+                std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.count(d))),
+                         p.count(d) - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
@@ -220,54 +222,53 @@ double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, st
   const std::int64_t round = line * sets;
   const std::int64_t set = floor_div(address, line) % sets * line;
   // The longest outer dimension in closed form, the others index by index.
+  std::array<std::int64_t, kMaxRank> at = {}, step = {}, size = {}, pitch = {};
   int longest = -1;
-  std::int64_t times = 1;
+  std::int64_t times = 1, others = 1;
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    if (p.at[i].size() > 1 && pitch_of(a, p, d) % round == 0) continue;
-    if (longest < 0 || p.at[i].size() > p.at[static_cast<std::size_t>(longest)].size()) longest = d;
-  }
-  std::int64_t others = 1;
-  std::array<std::int64_t, kMaxRank> at = {}, step = {};
-  for (int d = 0; d + 1 < p.dims; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    at[i] = p.at[i].lo;
+    size[i] = p.count(d);
+    pitch[i] = pitch_of(a, p, d) * p.step_of(d);
     step[i] = 1;
+    if (size[i] > 1 && pitch[i] % round == 0) continue;
+    if (longest < 0 || size[i] > size[static_cast<std::size_t>(longest)]) longest = d;
+  }
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const auto i = static_cast<std::size_t>(d);
     if (d == longest) continue;
-    if (pitch_of(a, p, d) % round == 0) {
-      times *= p.at[i].size();
-      step[i] = p.at[i].size();
+    if (pitch[i] % round == 0) {
+      times *= size[i];
+      step[i] = size[i];
     } else {
-      others *= p.at[i].size();
+      others *= size[i];
     }
   }
   double scale = static_cast<double>(times);
   for (int d = 0; others > kMostRows && d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    if (d == longest || step[i] != 1 || p.at[i].size() == 1) continue;
-    const std::int64_t keep = std::max<std::int64_t>(p.at[i].size() * kMostRows / others, 1);
-    step[i] = ceil_div(p.at[i].size(), keep);
-    const std::int64_t taken = ceil_div(p.at[i].size(), step[i]);
-    scale *= static_cast<double>(p.at[i].size()) / static_cast<double>(taken);
-    others = others / p.at[i].size() * taken;
+    if (d == longest || step[i] != 1 || size[i] == 1) continue;
+    const std::int64_t keep = std::max<std::int64_t>(size[i] * kMostRows / others, 1);
+    step[i] = ceil_div(size[i], keep);
+    const std::int64_t taken = ceil_div(size[i], step[i]);
+    scale *= static_cast<double>(size[i]) / static_cast<double>(taken);
+    others = others / size[i] * taken;
   }
-  const std::int64_t n = longest < 0 ? 1 : p.at[static_cast<std::size_t>(longest)].size();
-  const std::int64_t pitch = longest < 0 ? 0 : pitch_of(a, p, longest);
+  const std::int64_t n = longest < 0 ? 1 : size[static_cast<std::size_t>(longest)];
+  const std::int64_t apart = longest < 0 ? 0 : pitch[static_cast<std::size_t>(longest)];
+  const std::int64_t begin = row_address(a, p);
   std::int64_t sum = 0;
   for (;;) {
-    std::int64_t first = a.base + p.bytes().lo;
-    for (int d = 0; d + 1 < p.dims; ++d) {
-      const auto i = static_cast<std::size_t>(d);
-      first += at[i] * pitch_of(a, p, d);
-    }
-    sum += rows_in_set(first, pitch, n, p, line, round, set);
+    std::int64_t first = begin;
+    for (int d = 0; d + 1 < p.dims; ++d)
+      first += at[static_cast<std::size_t>(d)] * pitch[static_cast<std::size_t>(d)];
+    sum += rows_in_set(first, apart, n, p, line, round, set);
     int d = p.dims - 2;
     for (; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
       if (d == longest) continue;
       at[i] += step[i];
-      if (at[i] < p.at[i].hi) break;
-      at[i] = p.at[i].lo;
+      if (at[i] < size[i]) break;
+      at[i] = 0;
     }
     if (d < 0) break;
   }

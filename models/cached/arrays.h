@@ -69,7 +69,20 @@ struct Piece {
   // piece's, which has the line that both share.
   static constexpr std::int64_t kFar = std::int64_t{1} << 60;
   std::int64_t left = -kFar, right = kFar;
+  // Of one outer coordinate only every `step`-th index from the first on: what a stride leaves out.
+  int stepped = -1;
+  std::int64_t step = 1;
 
+  std::int64_t step_of(int d) const { return d == stepped ? step : 1; }
+  /// Indices of a coordinate.
+  std::int64_t count(int d) const {
+    return ceil_div(at[static_cast<std::size_t>(d)].size(), step_of(d));
+  }
+  /// From here on, in a coordinate: the first index that it has.
+  std::int64_t from(int d, std::int64_t low) const {
+    const std::int64_t lo = at[static_cast<std::size_t>(d)].lo, s = step_of(d);
+    return low <= lo ? lo : lo + ceil_div(low - lo, s) * s;
+  }
   bool cut() const { return left != -kFar || right != kFar; }
   Interval& bytes() { return at[static_cast<std::size_t>(dims - 1)]; }
   const Interval& bytes() const { return at[static_cast<std::size_t>(dims - 1)]; }
@@ -119,7 +132,8 @@ inline const RowBytes* touched_row(const Piece& p, const Spot& x, bool last = fa
     bool in = p.bytes().lo < row.bytes.hi && row.bytes.lo < p.bytes().hi;
     for (int d = 0; in && d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      in = row.at[i] >= p.at[i].lo && row.at[i] < p.at[i].hi;
+      in = row.at[i] >= p.at[i].lo && row.at[i] < p.at[i].hi &&
+           (row.at[i] - p.at[i].lo) % p.step_of(d) == 0;
     }
     if (in) return &row;
   }

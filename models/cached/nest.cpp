@@ -58,6 +58,7 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
     deepest = std::max(deepest, nodes_[n].depth);
   }
   scratch_.resize(static_cast<std::size_t>(deepest) + 1);
+  find_strides();
   size_tiles();
   lay_out(layout);
   fuse();
@@ -187,6 +188,33 @@ void Nest::add_body(NestNode& n) {
     }
 }
 
+/// Of indices with a coefficient of more than one, in which tiles their loop is cut: a compute
+/// touches a tile as one box, and leaves out what is between one tile's box and the next.
+void Nest::find_strides() {
+  for (NestNode& n : nodes_)
+    for (Use& u : n.uses)
+      for (Reach::Dimension& d : u.reach.index) {
+        const auto most = std::ranges::max_element(d.terms, {}, &Reach::Term::coefficient);
+        const bool up = std::ranges::all_of(
+            d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
+        if (d.terms.empty() || most->coefficient < 2 || !up) continue;
+        const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
+        for (int at = n.parent; at > 0 && d.tile == 0; at = node(at).parent) {
+          const ScheduleNode& body = k.node(node(at).id);
+          // What is inferred is another loop's tile.
+          if (std::ranges::any_of(node(at).inferences, [&](const Narrowing& i) {
+                return std::ranges::find(i.ranges, static_cast<std::int64_t>(most->range)) !=
+                       i.ranges.end();
+              }))
+            break;
+          for (const OpLoop& c : body.cuts)
+            if (k.range_base[c.op.index()] + static_cast<std::size_t>(c.local) == most->range)
+              d.tile = body.step;
+        }
+        u.strided = u.strided || d.tile > 0;
+      }
+}
+
 /// The largest tile of each packed array, as the first two iterations of all loops have it.
 void Nest::size_tiles() {
   for (std::size_t a = 0; a < arrays_.size(); ++a) {
@@ -259,7 +287,9 @@ void Nest::fuse() {
     for (int d = 0; d < box.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
       const bool blocks = a.block[i] < a.extent[i];
-      if (box[d].size() < a.extent[i]) {
+      const Reach::Stride stride =
+          u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
+      if (box[d].size() < a.extent[i] || stride.step > stride.width) {
         w.all[i] = false;
         if (!blocks) w.within[i] = false;
       }

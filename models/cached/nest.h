@@ -21,11 +21,18 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
+    std::int64_t tile = 0;    ///< of the range with a coefficient of more than one; 0: leaves none out
   };
   std::vector<Dimension> index = {};
 
   /// The box that it touches, clipped; an empty one of rank 1 or more where a range is empty.
   Box box(const Ranges& r) const;
+  /// What a dimension's index leaves out between one tile and the next: it takes `width` from
+  /// `first` on, then the next ones `step` further. A step of 1: it leaves none out.
+  struct Stride {
+    std::int64_t first = 0, step = 1, width = 1;
+  };
+  Stride stride(std::size_t d, const Ranges& r) const;
 };
 
 /// The hull of what accesses touch, with ranges that are inferred on the way to them.
@@ -54,6 +61,7 @@ struct Use {
   Reach reach = {};
   BufferId tile = {};  ///< packed: the buffer whose tile the array holds
   int fixed = -1;      ///< packed: the node that fixes it
+  bool strided = false;  ///< some index has a coefficient of more than one
 };
 
 struct NestNode {
@@ -135,6 +143,7 @@ class Nest {
   Reach reach_of(const ScheduledKernel& k, OpId op, const Access& access) const;
   Narrowing narrowing_of(const ScheduledKernel& k, const Inference& i) const;
   int array_of(int kernel, BufferId b, TensorId t);
+  void find_strides();
   void size_tiles();
   void lay_out(Layout layout);
   void fuse();
@@ -183,6 +192,22 @@ inline Box Reach::box(const Ranges& r) const {
   return box;
 }
 
+inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
+  const Dimension& dimension = index[d];
+  if (dimension.tile == 0) return {};
+  Stride s{.first = dimension.offset};
+  std::int64_t most = 1;
+  for (const Term& t : dimension.terms) most = std::max(most, t.coefficient);
+  for (const Term& t : dimension.terms) {
+    const Interval& of = r[t.range];
+    s.first += t.coefficient * of.lo;
+    if (t.coefficient < most) s.width += t.coefficient * (of.size() - 1);
+  }
+  s.step = most * dimension.tile;
+  s.width += most * (dimension.tile - 1);
+  return s;
+}
+
 // ---- Templates ----------------------------------------------------------------------------------
 
 template <class F>
@@ -204,6 +229,29 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
   }
   if (box.empty()) return false;
   bool stop = false;
+  for (int d = 0; u.strided && !a.packed && d < box.rank(); ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    if (a.block[i] < a.extent[i] || !a.keeps(d, true)) continue;
+    const Reach::Stride s = u.reach.stride(i, r);
+    if (s.step <= s.width || box[d].size() <= s.width) continue;
+    int coordinate = 0;
+    while (a.sources[static_cast<std::size_t>(coordinate)].dimension != d) ++coordinate;
+    // Each of the rows is a piece of its own: close ones share lines, so that all are taken as one.
+    constexpr std::int64_t kClose = 256;
+    if (s.width > 1 && a.parts[0].pitch[static_cast<std::size_t>(coordinate)] < kClose) continue;
+    const Interval all = box[d];
+    for (std::int64_t k = 0; k < s.width && !stop; ++k) {
+      const std::int64_t lo = s.first + k;
+      box[d] = {lo >= all.lo ? lo : lo + ceil_div(all.lo - lo, s.step) * s.step, all.hi};
+      if (box[d].empty()) continue;
+      pieces(a, box, tile, [&](Piece p) {
+        p.stepped = coordinate;
+        p.step = s.step;
+        stop = stop || f(u, p);
+      });
+    }
+    return stop;
+  }
   pieces(a, box, tile, [&](const Piece& p) { stop = stop || f(u, p); });
   return stop;
 }

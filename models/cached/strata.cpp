@@ -126,8 +126,8 @@ class Counting {
     double rows = 1;
     for (int d = 0; d + 1 < p.dims; ++d) {
       const auto i = static_cast<std::size_t>(d);
-      rows *= static_cast<double>(p.at[i].size());
-      if (p.at[i].size() > 1) step = std::gcd(step, pitch_of(a, p, d));
+      rows *= static_cast<double>(p.count(d));
+      if (p.at[i].size() > 1) step = std::gcd(step, pitch_of(a, p, d) * p.step_of(d));
     }
     const std::int64_t bytes = p.bytes().size();
     const std::int64_t begin = row_address(a, p) % std::gcd(step, line_);

@@ -12,13 +12,19 @@ constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
 
 double volume(const Piece& p) {
   double v = 1;
-  for (int d = 0; d < p.dims; ++d)
-    v *= static_cast<double>(p.at[static_cast<std::size_t>(d)].size());
+  for (int d = 0; d < p.dims; ++d) v *= static_cast<double>(p.count(d));
   return v;
 }
 
+/// Whether both have every so many-th index of the same coordinate, and none in between.
+bool in_step(const Piece& a, const Piece& b) {
+  if (a.stepped != b.stepped || a.step != b.step) return false;
+  const auto i = static_cast<std::size_t>(a.stepped);
+  return (a.at[i].lo - b.at[i].lo) % a.step == 0;
+}
+
 bool covers(const Piece& a, const Piece& b) {
-  if (a.part != b.part) return false;
+  if (a.part != b.part || (a.stepped >= 0 && !in_step(a, b))) return false;
   for (int d = 0; d < a.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (b.at[i].lo < a.at[i].lo || b.at[i].hi > a.at[i].hi) return false;
@@ -39,6 +45,23 @@ void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
   const std::int64_t pitch = p.dims > 1 && pitch_of(a, p, p.dims - 2) % line != 0
                                  ? pitch_of(a, p, p.dims - 2)
                                  : 2 * Piece::kFar;
+  if (by.stepped >= 0 && !in_step(p, by)) {
+    if (p.stepped >= 0) return out.push_back(p);
+    // The rows that `by` passes over, and those among which its own are.
+    const auto i = static_cast<std::size_t>(by.stepped);
+    const Interval all = p.at[i];
+    p.stepped = by.stepped;
+    p.step = by.step;
+    for (std::int64_t lo = all.lo; lo < std::min(all.lo + by.step, all.hi); ++lo) {
+      Piece part = p;
+      part.at[i].lo = lo;
+      if (in_step(part, by))
+        subtract(a, part, by, line, out);
+      else
+        out.push_back(part);
+    }
+    return;
+  }
   if (p.bytes().hi + line <= by.bytes().lo && p.bytes().lo + pitch >= by.bytes().hi + line)
     return out.push_back(p);
   if (by.bytes().hi + line <= p.bytes().lo && by.bytes().lo + pitch >= p.bytes().hi + line)
@@ -49,14 +72,15 @@ void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
     if (p.at[i].lo < by.at[i].lo) {
       part.at[i] = {p.at[i].lo, by.at[i].lo};
       out.push_back(part);
-      p.at[i].lo = by.at[i].lo;
+      p.at[i].lo = p.from(d, by.at[i].lo);
     }
     if (by.at[i].hi < p.at[i].hi) {
       part = p;
-      part.at[i] = {by.at[i].hi, p.at[i].hi};
-      out.push_back(part);
+      part.at[i] = {p.from(d, by.at[i].hi), p.at[i].hi};
+      if (!part.at[i].empty()) out.push_back(part);
       p.at[i].hi = by.at[i].hi;
     }
+    if (p.at[i].empty()) return;
   }
   if (p.bytes().lo < by.bytes().lo) {
     Piece part = p;
@@ -81,7 +105,8 @@ void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     Piece part = rest;
-    part.at[i] = before ? Interval{p.at[i].lo, x.at[i]} : Interval{x.at[i] + 1, p.at[i].hi};
+    part.at[i] = before ? Interval{p.at[i].lo, x.at[i]}
+                        : Interval{p.from(d, x.at[i] + 1), p.at[i].hi};
     if (!part.at[i].empty()) f(part);
     rest.at[i] = {x.at[i], x.at[i] + 1};
   }
@@ -220,12 +245,13 @@ bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const S
     const auto from = [&](std::int64_t i) {
       return holds(before, before.back(), loop, {i, end}, x);
     };
-    if (turn == kMostTurns || !from(0)) {
+    std::int64_t low = 0, high = end - 1;
+    const bool in_last = turn < kMostTurns && from(high);
+    if (in_last) low = high;
+    if (turn == kMostTurns || (!in_last && !from(0))) {
       pass(before, before.back(), loop, {0, end}, window);
       return false;
     }
-    std::int64_t low = 0, high = end - 1;
-    if (from(high)) low = high;
     while (high - low > 1) {
       const std::int64_t middle = low + (high - low) / 2;
       (from(middle) ? low : high) = middle;
@@ -278,9 +304,11 @@ bool Lookback::first(Path& path, int leaf, std::size_t use, const Spot& x) const
       const auto upto = [&](std::int64_t end) {
         return touched(path, path.back(), next, {0, end}, leaf, use, x);
       };
-      if (!upto(count)) return false;
       std::int64_t low = 0, high = count;  // not in [0, low), in [0, high)
-      if (upto(1)) high = 1;
+      if (upto(1))
+        high = 1;
+      else if (!upto(count))
+        return false;
       while (high - low > 1) {
         const std::int64_t middle = low + (high - low) / 2;
         (upto(middle) ? high : low) = middle;
