@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <random>
+#include <utility>
 
+#include "core/plan/file.h"
 #include "models/cached/cached.h"
 #include "simulator/simulator.h"
 #include "tests/support/random_trees.h"
@@ -46,6 +48,37 @@ TEST(Cached, AgreesWithTheSimulatorOnRandomTrees) {
   }
   std::printf("bytes off by %.2f %%\n", 100 * sum / truth);
   EXPECT_LT(sum / truth, 0.05);
+}
+
+/// Bytes read from home, predicted and simulated, of the plan's text on a machine.
+std::pair<double, double> read_from_home(const std::string& workload, const std::string& kernels) {
+  const auto machine = std::make_shared<const Machine>(named_machine("cache:9K/9,100K/5"));
+  const PlanFile file = plan_file_from_yaml(
+      "workload: \"" + workload + "\"\nkernels:\n" + kernels, "the plan");
+  const auto s = resolve(file.plan, std::make_shared<const Workload>(file.workload), machine);
+  const Result<Traffic> predicted = cached_traffic(*s, Layout::row_major);
+  return {static_cast<double>(predicted->total("DRAM/L2").read.value),
+          static_cast<double>(
+              simulate(*s, {.layout = Layout::row_major}).total("DRAM/L2").read.value)};
+}
+
+/// All fits the outer cache. The first and last tiles of the window lie in the padding and touch
+/// nothing, which says nothing of what others touch.
+TEST(Cached, TilesInThePaddingAreNoWholeTensors) {
+  const auto [predicted, simulated] = read_from_home(
+      "conv-chain:ic=8,h=27,w=7,oc1=3,oc2=3,st1=1,st2=1,k1=5,k2=1",
+      "  - {tree: 'r1/2 x/5 s1/4 oc1/3 y/1 ic/2 ( C.conv1 )'}\n"
+      "  - {tree: 'oc1/2 h/1 w/6 ( C.conv2 )'}\n");
+  EXPECT_NEAR(predicted / simulated, 1, 0.02);
+}
+
+/// Every other row is never read.
+TEST(Cached, RowsThatAStridePassesOverAreNotRead) {
+  const auto [predicted, simulated] = read_from_home(
+      "conv-chain:ic=8,h=31,w=38,oc1=29,oc2=15,st1=2,st2=1,k1=1,k2=1",
+      "  - {tree: 'r1/1 y/1 oc1/3 ic/1 s1/1 x/4 ( C.conv1 )'}\n"
+      "  - {tree: 'w/4 h/1 oc1/13 oc2/7 ( C.conv2 )'}\n");
+  EXPECT_NEAR(predicted / simulated, 1, 0.04);
 }
 
 }  // namespace

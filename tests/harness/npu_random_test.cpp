@@ -1,6 +1,6 @@
 // Random plans on the emulated NPU: every program computes what the reference evaluator computes, is
 // free of faults and races, and copies on every path the bytes that exact counts, which looks at no
-// instruction and no counter.
+// instruction and no counter. What the programs take is near what is predicted without running them.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -154,8 +154,21 @@ class Plans {
   std::mt19937_64 random_;
 };
 
+/// Of the predicted seconds of plans, how far they are off the emulated ones.
+struct Errors {
+  double sum = 0, worst = 0;
+  std::string of;  ///< the worst
+  void add(double predicted, double emulated, const Drawn& d) {
+    const double error = std::abs(predicted / emulated - 1);
+    sum += error;
+    if (error <= worst) return;
+    worst = error;
+    of = d.text();
+  }
+};
+
 /// A plan's program, run and judged; why it has none.
-std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
+std::optional<std::string> judge(const Drawn& d, std::uint64_t seed, Errors& errors) {
   const Setting s = setting_of({.subject = d.workload, .machine = d.machine});
   Request request{.subject = d.workload, .machine = d.machine, .tree = d.tree, .pins = d.pins};
   const Result<Schedule> schedule =
@@ -173,6 +186,11 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed) {
     EXPECT_TRUE(r.ok()) << r.findings.front().text << "\n" << d.text() << "\n" << source->text;
   EXPECT_TRUE(checked.verification.verified())
       << reason_of(checked.verification, *s.workload) << "\n" << d.text() << "\n" << source->text;
+  double seconds = 0;
+  for (const npu::Report& r : reports) seconds += r.seconds;
+  const Result<double> predicted = npu::predicted_seconds(*schedule);
+  EXPECT_TRUE(predicted) << d.text();
+  if (predicted) errors.add(*predicted, seconds, d);
   const Traffic counted = npu::emulated_traffic(reports, *s.workload, *s.machine);
   for (const PathDifference& p : path_differences(exact(*schedule), counted))
     ADD_FAILURE() << p.tensor << " at " << p.boundary << ": exact " << p.exact.value
@@ -189,15 +207,20 @@ TEST(NpuRandom, FiveHundredPlansComputeAndCountRight) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Plans plans(seed);
   int run = 0, refused = 0;
+  Errors errors;
   for (int i = 0; run < count && i < 4 * count && !HasFailure(); ++i) {
     const Drawn d = plans.draw(i % 10 == 9 ? 3 : i % 5 == 4 ? 2 : i % 2);
-    const auto why = judge(d, seed + static_cast<std::uint64_t>(i));
+    const auto why = judge(d, seed + static_cast<std::uint64_t>(i), errors);
     if (why && std::getenv("TILEWRIGHT_SHOW") != nullptr)
       std::cout << d.text() << ": " << *why << "\n";
     ++(why ? refused : run);
   }
   std::cout << "seed " << seed << ": " << run << " emulated, " << refused << " refused\n";
   EXPECT_TRUE(HasFailure() || run == count);
+  std::cout << "predicted seconds off by " << 100 * errors.sum / run << " % on average, at most "
+            << 100 * errors.worst << " %: " << errors.of << "\n";
+  EXPECT_LT(errors.sum / run, 0.05);
+  EXPECT_LT(errors.worst, 0.4);
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ def test_compared(drawn):
            "bound, proven", "bytes moved (KiB)", "machine: scratchpad:8K, level L1")
 
 
+def test_edges(drawn):
+    answer = tilewright.explain("gemm-chain:m=1024,n=1024,k=1024,l=1024,dtype=f16", "h100", model="tilewright")
+    edge = answer["edges"][0]
+    assert not edge["fused"] and edge["seconds_apart"] < edge["seconds_fused"]
+    expect(drawn(answer, "edges"), "gemm1 &gt; C &gt; gemm2", f"{edge['seconds_fused'] * 1e6:.3g}", f"{edge['seconds_apart'] * 1e6:.3g}",
+           "kernels of their own", "0 of 1 tensors between operators stay in a kernel", "machine: h100")
+
+
 SIDE = {"title": "Several models", "machine": "h200", "seconds_by": "a model", "side_by_side": [
     {"workload": "softmax", "compulsory_bytes": 10, "plans": [
         {"model": "one", "kernels": 1, "bytes": 10, "seconds": 1e-6,
