@@ -1,6 +1,7 @@
 #include "models/quickest/partition.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -15,6 +16,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostOperators = 24;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
+// Kernels found for parts of what was taken apart, times the operators of the whole.
+constexpr std::size_t kMostRejoined = 6000;
 
 }  // namespace
 
@@ -297,8 +300,18 @@ class Joining {
 
 }  // namespace
 
-/// Joins the two parts that gain most, until no two gain.
-std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
+/// Joins the two parts that gain most, until no two gain. `loose`: only what these are joined to, by
+/// the seconds of the kernels that are found, fewer of them where there are many operators.
+std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Part>* loose) {
+  const std::size_t given = parts.size();
+  const std::size_t most = kMostRejoined / w_->operators().size();
+  std::size_t asked = 0;
+  const auto is_loose = [&](std::size_t p, const Part& part) {
+    return p >= given || loose->contains(part);
+  };
+  const auto price = [&](const Part& part) {
+    return loose == nullptr ? about(part) : seconds(part);
+  };
   Joining all(*w_, std::move(parts));
   struct Pair {
     double gain;
@@ -309,9 +322,11 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts) {
   };
   std::priority_queue<Pair> pairs;
   const auto consider = [&](std::size_t a, std::size_t b) {
+    if (loose != nullptr && !is_loose(a, all.part(a)) && !is_loose(b, all.part(b))) return;
     const Part both = joined(all.part(a), all.part(b));
     if (!small(both) || all.around(a, b)) return;
-    const double gain = about(all.part(a)) + about(all.part(b)) - about(both);
+    if (loose != nullptr && ++asked > most) return;
+    const double gain = price(all.part(a)) + price(all.part(b)) - price(both);
     if (gain > 0) pairs.push({gain, a, b});
   };
   Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
@@ -376,9 +391,14 @@ Result<Partition> Partitioner::run() {
   }
   if (rough_ && !out.exact) {
     std::vector<Part> all;
-    for (const Part& p : parts)
-      for (Part& s : settled(p)) all.push_back(std::move(s));
-    parts = std::move(all);
+    std::set<Part> loose;
+    for (const Part& p : parts) {
+      std::vector<Part> apart = settled(p);
+      if (apart.size() > 1) loose.insert(apart.begin(), apart.end());
+      std::ranges::move(apart, std::back_inserter(all));
+    }
+    // Halves are not the only way to take a part apart.
+    parts = loose.empty() ? std::move(all) : grown(std::move(all), &loose);
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {

@@ -74,7 +74,7 @@ class Partitioner {
   bool acyclic(const std::vector<Part>& parts) const;
   Part joined(const Part& a, const Part& b) const;
   std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
-  std::vector<Part> grown(std::vector<Part> parts);
+  std::vector<Part> grown(std::vector<Part> parts, const std::set<Part>* loose = nullptr);
   void with_pairs(std::vector<Part>& parts);
   std::vector<Part> settled(const Part& part);
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
