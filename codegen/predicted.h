@@ -12,4 +12,7 @@ using PredictedSeconds = Result<double> (*)(const Schedule&);
 /// The target's model; null: it has none.
 PredictedSeconds predicted_seconds_of(const Target& target);
 
+// ---- The models, each in its target's folder ----------------------------------------------------
+extern const PredictedSeconds kNpuSeconds;
+
 }  // namespace tilewright::codegen

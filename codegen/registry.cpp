@@ -1,7 +1,6 @@
 // The targets: a line each.
 #include <mutex>
 
-#include "codegen/npu/npu.h"
 #include "codegen/predicted.h"
 
 namespace tilewright::codegen {
@@ -53,8 +52,7 @@ void add_target(const Target& target) {
 }
 
 PredictedSeconds predicted_seconds_of(const Target& target) {
-  if (&target == &kNpu) return [](const Schedule& s) { return npu::predicted_seconds(s); };
-  return nullptr;
+  return &target == &kNpu ? kNpuSeconds : nullptr;
 }
 
 Result<Timing> TargetKernel::time(std::optional<double>, const Progress&) {

@@ -217,11 +217,9 @@ class Joining {
  public:
   Joining(const Workload& w, std::vector<Part> parts)
       : w_(w), parts_(std::move(parts)), alive_(parts_.size(), true) {
-    std::size_t at = 0;
-    position_.resize(w.operators().size());
     part_of_.resize(w.operators().size());
-    for (OpId op : w.topological_order()) position_[op.index()] = at++;
     for (std::size_t p = 0; p < parts_.size(); ++p) enter(p);
+    rank();
   }
 
   const Part& part(std::size_t p) const { return parts_[p]; }
@@ -252,8 +250,9 @@ class Joining {
     const auto meet = [&](std::size_t from) {
       for (std::size_t next : after(from)) {
         if (next == b && from != a) return true;
-        // What begins after all of b does not lead to it.
-        if (first_[next] < last_[b] && seen.insert(next).second) open.push_back(next);
+        // What has no lower rank does not lead to b. Places of operators say nothing: a part of
+        // late and of early ones leads back.
+        if (rank_[next] < rank_[b] && seen.insert(next).second) open.push_back(next);
       }
       return false;
     };
@@ -271,6 +270,7 @@ class Joining {
     parts_.push_back(std::move(both));
     alive_.push_back(true);
     enter(parts_.size() - 1);
+    rank();
     return parts_.size() - 1;
   }
 
@@ -283,19 +283,29 @@ class Joining {
 
  private:
   void enter(std::size_t p) {
-    std::size_t first = w_.operators().size(), last = 0;
-    for (OpId op : parts_[p]) {
-      part_of_[op.index()] = p;
-      first = std::min(first, position_[op.index()]);
-      last = std::max(last, position_[op.index()]);
+    for (OpId op : parts_[p]) part_of_[op.index()] = p;
+  }
+
+  /// Every part before those that wait for it.
+  void rank() {
+    std::vector<std::size_t> waits(parts_.size(), 0), ready;
+    rank_.assign(parts_.size(), 0);
+    for (std::size_t p = 0; p < parts_.size(); ++p)
+      if (alive_[p]) {
+        waits[p] = before(p).size();
+        if (waits[p] == 0) ready.push_back(p);
+      }
+    for (std::size_t i = 0; i < ready.size(); ++i) {
+      rank_[ready[i]] = i;
+      for (std::size_t next : after(ready[i]))
+        if (--waits[next] == 0) ready.push_back(next);
     }
-    first_.push_back(first), last_.push_back(last);
   }
 
   const Workload& w_;
   std::vector<Part> parts_;
   std::vector<bool> alive_;
-  std::vector<std::size_t> position_, part_of_, first_, last_;
+  std::vector<std::size_t> part_of_, rank_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "codegen/npu/emulated/loaded.h"
 #include "codegen/npu/npu.h"
 #include "codegen/npu/options.h"
+#include "codegen/predicted.h"
 
 namespace tilewright::npu {
 namespace {
@@ -85,5 +86,7 @@ const Target kNpu = {
     .needs = [](DType, const Settings&) { return TargetNeeds{.every_level = true}; },
     .meters = [] { return std::vector<std::string_view>{"emulator"}; },
 };
+
+const PredictedSeconds kNpuSeconds = [](const Schedule& s) { return npu::predicted_seconds(s); };
 
 }  // namespace tilewright::codegen
