@@ -147,6 +147,26 @@ TEST(Planner, NoTwoPartsOfALargerGraphWouldGain) {
   EXPECT_LE(found->seconds, single);
 }
 
+/// Parts of late and of early operators lie on ways between others: whoever looks at places of
+/// operators alone joins parts that then wait for one another.
+TEST(Planner, NoPartsOfALargerGraphWaitForOneAnother) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Ptr w = workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" +
+                           std::to_string(seed));
+    Partitioner search(w, [&](const Group& g) {
+      Best b{.seconds = drawn_seconds(g.ops, seed) / static_cast<double>(g.ops.size())};
+      b.rewrites = {"none"};
+      return std::optional(b);
+    });
+    const Result<Partition> found = search.run();
+    ASSERT_TRUE(found.ok()) << found.reason();
+    std::vector<Part> parts;
+    for (const Group& g : found->groups) parts.push_back(g.ops);
+    EXPECT_LT(parts.size(), w->operators().size());
+    EXPECT_TRUE((Brute{*w, seed}.acyclic(parts))) << "seed " << seed;
+  }
+}
+
 TEST(Planner, EqualQuestionsHaveEqualAnswers) {
   for (const char* w :
        {"gemm:m=100,n=300,k=77", "gemm-chain:m=96,l=80,k=40,n=72,relu=1",
