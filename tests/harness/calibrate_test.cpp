@@ -70,6 +70,19 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
 }
 
+/// Two threads, and what each further one adds.
+TEST(Calibrate, MoreThreadsTakeLongerToBegin) {
+  auto all = numbers();
+  all["region, all threads"] = {
+      .seconds = 16e-6, .spread = 0.01, .samples = 40, .date = "2026-11-24T00:00:00Z"};
+  Machine host = a_host();
+  host.units.front().count = 16;
+  const Machine m = with_measured(host, all);
+  EXPECT_NEAR(m.units.front().cycles.at("region"), 2e-6 * 4e9, 1);
+  EXPECT_NEAR(m.units.front().cycles.at("region_thread"), 1e-6 * 4e9, 1);
+  EXPECT_FALSE(with_measured(a_host(), all).units.front().cycles.contains("region_thread"));
+}
+
 /// What was not measured keeps what the machine said.
 TEST(Calibrate, NothingIsMadeUp) {
   auto some = numbers();
