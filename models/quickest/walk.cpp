@@ -195,11 +195,22 @@ class Walk {
       case NodeKind::compute:
         return {.part = visit_compute(id, ranges)};
       case NodeKind::store:
+        if (k_.buffer(n.buffer).atomic) return {.part = visit_merge(n)};
+        break;
       case NodeKind::sync:
       case NodeKind::drop:  // hardware caches keep what they keep
         break;
     }
     return {.part = nothing()};
+  }
+
+  /// What adds a tile to what others have added: element by element.
+  Work visit_merge(const ScheduleNode& n) const {
+    constexpr double kMerge = 10;  // cycles an element
+    Work p = nothing();
+    const double bytes = tile_[n.buffer.index()];
+    p.arithmetic = bytes / static_cast<double>(r_.element) * kMerge * r_.cycle;
+    return p;
   }
 
   static bool same_sizes(const Ranges& a, const Ranges& b) {
@@ -363,12 +374,38 @@ class Walk {
     const CacheRate* level = nullptr;
     for (const CacheRate& c : r_.caches)
       if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
-    bool packed = level != nullptr && shares_sets(n.tensor, box, *level, true);
+    const bool kept = std::ranges::any_of(
+        n.reads_below, [&](const ReadRef& read) { return keeps_panels(read, ranges); });
+    bool packed = !kept && level != nullptr && shares_sets(n.tensor, box, *level, true);
     for (const ReadRef& read : n.reads_below) {
       if (packed || r_.caches.empty()) break;
-      packed = shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+      packed = !keeps_panels(read, ranges) &&
+               shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
     }
     packed_[n.buffer] = packed;
+  }
+
+  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
+  /// far apart (codegen/cpu/emit_product.cpp).
+  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const {
+    constexpr std::int64_t kApart = 1024, kLeastKept = 16;
+    const Operator& op = w_.op(read.op);
+    std::vector<std::int64_t> extents;
+    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
+    const auto p = product_of(w_, read.op, extents);
+    if (!p || p->window || read.input != p->right ||
+        extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
+      return false;
+    const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
+    const Tensor& tensor = w_.tensor(b.tensor);
+    const auto stride_of = [&](int local) {
+      std::int64_t sum = 0, stride = 1;
+      for (std::size_t d = b.index.size(); d-- > 0; stride *= tensor.shape[d])
+        for (const Term& t : b.index[d].terms)
+          if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
+      return sum;
+    };
+    return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
   }
 
   /// What a micro-kernel walks of an operand while a block of the output stays in registers.
@@ -521,6 +558,9 @@ class Walk {
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * product_seconds(r_, box.rows, box.columns, box.depth);
+    if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
+      p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+                      r_.cycle;  // stored once
     if (x.window || box.outer > 1) {
       const double turned = kTurned * product_seconds(r_, box.columns, box.rows, box.depth);
       p.arithmetic = std::min(p.arithmetic, times * turned) + times * copies(n, x, extents, box);
@@ -557,7 +597,8 @@ class Walk {
     }
     const double width = box.columns / box.outer, lanes = static_cast<double>(r_.lanes);
     const bool flat = step == 1 && width == static_cast<double>(w_.tensor(b.tensor).shape.back());
-    const double vectors = flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
+    const double vectors =
+        flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
     return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
   }
 
