@@ -291,8 +291,8 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     u.peak[type] = FlopsPerSecond(2 * 96.0 * 128 / step * static_cast<double>(u.count));
     u.sources["peak." + type] = source(*deep, "a product's steps, one thread, times the cores");
     const double blocks = std::ceil(96.0 / 6) * std::ceil(128 / (4 * lanes));
-    // Beside a load and a store of every vector, which the time model counts apart.
-    const double call = (shallow->seconds - 32 * step - 2 * vectors / clock) / blocks;
+    // Beside a load and a store of every vector, which the time model counts apart (kTouched).
+    const double call = (shallow->seconds - 32 * step - 0.5 * vectors / clock) / blocks;
     cycles("call", std::max(call, 1 / clock), source(*shallow, "blocks of 32 steps"));
   }
   if (const Gauged* const g = find("points light"))

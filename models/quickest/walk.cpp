@@ -456,6 +456,13 @@ class Walk {
       points *= static_cast<double>(extents.back());
     }
     if (points == 0) return nothing();
+    Work p = computed(n, ranges, extents, points);
+    constexpr double kVisit = 8;  // cycles: addresses and sizes of a tile
+    p.arithmetic += kVisit * r_.cycle;
+    return p;
+  }
+  Work computed(const ScheduleNode& n, const Ranges& ranges,
+                const std::vector<std::int64_t>& extents, double points) const {
     if (const auto product = product_of(w_, n.op, extents)) {
       if (product->window)
         if (auto few = taps(n, ranges, *product, extents, points)) return std::move(*few);
