@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/workload/expr.h"
 #include "models/quickest/quickest.h"
@@ -52,7 +53,7 @@ class Walk {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
-    joins_parts_ = joins_parts();
+    find_joined_loops();
     for (const ScheduleNode& n : k.nodes)
       if (n.kind == NodeKind::compute)
         for (const OutputUse& use : n.writes) written_[object_of(use.buffer)] = true;
@@ -228,7 +229,7 @@ class Walk {
     const double n = static_cast<double>(trips_now);
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
-    if (joins_parts_ && trips_now > 3) {
+    if (joined_.contains(k_.node(id).loop) && trips_now > 3) {
       sample(id, ranges, trips_now, body);
     } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
@@ -245,9 +246,9 @@ class Walk {
   }
 
   /// Iterations of a loop over a joined tensor are not alike: each has the producer of its own
-  /// part. The mean of some of them instead.
+  /// part, which may be a few of many. The mean of some of them instead.
   void sample(NodeId id, const Ranges& ranges, std::int64_t trips_now, Visit& body) {
-    constexpr std::int64_t kSamples = 6;
+    constexpr std::int64_t kSamples = 24;
     const std::int64_t count = std::min(kSamples, trips_now);
     for (std::int64_t i = 0; i < count; ++i) {
       Ranges at = ranges;
@@ -260,9 +261,9 @@ class Walk {
     }
   }
 
-  /// Whether some operator reads an input well outside of it, without summing there, as one that
-  /// joins several tensors along a dimension does.
-  bool joins_parts() const {
+  /// Loops of which some operator reads an input well outside of it, without summing there, as one
+  /// that joins several tensors along a dimension does.
+  void find_joined_loops() {
     for (const ScheduleNode& n : k_.nodes) {
       if (n.kind != NodeKind::compute) continue;
       const Operator& op = w_.op(n.op);
@@ -273,10 +274,9 @@ class Walk {
           const auto extent = w_.tensor(a.tensor).shape[d];
           const Interval reach = footprint(op, a.index[d], whole);
           if (a.index[d].gathered < 0 && std::max(-reach.lo, reach.hi - extent) > extent / 4 + 8)
-            return true;
+            for (const Term& t : a.index[d].terms) joined_.insert(t.loop);
         }
     }
-    return false;
   }
 
   static void average(Work& middle, const Work& last, double n) {
@@ -768,7 +768,7 @@ class Walk {
   std::size_t tensors_, objects_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
-  bool joins_parts_ = false;   ///< iterations of its loops are not alike
+  std::set<LoopId> joined_;    ///< whose iterations are not alike
   std::map<BufferId, bool> packed_;
 };
 
