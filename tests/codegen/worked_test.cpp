@@ -340,7 +340,7 @@ TEST(Sources, CompileAloneWithWarningsAsErrors) {
 TEST(Products, KeepPanelsOfRowsThatLieApart) {
   for (const char* rows : {"29", "5"}) {
     const Schedule s = schedule_of("gemm:m=" + std::string(rows) + ",n=411,k=70", "cache:48K/12",
-                                   "n k ( m ( C.gemm ) )", "m=29,n=203,k=33");
+                                   "n k ( m ( C.gemm ) )", "m=" + std::string(rows) + ",n=203,k=33");
     for (cpu::Isa isa : testing::isas_here()) {
       const cpu::Source source = cpu::emit(s, {.isa = isa}).value();
       EXPECT_EQ(source.text.find(", true>(") != std::string::npos, isa != cpu::Isa::generic);
