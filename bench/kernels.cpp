@@ -1,6 +1,6 @@
-// Section 1: fused kernels on the processor. For each row and number of threads: the plan that chimera
-// makes for target cpu, emitted, built, verified, then timed turn by turn with the peers and the
-// peak.
+// Section 1: fused kernels on the processor. For each row and number of threads: the plan that
+// chimera makes for target cpu, emitted, built, verified, then timed turn by turn with the peers
+// and the peak.
 
 #include <algorithm>
 #include <array>
@@ -13,13 +13,14 @@
 #include "bench/drawn.h"
 #include "bench/peer.h"
 #include "bench/sections.h"
+#include "codegen/cpu/loaded.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "harness/ask.h"
+#include "harness/in_runs.h"
 #include "harness/kernel_batch.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
-#include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
 
 namespace tilewright::bench {
@@ -55,14 +56,11 @@ Ours verified(const harness::Scheduled& on, const Settings& settings, int thread
   if (!source) return {nullptr, source.reason()};
   Result<cpu::Kernel> kernel = cpu::build(*source);
   if (!kernel) return {nullptr, kernel.reason()};
-  harness::VerifyResult checked =
-      harness::verify(
+  harness::VerifyResult checked = harness::verify(
       std::make_unique<cpu::LoadedKernel>(std::move(kernel).value(), *on.setting.workload),
       *on.setting.workload, harness::reference_of(on.setting, settings.seed), {}, &*on.schedule);
   if (checked.kernel) return {std::move(checked.kernel), ""};
-  return {nullptr,
-          "verification failed: " +
-              reason_of(checked.verification, *on.setting.workload)};
+  return {nullptr, "verification failed: " + reason_of(checked.verification, *on.setting.workload)};
 }
 
 harness::Request request_of(const std::string& row, const Settings& settings, int threads,
@@ -74,11 +72,12 @@ harness::Request request_of(const std::string& row, const Settings& settings, in
   request.target = "cpu";
   request.threads = threads;
   request.seed = settings.seed;
-  // Chimera plans for one level. A convolution's window and all channels at its points do not fit the
-  // first cache, nor do whole rows of scores beside the operands: the plan is for the second, and the
-  // micro-kernel blocks for the first.
+  // Chimera plans for one level. A convolution's window and all channels at its points do not fit
+  // the first cache, nor do whole rows of scores beside the operands: the plan is for the second,
+  // and the micro-kernel blocks for the first.
   const Kind kind = kind_of(*harness::workload_of({.subject = row}).workload);
-  if (model == "chimera" && (kind == Kind::convolutions || kind == Kind::softmax)) request.level = "L2";
+  if (model == "chimera" && (kind == Kind::convolutions || kind == Kind::softmax))
+    request.level = "L2";
   return request;
 }
 
@@ -87,7 +86,9 @@ Prepared prepare(const std::string& row, const Settings& settings, int threads,
   const harness::Request request = request_of(row, settings, threads, model);
   Prepared p{harness::schedule_for_threads(request), {}};
   if (p.on.schedule) {
-    const auto price = harness::price(harness::planning_model(), request, p.on.setting, p.on.plan);
+    harness::Setting warm = p.on.setting;
+    warm.machine = harness::in_runs(*warm.workload, warm.machine);
+    const auto price = harness::price(harness::planning_model(), request, warm, p.on.plan);
     if (price) p.predicted = price->traffic.seconds;
   }
   p.ours = verified(p.on, settings, threads);
@@ -116,12 +117,13 @@ Task task_of(const Workload& w, std::uint64_t seed) {
   return {.forget = [problem] { problem->forget(); },
           .error = [problem] { return problem->error(); },
           .right = [problem] { return problem->right(); },
-          .entries = [problem, kind](const Peer& p, int threads) {
-            const auto& prepare = kind == Kind::softmax    ? p.softmax
-                                  : kind == Kind::products ? p.products
-                                                           : p.convolutions;
-            return prepare ? prepare(*problem, threads) : std::vector<Entry>{};
-          }};
+          .entries =
+              [problem, kind](const Peer& p, int threads) {
+                const auto& prepare = kind == Kind::softmax    ? p.softmax
+                                      : kind == Kind::products ? p.products
+                                                               : p.convolutions;
+                return prepare ? prepare(*problem, threads) : std::vector<Entry>{};
+              }};
 }
 
 /// Runs the entry once on forgotten outputs and compares; throws where it is wrong.
@@ -186,8 +188,9 @@ Measured measure(const std::string& row, int threads, const Settings& settings,
       if (other == nullptr)
         notes.push_back(model + ": " + others.back().second.ours.refusal);
       else
-        columns.push_back({{.name = others.back().first, .sample = [other] { return other->run(); }},
-                           other->verification().relative_error});
+        columns.push_back(
+            {{.name = others.back().first, .sample = [other] { return other->run(); }},
+             other->verification().relative_error});
     } catch (const InputError& refused) {
       notes.push_back(model + ": " + refused.what());
     }
@@ -289,8 +292,8 @@ std::vector<std::string> rows_of(const Settings& settings) {
       rows.push_back(formatted("gemm-chain:m={},n={},k={},l={}", m, k, k, l));
   if (settings.set.starts_with("convolutions"))
     for (int i = 1; i <= 8; ++i)
-      rows.push_back(formatted("chimera/C{}{}", i,
-                               settings.set == "convolutions-relu" ? ":relu=1" : ""));
+      rows.push_back(
+          formatted("chimera/C{}{}", i, settings.set == "convolutions-relu" ? ":relu=1" : ""));
   return rows;
 }
 
@@ -312,10 +315,11 @@ Json print_ratios(const std::vector<Measured>& rows, const std::vector<std::stri
     }
     if (medians.empty()) return;
     const double least = *std::ranges::min_element(medians);
-    print(formatted("{} over {}: {:.3f} (of the fastest runs {:.3f}), geometric mean of {} rows; "
-                    "least {:.3f}, {}\n",
-                    kOurs, title, geometric_mean(medians), geometric_mean(fastest), medians.size(),
-                    least, slowest));
+    print(
+        formatted("{} over {}: {:.3f} (of the fastest runs {:.3f}), geometric mean of {} rows; "
+                  "least {:.3f}, {}\n",
+                  kOurs, title, geometric_mean(medians), geometric_mean(fastest), medians.size(),
+                  least, slowest));
     json.push_back({{"over", title},
                     {"threads", threads},
                     {"rows", medians.size()},
@@ -435,10 +439,11 @@ void check_kernels(const Settings& settings) {
   for (const std::string& row : rows_of(settings)) {
     const harness::Setting on = harness::workload_of({.subject = row});
     if (kind_of(*on.workload) == Kind::other)
-      throw InputError({.where = "--rows",
-                        .value = row,
-                        .problem = "is nothing that peers compute",
-                        .accepted = "float32 GEMM chains, attention without scale, convolution chains"});
+      throw InputError(
+          {.where = "--rows",
+           .value = row,
+           .problem = "is nothing that peers compute",
+           .accepted = "float32 GEMM chains, attention without scale, convolution chains"});
   }
   const std::vector<std::string> names = peer_names();
   for (const std::string& name : settings.peers)
@@ -459,14 +464,14 @@ Json kernels(const Settings& settings) {
   for (int threads : settings.threads) {
     std::vector<Measured> measured;
     print(formatted("\nChains, {}, float32, {} thread{}, medians of {} interleaved turns\n",
-                      cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s",
-                      settings.rounds));
+                    cpu::name_of(settings.isa), threads, threads == 1 ? "" : "s", settings.rounds));
     for (const std::string& row : rows) {
       progress(formatted("kernels: {} on {} thread(s)", row, threads));
       measured.push_back(measure(row, threads, settings, here));
     }
     progress("");
-    for (Json& mean : print_table(measured, threads, json["ratios"])) json["geometric_means"].push_back(mean);
+    for (Json& mean : print_table(measured, threads, json["ratios"]))
+      json["geometric_means"].push_back(mean);
     for (Measured& m : measured) json["kernels"].push_back(std::move(m.json));
   }
   return json;

@@ -1,5 +1,6 @@
-// PyTorch: torch.bmm twice, in a Python process of its own that is driven over two pipes
-// (pytorch_worker.py). It takes the time of each run itself, so that the pipes are in no figure.
+// PyTorch: its products, attention and convolutions, in a Python process of its own that is driven
+// over two pipes (pytorch_worker.py). It takes the time of each run itself, so that the pipes are
+// in no figure.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -8,13 +9,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bench/peer.h"
 #include "bench/pytorch_worker.h"
+#include "bench/report.h"
 
 namespace tilewright::bench {
 namespace {
@@ -118,25 +122,81 @@ void read_floats(const std::string& path, float* values, std::int64_t count) {
     throw std::runtime_error("cannot read " + path);
 }
 
+struct Array {
+  std::string name;
+  const float* data = nullptr;
+  std::vector<std::int64_t> shape;
+  float* result = nullptr;  ///< the same, of an output
+  std::int64_t count() const {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+};
+
 std::vector<Entry> entries(const std::shared_ptr<Worker>& worker,
-                           const std::shared_ptr<Folder>& folder, const Chain& c, int threads) {
-  write_floats(folder->file("a"), c.a(), c.batch() * c.m() * c.k());
-  write_floats(folder->file("b"), c.b(), c.batch() * c.k() * c.l());
-  write_floats(folder->file("d"), c.d(), c.batch() * c.l() * c.n());
-  std::string load = "load " + folder->path();
-  for (std::int64_t x : {c.batch(), c.m(), c.n(), c.k(), c.l(), std::int64_t{threads}})
-    load += " " + std::to_string(x);
-  worker->ask(load);
+                           const std::shared_ptr<Folder>& folder, const std::vector<Array>& inputs,
+                           const Json& steps, const std::vector<Array>& outputs, int threads) {
+  Json asked = {{"inputs", Json::object()}, {"steps", steps}, {"outputs", Json::array()}};
+  for (const Array& a : inputs) {
+    write_floats(folder->file(a.name), a.data, a.count());
+    asked["inputs"][a.name] = a.shape;
+  }
+  for (const Array& a : outputs) asked["outputs"].push_back(a.name);
+  std::ofstream(folder->path() + "/problem.json") << asked;
+  worker->ask("load " + folder->path() + " " + std::to_string(threads));
   const auto seconds = std::make_shared<double>(0);
   return {{.name = "PyTorch",
            .run = [worker, seconds] { *seconds = std::stod(worker->ask("run")); },
            .collect =
-               [worker, folder, &c] {
-                 write_floats(folder->file("e"), c.e(), c.batch() * c.m() * c.n());
+               [worker, folder, outputs] {
+                 for (const Array& a : outputs)
+                   write_floats(folder->file(a.name), a.data, a.count());
                  worker->ask("store");
-                 read_floats(folder->file("e"), c.e(), c.batch() * c.m() * c.n());
+                 for (const Array& a : outputs)
+                   read_floats(folder->file(a.name), a.result, a.count());
                },
            .own_seconds = [seconds] { return *seconds; }}};
+}
+
+Array array_of(const Problem& p, const std::string& name) {
+  const Workload& w = p.workload();
+  return {name, p.data(name), w.tensor(*w.find_tensor(name)).shape, p.data(name)};
+}
+
+/// Every input and output, and these steps.
+std::vector<Entry> entries(const std::shared_ptr<Worker>& worker,
+                           const std::shared_ptr<Folder>& folder, const Problem& p,
+                           const Json& steps, int threads) {
+  const Workload& w = p.workload();
+  std::vector<Array> inputs, outputs;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const TensorId id(t);
+    if (!w.producer(id).valid()) inputs.push_back(array_of(p, w.tensor(id).name));
+    if (w.is_output(id)) outputs.push_back(array_of(p, w.tensor(id).name));
+  }
+  return entries(worker, folder, inputs, steps, outputs, threads);
+}
+
+Json product_steps(const Problem& p) {
+  Json steps = Json::array();
+  for (const PlainProduct& x : plain_products(p.workload()))
+    steps.push_back({"product", x.a, x.b, x.to, x.relu});
+  return steps;
+}
+
+Json convolution_steps(const Problem& p) {
+  const Workload& w = p.workload();
+  const auto stride = [&](const char* op, const char* loop) -> std::int64_t {
+    for (const Access& a : w.op(*w.find_op(op)).inputs)
+      for (const Affine& index : a.index)
+        for (const Term& t : index.terms)
+          if (w.loop(t.loop).name == loop) return t.coefficient;
+    return 1;
+  };
+  const std::size_t rows = w.find_loop("b") ? 2 : 1;
+  return Json::array({{"convolution", "I", "W1", "M", stride("conv1", "y"),
+                       w.find_op("relu").has_value(), p.shape("M", rows), p.shape("M", rows + 1)},
+                      {"convolution", "M", "W2", "O", stride("conv2", "h"), false,
+                       p.shape("O", rows), p.shape("O", rows + 1)}});
 }
 
 }  // namespace
@@ -151,8 +211,26 @@ Peer pytorch() {
   const auto worker = std::make_shared<Worker>(python);
   const auto folder = std::make_shared<Folder>();
   peer.description = worker->ask("about");
-  peer.prepare = [worker, folder](const Chain& chain, int threads) {
-    return entries(worker, folder, chain, threads);
+  peer.prepare = [worker, folder](const Chain& c, int threads) {
+    const auto array = [&](const char* name, const float* data, std::int64_t rows,
+                           std::int64_t columns, float* result = nullptr) {
+      return Array{name, data, {c.batch(), rows, columns}, result};
+    };
+    return entries(
+        worker, folder,
+        {array("A", c.a(), c.m(), c.k()), array("B", c.b(), c.k(), c.l()),
+         array("D", c.d(), c.l(), c.n())},
+        Json::array({{"product", "A", "B", "C", false}, {"product", "C", "D", "E", false}}),
+        {array("E", c.e(), c.m(), c.n(), c.e())}, threads);
+  };
+  peer.products = [worker, folder](const Problem& p, int threads) {
+    return entries(worker, folder, p, product_steps(p), threads);
+  };
+  peer.softmax = [worker, folder](const Problem& p, int threads) {
+    return entries(worker, folder, p, Json::array({{"attention", "Q", "K", "V", "E"}}), threads);
+  };
+  peer.convolutions = [worker, folder](const Problem& p, int threads) {
+    return entries(worker, folder, p, convolution_steps(p), threads);
   };
   return peer;
 }

@@ -1,10 +1,14 @@
-# Computes a GEMM chain with PyTorch, as a process of its own beside the benchmark, which tells it on
+# Computes a problem with PyTorch, as a process of its own beside the benchmark, which tells it on
 # standard input, a line each, what to do; each answer is one line. PyTorch brings its own BLAS and
 # OpenMP, which must not meet the ones that the benchmark has open.
-#   about                            version and the BLAS that it was built on
-#   load DIR batch m n k l threads   DIR/{a,b,d,e}.f32: raw float32, row-major; e is written by `store`
-#   run                              both products once: the seconds that they took
-#   store                            the last result into DIR/e.f32
+#   about              version and the BLAS that it was built on
+#   load DIR threads   DIR/problem.json: {"inputs": {name: shape}, "steps": [...], "outputs": [name]};
+#                      DIR/NAME.f32: raw float32, row-major; `store` writes the outputs' files. A step is
+#                      ["product", a, b, to, relu], ["attention", q, k, v, to] or
+#                      ["convolution", image, weights, to, stride, relu, rows, columns]
+#   run                all steps once: the seconds that they took
+#   store              the last results into their files
+import json
 import sys
 import time
 
@@ -42,13 +46,39 @@ def main():
     import torch
 
     torch.set_grad_enabled(False)
-    chain = result = folder = None
+    folder, problem, tensors = None, None, {}
 
-    def read(name, *shape):
+    def read(name, shape):
         count = 1
         for extent in shape:
             count *= extent
         return torch.from_file(f"{folder}/{name}.f32", size=count, dtype=torch.float32).clone().view(shape)
+
+    def convolved(image, weights, stride, rows, columns):
+        height, width = weights.shape[2:]
+        # What the last window reads beyond the edge may be less than what the first one does.
+        behind = [(n - 1) * stride + k - k // 2 - have for n, k, have in
+                  ((rows, height, image.shape[-2]), (columns, width, image.shape[-1]))]
+        if behind == [height // 2, width // 2]:
+            return torch.nn.functional.conv2d(image, weights, stride=stride, padding=(height // 2, width // 2))
+        padded = torch.nn.functional.pad(image, (width // 2, behind[1], height // 2, behind[0]))
+        return torch.nn.functional.conv2d(padded, weights, stride=stride)
+
+    def compute():
+        for kind, *step in problem["steps"]:
+            if kind == "product":
+                a, b, to, relu = step
+                tensors[to] = torch.matmul(tensors[a], tensors[b])
+            elif kind == "attention":
+                q, k, v, to = step
+                relu = False
+                tensors[to] = torch.nn.functional.scaled_dot_product_attention(
+                    *(tensors[t].view(1, -1, *tensors[t].shape[-2:]) for t in (q, k, v)), scale=1)
+            else:
+                image, weights, to, stride, relu, rows, columns = step
+                tensors[to] = convolved(tensors[image], tensors[weights], stride, rows, columns)
+            if relu:
+                torch.relu_(tensors[to])
 
     for line in sys.stdin:
         verb, *words = line.split()
@@ -64,22 +94,21 @@ def main():
             answer += "; loaded: " + " ".join(
                 sorted(n for n in names if ".so" in n and any(b in n for b in ("blas", "blis", "mkl", "dnnl"))))
         elif verb == "load":
-            folder = words[0]
-            batch, m, n, k, l, threads = map(int, words[1:])
+            folder, threads = words[0], int(words[1])
             torch.set_num_threads(threads)
             bound_blas(threads)
-            chain = read("a", batch, m, k), read("b", batch, k, l), read("d", batch, l, n)
-            middle = torch.empty(batch, m, l)
-            result = torch.empty(batch, m, n)
+            with open(f"{folder}/problem.json") as f:
+                problem = json.load(f)
+            tensors = {name: read(name, shape) for name, shape in problem["inputs"].items()}
         elif verb == "run":
             start = time.perf_counter()
-            torch.bmm(chain[0], chain[1], out=middle)
-            torch.bmm(middle, chain[2], out=result)
+            compute()
             answer = repr(time.perf_counter() - start)
             quiet()
         elif verb == "store":
-            torch.from_file(f"{folder}/e.f32", shared=True, size=result.numel(),
-                            dtype=torch.float32).copy_(result.view(-1))
+            for name in problem["outputs"]:
+                torch.from_file(f"{folder}/{name}.f32", shared=True, size=tensors[name].numel(),
+                                dtype=torch.float32).copy_(tensors[name].reshape(-1))
         print(answer, file=answers, flush=True)
 
 

@@ -172,10 +172,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                  [=] { return running(points_text("exp(X[i,j])"), "C.Y", 1, kVectors / lanes); }});
   all.push_back(
       {"points library", [] { return running(points_text("tanh(X[i,j])"), "C.Y", 1, kVectors); }});
-  if (threads > 1)
-    all.push_back({"region", [=] {
-                     return running(points_text("X[i,j] + 1"), "i/1@grid ( C.Y )", threads, 1);
-                   }});
+  const auto region = [](int of) {
+    return [of] { return running(points_text("X[i,j] + 1"), "i/1@grid ( C.Y )", of, 1); };
+  };
+  if (threads > 1) all.push_back({"region", region(2)});
+  if (threads > 2) all.push_back({"region, all threads", region(threads)});
   return all;
 }
 
@@ -290,8 +291,8 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     u.peak[type] = FlopsPerSecond(2 * 96.0 * 128 / step * static_cast<double>(u.count));
     u.sources["peak." + type] = source(*deep, "a product's steps, one thread, times the cores");
     const double blocks = std::ceil(96.0 / 6) * std::ceil(128 / (4 * lanes));
-    // Beside a load and a store of every vector, which the time model counts apart.
-    const double call = (shallow->seconds - 32 * step - 2 * vectors / clock) / blocks;
+    // Beside a load and a store of every vector, which the time model counts apart (kTouched).
+    const double call = (shallow->seconds - 32 * step - 0.5 * vectors / clock) / blocks;
     cycles("call", std::max(call, 1 / clock), source(*shallow, "blocks of 32 steps"));
   }
   if (const Gauged* const g = find("points light"))
@@ -301,8 +302,13 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("expensive", g->seconds, source(*g, "exp(x)"));
   if (const Gauged* const g = find("points library"))
     cycles("library", g->seconds, source(*g, "tanh(x), an element"));
-  if (const Gauged* const g = find("region"))
-    cycles("region", g->seconds, source(*g, "a kernel of 8192 elements on all threads"));
+  if (const Gauged* const two = find("region")) {
+    cycles("region", two->seconds, source(*two, "a kernel of 8192 elements on two threads"));
+    if (const Gauged* const g = find("region, all threads"); g != nullptr && u.count > 2)
+      cycles("region_thread",
+             std::max(0.0, g->seconds - two->seconds) / static_cast<double>(u.count - 2),
+             source(*g, "the same on all threads, each beyond two"));
+  }
   return m;
 }
 

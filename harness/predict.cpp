@@ -1,5 +1,6 @@
 // predict: one model's price of a plan.
 #include "harness/ask.h"
+#include "harness/in_runs.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -30,7 +31,9 @@ Priced priced(const Model& model, const Request& request, Setting& setting) {
   }
   const Result<Proposal> said = proposal_of(request, setting);
   if (!said) return {.plan = {}, .price = Reason{said.reason()}};
-  return {.plan = said->plan, .price = price(model, request, setting, said->plan)};
+  Setting asked = setting;
+  if (&model == &planning_model()) asked.machine = in_runs(*asked.workload, asked.machine);
+  return {.plan = said->plan, .price = price(model, request, asked, said->plan)};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/workload/merge_loops.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/in_runs.h"
 #include "harness/program.h"
 #include "harness/split.h"
 #include "harness/taken.h"
@@ -19,36 +20,6 @@ namespace {
 /// Whether the request says a plan itself.
 bool says_plan(const Request& request, const Setting& setting) {
   return setting.has_plan() || request.tree || notation_of(request) != nullptr;
-}
-
-/// The machine as it is from the second run of the program on: what of its data the last cache holds
-/// does not come from home again. A part of a program, priced alone, would not know how much the
-/// others touch. Inputs and results count once, and of what lies between, whose memory all share,
-/// twice the largest.
-std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
-  if (machine->level(machine->default_level()).managed == Managed::software) return machine;
-  const Level& last = machine->levels[1];
-  if (last.kind != LevelKind::cache || last.bandwidth.value <= 0) return machine;
-  double touched = 0, largest = 0;
-  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-    const auto bytes = static_cast<double>(w.tensors()[t].bytes().value);
-    if (w.is_input(TensorId(t)) || w.is_output(TensorId(t)))
-      touched += bytes;
-    else
-      largest = std::max(largest, bytes);
-  }
-  touched += 2 * largest;
-  // All of it below the capacity, nothing well above it: sets fill unevenly.
-  const auto capacity = static_cast<double>(last.capacity.value);
-  const double stays = std::clamp((1.15 * capacity - touched) / (0.4 * capacity), 0.0, 1.0);
-  if (stays <= 0) return machine;
-  auto warm = std::make_shared<Machine>(*machine);
-  const double comes = std::max(1 - stays, 1e-3);
-  warm->levels[1].bandwidth.value /= comes;
-  for (ComputeUnit& u : warm->units)
-    if (const auto stream = u.cycles.find("stream"); stream != u.cycles.end())
-      stream->second *= comes;
-  return warm;
 }
 
 Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Setting setting) {
@@ -308,6 +279,36 @@ class Maker {
 };
 
 }  // namespace
+
+std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
+  if (machine->level(machine->default_level()).managed == Managed::software) return machine;
+  double touched = 0, largest = 0;
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const auto bytes = static_cast<double>(w.tensors()[t].bytes().value);
+    if (w.is_input(TensorId(t)) || w.is_output(TensorId(t)))
+      touched += bytes;
+    else
+      largest = std::max(largest, bytes);
+  }
+  touched += 2 * largest;
+  std::shared_ptr<Machine> warm;
+  for (std::size_t i = 1; i < machine->levels.size(); ++i) {
+    const Level& cache = machine->levels[i];
+    if (cache.kind != LevelKind::cache || cache.bandwidth.value <= 0) continue;
+    // All of it below the capacity, nothing well above it: sets fill unevenly.
+    const auto capacity = static_cast<double>(cache.capacity.value);
+    const double stays = std::clamp((1.15 * capacity - touched) / (0.4 * capacity), 0.0, 1.0);
+    if (stays <= 0) continue;
+    if (warm == nullptr) warm = std::make_shared<Machine>(*machine);
+    const double comes = std::max(1 - stays, 1e-3);
+    warm->levels[i].bandwidth.value /= comes;
+    if (i > 1) continue;
+    for (ComputeUnit& u : warm->units)
+      if (const auto stream = u.cycles.find("stream"); stream != u.cycles.end())
+        stream->second *= comes;
+  }
+  return warm != nullptr ? warm : machine;
+}
 
 Result<ProgramPlan> program_plan(const Request& request, const std::optional<std::string>& split) {
   Setting setting = setting_of(request);

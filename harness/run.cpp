@@ -5,6 +5,7 @@
 #include "harness/ask.h"
 #include "harness/circumstances.h"
 #include "harness/heard.h"
+#include "harness/in_runs.h"
 #include "harness/pipeline.h"
 #include "harness/points.h"
 #include "harness/program.h"
@@ -105,8 +106,9 @@ Answer tuned(const Job& planned) {
       } catch (const Untimed&) {
       }
     measured += now ? 1 : 0;
-    const Result<Price> price =
-        harness::price(planning_model(), job.request, job.on.setting, job.on.plan);
+    Setting warm = job.on.setting;
+    warm.machine = in_runs(*warm.workload, warm.machine);
+    const Result<Price> price = harness::price(planning_model(), job.request, warm, job.on.plan);
     nlohmann::ordered_json one = {{"seconds", nullptr}, {"predicted_seconds", nullptr}};
     if (seconds) one["seconds"] = *seconds;
     if (price && price->traffic.seconds) one["predicted_seconds"] = *price->traffic.seconds;

@@ -145,6 +145,11 @@ bool take_out(Node& node, const std::string& name, Node& taken) {
   return false;
 }
 
+bool has_loop_of(const Node& node, const std::string& name) {
+  return (node.kind == Node::Kind::loop && node.name == name) ||
+         std::ranges::any_of(node.children, [&](const Node& c) { return has_loop_of(c, name); });
+}
+
 /// The plan with a loop of its outputs around everything else, where one is not.
 std::vector<Plan> with_loop_outside(const Plan& plan, const Workload& w) {
   std::vector<Plan> plans;
@@ -154,9 +159,9 @@ std::vector<Plan> with_loop_outside(const Plan& plan, const Workload& w) {
     const std::string& name = w.loops()[l].name;
     Node taken, body = std::move(kernel.tree);
     if (!in_all_outputs(w, LoopId(l)) || !take_out(body, name, taken)) continue;
+    if (has_loop_of(body, name)) continue;  // no loop without a step stands in one of its own name
     taken.children = {std::move(body)};
     kernel.tree = std::move(taken);
-    // A tree that another loop of the name is left in is refused when it is resolved.
     plans.push_back(std::move(other));
   }
   return plans;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 
 #include "core/base/error.h"
@@ -10,8 +11,8 @@
 namespace tilewright::codegen {
 namespace {
 
-constexpr int kPartBits = 16;
-constexpr std::uint64_t kPartMask = (std::uint64_t{1} << kPartBits) - 1;
+constexpr int kShares = 32;  // the ticket's lower bits, one a share that nobody has taken
+constexpr std::uint64_t kLeft = (std::uint64_t{1} << kShares) - 1;
 
 int processors() {
   cpu_set_t set;
@@ -72,54 +73,55 @@ void Team::call() {
   calls_.notify_all();
 }
 
-/// A part of the call that is open, if one is left.
-bool Team::take(Work& work, void*& of, int& part) {
+/// A share of the call that is open, if one is left: the thread's own, where nobody was quicker.
+bool Team::take(int thread, Share& share) {
   std::uint64_t seen = ticket_.load(std::memory_order_acquire);
   while (true) {
-    const std::uint64_t next = seen >> kPartBits & kPartMask, parts = seen & kPartMask;
-    if (next >= parts) return false;
-    if (ticket_.compare_exchange_weak(seen, seen + (kPartMask + 1), std::memory_order_acq_rel)) {
-      part = static_cast<int>(next);
-      work = work_, of = of_;  // the next call waits for this part
+    const std::uint64_t left = seen & kLeft;
+    if (left == 0) return false;
+    const bool own = thread < kShares && (left >> thread & 1) != 0;
+    const int number = own ? thread : std::countr_zero(left);
+    if (ticket_.compare_exchange_weak(seen, seen & ~(std::uint64_t{1} << number),
+                                      std::memory_order_acq_rel)) {
+      // The next call waits for this share.
+      share = {work_, of_, number * each_, std::min(parts_, (number + 1) * each_)};
       return true;
     }
   }
 }
 
+void Team::do_share(const Share& share, int thread) {
+  for (int part = share.first; part < share.end; ++part) share.work(share.of, thread, part);
+  done_.fetch_add(1, std::memory_order_acq_rel);
+}
+
 void Team::run(int parts, Work work, void* of) {
-  TW_CHECK(parts >= 0 && static_cast<std::uint64_t>(parts) < kPartMask, "too many parts");
+  TW_CHECK(parts >= 0, "a number of parts");
   if (parts <= 1 || helpers_.empty()) {
     for (int part = 0; part < parts; ++part) work(of, 0, part);
     return;
   }
-  work_ = work, of_ = of;
+  work_ = work, of_ = of, parts_ = parts;
+  each_ = (parts + kShares - 1) / kShares;
+  const int shares = (parts + each_ - 1) / each_;
   done_.store(0, std::memory_order_relaxed);
-  const std::uint64_t number = (ticket_.load(std::memory_order_relaxed) >> 2 * kPartBits) + 1;
-  ticket_ = number << 2 * kPartBits | static_cast<std::uint64_t>(parts);
+  const std::uint64_t number = (ticket_.load(std::memory_order_relaxed) >> kShares) + 1;
+  ticket_ = number << kShares | (kLeft >> (kShares - shares));
   call();
-  int part = 0;
-  while (take(work, of, part)) {
-    work(of, 0, part);
-    done_.fetch_add(1, std::memory_order_acq_rel);
-  }
-  for (Wait wait(spins_); done_.load(std::memory_order_acquire) < parts;) wait.pass();
+  for (Share share; take(0, share);) do_share(share, 0);
+  for (Wait wait(spins_); done_.load(std::memory_order_acquire) < shares;) wait.pass();
 }
 
 void Team::help(int thread) {
   Wait wait(false);
   while (true) {
-    Work work = nullptr;
-    void* of = nullptr;
-    int part = 0;
-    if (take(work, of, part)) {
-      work(of, thread, part);
-      done_.fetch_add(1, std::memory_order_acq_rel);
+    if (Share share; take(thread, share)) {
+      do_share(share, thread);
       wait = Wait(spins_);
     } else if (!wait.pass()) {
       const std::uint32_t calls = calls_.load();
       ++asleep_;
-      const std::uint64_t seen = ticket_.load();
-      if ((seen >> kPartBits & kPartMask) >= (seen & kPartMask) && !over_) calls_.wait(calls);
+      if ((ticket_.load() & kLeft) == 0 && !over_) calls_.wait(calls);
       --asleep_;
       wait = Wait(spins_);
     }

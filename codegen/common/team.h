@@ -10,7 +10,8 @@ namespace tilewright::codegen {
 
 /// The calling thread and others that help it. Nobody waits for a thread that has not begun: parts
 /// are taken by whoever is there, so that a helper without a processor costs what it would have
-/// done, not a time slice. Helpers without work spin for some microseconds, then offer their
+/// done, not a time slice. A thread takes the part of its own number first: what it reads in every
+/// run stays in its own cache. Helpers without work spin for some microseconds, then offer their
 /// processor to others between looks, then sleep until they are called.
 class Team {
  public:
@@ -30,15 +31,23 @@ class Team {
   void call();
 
  private:
+  /// Parts [first, end) of a call.
+  struct Share {
+    Work work = nullptr;
+    void* of = nullptr;
+    int first = 0, end = 0;
+  };
   void help(int thread);
-  bool take(Work& work, void*& of, int& part);
+  bool take(int thread, Share& share);
+  void do_share(const Share& share, int thread);
 
-  /// The call's number, the next part and how many there are, in one word: whoever takes a part
+  /// The call's number and which of its shares nobody has taken, in one word: whoever takes one
   /// takes it of the call that it has seen.
   std::atomic<std::uint64_t> ticket_ = 0;
-  std::atomic<int> done_ = 0;  ///< parts of the call that have ended
+  std::atomic<int> done_ = 0;  ///< shares of the call that have ended
   Work work_ = nullptr;
   void* of_ = nullptr;
+  int parts_ = 0, each_ = 1;
   std::atomic<std::uint32_t> calls_ = 0;  ///< changes when sleepers are to look
   std::atomic<int> asleep_ = 0;
   std::atomic<bool> over_ = false;

@@ -31,10 +31,16 @@ bool KernelEmitter::spreads(const Level& cache, BufferId b,
                             const std::vector<std::int64_t>& extents, bool whole_tile) const {
   if (!has_sets(cache)) return true;
   const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
+  const std::vector<std::int64_t>& shape = p_.workload().tensor(buffer(b).tensor).shape;
   const std::int64_t line = cache.line.value, sets = cache.sets();
+  // Whole rows follow one another: they are one long row.
+  std::size_t outer = extents.empty() ? 0 : extents.size() - 1;
+  std::int64_t row = extents.empty() ? 1 : extents.back();
+  while (outer > 0 && extents[outer] == shape[outer]) row *= extents[--outer];
   std::int64_t rows = 1;
-  for (std::size_t d = 0; d + 1 < extents.size(); ++d) rows *= extents[d];
-  const std::int64_t row_bytes = extents.empty() ? 1 : extents.back() * p_.element_bytes;
+  for (std::size_t d = 0; d < outer; ++d) rows *= extents[d];
+  if (rows == 1) return true;
+  const std::int64_t row_bytes = row * p_.element_bytes;
   const std::int64_t most_lines = rows * (row_bytes / line + 1);
   if (most_lines > kMostLines || most_lines <= 0) return false;
   std::vector<std::int64_t> lines_of(static_cast<std::size_t>(sets), 0);
@@ -42,14 +48,14 @@ bool KernelEmitter::spreads(const Level& cache, BufferId b,
   std::int64_t lines = 0, last = -1;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::int64_t at = 0;
-    for (std::size_t d = 0; d + 1 < extents.size(); ++d) at += index[d] * stride[d];
+    for (std::size_t d = 0; d < outer; ++d) at += index[d] * stride[d];
     const std::int64_t first = at * p_.element_bytes / line;
     const std::int64_t end = (at * p_.element_bytes + row_bytes - 1) / line;
     for (std::int64_t l = first; l <= end; ++l) {
       if (l == last) continue;  // rows that follow one another share lines
       ++lines_of[static_cast<std::size_t>(l % sets)], ++lines, last = l;
     }
-    for (std::size_t d = extents.size() - 1; d-- > 0;) {
+    for (std::size_t d = outer; d-- > 0;) {
       if (++index[d] < extents[d]) break;
       index[d] = 0;
     }

@@ -9,6 +9,10 @@ namespace {
 
 /// Steps of the depth from which on a block of C is computed much longer than it is loaded.
 constexpr std::int64_t kShortDepth = 32;
+/// Bytes between a right operand's rows from which on hardware does not bring the next ones by
+/// itself.
+constexpr std::int64_t kApart = 1024;
+constexpr std::int64_t kLeastKept = 16;  // steps of the depth
 
 }  // namespace
 
@@ -91,9 +95,9 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
                                      const SymRanges& ranges,
                                      const std::function<bool(std::int64_t)>& packs) {
   const std::int64_t most = rows < 0 ? 1 : range(ranges, op, rows).most;
-  MicroKernel kernel =
-      p_.micro_kernel ? *p_.micro_kernel
-                      : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
+  MicroKernel kernel = p_.micro_kernel
+                           ? *p_.micro_kernel
+                           : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
   // One whose panels the tiles' columns begin with: weights that are not packed are walked with a
   // page from each step to the next.
   const auto width = [&](const MicroKernel& k) {
@@ -105,6 +109,23 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
   p_.prelude.products = true;
   if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
   return kernel;
+}
+
+/// Whether the micro-kernel keeps panels of the right operand's rows as it reads them: where these
+/// lie far apart at home.
+bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = p_.workload().op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  if (p.packs || p_.pairs || p_.vector_bytes == 0 ||
+      p_.workload().tensor(b.tensor).dtype != p_.prelude.real() ||
+      buffer(buffer_of_input(n, p.right)).role != BufferRole::input ||
+      range(ranges, n.op, p.depth).most < kLeastKept)
+    return false;
+  const auto at_home = [&](int local) {
+    return loop_stride(b, op.loops[static_cast<std::size_t>(local)], home_strides(b.tensor));
+  };
+  return at_home(p.columns) == 1 && at_home(p.depth) * p_.element_bytes >= kApart;
 }
 
 /// What the micro-kernel walks of each operand while it keeps a block of C in registers.
@@ -132,7 +153,7 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
     panels_[b.index()].insert(extents);
   };
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
-  if (wants_panels(id, p, m.vectors * lanes))
+  if (wants_panels(id, p, m.vectors * lanes) || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
     add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
@@ -306,9 +327,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
   const BufferId in_c = n.writes[0].buffer;
   const SymRange& columns = range(ranges, n.op, p.columns);
-  const MicroKernel kernel =
-      kernel_of(n.op, p.rows, columns.most, ranges,
-                [&](std::int64_t width) { return wants_panels(id, p, width); });
+  const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges, [&](std::int64_t width) {
+    return wants_panels(id, p, width);
+  });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes);
@@ -344,6 +365,15 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right = name;
     right_stride = std::to_string(row);
   }
+  const bool keeps = !prepared && packed_[in_b.index()].empty() && keeps_panels(id, p, ranges);
+  std::string kept;
+  if (keeps) {
+    kept = names_.fresh("kept");
+    std::int64_t offset = 0;
+    const std::int64_t bytes =
+        range(ranges, n.op, p.depth).most * kernel.vectors * kernel.vector_bytes;
+    out_.line("Real* const " + kept + " = " + scratch(bytes, offset, "Real") + ";");
+  }
   const Linear width = columns.hi - columns.lo;
   const bool whole = width.is_constant() && width.constant % lanes == 0;
   Operands o{.left = corner(op, a, in_a, s.at),
@@ -357,12 +387,13 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   std::unique_ptr<Followers> followers;
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
   if (p_.pairs) after = "pairs(" + (after.empty() ? "Keep{}" : after) + ")";
+  if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
   out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
             std::to_string(kernel.vectors) + ", " + known_size(n.op, p.rows, ranges) + ", " +
-            known_size(n.op, p.columns, ranges) + ">(" + size_of_loop(n.op, p.rows, ranges) + ", " +
-            size_of_loop(n.op, p.columns, ranges) + ", " + o.depth + ", " + o.left + ", " +
-            o.left_row + ", " + o.left_depth + ",");
+            known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") + ">(" +
+            size_of_loop(n.op, p.rows, ranges) + ", " + size_of_loop(n.op, p.columns, ranges) +
+            ", " + o.depth + ", " + o.left + ", " + o.left_row + ", " + o.left_depth + ",");
   out_.line("         " + o.right + ", " + o.right_depth + ", " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + after + ");");
   if (followers) followers->end();

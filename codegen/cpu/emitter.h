@@ -231,6 +231,7 @@ class KernelEmitter : private RangeEmitter {
                             const SymRanges& ranges);
 
   bool wants_panels(NodeId id, const Product& p, std::int64_t width) const;
+  bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
                              const std::vector<std::string>& at, std::string& panel);

@@ -92,7 +92,7 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   // Groups and panels are as even as they can be: what is computed is what is there.
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
   const double step = std::max({m * n * r.fma, (m + n) / 2 * r.cycle, kLatency * r.cycle});
-  const double block = depth * step + r.call + m * n * 2 * r.cycle;
+  const double block = depth * step + r.call + m * n * kTouched * r.cycle;
   return groups * panels * block;
 }
 

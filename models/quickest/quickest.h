@@ -72,6 +72,10 @@ std::optional<Product> product_of(const Workload& w, OpId op);
 /// Cycles of a multiply-add until the next one can add to its sum.
 inline constexpr double kLatency = 4;
 
+/// Cycles in which a vector of a block is loaded and stored, much of it beside multiply-adds
+/// (`calibrate` takes the same off what it measures of a block).
+inline constexpr double kTouched = 0.5;
+
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread.
 double product_seconds(const Rates& r, double rows, double columns, double depth);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,

@@ -96,6 +96,8 @@ Result<Rates> rates_of(const Question& q) {
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
   r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
   r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
+  if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())
+    r.region += r.cycle * more->second * std::max(0, r.threads - 2);
   // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
   if (u.registers >= 32 ||
       (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))

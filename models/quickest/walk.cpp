@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "core/workload/expr.h"
 #include "models/quickest/quickest.h"
@@ -52,7 +53,7 @@ class Walk {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
-    joins_parts_ = joins_parts();
+    find_joined_loops();
     for (const ScheduleNode& n : k.nodes)
       if (n.kind == NodeKind::compute)
         for (const OutputUse& use : n.writes) written_[object_of(use.buffer)] = true;
@@ -195,11 +196,22 @@ class Walk {
       case NodeKind::compute:
         return {.part = visit_compute(id, ranges)};
       case NodeKind::store:
+        if (k_.buffer(n.buffer).atomic) return {.part = visit_merge(n)};
+        break;
       case NodeKind::sync:
       case NodeKind::drop:  // hardware caches keep what they keep
         break;
     }
     return {.part = nothing()};
+  }
+
+  /// What adds a tile to what others have added: element by element.
+  Work visit_merge(const ScheduleNode& n) const {
+    constexpr double kMerge = 10;  // cycles an element
+    Work p = nothing();
+    const double bytes = tile_[n.buffer.index()];
+    p.arithmetic = bytes / static_cast<double>(r_.element) * kMerge * r_.cycle;
+    return p;
   }
 
   static bool same_sizes(const Ranges& a, const Ranges& b) {
@@ -217,7 +229,7 @@ class Walk {
     const double n = static_cast<double>(trips_now);
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
-    if (joins_parts_ && trips_now > 3) {
+    if (joined_.contains(k_.node(id).loop) && trips_now > 3) {
       sample(id, ranges, trips_now, body);
     } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
@@ -234,9 +246,9 @@ class Walk {
   }
 
   /// Iterations of a loop over a joined tensor are not alike: each has the producer of its own
-  /// part. The mean of some of them instead.
+  /// part, which may be a few of many. The mean of some of them instead.
   void sample(NodeId id, const Ranges& ranges, std::int64_t trips_now, Visit& body) {
-    constexpr std::int64_t kSamples = 6;
+    constexpr std::int64_t kSamples = 24;
     const std::int64_t count = std::min(kSamples, trips_now);
     for (std::int64_t i = 0; i < count; ++i) {
       Ranges at = ranges;
@@ -249,9 +261,9 @@ class Walk {
     }
   }
 
-  /// Whether some operator reads an input well outside of it, without summing there, as one that
-  /// joins several tensors along a dimension does.
-  bool joins_parts() const {
+  /// Loops of which some operator reads an input well outside of it, without summing there, as one
+  /// that joins several tensors along a dimension does.
+  void find_joined_loops() {
     for (const ScheduleNode& n : k_.nodes) {
       if (n.kind != NodeKind::compute) continue;
       const Operator& op = w_.op(n.op);
@@ -262,10 +274,9 @@ class Walk {
           const auto extent = w_.tensor(a.tensor).shape[d];
           const Interval reach = footprint(op, a.index[d], whole);
           if (a.index[d].gathered < 0 && std::max(-reach.lo, reach.hi - extent) > extent / 4 + 8)
-            return true;
+            for (const Term& t : a.index[d].terms) joined_.insert(t.loop);
         }
     }
-    return false;
   }
 
   static void average(Work& middle, const Work& last, double n) {
@@ -363,12 +374,38 @@ class Walk {
     const CacheRate* level = nullptr;
     for (const CacheRate& c : r_.caches)
       if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
-    bool packed = level != nullptr && shares_sets(n.tensor, box, *level, true);
+    const bool kept = std::ranges::any_of(
+        n.reads_below, [&](const ReadRef& read) { return keeps_panels(read, ranges); });
+    bool packed = !kept && level != nullptr && shares_sets(n.tensor, box, *level, true);
     for (const ReadRef& read : n.reads_below) {
       if (packed || r_.caches.empty()) break;
-      packed = shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+      packed = !keeps_panels(read, ranges) &&
+               shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
     }
     packed_[n.buffer] = packed;
+  }
+
+  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
+  /// far apart (codegen/cpu/emit_product.cpp).
+  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const {
+    constexpr std::int64_t kApart = 1024, kLeastKept = 16;
+    const Operator& op = w_.op(read.op);
+    std::vector<std::int64_t> extents;
+    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
+    const auto p = product_of(w_, read.op, extents);
+    if (!p || p->window || read.input != p->right ||
+        extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
+      return false;
+    const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
+    const Tensor& tensor = w_.tensor(b.tensor);
+    const auto stride_of = [&](int local) {
+      std::int64_t sum = 0, stride = 1;
+      for (std::size_t d = b.index.size(); d-- > 0; stride *= tensor.shape[d])
+        for (const Term& t : b.index[d].terms)
+          if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
+      return sum;
+    };
+    return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
   }
 
   /// What a micro-kernel walks of an operand while a block of the output stays in registers.
@@ -419,6 +456,13 @@ class Walk {
       points *= static_cast<double>(extents.back());
     }
     if (points == 0) return nothing();
+    Work p = computed(n, ranges, extents, points);
+    constexpr double kVisit = 8;  // cycles: addresses and sizes of a tile
+    p.arithmetic += kVisit * r_.cycle;
+    return p;
+  }
+  Work computed(const ScheduleNode& n, const Ranges& ranges,
+                const std::vector<std::int64_t>& extents, double points) const {
     if (const auto product = product_of(w_, n.op, extents)) {
       if (product->window)
         if (auto few = taps(n, ranges, *product, extents, points)) return std::move(*few);
@@ -521,6 +565,9 @@ class Walk {
     if (panels > 1) p = repeated(std::move(p), panels, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * product_seconds(r_, box.rows, box.columns, box.depth);
+    if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
+      p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+                      r_.cycle;  // stored once
     if (x.window || box.outer > 1) {
       const double turned = kTurned * product_seconds(r_, box.columns, box.rows, box.depth);
       p.arithmetic = std::min(p.arithmetic, times * turned) + times * copies(n, x, extents, box);
@@ -557,7 +604,8 @@ class Walk {
     }
     const double width = box.columns / box.outer, lanes = static_cast<double>(r_.lanes);
     const bool flat = step == 1 && width == static_cast<double>(w_.tensor(b.tensor).shape.back());
-    const double vectors = flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
+    const double vectors =
+        flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
     return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
   }
 
@@ -720,7 +768,7 @@ class Walk {
   std::size_t tensors_, objects_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
-  bool joins_parts_ = false;   ///< iterations of its loops are not alike
+  std::set<LoopId> joined_;    ///< whose iterations are not alike
   std::map<BufferId, bool> packed_;
 };
 

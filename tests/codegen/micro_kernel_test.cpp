@@ -55,8 +55,10 @@ TEST(FixedPart, IsTheSameForTilingsAndHoldsTheMicroKernel) {
   const auto fixed = [](const cpu::Source& s) {
     return s.text.substr(s.fixed_begin, s.fixed_end - s.fixed_begin);
   };
-  const cpu::Source a = source_of("gemm-chain:m=64,n=32,k=32,l=64", "m=12,n=32,k=8,l=16", Isa::avx512);
-  const cpu::Source b = source_of("gemm-chain:m=80,n=48,k=32,l=64", "m=9,n=16,k=32,l=32", Isa::avx512);
+  const cpu::Source a =
+      source_of("gemm-chain:m=64,n=32,k=32,l=64", "m=12,n=32,k=8,l=16", Isa::avx512);
+  const cpu::Source b =
+      source_of("gemm-chain:m=80,n=48,k=32,l=64", "m=9,n=16,k=32,l=32", Isa::avx512);
   EXPECT_THAT(fixed(a), ::testing::HasSubstr("void multiply("));
   EXPECT_EQ(fixed(a), fixed(b));
   EXPECT_NE(a.text, b.text);
@@ -82,14 +84,23 @@ using Packed = std::map<std::string, bool>;
 constexpr const char* kTree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
 
 TEST(Places, OnlyRowsThatShareSetsArePacked) {
-  // Rows of 64 floats are contiguous; those of B lie 2 KiB apart and meet in two groups of sets.
+  // Rows of 64 floats are contiguous; those of B lie 2 KiB apart: the kernel keeps its panels
+  // itself.
   EXPECT_EQ(
       packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64", "cache:48K/12"),
-      (Packed{{"A", false}, {"B", true}, {"D", false}, {"E", false}}));
+      (Packed{{"A", false}, {"B", false}, {"D", false}, {"E", false}}));
   // Rows of 4 KiB: 24 of them are one set's lines, and more than it has ways.
   EXPECT_EQ(
       packed("gemm-chain:m=512,n=64,k=1024,l=512", kTree, "m=24,n=64,k=32,l=64", "cache:48K/12"),
-      (Packed{{"A", true}, {"B", true}, {"D", false}, {"E", false}}));
+      (Packed{{"A", true}, {"B", false}, {"D", false}, {"E", false}}));
+  // A depth of few steps keeps nothing: rows of B that meet in two groups of sets are copied.
+  EXPECT_EQ(
+      packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=15,l=64", "cache:48K/12"),
+      (Packed{{"A", false}, {"B", true}, {"D", false}, {"E", false}}));
+  // A whole tensor is one row, however many lines it has.
+  EXPECT_EQ(packed("gemm:m=8192,n=64,k=1024", "n m k ( C.gemm )", "m=8192,n=64,k=1024",
+                   "cache:64M/16")["A"],
+            false);
 }
 
 TEST(Places, SoftwareManagedTilesAreCopies) {

@@ -335,6 +335,22 @@ TEST(Sources, CompileAloneWithWarningsAsErrors) {
     }
 }
 
+/// Rows of B lie 1,644 bytes apart: the first group of rows keeps its panels, and where there is
+/// one group only it fetches rows ahead. Widths and depths leave edges.
+TEST(Products, KeepPanelsOfRowsThatLieApart) {
+  for (const char* rows : {"29", "5"}) {
+    const Schedule s = schedule_of("gemm:m=" + std::string(rows) + ",n=411,k=70", "cache:48K/12",
+                                   "n k ( m ( C.gemm ) )", "m=" + std::string(rows) + ",n=203,k=33");
+    for (cpu::Isa isa : testing::isas_here()) {
+      const cpu::Source source = cpu::emit(s, {.isa = isa}).value();
+      EXPECT_EQ(source.text.find(", true>(") != std::string::npos, isa != cpu::Isa::generic);
+      auto kernel = cpu::build(source, {.optimisation = "-O1"});
+      ASSERT_TRUE(kernel.ok()) << cpu::name_of(isa) << ": " << kernel.reason();
+      EXPECT_LT(error_of(s, kernel.value()), 1e-5) << rows << " " << cpu::name_of(isa);
+    }
+  }
+}
+
 TEST(Sources, KeepNamesOutOfTheCode) {
   // Names of levels and kernels are any text; whatever they say stays in its comment.
   Machine machine = parse_synthetic_machine("scratchpad:1M");

@@ -406,6 +406,7 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
   _mm512_mask_storeu_ps(p, lanes, (__m512)v);
 }
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
+constexpr int64_t kStepsAhead = 8;
 
 template <int N>
 struct Count {
@@ -438,12 +439,16 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) 
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
-// (i, j): where the block begins, for `after`.
-template <int MI, int NI, bool Partial, class After>
+// (i, j): where the block begins, for `after`. Rows of B that lie apart are fetched ahead, and kept in
+// `to`, one behind the other, for the groups of rows that follow. Those fetch a column of the next panel,
+// whose rows are `next_k` apart.
+enum class Right { near, apart, kept, before };
+template <int MI, int NI, bool Partial, Right B = Right::near, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
                                      Lanes lanes, bool fresh, int64_t i, int64_t j,
-                                     const After& after) {
+                                     const After& after, Real* to = nullptr,
+                                     const Real* next = nullptr, int64_t next_k = 0) {
   Vector acc[MI][NI];
   if (fresh) {
 #pragma GCC unroll 12
@@ -466,6 +471,20 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int n = 0; n < NI; ++n)
       row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
                                       : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+    if constexpr (B == Right::before) {
+      __builtin_prefetch(next, 0, 2);
+      next += next_k;
+    }
+    if constexpr (B == Right::apart || B == Right::kept) {
+      constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
+#pragma GCC unroll 12
+      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + kStepsAhead * b_k + n);
+    }
+    if constexpr (B == Right::kept) {
+#pragma GCC unroll 12
+      for (int n = 0; n < NI; ++n) *reinterpret_cast<Unaligned*>(to + n * kLanes) = row[n];
+      to += NI * kLanes;
+    }
 #pragma GCC unroll 12
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
@@ -504,78 +523,112 @@ constexpr bool may_be_left(int64_t all, int64_t most, int64_t size) {
 
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add. M: all rows, or 0.
-template <int ROWS, int NI, bool Partial, int64_t M, class After>
+template <int ROWS, int NI, bool Partial, int64_t M, Right B, class After>
+TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
+                             const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
+                             bool fresh, int64_t i, int64_t j, const After& after, Real* to,
+                             const Real* next, int64_t next_k) {
+  switch (size) {
+    case 1:
+      if constexpr (may_be(M, ROWS, 1))
+        outer_product<at_most(1, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 2:
+      if constexpr (may_be(M, ROWS, 2))
+        outer_product<at_most(2, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 3:
+      if constexpr (may_be(M, ROWS, 3))
+        outer_product<at_most(3, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 4:
+      if constexpr (may_be(M, ROWS, 4))
+        outer_product<at_most(4, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 5:
+      if constexpr (may_be(M, ROWS, 5))
+        outer_product<at_most(5, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 6:
+      if constexpr (may_be(M, ROWS, 6))
+        outer_product<at_most(6, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 7:
+      if constexpr (may_be(M, ROWS, 7))
+        outer_product<at_most(7, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 8:
+      if constexpr (may_be(M, ROWS, 8))
+        outer_product<at_most(8, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 9:
+      if constexpr (may_be(M, ROWS, 9))
+        outer_product<at_most(9, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 10:
+      if constexpr (may_be(M, ROWS, 10))
+        outer_product<at_most(10, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    case 11:
+      if constexpr (may_be(M, ROWS, 11))
+        outer_product<at_most(11, ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,
+            lanes, fresh, i, j, after, to, next, next_k);
+      break;
+    default:
+      if constexpr (may_be(M, ROWS, ROWS))
+        outer_product<ROWS, NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
+                                            j, after, to, next, next_k);
+      break;
+  }
+}
+// `to`: where the first group keeps B's rows for the others, if B's rows lie apart; `next`: the next panel.
+template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
-                             bool fresh, int64_t j, const After& after) {
+                             bool fresh, int64_t j, const After& after, Real* to, const Real* next) {
   const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
-  for (int64_t g = 0, i = 0; g < groups; ++g) {
-    const int64_t size = least + (g < larger);
-    switch (size) {
-      case 1:
-        if constexpr (may_be(M, ROWS, 1))
-          outer_product<at_most(1, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 2:
-        if constexpr (may_be(M, ROWS, 2))
-          outer_product<at_most(2, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 3:
-        if constexpr (may_be(M, ROWS, 3))
-          outer_product<at_most(3, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 4:
-        if constexpr (may_be(M, ROWS, 4))
-          outer_product<at_most(4, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 5:
-        if constexpr (may_be(M, ROWS, 5))
-          outer_product<at_most(5, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 6:
-        if constexpr (may_be(M, ROWS, 6))
-          outer_product<at_most(6, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 7:
-        if constexpr (may_be(M, ROWS, 7))
-          outer_product<at_most(7, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 8:
-        if constexpr (may_be(M, ROWS, 8))
-          outer_product<at_most(8, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 9:
-        if constexpr (may_be(M, ROWS, 9))
-          outer_product<at_most(9, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 10:
-        if constexpr (may_be(M, ROWS, 10))
-          outer_product<at_most(10, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      case 11:
-        if constexpr (may_be(M, ROWS, 11))
-          outer_product<at_most(11, ROWS), NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row,
-              lanes, fresh, i, j, after);
-        break;
-      default:
-        if constexpr (may_be(M, ROWS, ROWS))
-          outer_product<ROWS, NI, Partial>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
-                                           j, after);
-        break;
+  int64_t g = 0, i = 0;
+  if constexpr (Apart) {
+    const int64_t size = least + (larger > 0);
+    if (groups == 1) {
+      if constexpr (M == 0 || M <= ROWS)
+        rows_of_block<ROWS, NI, Partial, M, Right::apart>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                  lanes, fresh, i, j, after, to, next, b_k);
+      return;
     }
-    a += size * a_row;
-    c += size * c_row;
-    i += size;
+    if constexpr (M == 0 || M > ROWS) {
+      rows_of_block<ROWS, NI, Partial, M, Right::kept>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                       lanes, fresh, i, j, after, to, next, b_k);
+      i = size, a += size * a_row, c += size * c_row;
+      for (g = 1; g < groups; ++g) {
+        const int64_t rest = least + (g < larger);
+        rows_of_block<ROWS, NI, Partial, M, Right::before>(
+            rest, depth, a, a_row, a_k, to, NI * kLanes, c, c_row, lanes, fresh, i, j, after, to,
+            next + (g - 1) % NI * kLanes, b_k);
+        a += rest * a_row;
+        c += rest * c_row;
+        i += rest;
+      }
+    }
+  } else {
+    for (; g < groups; ++g) {
+      const int64_t size = least + (g < larger);
+      rows_of_block<ROWS, NI, Partial, M, Right::near>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
+                                                       lanes, fresh, i, j, after, to, next, b_k);
+      a += size * a_row;
+      c += size * c_row;
+      i += size;
+    }
   }
 }
 
@@ -584,59 +637,64 @@ constexpr int taller(int rows, int vectors, int narrow) {
   return at_most(rows * vectors / narrow, 12);
 }
 
-// N: all columns, or 0. Packed: panels are as wide as can be but the last.
-template <int MI, int NI, bool Partial, int64_t M, int64_t N, bool Packed, class After = Keep>
+// N: all columns, or 0. Packed: panels are as wide as can be but the last. Apart: as panel() has it.
+template <int MI, int NI, bool Partial, int64_t M, int64_t N, bool Packed, bool Apart = false,
+          class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
-                                const After& after = {}) {
+                                const After& after = {}, Real* to = nullptr,
+                                const Real* next = nullptr) {
   constexpr int64_t all = (N + kLanes - 1) / kLanes;
   switch (vectors) {
     case 1:
       if constexpr (Packed ? may_be_left(all, NI, 1) : may_be(all, NI, 1))
-        panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after);
+        panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 2:
       if constexpr (Packed ? may_be_left(all, NI, 2) : may_be(all, NI, 2))
-        panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after);
+        panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 3:
       if constexpr (Packed ? may_be_left(all, NI, 3) : may_be(all, NI, 3))
-        panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after);
+        panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 4:
       if constexpr (Packed ? may_be_left(all, NI, 4) : may_be(all, NI, 4))
-        panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after);
+        panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
+            b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     default:
       if constexpr (Packed ? may_be_left(all, NI, NI) : may_be(all, NI, NI))
-        return panel<MI, NI, Partial, M>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh,
-                                         j, after);
+        return panel<MI, NI, Partial, M, Apart>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+                                                fresh, j, after, to, next);
   }
 }
 
-// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors.
+// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
+// rows are far from one another; `to` has room for the depth of one panel of NI vectors.
 // `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
-template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
+template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, bool fresh, const After& after = {}) {
+                                int64_t c_row, bool fresh, const After& after = {},
+                                Real* to = nullptr) {
   if (rows <= 0 || columns <= 0) return;
   const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
+    const Real* const next = p + 1 < panels ? b + at * kLanes : b;
     if (last == kLanes)
-      panel_of<MI, NI, false, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                                           first_lanes(last), fresh, j, after);
+      panel_of<MI, NI, false, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
+                                                  c_row, first_lanes(last), fresh, j, after, to, next);
     else if constexpr (N == 0 || N % kLanes != 0)
-      panel_of<MI, NI, true, M, N, false>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j, c_row,
-                                          first_lanes(last), fresh, j, after);
+      panel_of<MI, NI, true, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
+                                                 c_row, first_lanes(last), fresh, j, after, to, next);
   }
 }
 // The same where B lies in panels of NI vectors, `b_panel` elements from one to the next, each step of

@@ -1,0 +1,17 @@
+// A machine's caches as runs that follow one another find them.
+#pragma once
+
+#include <memory>
+
+#include "core/machine/machine.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::harness {
+
+/// The machine as it is from the second run of the workload on: what of its data a cache holds does
+/// not come from further out again. Inputs and results count once, and of what lies between, whose
+/// memory all share, twice the largest. Of a program the whole is asked: a part, priced alone,
+/// would not know how much the others touch.
+std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine);
+
+}  // namespace tilewright::harness
