@@ -293,7 +293,7 @@ const BadMachine kBadMachines[] = {
     {"filled_by: [L2, DRAM]", "filled_by: [L2, l2]", "twice"},
     {"{value: 64K, source: test}", "64K", "without a source"},
     {"{value: 64K, source: test}", "{value: 64K}", "source: is missing"},
-    {"{value: 64K, source: test}", "{value: 64K, source: \"\"}", "is no source"},
+    {"{value: 64K, source: test}", "{value: 64K, source: \"\"}", "is not a source"},
     {"    capacity: {value: 64K, source: test}\n", "", "capacity: is missing"},
     {"ways:", "way:", "did you mean ways"},
     {"units:", "unit:", "did you mean units"},
