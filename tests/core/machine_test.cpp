@@ -510,7 +510,7 @@ TEST(Machine, CyclesOfInstructionsHaveSources) {
     machine_from_yaml(text, "t");
     FAIL() << "accepted";
   } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("no class of instructions"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("not a class of instructions"), std::string::npos);
   }
 }
 
