@@ -434,7 +434,7 @@ void check_kernels(const Settings& settings) {
   if (std::ranges::find(sets, settings.set) == sets.end())
     throw InputError({.where = "--set",
                       .value = settings.set,
-                      .problem = "is no set of rows",
+                      .problem = "is not a set of rows",
                       .accepted = join(sets)});
   for (const std::string& row : rows_of(settings)) {
     const harness::Setting on = harness::workload_of({.subject = row});

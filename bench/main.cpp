@@ -52,14 +52,16 @@ void check(Arguments& a) {
   const std::vector<std::string> names = section_names();
   for (const std::string& name : a.only)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      throw InputError(
-          {.where = "--only", .value = name, .problem = "is no section", .accepted = join(names)});
+      throw InputError({.where = "--only",
+                        .value = name,
+                        .problem = "is not a section",
+                        .accepted = join(names)});
   if (!a.isa.empty()) {
     const auto isa = cpu::isa_from_name(a.isa);
     if (!isa || !cpu::host_runs(*isa))
       throw InputError({.where = "--isa",
                         .value = a.isa,
-                        .problem = isa ? "does not run here" : "is no instruction set",
+                        .problem = isa ? "does not run here" : "is not an instruction set",
                         .accepted = "avx512, avx2, generic, as far as the processor goes"});
     a.settings.isa = *isa;
   }
@@ -70,22 +72,22 @@ void check(Arguments& a) {
     if (t < 1 || t > cores)
       throw InputError({.where = "--threads",
                         .value = std::to_string(t),
-                        .problem = "is no number of threads that run at once here",
+                        .problem = "is not a number of threads that run at once here",
                         .accepted = formatted("1..{}", cores)});
   if (a.settings.rounds < 1 || a.settings.rounds > 100000)
     throw InputError({.where = "--rounds",
                       .value = std::to_string(a.settings.rounds),
-                      .problem = "is no number of rounds",
+                      .problem = "is not a number of rounds",
                       .accepted = "1..100000"});
   if (a.settings.tilings < 1 || a.settings.tilings > 10000)
     throw InputError({.where = "--tilings",
                       .value = std::to_string(a.settings.tilings),
-                      .problem = "is no number of tilings",
+                      .problem = "is not a number of tilings",
                       .accepted = "1..10000"});
   if (!(a.settings.turn_seconds >= 0 && a.settings.turn_seconds <= 60))
     throw InputError({.where = "--turn",
                       .value = formatted("{}", a.settings.turn_seconds),
-                      .problem = "is no length of a turn",
+                      .problem = "is not a length of a turn",
                       .accepted = "0..60 seconds"});
   if (a.settings.part_seconds != 0 &&
       (!(a.settings.part_seconds > 0 && a.settings.part_seconds <= 1e6) ||
@@ -94,7 +96,7 @@ void check(Arguments& a) {
                       .value = formatted("{}", a.settings.part_seconds),
                       .problem = a.settings.journal.empty()
                                      ? "is of a journal that goes on, and none is named"
-                                     : "is no number of seconds",
+                                     : "is not a number of seconds",
                       .accepted = "1..1000000 with --journal FILE"});
   if (a.settings.peers == std::vector<std::string>{"none"})
     a.settings.no_peers = true, a.settings.peers.clear();

@@ -16,6 +16,7 @@
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/shell.h"
+#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
@@ -64,7 +65,8 @@ std::string overview() {
   std::string text =
       "tilewright: how much data will this plan move, and is that true?\n\n"
       "Usage: tilewright VERB [SUBJECT] [OPTIONS]; tilewright VERB --help says more.\n\n";
-  for (const Verb& v : harness::verbs()) text += formatted("  {:<12} {}\n", v.name, v.summary);
+  for (const Verb& v : harness::verbs())
+    text += formatted("  {:<12} {}", v.name, folded(v.summary, 15, 15));
   text +=
       "\nWith the Python package:\n\n"
       "  plot         a picture of any verb's JSON answer\n"

@@ -71,8 +71,9 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
         {.where = verb.name,
          .value = extra,
          .problem = is_option ? "is not an option of this verb" : "is one argument too many",
-         .accepted =
-             (near.empty() || !is_option ? "" : "nearest " + near + ", of ") + join(names)});
+         .accepted = !is_option ? join(names)
+                                : (near.empty() ? "" : "nearest " + near + "; ") + "tilewright " +
+                                      verb.name + " --help lists all"});
   }
 }
 

@@ -2,17 +2,27 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/base/format.h"
 
 namespace tilewright::cli {
 namespace {
 
+constexpr std::size_t kIndent = 4;  ///< of a row that goes on below
+
 /// Characters shown: bytes that start one in UTF-8.
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
+}
+
+/// Whether a text that could begin at `at` gets a line of its own: where little room is left, or
+/// where it is whole there and would be cut here.
+bool on_its_own(std::size_t at, std::size_t text) {
+  return at > 2 * kColumns / 3 ||
+         (at > kColumns / 3 && at + 2 + text > kColumns && kIndent + text <= kColumns);
 }
 
 bool is_number(const std::string& text) {
@@ -32,20 +42,38 @@ std::string Table::text(bool fold) const {
       widths[c] = std::max(widths[c], width(row[c]));
       if (!is_number(row[c])) right[c] = false;
     }
+  const std::size_t gaps = header_.empty() ? 0 : 2 * (header_.size() - 1);
+  const std::size_t all = std::accumulate(widths.begin(), widths.end(), gaps);
+  // Where only a last text is too wide, that is folded.
+  if (all > kColumns && !right.back() && all - widths.back() <= 2 * kColumns / 3) fold = true;
+  // A row that is wider than a screen goes on below, and so does the header.
+  std::vector<bool> below(header_.size(), false);
+  std::size_t used = 0;
+  for (std::size_t c = 0; c + (fold ? 1 : 0) < header_.size(); ++c) {
+    below[c] = c > 0 && used + 2 + widths[c] > kColumns;
+    used = (below[c] ? kIndent : used + (c > 0 ? 2 : 0)) + widths[c];
+  }
   std::string out;
   const auto line = [&](const std::vector<std::string>& row) {
     std::string text;
+    const auto go_on = [&] {
+      text.erase(text.find_last_not_of(' ') + 1);
+      out += text + "\n";
+      text = std::string(kIndent, ' ');
+    };
     for (std::size_t c = 0; c < row.size(); ++c) {
-      if (fold && c > 0 && c + 1 == row.size()) {
-        // Where too little room is left, it begins on a line of its own.
-        const bool below = width(text) > 2 * kColumns / 3;
-        const std::size_t at = below ? 4 : width(text) + 2;
-        text += (below ? "\n    " : "  ") + folded(row[c], at, at);
+      const bool last = fold && c > 0 && c + 1 == row.size();
+      if (below[c] || (last && on_its_own(width(text), width(row[c]))))
+        go_on();
+      else if (c > 0)
+        text += "  ";
+      if (last || width(text) + width(row[c]) > kColumns) {
+        text += folded(row[c], width(text), width(text));
         text.pop_back();
         continue;
       }
       const std::string fill(widths[c] - width(row[c]), ' ');
-      text += (c ? "  " : "") + (right[c] ? fill + row[c] : row[c] + fill);
+      text += right[c] ? fill + row[c] : row[c] + fill;
     }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";
@@ -57,19 +85,25 @@ std::string Table::text(bool fold) const {
 
 std::string folded(const std::string& text, std::size_t indent, std::size_t used) {
   std::string out, now;
+  std::string gap;  // before the next word: none before the first, nor within a list that is cut
   bool begun = false;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    std::size_t end = std::min(text.find(' ', begin), text.size()), next = end + 1;
+    if (end - begin > kColumns - indent) {  // a list without blanks: cut behind a comma
+      const std::size_t comma = text.rfind(',', begin + kColumns - indent - 1);
+      if (comma != std::string::npos && comma > begin) end = next = comma + 1;
+    }
     const std::string word = text.substr(begin, end - begin);
-    if (begun && used + now.size() + 1 + word.size() > kColumns) {
+    if (begun && used + now.size() + gap.size() + word.size() > kColumns) {
       out += now + "\n";
       now = std::string(indent, ' ') + word;
       used = 0;
     } else {
-      now += (begun ? " " : "") + word;
+      now += gap + word;
     }
     begun = true;
-    begin = end + 1;
+    gap = next == end ? "" : " ";
+    begin = next;
   }
   return out + now + "\n";
 }

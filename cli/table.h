@@ -8,13 +8,14 @@
 
 namespace tilewright::cli {
 
-/// Rows of cells, each column as wide as its widest cell; numbers to the right.
+/// Rows of cells, each column as wide as its widest cell; numbers to the right. A row that is wider
+/// than kColumns goes on below, indented.
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   bool empty() const { return rows_.empty(); }
-  /// `fold`: the last column goes on below where it is wider than a screen.
+  /// `fold`: the last column is a text that goes on where it begins, or below where little room is.
   std::string text(bool fold = false) const;
 
  private:
@@ -31,9 +32,9 @@ std::string folded(const std::string& text, std::size_t indent = 2, std::size_t 
 std::string grouped(std::int64_t n);
 /// 1572864 -> "1.50 MiB"
 std::string human_bytes(std::int64_t n);
-/// Seconds as microseconds, "-" where the value is no number.
+/// Seconds as microseconds, "-" where the value is not a number.
 std::string microseconds(const nlohmann::ordered_json& seconds, int digits = 2);
-/// Seconds as "12.3 us", "4.56 ms" or "7.89 s"; "-" where the value is no number.
+/// Seconds as "12.3 us", "4.56 ms" or "7.89 s"; "-" where the value is not a number.
 std::string seconds(const nlohmann::ordered_json& value);
 /// Strings bare, whole numbers grouped, reals with four digits, lists joined, null as "-".
 std::string cell(const nlohmann::ordered_json& value);

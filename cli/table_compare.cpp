@@ -85,8 +85,8 @@ std::string plans_text(const ordered_json& j) {
   std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
     return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
   });
-  Table table({"plan of", "kernels", "us", "B", "of bound", "B of operands", "own us", "own B",
-               "search ms"});
+  Table table(
+      {"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];
@@ -177,8 +177,9 @@ std::string compare_table(const ordered_json& j) {
          verdict(j) + "\n" + plans_text(j) + simulated(j) + trees_text(j) + without_plan(j) + "\n" +
          folded(formatted(
              "us: every plan priced by {}, products included. B: {}, by exact; the bound, {} B, is "
-             "{} ({}). B of operands: each kernel's inputs and outputs once. own: what the plan's "
+             "{} ({}). operands B: each kernel's inputs and outputs once. own: what the plan's "
              "model says itself, which may leave products out; compare it with no other row's. "
+             "search: milliseconds of the model's search. "
              "--json: every price by every model, and why it differs from exact, by tensor.",
              text(j, "seconds_by"), text(j, "counted"), text(j, "bound_bytes"), text(j, "bound"),
              text(j, "bound_is")));

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/table.h"
+#include "core/base/error.h"
 #include "core/base/format.h"
 
 namespace tilewright::cli {
@@ -28,7 +29,7 @@ std::string fixed(const ordered_json& value, int digits) {
 class Lines {
  public:
   void add(const std::string& name, const std::string& value) {
-    if (!value.empty() && value != "-") out_ += formatted("{:<16} {}\n", name, value);
+    if (!value.empty() && value != "-") out_ += formatted("{:<16} {}", name, folded(value, 17, 17));
   }
   const std::string& str() const { return out_; }
 
@@ -38,9 +39,11 @@ class Lines {
 
 std::string trees(const ordered_json& plan) {
   std::string out;
-  for (const ordered_json& k : get(plan, "kernels"))
-    out += formatted("{:<16} {}\n{:<16} {}\n", "tree", text(k, "tree"), "tiles",
-                     pairs(get(k, "tiles").is_object() ? get(k, "tiles") : ordered_json::object()));
+  for (const ordered_json& k : get(plan, "kernels")) {
+    out += formatted("{:<16} {}", "tree", folded(text(k, "tree"), 17, 17));
+    if (get(k, "tiles").is_object() && !k["tiles"].empty())
+      out += formatted("{:<16} {}\n", "tiles", pairs(k["tiles"]));
+  }
   return out;
 }
 
@@ -51,23 +54,23 @@ std::string orders_table(const ordered_json& j) {
   });
   std::vector<std::string> header{"order", "volume", "memory", "legal"};
   if (again) header.emplace_back("recomputed ops");
-  header.insert(header.end(), {"tiles", "footprint", "movement", "decided by"});
+  header.insert(
+      header.end(),
+      {"tiles", "of each tensor: elements of a tile->elements moved (the loop that decides)"});
   Table table(header);
   for (const ordered_json& o : j["orders"]) {
-    std::string footprint, movement, decided;
-    for (const auto& [name, t] : get(o, "tensors").items()) {
-      const std::string gap = footprint.empty() ? "" : " ";
-      footprint += gap + name + "=" + t["footprint_elements"].dump();
-      movement += gap + name + "=" + t["movement_elements"].dump();
-      decided += gap + name + ":" + t["decided_by"].get<std::string>();
-    }
+    std::string tensors;
+    for (const auto& [name, t] : get(o, "tensors").items())
+      tensors += formatted("{}{} {}->{} ({})", tensors.empty() ? "" : ", ", name,
+                           t["footprint_elements"].dump(), t["movement_elements"].dump(),
+                           text(t, "decided_by"));
     std::vector<std::string> row{text(o, "order"), text(o, "volume_elements"),
                                  text(o, "memory_elements"), text(o, "legal")};
     if (again) row.push_back(text(o, "recomputed_operations"));
-    row.insert(row.end(), {pairs(o["tiles"]), footprint, movement, decided});
+    row.insert(row.end(), {pairs(o["tiles"]), tensors});
     table.add(row);
   }
-  return table.text();
+  return table.text(true);
 }
 
 /// Chimera's blocks over several levels, outermost first.
@@ -112,13 +115,15 @@ std::string reasons(const ordered_json& j) {
 
 std::string closed_form(const ordered_json& c) {
   if (c.is_null()) return "";
-  return formatted(
-      "\nclosed form of {}: T* = {:.1f}, DV* = {:.0f} elements; tiles {} move {} elements{}\n",
-      text(c, "order"), c["tile_real"].get<double>(), c["volume_real_elements"].get<double>(),
-      pairs(c["tiles"]), text(c, "volume_elements"),
-      c.contains("gap") ? formatted(", {:.4f} times the integer optimum's {}",
-                                    c["gap"].get<double>(), text(c, "optimum_volume_elements"))
-                        : "");
+  return "\n" +
+         folded(formatted(
+             "closed form of {}: T* = {:.1f}, DV* = {:.0f} elements; tiles {} move {} elements{}",
+             text(c, "order"), c["tile_real"].get<double>(),
+             c["volume_real_elements"].get<double>(), pairs(c["tiles"]), text(c, "volume_elements"),
+             c.contains("gap")
+                 ? formatted(", {:.4f} times the integer optimum's {}", c["gap"].get<double>(),
+                             text(c, "optimum_volume_elements"))
+                 : ""));
 }
 
 void agreement_row(Table& table, const std::string& name, const ordered_json& b) {
@@ -287,15 +292,16 @@ std::string availability_table(const ordered_json& j) {
   std::string out;
   for (const ordered_json& t : rows) out += part_lines("", t);
   if (!j.contains("targets")) return out;
-  Table kernels({"target", "--micro-kernel", "usable here", "types", "block", "needs", "summary"});
+  Table kernels({"target", "--micro-kernel", "usable", "types", "block", "summary"});
   for (const ordered_json& t : rows)
     for (const ordered_json& m : t["micro_kernels"]) {
       std::string types;
       for (const ordered_json& type : m["types"])
         types += (types.empty() ? "" : " ") + type.get<std::string>();
-      kernels.add({text(t, "name") + (m["variant"].is_null() ? "" : " " + text(m, "variant")),
-                   text(m, "name"), text(m, "usable"), types, text(m, "block"),
-                   m["needs"].is_null() ? "-" : text(m, "needs"), text(m, "summary")});
+      kernels.add(
+          {text(t, "name") + (m["variant"].is_null() ? "" : " " + text(m, "variant")),
+           text(m, "name"), text(m, "usable"), types, text(m, "block"),
+           text(m, "summary") + (m["needs"].is_null() ? "" : "; needs " + text(m, "needs"))});
     }
   return out + "\n" + kernels.text(true);
 }
@@ -430,7 +436,7 @@ std::string plan_table(const ordered_json& j) {
       lines.add("memory",
                 formatted("{} of {} in {}", bytes(n), bytes(get(j, "capacity_bytes")), level) +
                     (j.contains("memory_paper_bytes")
-                         ? formatted(" (the paper's figure: {})", bytes(j["memory_paper_bytes"]))
+                         ? formatted(" (the paper's figure: {} B)", text(j, "memory_paper_bytes"))
                          : ""));
   lines.add("exact", bytes(get(j, "exact_bytes")));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
@@ -440,6 +446,10 @@ std::string plan_table(const ordered_json& j) {
                               ? "not available: " + text(least, "reason")
                               : formatted("{}; gap {} (kernels: {})", bytes(least["bytes"]),
                                           fixed(least["gap"], 4), text(least, "kernels")));
+  const ordered_json &unfused = get(least, "unfused_bytes"), &exact = get(j, "exact_bytes");
+  if (unfused.is_number() && exact.is_number() && exact.get<double>() > 0)
+    lines.add("unfused", formatted("{} with a kernel for each operator, {:.2f} times the plan's",
+                                   bytes(unfused), unfused.get<double>() / exact.get<double>()));
   lines.add("time", seconds(get(j, "seconds")));
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
@@ -588,11 +598,11 @@ std::string validate_table(const ordered_json& j) {
     return formatted("{} on {}: {} candidates timed, {} failed\n{}\n", text(j, "workload"),
                      text(j, "machine"), text(j, "valid"), text(j, "failed"), pairs(j["times"]));
   std::string out = formatted(
-      "{} on {}, boundary {}, truth {}\n{} tilings asked, {} valid, {} failed; seed {}; {}\n"
-      "layout {}\n\n",
-      text(j, "workload"), text(j, "machine"), text(j, "boundary"), text(j, "truth"),
-      text(j, "asked"), text(j, "valid"), text(j, "failed"), text(j, "seed"),
-      formatted("{} ({})", text(j["sampler"], "law"), text(j["sampler"], "min_tile")),
+      "{} on {}, boundary {}, truth {}\n{}layout {}\n\n", text(j, "workload"), text(j, "machine"),
+      text(j, "boundary"), text(j, "truth"),
+      folded(formatted("{} tilings asked, {} valid, {} failed; seed {}; {} ({})", text(j, "asked"),
+                       text(j, "valid"), text(j, "failed"), text(j, "seed"),
+                       text(j["sampler"], "law"), text(j["sampler"], "min_tile"))),
       text(j, "layout"));
   Table table({"prediction", "R2 about y=x", "R2 of a fit", "mean error", "worst", "bias"});
   agreement_row(table, j.contains("full_edges") ? "exact edges" : text(j, "model"), j);

@@ -26,7 +26,7 @@ std::string whole(const ordered_json& number) {
 }
 
 std::string products_text(const ordered_json& j) {
-  Table table({"product", "phi, flop/element", "P/W", "memory-bound"});
+  Table table({"product", "phi, FLOP/element", "P/W", "memory-bound"});
   for (const ordered_json& p : j["products"])
     table.add({value(p, "operator"), real(p, "phi_flops_per_element", 1),
                real(p, "threshold_flops_per_element", 1), value(p, "memory_bound")});

@@ -92,7 +92,7 @@ void check_micro_kernel(std::string_view target, std::string_view variant,
   throw InputError(
       {.where = "--micro-kernel",
        .value = name->empty() ? "an empty text" : *name,
-       .problem = "is no micro-kernel for " + std::string(variant.empty() ? target : variant),
+       .problem = "is not a micro-kernel for " + std::string(variant.empty() ? target : variant),
        .accepted = join(names)});
 }
 

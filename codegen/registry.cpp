@@ -36,7 +36,7 @@ const Target& find_target(std::string_view name) {
   }
   throw InputError({.where = "--target",
                     .value = name.empty() ? "an empty text" : std::string(name),
-                    .problem = "is no target",
+                    .problem = "is not a target",
                     .accepted = join(names)});
 }
 
@@ -64,7 +64,7 @@ std::optional<Reason> TargetKernel::run_profiled() {
 }
 
 Result<HostObject> Emitted::build_object(const std::filesystem::path&) {
-  return Reason{"this target's kernels are no shared objects"};
+  return Reason{"this target's kernels are not shared objects"};
 }
 
 }  // namespace tilewright::codegen

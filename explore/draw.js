@@ -41,9 +41,9 @@ function show(place, drawn, file) {
   place.replaceChildren(drawn, save);
 }
 
-/** Three digits and a prefix: 1024 is "1.02 kB". */
+/** Three digits and a prefix, as the command has them: 1536 is "1.5 KiB". */
 function short(bytes) {
-  for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]])
+  for (const [unit, size] of [['GiB', 2 ** 30], ['MiB', 2 ** 20], ['KiB', 2 ** 10]])
     if (bytes >= size) return Number((bytes / size).toPrecision(3)) + ' ' + unit;
   return bytes + ' B';
 }
@@ -67,17 +67,19 @@ function barChart(label, groups) {
   return made;
 }
 
-/** Axes in powers of ten; x and y: [least, most]. Returns the drawing and where a point lies. */
+/** Logarithmic axes with lines at powers of two; x and y: [least, most]. Returns the drawing and where a point lies. */
 function logAxes(label, xs, ys, xTitle, yTitle) {
   const left = 78, top = 14, wide = 560, tall = 300, made = drawing(left + wide + 16, top + tall + 48, label);
   const scale = ([lo, hi], from, to) => v => from + (to - from) * (Math.log(v) - Math.log(lo)) / (Math.log(hi) - Math.log(lo) || 1);
   const x = scale(xs, left, left + wide), y = scale(ys, top + tall, top);
-  for (const [of, [lo, hi]] of [['x', xs], ['y', ys]])
-    for (let e = Math.ceil(Math.log10(lo)); 10 ** e <= hi; ++e) {
-      const v = 10 ** e;
+  for (const [of, [lo, hi]] of [['x', xs], ['y', ys]]) {
+    const each = Math.max(1, Math.round(Math.log2(hi / lo) / 6));
+    for (let e = Math.ceil(Math.log2(lo) / each) * each; 2 ** e <= hi; e += each) {
+      const v = 2 ** e;
       if (of === 'x') made.append(line(x(v), top, x(v), top + tall, {stroke: '#ddd'}), words(x(v), top + tall + 16, short(v), {'text-anchor': 'middle'}));
       else made.append(line(left, y(v), left + wide, y(v), {stroke: '#ddd'}), words(left - 6, y(v) + 4, short(v), {'text-anchor': 'end'}));
     }
+  }
   made.append(rect(left, top, wide, tall, {fill: 'none', stroke: '#888'}),
     words(left + wide / 2, top + tall + 38, xTitle, {'text-anchor': 'middle'}),
     words(14, top + tall / 2, yTitle, {'text-anchor': 'middle', transform: `rotate(-90 14 ${top + tall / 2})`}));
@@ -108,7 +110,8 @@ function curveChart(curve, plan, capacity) {
       words(left + wide - 154, top + 20 + 18 * i, name));
   });
   if (plan && plan.memory > 0) made.append(svgPart('circle', {cx: x(plan.memory), cy: y(plan.bytes), r: 6, fill: '#e69f00', stroke: kInk}),
-    words(x(plan.memory) - 10, y(plan.bytes) - 8, 'this plan', {'text-anchor': 'end'}));
+    words(x(plan.memory) + (x(plan.memory) > left + wide - 80 ? -10 : 10), y(plan.bytes) - 8, 'this plan',
+      {'text-anchor': x(plan.memory) > left + wide - 80 ? 'end' : 'start', stroke: '#fff', 'stroke-width': 4, 'paint-order': 'stroke'}));
   return made;
 }
 

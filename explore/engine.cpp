@@ -44,7 +44,7 @@ ordered_json answer(const std::string& question) {
       const harness::Answer said = harness::ask(v, all);
       return {{"status", said.ok() ? 0 : 3}, {"answer", said.json}};
     }
-    throw InputError({.where = "verb", .value = name, .problem = "is no verb"});
+    throw InputError({.where = "verb", .value = name, .problem = "is not a verb"});
   } catch (const InputError& e) {
     return {{"status", 2}, {"error", e.what()}};
   } catch (const std::exception& e) {

@@ -235,7 +235,7 @@ Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
     return Reason{formatted("{}: {} samples are too few", name, samples.size())};
   std::ranges::sort(samples);
   const double least = samples.front(), fifth = samples[kFewest - 1];
-  if (!(least > 0) || !std::isfinite(fifth)) return Reason{name + ": a sample is no time"};
+  if (!(least > 0) || !std::isfinite(fifth)) return Reason{name + ": a sample is not a time"};
   const double spread = fifth / least - 1;
   if (spread > kMostSpread)
     return Reason{

@@ -45,7 +45,7 @@ void check(const Request& request, const Records& asked) {
     throw InputError(
         {.where = "model " + join(whose),
          .value = "--" + name,
-         .problem = "is none of its options",
+         .problem = "is not one of its options",
          .accepted = known.empty()
                          ? "none: it has no options"
                          : join(known) + (near.empty() ? "" : " (nearest: " + near + ")")});

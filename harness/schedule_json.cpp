@@ -1,5 +1,7 @@
 #include "harness/schedule_json.h"
 
+#include <algorithm>
+
 namespace tilewright::harness {
 namespace {
 
@@ -46,6 +48,11 @@ class KernelWriter {
     if (b.fixed_at.valid()) {
       const ScheduleNode& at = k_.node(b.fixed_at);
       json["fixed_at"] = at.kind == NodeKind::loop ? s_.workload->loop(at.loop).name : "";
+      // Which of the loops of this name, as they are written.
+      if (at.kind == NodeKind::loop)
+        json["fixed_at_loop"] = std::count_if(
+            k_.nodes.begin(), k_.nodes.begin() + b.fixed_at.value,
+            [&at](const ScheduleNode& n) { return n.kind == NodeKind::loop && n.loop == at.loop; });
     }
     return json;
   }

@@ -115,7 +115,7 @@ Settings target_settings(const Request& request, std::string_view target, std::s
     if (std::ranges::find(known, "--" + name) == known.end())
       throw InputError({.where = "target " + std::string(target),
                         .value = "--" + name,
-                        .problem = "is none of its options",
+                        .problem = "is not one of its options",
                         .accepted = with_nearest("--" + name, known)});
   return {record.options(), request.target_options, "target " + std::string(target)};
 }

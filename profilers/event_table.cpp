@@ -15,7 +15,7 @@ std::int64_t code_of(const Field& f, std::int64_t most) {
     const auto [stop, error] = std::from_chars(text.data() + 2, text.data() + text.size(), n, 16);
     if (error != std::errc() || stop != text.data() + text.size()) n = -1;
   }
-  if (n < 0 || n > most) f.fail("is no code", "a hexadecimal number, 0x00 and so on");
+  if (n < 0 || n > most) f.fail("is not a code", "a hexadecimal number, 0x00 and so on");
   return n;
 }
 
@@ -38,7 +38,7 @@ std::optional<Formula> formula_of(const Field& boundary, const char* key,
   Formula formula(f->text(), f->where());
   for (const std::string& name : formula.names())
     if (std::ranges::find(events, name, &Event::name) == events.end())
-      f->fail("uses " + name + ", which is no event of the table", "events that are listed");
+      f->fail("uses " + name + ", which is not an event of the table", "events that are listed");
   return formula;
 }
 

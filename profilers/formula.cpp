@@ -88,7 +88,7 @@ class Formula::Parser {
   [[noreturn]] void fail() const {
     throw InputError({.where = std::string(where_),
                       .value = text_.substr(0, 200),
-                      .problem = "is no formula (at character " + std::to_string(at_ + 1) + ")",
+                      .problem = "is not a formula (at character " + std::to_string(at_ + 1) + ")",
                       .accepted = "numbers, events, + - * / and parentheses"});
   }
 

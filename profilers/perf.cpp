@@ -170,7 +170,7 @@ std::optional<Bytes> bytes_of(const Formula& f, const std::map<std::string, Read
   }
   const double bytes = f.value([&](const std::string& name) { return readings.at(name).value(); });
   if (!(std::abs(bytes) < 1e18)) {
-    missing = f.text() + " is no number of bytes";
+    missing = f.text() + " is not a number of bytes";
     return std::nullopt;
   }
   return Bytes(static_cast<std::int64_t>(std::llround(bytes)));

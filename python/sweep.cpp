@@ -22,7 +22,7 @@ std::string sweep_rows(const std::string& text) {
   if (!json.is_array())
     throw InputError({.where = "points",
                       .value = "the text",
-                      .problem = "is no list",
+                      .problem = "is not a list",
                       .accepted = "a JSON array"});
   std::vector<harness::SweepPoint> points;
   points.reserve(json.size());

@@ -43,7 +43,7 @@ void check_geometry(const CacheGeometry& g) {
     bad("sector", g.sector.value, "a power of two, 1 to 64 of them a line");
   const auto policy = replacement_from_name(g.policy);
   if (!policy)
-    refuse("cache " + g.name + " policy", g.policy, "is no replacement policy",
+    refuse("cache " + g.name + " policy", g.policy, "is not a replacement policy",
            std::string(replacement_names()));
   const bool ordered =
       policy->kind == Replacement::Kind::lru || policy->kind == Replacement::Kind::fifo;
@@ -55,7 +55,7 @@ void check_behaviour(const CacheGeometry& g) {
   const CacheBehaviour& b = g.behaviour;
   const std::string field = "cache " + g.name + " ";
   if (!(b.clean_victims >= 0 && b.clean_victims <= 1))
-    refuse(field + "clean_victims", std::to_string(b.clean_victims), "is no share", "0 to 1");
+    refuse(field + "clean_victims", std::to_string(b.clean_victims), "is not a share", "0 to 1");
   const std::int64_t lines = g.capacity.value / g.line.value;
   const std::int64_t sets = g.ways == 0 ? 1 : lines / g.ways;
   if (b.index == Index::folded && !std::has_single_bit(static_cast<std::uint64_t>(sets)))
@@ -64,7 +64,7 @@ void check_behaviour(const CacheGeometry& g) {
     refuse(field + "slices", std::to_string(b.slices), "do not divide the sets", "a divisor");
   for (const Prefetch& p : b.prefetch)
     if (p.degree < 1 || p.degree > 64)
-      refuse(field + "prefetch", std::to_string(p.degree), "is no degree", "1 to 64");
+      refuse(field + "prefetch", std::to_string(p.degree), "is not a degree", "1 to 64");
 }
 
 bool takes_victims(const CacheGeometry& g) {
@@ -147,7 +147,7 @@ CacheHierarchy::CacheHierarchy(std::vector<CacheGeometry> inner_to_outer,
     refuse("tensors", std::to_string(options.tensors), "cannot be told apart in a cache",
            "1 to " + std::to_string(kMaxTensors));
   if (options.cores < 1 || options.cores > kMaxCores)
-    refuse("cores", std::to_string(options.cores), "is no number of cores",
+    refuse("cores", std::to_string(options.cores), "is not a number of cores",
            "1 to " + std::to_string(kMaxCores));
   check_together(geometry_);
   line_shift_ = shift_of(geometry_.front().line);

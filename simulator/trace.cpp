@@ -91,7 +91,7 @@ void read_lackey(std::istream& in, std::string_view where, TraceSummary& summary
     if (kind.size() != 1 || std::string_view("ILSM").find(kind[0]) == std::string_view::npos ||
         comma == std::string_view::npos || !number(place.substr(0, comma), 16, address) ||
         !number(place.substr(comma + 1), 10, bytes) || bytes < 1 || bytes > INT32_MAX)
-      fail(where, n, text, "is no access", "I, L, S or M, then ADDRESS,SIZE");
+      fail(where, n, text, "is not an access", "I, L, S or M, then ADDRESS,SIZE");
     if (kind == "I") {
       ++summary.fetches;
       if (fetch) fetch(address, bytes);

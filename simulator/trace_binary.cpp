@@ -127,7 +127,7 @@ void read_binary(std::istream& in, std::string_view where, TraceSummary& summary
       if (kind >> 2 >= last.size()) r.fail("names a tensor that is not there");
       Last& known = last[static_cast<std::size_t>(kind >> 2)];
       if ((kind & 2) != 0) known.bytes = r.number_to(INT32_MAX, "is too many bytes");
-      if (known.bytes < 1) r.fail("is no bytes");
+      if (known.bytes < 1) r.fail("is not a number of bytes");
       std::int64_t address = 0;
       if (__builtin_add_overflow(known.address, r.signed_number(), &address) || address < 0 ||
           address > kMostAddress)

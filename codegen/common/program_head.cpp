@@ -9,7 +9,7 @@ void check_prefix(const std::string& prefix) {
   if (!is_identifier(prefix))
     throw InputError({.field = "prefix",
                       .value = prefix.substr(0, 80),
-                      .problem = "is no identifier",
+                      .problem = "is not an identifier",
                       .accepted = "letters, digits and underscores, no C++ keyword"});
 }
 

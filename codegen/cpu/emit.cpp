@@ -90,7 +90,7 @@ void check(const EmitOptions& o) {
   if (o.threads < 1 || o.threads > 4096)
     throw InputError({.field = "threads",
                       .value = std::to_string(o.threads),
-                      .problem = "is no number of threads",
+                      .problem = "is not a number of threads",
                       .accepted = "1..4096"});
 }
 
@@ -193,7 +193,7 @@ std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
     if (!t || !w.is_input(*t))
       throw InputError({.field = "constant",
                         .value = name,
-                        .problem = "is no input of the workload",
+                        .problem = "is not an input of the workload",
                         .accepted = "names of inputs"});
     constant[t->index()] = !options.count;
   }

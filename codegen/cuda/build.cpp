@@ -160,7 +160,7 @@ Result<Binary> build(const Source& source, const BuildOptions& options) {
     throw InputError(
         {.where = "--arch",
          .value = options.architecture.empty() ? "an empty text" : options.architecture,
-         .problem = "is no architecture",
+         .problem = "is not an architecture",
          .accepted = "sm_80, sm_90a, or another of NVIDIA's names"});
   fs::path stem;
   if (!options.cache.empty()) {

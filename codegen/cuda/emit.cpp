@@ -20,17 +20,17 @@ void check(const EmitOptions& o) {
   if (o.warps < 0 || o.warps > 16)
     throw InputError({.field = "warps",
                       .value = std::to_string(o.warps),
-                      .problem = "is no number of warps",
+                      .problem = "is not a number of warps",
                       .accepted = "1..16, or 0 for as many as suit the tiles"});
   if (o.copy_warps < 1 || o.copy_warps > 8)
     throw InputError({.field = "copy warps",
                       .value = std::to_string(o.copy_warps),
-                      .problem = "is no number of warps",
+                      .problem = "is not a number of warps",
                       .accepted = "1..8"});
   if (o.stages < 0 || o.stages > 8)
     throw InputError({.field = "stages",
                       .value = std::to_string(o.stages),
-                      .problem = "is no number of stages",
+                      .problem = "is not a number of stages",
                       .accepted = "1..8, or 0 for as many as fit"});
 }
 
@@ -60,7 +60,7 @@ std::optional<Reason> types_refused(const Workload& w) {
       if (!is_integer(t.dtype) || o.combine == Combine::assign) continue;
       if (o.rescale || !is_whole(w.spec(), op, o.value))
         return Reason{"tensor " + t.name + " is of type " + std::string(name_of(t.dtype)) +
-                      " and combines values that are no whole numbers: what it is depends on when "
+                      " and combines values that are not whole numbers: what it is depends on when "
                       "a partial result is rounded"};
     }
   bool f64 = false, other = false;

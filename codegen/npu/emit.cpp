@@ -26,7 +26,7 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
   if (micro_kernel == nullptr)
     throw InputError({.where = "--micro-kernel",
                       .value = options.micro_kernel,
-                      .problem = "is no micro-kernel for npu",
+                      .problem = "is not a micro-kernel for npu",
                       .accepted = std::string(micro_kernels().front().name)});
   if (!schedule.machine->npu_core)
     return Reason{"machine " + schedule.machine->name + " has no npu_core"};

@@ -81,7 +81,7 @@ void KernelEmitter::choose_places() {
         if (!moves(b)) p.type = DType::f32;  // nothing but the vector unit sees it
     }
     if (p.memory != Memory::ub && tensor.shape.size() < 2)
-      throw Refused{tensor.name + " is no matrix: its place is UB"};
+      throw Refused{tensor.name + " is not a matrix: its place is UB"};
     p.copies = own.copies;
     p.name = names_.fresh(tensor.name + "_" + level);
     places_.push_back(std::move(p));

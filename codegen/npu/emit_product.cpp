@@ -37,7 +37,7 @@ const MicroKernel* find_micro_kernel(std::string_view name) {
 KernelEmitter::Product KernelEmitter::product_of(OpId id) const {
   const Operator& op = w_.op(id);
   const auto refuse = [&](const std::string& why) -> Product {
-    throw Refused{op.name + " is no product for the cube: " + why};
+    throw Refused{op.name + " is not a product for the cube: " + why};
   };
   if (op.inputs.size() != 2 || op.outputs.size() != 1) return refuse("it needs two inputs");
   if (w_.reduction_loops(id).size() != 1) return refuse("it sums over more or less than one loop");

@@ -117,7 +117,7 @@ class Iterations {
 Rolled rolled(const TraceStep& step) {
   Rolled r{.instruction = step.instruction, .comment = step.comment};
   for (IntExpr* e : operands(r.instruction)) {
-    TW_CHECK(e->is_literal(), "an operand of a trace that is no number");
+    TW_CHECK(e->is_literal(), "an operand of a trace that is not a number");
     r.operands.push_back({.base = e->code().front().literal});
     *e = 0;
   }

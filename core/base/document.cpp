@@ -81,7 +81,7 @@ DocumentValue convert(const YAML::Node& node, Limits& limits) {
       for (const auto& entry : node) {
         const int line = entry.first.Mark().line + 1;
         if (!entry.first.IsScalar()) {
-          fail_at(limits.where(), line, "", "", "a key is no plain text", "text keys");
+          fail_at(limits.where(), line, "", "", "a key is not plain text", "text keys");
         }
         const std::string key = entry.first.Scalar();
         if (!seen.insert(key).second) {
@@ -229,7 +229,7 @@ DocumentValue read_yaml(std::string_view text, std::string_view where) {
   check_length(text, where);
   if (const auto bad = first_bad_byte(text)) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<long>(*bad), '\n');
-    fail_at(where, static_cast<int>(line), "", "", "a byte is no text", "UTF-8");
+    fail_at(where, static_cast<int>(line), "", "", "a byte is not text", "UTF-8");
   }
   try {
     const std::string owned(text);
@@ -260,19 +260,19 @@ void Field::fail(std::string problem, std::string accepted) const {
 }
 
 void Field::only(std::initializer_list<const char*> keys) const {
-  if (!is_map()) fail("is no mapping", "a mapping");
+  if (!is_map()) fail("is not a mapping", "a mapping");
   const std::vector<std::string> known(keys.begin(), keys.end());
   for (const auto& [key, value] : value_->entries) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::string near = nearest(key, known);
     fail_at(where_, value.line, path_.empty() ? "key" : path_, key,
-            near.empty() ? "is no known key" : "is no known key; did you mean " + near + "?",
+            near.empty() ? "is not a known key" : "is not a known key; did you mean " + near + "?",
             join(known));
   }
 }
 
 std::optional<Field> Field::get(std::string_view key) const {
-  if (!is_map()) fail("is no mapping", "a mapping");
+  if (!is_map()) fail("is not a mapping", "a mapping");
   for (const auto& [name, value] : value_->entries) {
     if (name != key) continue;
     if (value.kind == Kind::null) return std::nullopt;
@@ -291,7 +291,7 @@ Field Field::at(std::string_view key) const {
 }
 
 std::vector<std::pair<std::string, Field>> Field::entries() const {
-  if (!is_map()) fail("is no mapping", "a mapping");
+  if (!is_map()) fail("is not a mapping", "a mapping");
   std::vector<std::pair<std::string, Field>> r;
   for (const auto& [name, value] : value_->entries) {
     r.emplace_back(name, Field(value, where_, path_.empty() ? name : path_ + "." + name));
@@ -300,7 +300,7 @@ std::vector<std::pair<std::string, Field>> Field::entries() const {
 }
 
 std::vector<Field> Field::items() const {
-  if (!is_list()) fail("is no list", "a list");
+  if (!is_list()) fail("is not a list", "a list");
   std::vector<Field> r;
   for (std::size_t i = 0; i < value_->items.size(); ++i) {
     r.emplace_back(value_->items[i], where_, path_ + "[" + std::to_string(i) + "]");
@@ -309,14 +309,15 @@ std::vector<Field> Field::items() const {
 }
 
 std::string Field::text() const {
-  if (value_->kind != Kind::plain && value_->kind != Kind::string) fail("is no text", "a text");
+  if (value_->kind != Kind::plain && value_->kind != Kind::string) fail("is not text", "text");
   return value_->text;
 }
 
 std::string Field::identifier(const char* what) const {
   std::string name = text();
   if (!is_identifier(name)) {
-    fail(std::string("is no name of ") + what, "letters, digits and _, no digit first, at most 64");
+    fail(std::string("is not a name of ") + what,
+         "letters, digits and _, no digit first, at most 64");
   }
   return name;
 }
@@ -341,7 +342,7 @@ double Field::real() const {
   const auto [end, error] = std::from_chars(t.data(), t.data() + t.size(), v);
   const bool number = value_->kind == Kind::plain || value_->kind == Kind::number;
   if (!number || error != std::errc() || end != t.data() + t.size() || !std::isfinite(v)) {
-    fail("is no number", "a finite number");
+    fail("is not a number", "a finite number");
   }
   return v;
 }

@@ -337,7 +337,7 @@ Settings::Settings(std::span<const OptionSpec> specs, const OptionValues& values
       throw InputError(
           {.where = owner_,
            .value = "--" + name,
-           .problem = "is none of its options",
+           .problem = "is not one of its options",
            .accepted = known.empty()
                            ? "none: it has no options"
                            : join(known) + (near.empty() ? "" : " (nearest: " + near + ")")});

@@ -105,11 +105,11 @@ class Checker {
            "bytes, or 0 for no bound");
     }
     if (home.bandwidth.value != 0) {
-      fail(home, "bandwidth", "", "is of the way in from further out, which home has not",
+      fail(home, "bandwidth", "", "is the rate from the next outer level, and home has none",
            "the bandwidth of home at the level next inside it");
     }
     if (!home.filled_by.empty()) {
-      fail(home, "filled_by", join(home.filled_by), "fills home, which nothing lies outside of",
+      fail(home, "filled_by", join(home.filled_by), "fills home, and no level lies outside home",
            "no filled_by at home");
     }
   }
@@ -119,7 +119,7 @@ class Checker {
     for (std::size_t i = 0; i < m_.levels.size(); ++i) {
       const std::string& name = m_.levels[i].name;
       if (!is_identifier(name) || ends_like_copies(name)) {
-        fail("level " + std::to_string(i) + ": name", name, "is no level's name",
+        fail("level " + std::to_string(i) + ": name", name, "is not a level's name",
              "an identifier that does not end in x and digits");
       }
       const std::string key = lower(name);
@@ -135,25 +135,25 @@ class Checker {
   void check_level(const Level& level, std::size_t i) const {
     const std::string positive = "a positive number of bytes";
     if (i > 0 && level.capacity.value <= 0) {
-      fail(level, "capacity", std::to_string(level.capacity.value), "is no capacity", positive);
+      fail(level, "capacity", std::to_string(level.capacity.value), "is not a capacity", positive);
     }
     if (!std::isfinite(level.bandwidth.value) || level.bandwidth.value < 0) {
-      fail(level, "bandwidth", std::to_string(level.bandwidth.value), "is no bandwidth",
+      fail(level, "bandwidth", std::to_string(level.bandwidth.value), "is not a bandwidth",
            "a positive number of bytes a second, or 0 where it is unknown");
     }
     if (level.line.value <= 0) {
-      fail(level, "line", std::to_string(level.line.value), "is no line size", positive);
+      fail(level, "line", std::to_string(level.line.value), "is not a line size", positive);
     }
     if (level.sector.value <= 0 || level.line.value % level.sector.value != 0) {
       fail(level, "sector", std::to_string(level.sector.value), "does not divide the line",
            "a divisor of " + std::to_string(level.line.value));
     }
     if (level.instances < 1 || level.instances > kMaxInstances) {
-      fail(level, "instances", std::to_string(level.instances), "is no number of instances",
+      fail(level, "instances", std::to_string(level.instances), "is not a number of instances",
            "1 to " + std::to_string(kMaxInstances));
     }
     if (!replacement_from_name(level.policy)) {
-      fail(level, "policy", level.policy, "is no replacement policy",
+      fail(level, "policy", level.policy, "is not a replacement policy",
            std::string(replacement_names()));
     }
     const Managed managed = level.kind == LevelKind::cache ? Managed::hardware : Managed::software;
@@ -170,11 +170,11 @@ class Checker {
            "policy, inclusion, write, index and prefetch at levels of kind cache only");
     }
     if (level.rows != DramRows{} && i > 0) {
-      fail(level, "row_buffer", to_text(Bytes(level.rows.row_bytes)), "is of home only",
+      fail(level, "row_buffer", to_text(Bytes(level.rows.row_bytes)), "belongs to home only",
            "no row_buffer here");
     }
     if (level.rows.row_bytes < 0 || level.rows.banks < 1 || level.rows.banks > kMaxBanks) {
-      fail(level, "banks", std::to_string(level.rows.banks), "is no number of banks",
+      fail(level, "banks", std::to_string(level.rows.banks), "is not a number of banks",
            "1 to " + std::to_string(kMaxBanks));
     }
   }
@@ -185,7 +185,7 @@ class Checker {
            "at most " + to_text(Bytes(kMaxCache)));
     }
     if (level.ways < 0) {
-      fail(level, "ways", std::to_string(level.ways), "is no number of ways",
+      fail(level, "ways", std::to_string(level.ways), "is not a number of ways",
            "a positive number, or 0: fully associative");
     }
     const auto set = checked_mul(level.line.value, std::max<std::int64_t>(level.ways, 1));
@@ -207,7 +207,7 @@ class Checker {
            "at most " + std::to_string(kMaxPlruWays) + " ways, or lru or fifo");
     }
     if (!(b.clean_victims >= 0 && b.clean_victims <= 1)) {
-      fail(level, "clean_victims", std::to_string(b.clean_victims), "is no share", "0 to 1");
+      fail(level, "clean_victims", std::to_string(b.clean_victims), "is not a share", "0 to 1");
     }
     const std::int64_t sets = level.sets();
     if (b.index == Index::folded && (sets & (sets - 1)) != 0) {
@@ -224,7 +224,7 @@ class Checker {
     }
     for (const Prefetch& p : b.prefetch) {
       if (p.degree < 1 || p.degree > kMaxDegree) {
-        fail(level, "prefetch", std::to_string(p.degree), "is no degree of a prefetcher",
+        fail(level, "prefetch", std::to_string(p.degree), "is not a degree of a prefetcher",
              "1 to " + std::to_string(kMaxDegree));
       }
     }
@@ -238,8 +238,8 @@ class Checker {
       for (const std::string& from : level.filled_by) {
         const auto id = m_.find(from);
         if (!id || m_.level(*id).name == level.name) {
-          fail(level, "filled_by", from, id ? "is the level itself" : "is no level of this machine",
-               join(names));
+          fail(level, "filled_by", from,
+               id ? "is the level itself" : "is not a level of this machine", join(names));
         }
         if (!seen.insert(m_.level(*id).name).second) {
           fail(level, "filled_by", from, "is listed twice", "each level once");
@@ -260,7 +260,7 @@ class Checker {
     if (!id || *id == m_.home()) {
       std::vector<std::string> names;
       for (const Level& level : std::span(m_.levels).subspan(1)) names.push_back(level.name);
-      fail("default_level", m_.plan_level, "is no level on chip", join(names));
+      fail("default_level", m_.plan_level, "is not a level on chip", join(names));
     }
   }
 
@@ -281,8 +281,8 @@ class Checker {
         }
       }
       if (path.from == path.to || !ways.emplace(path.from, path.to).second) {
-        fail(prefix + "from, to", path.from + " to " + path.to, "leads nowhere, or is there twice",
-             "two levels, and each pair once");
+        fail(prefix + "from, to", path.from + " to " + path.to,
+             "leads from a level to itself, or is given twice", "two levels, and each pair once");
       }
       if (std::find(kPipes.begin(), kPipes.end(), path.pipe) == kPipes.end()) {
         fail(prefix + "pipe", path.pipe, "moves no data", join(kPipes));
@@ -298,28 +298,29 @@ class Checker {
     for (const ComputeUnit& unit : m_.units) {
       const std::string field = "unit " + unit.name;
       if (unit.name.empty() || !seen.insert(lower(unit.name)).second) {
-        fail("units", unit.name, "names no unit, or two", "unique names");
+        fail("units", unit.name, "is empty, or names two units", "unique names");
       }
       const auto bad = [](double v) { return !std::isfinite(v) || v < 0; };
       if (unit.count < 1 || unit.count > kMaxInstances) {
-        fail(field + ": count", std::to_string(unit.count), "is no count", "a positive number");
+        fail(field + ": count", std::to_string(unit.count), "is not a count", "a positive number");
       }
       if (bad(unit.clock_hz)) {
-        fail(field + ": clock", std::to_string(unit.clock_hz), "is no clock", "hertz, 0: unknown");
+        fail(field + ": clock", std::to_string(unit.clock_hz), "is not a clock",
+             "hertz, 0: unknown");
       }
       if (unit.vector_width.value < 0 || unit.registers < 0) {
         fail(field, "", "has a negative vector_width or registers", "positive numbers");
       }
       if (bad(unit.capability)) {
-        fail(field + ": capability", std::to_string(unit.capability), "is no compute capability",
+        fail(field + ": capability", std::to_string(unit.capability), "is not a compute capability",
              "a number as 9.0, 0: unknown");
       }
       for (const auto& [type, rate] : unit.peak) {
         if (!dtype_from_name(type)) {
-          fail(field + ": peak", type, "is no element type", "f16, bf16, f32, f64, i8, i32");
+          fail(field + ": peak", type, "is not an element type", "f16, bf16, f32, f64, i8, i32");
         }
         if (bad(rate.value) || rate.value < 1) {
-          fail(field + ": peak " + type, std::to_string(rate.value), "is no rate",
+          fail(field + ": peak " + type, std::to_string(rate.value), "is not a rate",
                "operations a second, from 1 on; no entry where it is unknown");
         }
       }

@@ -34,8 +34,8 @@ Machine named_machine(std::string_view name) {
   throw InputError({.where = "",
                     .field = "machine",
                     .value = std::string(name),
-                    .problem = near.empty() ? "is no known machine"
-                                            : "is no known machine; did you mean " + near + "?",
+                    .problem = near.empty() ? "is not a known machine"
+                                            : "is not a known machine; did you mean " + near + "?",
                     .accepted = join(names) + ", scratchpad:SIZE, cache:SIZE/WAYS, FILE.yaml"});
 }
 

@@ -33,7 +33,7 @@ Bytes parse_size(std::string_view spec, std::string field, std::string_view text
   } else {
     size = parse_bytes(text);
   }
-  if (!size || size->value <= 0) fail(spec, std::move(field), text, "is no size");
+  if (!size || size->value <= 0) fail(spec, std::move(field), text, "is not a size");
   return *size;
 }
 
@@ -49,7 +49,7 @@ Level make_level(std::string_view spec, std::string_view text, std::size_t numbe
     const std::string_view ways = text.substr(slash + 1);
     const auto [end, error] = std::from_chars(ways.data(), ways.data() + ways.size(), level.ways);
     if (error != std::errc() || end != ways.data() + ways.size() || level.ways <= 0) {
-      fail(spec, level.name + ": ways", ways, "is no number of ways");
+      fail(spec, level.name + ": ways", ways, "is not a number of ways");
     }
     level.sources["ways"] = kSource;
   }
@@ -68,7 +68,7 @@ Machine parse_synthetic_machine(std::string_view spec) {
   if (spec.size() > kMaxSpec || colon == std::string_view::npos ||
       (!cache && kind != "scratchpad")) {
     fail(spec, "", spec.size() > kMaxSpec ? spec.substr(0, 64) : spec,
-         "is no machine of this form");
+         "is not a machine of this form");
   }
   const std::string_view sizes = spec.substr(colon + 1);
   std::vector<Level> inner_first;

@@ -57,7 +57,7 @@ Field number(const Field& field, const std::string& key,
   field.only({"value", "source"});
   const Field source = field.at("source");
   std::string text = source.text();
-  if (text.empty()) source.fail("is no source", "where the number is from, or the word assumed");
+  if (text.empty()) source.fail("is not a source", "where the number is from, or the word assumed");
   sources[key] = std::move(text);
   return field.at("value");
 }
@@ -65,7 +65,7 @@ Field number(const Field& field, const std::string& key,
 Bytes size_in(const Field& field) {
   const bool scalar = field.value().kind != DocumentValue::Kind::list && !field.is_map();
   const auto bytes = scalar ? parse_bytes(field.value().text) : std::nullopt;
-  if (!bytes) field.fail("is no size", "a number of bytes such as 48K, 1M or 4096B");
+  if (!bytes) field.fail("is not a size", "a number of bytes such as 48K, 1M or 4096B");
   return *bytes;
 }
 
@@ -73,7 +73,7 @@ double quantity(const Field& field, std::string_view unit) {
   const bool scalar = field.value().kind != DocumentValue::Kind::list && !field.is_map();
   const auto value = scalar ? parse_quantity(field.value().text, unit) : std::nullopt;
   if (!value) {
-    field.fail("is no number of " + std::string(unit),
+    field.fail("is not a number of " + std::string(unit),
                "a positive number such as 1.5 G" + std::string(unit));
   }
   return *value;
@@ -162,7 +162,7 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   read("capability", [&](const Field& v) {
     unit.capability = v.real();
     if (!(unit.capability >= 1 && unit.capability < 100))
-      v.fail("is no compute capability", "a number as 9.0");
+      v.fail("is not a compute capability", "a number as 9.0");
   });
   if (const auto cycles = f.get("cycles")) {
     const auto classes = instruction_classes();
@@ -170,10 +170,10 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
     known.insert(known.end(), kOfKernels.begin(), kOfKernels.end());
     for (const auto& [name, field] : cycles->entries()) {
       if (std::ranges::find(known, name) == known.end())
-        field.fail("is no class of instructions", join(known));
+        field.fail("is not a class of instructions", join(known));
       const Field v = number(field, "cycles." + name, unit.sources);
       unit.cycles[name] = v.real();
-      if (!(unit.cycles[name] > 0)) v.fail("is no number of cycles", "a positive number");
+      if (!(unit.cycles[name] > 0)) v.fail("is not a number of cycles", "a positive number");
     }
   }
   if (const auto peak = f.get("peak")) {
@@ -410,7 +410,7 @@ Machine machine_from_yaml(std::string_view text, std::string_view where) {
   const Field kind = f.at("kind");
   m.kind = kind.text();
   if (std::find(kMachineKinds.begin(), kMachineKinds.end(), m.kind) == kMachineKinds.end()) {
-    kind.fail("is no kind of machine", join(kMachineKinds));
+    kind.fail("is not a kind of machine", join(kMachineKinds));
   }
   if (const auto v = f.get("default_level")) {
     m.plan_level = v->text();

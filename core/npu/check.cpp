@@ -18,7 +18,8 @@ class Checker {
 
   void run() {
     check_machine();
-    if (p_.blocks < 1) fail("blocks", std::to_string(p_.blocks), "is no number of blocks", "1 up");
+    if (p_.blocks < 1)
+      fail("blocks", std::to_string(p_.blocks), "is not a number of blocks", "1 up");
     check_tensors();
     for (const Buffer& b : p_.buffers) check_buffer(b);
     defined_ = {"block", "blocks"};
@@ -60,13 +61,14 @@ class Checker {
   }
 
   void check_name(const std::string& name) {
-    if (!is_identifier(name)) fail("name", name, "is no identifier", "letters, digits and _");
+    if (!is_identifier(name)) fail("name", name, "is not an identifier", "letters, digits and _");
     if (!names_.insert(name).second) fail("name", name, "is there twice", "unique names");
   }
 
   void check_type(const std::string& name, DType type) const {
     if (type != DType::f16 && type != DType::f32) {
-      fail(name, std::string(tilewright::name_of(type)), "is no type of this core", "f16 or f32");
+      fail(name, std::string(tilewright::name_of(type)), "is not a type of this core",
+           "f16 or f32");
     }
   }
 
@@ -97,10 +99,11 @@ class Checker {
     if (b.memory == Memory::gm) {
       fail(b.name, "GM", "holds tensors, not buffers", "L1, L0A, L0B, L0C or UB");
     }
-    if (!is_identifier(b.tensor)) fail(b.name, b.tensor, "is no tensor's name", "letters, digits");
+    if (!is_identifier(b.tensor))
+      fail(b.name, b.tensor, "is not a tensor's name", "letters, digits");
     const std::int64_t align = alignment_of(b.memory);
     if (b.address < 0 || b.address % align != 0) {
-      fail(b.name, std::to_string(b.address), "is no aligned address",
+      fail(b.name, std::to_string(b.address), "is not an aligned address",
            "multiples of " + std::to_string(align) + " bytes");
     }
     const auto level = m_.find(level_of(b.memory));
@@ -131,7 +134,7 @@ class Checker {
 
   void check_free(const std::string& name) const {
     if (!is_identifier(name) || name == "block" || name == "blocks" || counters_.contains(name)) {
-      fail(name, "cannot be assigned", "an identifier that is no counter of a loop around it");
+      fail(name, "cannot be assigned", "an identifier that is not a counter of a loop around it");
     }
   }
 
@@ -182,12 +185,12 @@ class Checker {
     const std::string way =
         std::string(name_of(from.memory)) + " to " + std::string(name_of(to.memory));
     if (!copy_pipe(*m_.npu_core, from.memory, to.memory)) {
-      fail(way, "is no path of " + m_.name, "the paths of its machine file");
+      fail(way, "is not a path of " + m_.name, "the paths of its machine file");
     }
     if (!copies_layout(from.memory, c.from.layout, to.memory, c.to.layout)) {
       fail(way + ", " + std::string(name_of(c.from.layout)) + " to " +
                std::string(name_of(c.to.layout)),
-           "is no layout change of this path", "GM: nd; L0C: Nz; L0A: Nz to Zz; L0B: Nz to Zn");
+           "is not a layout change of this path", "GM: nd; L0C: Nz; L0A: Nz to Zz; L0B: Nz to Zn");
     }
     const bool accumulators = from.memory == Memory::l0c || to.memory == Memory::l0c;
     if (from.type != to.type && !accumulators) {
@@ -209,7 +212,7 @@ class Checker {
   void check_operand(const Place& p, Memory memory, DType type) const {
     const Object o = object(p);
     if (o.memory != memory || o.type != type) {
-      fail(p.object, "is no operand of mad",
+      fail(p.object, "is not an operand of mad",
            std::string(tilewright::name_of(type)) + " in " + std::string(name_of(memory)));
     }
   }

@@ -128,7 +128,7 @@ Result<std::int64_t> apply(IntOp op, std::int64_t a, std::int64_t b) {
   switch (op) {
     case IntOp::literal:
     case IntOp::scalar:
-      return Reason{"is no operator"};
+      return Reason{"is not an operator"};
     case IntOp::negate:
       overflow = __builtin_sub_overflow(std::int64_t{0}, a, &r);
       break;

@@ -32,7 +32,7 @@ TensorFlags read_flags(const Field& f) {
   for (const Field& item : f.items()) {
     const std::string name = item.text();
     bool* flag = name == "sliding" ? &flags.sliding : name == "running" ? &flags.running : nullptr;
-    if (flag == nullptr) item.fail("is no flag of a tensor", "sliding, running");
+    if (flag == nullptr) item.fail("is not a flag of a tensor", "sliding, running");
     if (*flag) item.fail("is given twice", "each flag once");
     *flag = true;
   }
@@ -44,7 +44,7 @@ std::vector<std::pair<std::string, Field>> named_entries(const Field& f, const c
   auto entries = f.entries();
   for (const auto& [name, value] : entries) {
     if (!is_identifier(name)) {
-      value.fail(std::string("stands under a key that is no name of ") + what,
+      value.fail(std::string("stands under a key that is not a name of ") + what,
                  "letters, digits and _, no digit first, at most 64");
     }
   }
@@ -82,7 +82,8 @@ Kernel read_kernel(const Field& f) {
   f.only({"name", "by", "operators", "level", "tree", "tiles", "pins", "flags", "launch"});
   Kernel kernel;
   if (const auto by = f.get("by"))
-    kernel.by = read_hyphenated(*by, is_letter, "is no name of a model", "letters, digits, _ and -, at most 64");
+    kernel.by = read_hyphenated(*by, is_letter, "is not a name of a model",
+                                "letters, digits, _ and -, at most 64");
   if (const auto launch = f.get("launch")) kernel.launch = read_launch(*launch);
   if (const auto name = f.get("name")) kernel.name = name->identifier("a kernel");
   if (const auto operators = f.get("operators")) {
@@ -126,7 +127,7 @@ std::string read_rewrite(const Field& f) {
       spelled(std::string_view(text).substr(colon), [](char c) {
         return is_letter(c) || std::string_view(":=+/;").find(c) != std::string_view::npos;
       });
-  if (!plain) f.fail("is no rewrite", "online-softmax, compose, inline:OP, ...");
+  if (!plain) f.fail("is not a rewrite", "online-softmax, compose, inline:OP, ...");
   return text;
 }
 

@@ -330,12 +330,12 @@ std::map<std::string, std::int64_t> parse_tiles(std::string_view text, std::stri
     const std::string_view entry = without_spaces(text.substr(begin, end - begin));
     const std::string field = "column " + std::to_string(begin + 1);
     const std::size_t equals = entry.find('=');
-    if (equals == std::string_view::npos) fail(field, entry, "is no tile");
+    if (equals == std::string_view::npos) fail(field, entry, "is not a tile");
     const std::string_view name = without_spaces(entry.substr(0, equals));
     const std::string_view size = without_spaces(entry.substr(equals + 1));
-    if (!is_identifier(name)) fail(field, name, "is no loop's name");
+    if (!is_identifier(name)) fail(field, name, "is not a loop's name");
     const auto value = positive(size);
-    if (!value) fail(std::string(name), size, "is no tile size");
+    if (!value) fail(std::string(name), size, "is not a tile size");
     if (!tiles.emplace(name, *value).second) fail(field, name, "is given twice");
     begin = end + 1;
   }

@@ -205,10 +205,10 @@ void check_tiles(const Draft& d) {
     if (!loop) {
       std::vector<std::string> names;
       for (const Loop& l : d.w.loops()) names.push_back(l.name);
-      d.bad("tiles", name, "is no loop of the workload", join(names));
+      d.bad("tiles", name, "is not a loop of the workload", join(names));
     }
     if (tile < 1 || tile > d.w.loop(*loop).extent)
-      d.bad("tiles." + name, std::to_string(tile), "is no tile of this loop",
+      d.bad("tiles." + name, std::to_string(tile), "is not a tile of this loop",
             formatted("1..{}", d.w.loop(*loop).extent));
   }
 }

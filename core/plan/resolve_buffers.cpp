@@ -85,7 +85,7 @@ NodeId region_body(const Draft& d, TensorId t) {
   for (NodeId n = inferred; n.valid(); n = d.node(n).parent)
     if (d.node(n).kind == NodeKind::loop && d.w.loop(d.node(n).loop).name == at->second) return n;
   d.bad("pins." + d.w.tensor(t).name + ".at", at->second,
-        "is no loop around its producer and all its consumers", "such a loop, or no `at`");
+        "is not a loop around its producer and all its consumers", "such a loop, or no `at`");
 }
 
 /// Where units of a block reduce an output together, its tile is that of all of them (rule 12):

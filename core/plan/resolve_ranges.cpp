@@ -20,8 +20,8 @@ void cut_loops(Draft& d) {
     }
     const Loop& loop = d.w.loop(n.loop);
     if (n.cuts.empty())
-      d.bad("loop " + loop.name, "no operator", "below this loop has it",
-            "a loop around C.operator");
+      d.bad("loop " + loop.name, "", "is a loop of no operator inside it",
+            "a loop around the compute (C.OPERATOR) of an operator that has it");
   }
 }
 

@@ -84,18 +84,18 @@ class Binder {
 
   std::int64_t step_of(const Node& n, const Loop& loop, bool nested) const {
     if (n.step == 0 && nested)
-      d_.bad("loop " + n.name, "no step", "is nested in itself",
+      d_.bad("loop " + n.name, "", "is nested in itself, without a step",
              formatted("a step, as in {}/4", n.name));
     if (n.step == 0) {
       const auto tile = d_.plan.tiles.find(n.name);
       if (tile == d_.plan.tiles.end())
-        d_.bad("loop " + n.name, "no step", "has neither a step nor a tile",
+        d_.bad("loop " + n.name, "", "has neither a step nor a tile",
                formatted("{0}/STEP in the tree or {0}=STEP in the tiles, 1..{1}", n.name,
                          loop.extent));
       return tile->second;
     }
     if (n.step < 1 || n.step > loop.extent)
-      d_.bad("loop " + n.name, std::to_string(n.step), "is no step of this loop",
+      d_.bad("loop " + n.name, std::to_string(n.step), "is not a step of this loop",
              formatted("1..{}", loop.extent));
     return n.step;
   }
@@ -103,7 +103,7 @@ class Binder {
   void bind_loop(const Node& n, NodeId parent) {
     const auto loop = d_.placement.find_loop(n.name);
     if (!loop)
-      d_.bad("loop", n.name, "is no loop of the workload",
+      d_.bad("loop", n.name, "is not a loop of the workload",
              suggestion(n.name, names_of(d_.w.loops())));
     const bool nested = std::ranges::find(around_, n.name) != around_.end();
     const NodeId id = add(NodeKind::loop, parent);
@@ -118,7 +118,7 @@ class Binder {
   TensorId tensor(const std::string& name) const {
     const auto t = d_.placement.find_tensor(name);
     if (!t)
-      d_.bad("tensor", name, "is no tensor of the workload",
+      d_.bad("tensor", name, "is not a tensor of the workload",
              suggestion(name, names_of(d_.w.tensors())));
     return *t;
   }
@@ -133,7 +133,7 @@ class Binder {
     if (name.empty()) return on_chip_level(t);
     const auto l = d_.m.find(name);
     if (!l)
-      d_.bad("level", name, "is no level of machine " + d_.m.name,
+      d_.bad("level", name, "is not a level of machine " + d_.m.name,
              suggestion(name, names_of(d_.m.levels)));
     return *l;
   }
@@ -168,7 +168,7 @@ class Binder {
   void bind_compute(const Node& n, NodeId parent, bool alone) {
     const auto op = d_.placement.find_op(n.name);
     if (!op)
-      d_.bad("operator", n.name, "is no operator of the workload",
+      d_.bad("operator", n.name, "is not an operator of the workload",
              suggestion(n.name, names_of(d_.w.operators())));
     if (d_.compute_of[op->index()].valid())
       d_.bad("C." + n.name, "twice", "is computed twice in one kernel", "one compute an operator");
@@ -231,7 +231,7 @@ class Binder {
     for (const std::string& name : d_.plan.operators) {
       const auto op = d_.placement.find_op(name);
       if (!op)
-        d_.bad("operators", name, "is no operator of the workload",
+        d_.bad("operators", name, "is not an operator of the workload",
                suggestion(name, names_of(d_.w.operators())));
       if (!d_.compute_of[op->index()].valid())
         d_.bad("operators", name, "is listed but the tree does not compute it", "C." + name);
@@ -252,7 +252,7 @@ void bind_pins(Draft& d) {
   if (!d.plan.level.empty()) {
     const auto found = d.m.find(d.plan.level);
     if (!found || *found == d.m.home())
-      d.bad("level", d.plan.level, "is no on-chip level of machine " + d.m.name,
+      d.bad("level", d.plan.level, "is not an on-chip level of machine " + d.m.name,
             suggestion(d.plan.level, names_of(d.m.levels)));
     level = *found;
   }
@@ -260,12 +260,12 @@ void bind_pins(Draft& d) {
   for (const auto& [name, pin] : d.plan.pins) {
     const auto t = d.placement.find_tensor(name);
     if (!t)
-      d.bad("pins", name, "is no tensor of the workload",
+      d.bad("pins", name, "is not a tensor of the workload",
             suggestion(name, names_of(d.w.tensors())));
     if (!pin.level.empty()) {
       const auto l = d.m.find(pin.level);
       if (!l)
-        d.bad("pins." + name, pin.level, "is no level of machine " + d.m.name,
+        d.bad("pins." + name, pin.level, "is not a level of machine " + d.m.name,
               suggestion(pin.level, names_of(d.m.levels)));
       const bool read_again = d.w.producer(*t).valid() && !d.w.consumers(*t).empty();
       if (*l == d.m.home() && !read_again)
@@ -278,11 +278,11 @@ void bind_pins(Draft& d) {
   for (const auto& [name, flags] : d.plan.flags) {
     const auto t = d.placement.find_tensor(name);
     if (!t)
-      d.bad("flags", name, "is no tensor of the workload",
+      d.bad("flags", name, "is not a tensor of the workload",
             suggestion(name, names_of(d.w.tensors())));
     const OpId producer = d.w.producer(*t);
     if (flags.running && !(producer.valid() && d.w.op(producer).running))
-      d.bad("flags." + name, "running", "is no running result",
+      d.bad("flags." + name, "running", "is not a running result",
             "a tensor that the online-softmax rewrite made running");
     d.sliding[*t] = flags.sliding;
   }

@@ -91,7 +91,7 @@ Traffic traffic_from_json(const nlohmann::json& j, std::string_view where) {
   Traffic t;
   const Field source = f.at("source");
   const auto known = source_from_name(source.text());
-  if (!known) source.fail("is no source", "predicted, simulated, measured, paper");
+  if (!known) source.fail("is not a source", "predicted, simulated, measured, paper");
   t.source = *known;
   if (const auto by = f.get("by")) t.by = by->text();
   if (const auto machine = f.get("machine")) t.machine = machine->text();

@@ -150,7 +150,7 @@ class Parser {
              std::to_string(has) + " indices");
       return TensorId(i);
     }
-    if (!is_identifier(name)) fail(token, std::string(name), "is no identifier for a tensor");
+    if (!is_identifier(name)) fail(token, std::string(name), "is not an identifier for a tensor");
     spec_.tensors.push_back({.name = std::string(name),
                              .shape = std::vector<std::int64_t>(rank, 0),
                              .dtype = spec_.dtype});
@@ -222,7 +222,7 @@ class Parser {
     const char* end = now_.text.data() + now_.text.size();
     const auto [rest, error] = std::from_chars(now_.text.data(), end, n);
     if (error != std::errc() || rest != end)
-      fail(now_, std::string(now_.text), "is no integer within 64 bits");
+      fail(now_, std::string(now_.text), "is not an integer within 64 bits");
     advance();
     return n;
   }
@@ -313,7 +313,7 @@ class Parser {
       loops += (loops.empty() ? "" : ", ") + spec_.loops[i].name;
     }
     const std::string name(token.text);
-    fail(token, name, "is no loop whose index could be read here",
+    fail(token, name, "is not a loop whose index could be read here",
          name + "[...], " + name + "(...) or one of the loops " + loops);
   }
 
@@ -325,7 +325,7 @@ class Parser {
     const char* end = token.text.data() + token.text.size();
     const auto [rest, error] = std::from_chars(token.text.data(), end, value);
     if (error != std::errc() || rest != end)
-      fail(token, std::string(token.text), "is no number in range");
+      fail(token, std::string(token.text), "is not a number in range");
     return value;
   }
 

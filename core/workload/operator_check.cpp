@@ -40,11 +40,11 @@ class OperatorChecker {
 
   void check_ids(const Access& a) const {
     if (!a.tensor.valid() || a.tensor.index() >= spec_.tensors.size())
-      fail(field_, std::to_string(a.tensor.value), "is no tensor of this workload");
+      fail(field_, std::to_string(a.tensor.value), "is not a tensor of this workload");
     for (const Affine& index : a.index)
       for (const Term& t : index.terms)
         if (!t.loop.valid() || t.loop.index() >= spec_.loops.size())
-          fail(field_, std::to_string(t.loop.value), "is no loop of this workload");
+          fail(field_, std::to_string(t.loop.value), "is not a loop of this workload");
     for (const Affine& index : a.index) check_gathered(a, index);
     const std::size_t rank = spec_.tensors[a.tensor.index()].shape.size();
     if (a.index.size() != rank)
@@ -58,7 +58,7 @@ class OperatorChecker {
   void check_gathered(const Access& a, const Affine& index) const {
     if (index.gathered < 0) return;
     if (static_cast<std::size_t>(index.gathered) >= op_.inputs.size())
-      fail(field_, std::to_string(index.gathered), "is no position of an input");
+      fail(field_, std::to_string(index.gathered), "is not a position of an input");
     if (!index.terms.empty() || index.offset != 0)
       fail(field_, tensor_name(a), "is gathered by more than a value", "T[ids[b],d]");
     const Access& by = op_.inputs[static_cast<std::size_t>(index.gathered)];
@@ -67,7 +67,7 @@ class OperatorChecker {
         fail(field_, tensor_name(by), "is an index that is itself gathered by a value",
              "an index tensor indexed by loops and integers");
     if (!by.tensor.valid() || by.tensor.index() >= spec_.tensors.size())
-      fail(field_, std::to_string(by.tensor.value), "is no tensor of this workload");
+      fail(field_, std::to_string(by.tensor.value), "is not a tensor of this workload");
     const Tensor& ids = spec_.tensors[by.tensor.index()];
     if (ids.dtype != DType::i32 && ids.dtype != DType::i8)
       fail(field_, ids.name + " of type " + std::string(name_of(ids.dtype)), "is an index",
@@ -120,11 +120,11 @@ class OperatorChecker {
     switch (e.kind) {
       case Expr::Kind::input:
         if (e.input < 0 || static_cast<std::size_t>(e.input) >= op_.inputs.size())
-          fail(field_, std::to_string(e.input), "is no position of an input");
+          fail(field_, std::to_string(e.input), "is not a position of an input");
         if (!e.args.empty()) fail(field_, "", "has an input with arguments");
         return;
       case Expr::Kind::constant:
-        if (std::isnan(e.constant)) fail(field_, "nan", "is no constant", "numbers and inf");
+        if (std::isnan(e.constant)) fail(field_, "nan", "is not a constant", "numbers and inf");
         if (!e.args.empty()) fail(field_, "", "has a constant with arguments");
         return;
       case Expr::Kind::index:
@@ -133,13 +133,13 @@ class OperatorChecker {
       case Expr::Kind::before:
       case Expr::Kind::after:
         if (e.input < 0 || static_cast<std::size_t>(e.input) >= op_.outputs.size())
-          fail(field_, std::to_string(e.input), "is no position of an output");
+          fail(field_, std::to_string(e.input), "is not a position of an output");
         if (!e.args.empty()) fail(field_, "", "has an output with arguments");
         return;
       case Expr::Kind::call: break;
     }
     const ExprFunction* f = find_expr_function(e.function);
-    if (f == nullptr) fail(field_, e.function, "is no function");
+    if (f == nullptr) fail(field_, e.function, "is not a function");
     if (static_cast<int>(e.args.size()) != f->arity)
       fail(field_, e.function, "is called with " + std::to_string(e.args.size()) + " arguments",
            std::to_string(f->arity));
@@ -158,7 +158,7 @@ class OperatorChecker {
     for (const Access& in : op_.inputs) add(in);
     for (LoopId l : op_.loops) {
       if (!l.valid() || l.index() >= spec_.loops.size())
-        fail(field_, std::to_string(l.value), "is no loop of this workload");
+        fail(field_, std::to_string(l.value), "is not a loop of this workload");
       if (std::find(found.begin(), found.end(), l) == found.end())
         fail(field_, loop_name(l), "is a loop that indexes none of its tensors",
              "loops that index a tensor of the operator");
@@ -173,7 +173,7 @@ class OperatorChecker {
   void check_indices() const {
     const auto check = [&](LoopId l) {
       if (!l.valid() || l.index() >= spec_.loops.size())
-        fail(field_, std::to_string(l.value), "is no loop of this workload");
+        fail(field_, std::to_string(l.value), "is not a loop of this workload");
       const Loop& loop = spec_.loops[l.index()];
       if (std::find(op_.loops.begin(), op_.loops.end(), l) == op_.loops.end())
         fail(field_, loop.name,
@@ -275,7 +275,7 @@ class OperatorChecker {
       const Affine& index = out.target.index[d];
       const auto loop = index.plain_loop();
       if (!loop && !index.terms.empty())
-        fail(field_, tensor.name, "is written at an index that is no plain loop",
+        fail(field_, tensor.name, "is written at an index that is not a plain loop",
              "a loop or a constant in each dimension of an output");
       if (loop && std::find(seen.begin(), seen.end(), *loop) != seen.end())
         fail(field_, tensor.name, "is written at " + loop_name(*loop) + " in two dimensions",
@@ -324,7 +324,7 @@ class OperatorChecker {
       fail(field_, name, "looks back at an output but the operator is not running",
            "before and after in running operators only");
     if (out.combine != Combine::assign)
-      fail(field_, name, "looks back at an output but is no assignment", "=");
+      fail(field_, name, "looks back at an output but is not an assignment", "=");
     const std::function<void(const Expr&)> visit = [&](const Expr& e) {
       if (e.kind == Expr::Kind::input || e.kind == Expr::Kind::index)
         fail(field_, name,

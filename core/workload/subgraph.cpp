@@ -37,7 +37,7 @@ std::optional<Fault> not_convex(const Workload& w, const std::vector<bool>& in) 
       } else if (!in[producer.index()] && first.valid()) {
         return Fault{
             op,
-            formatted("is no part: {} reads what {} makes from what {} makes, and {} is "
+            formatted("is not a part: {} reads what {} makes from what {} makes, and {} is "
                       "outside",
                       w.op(op).name, w.op(producer).name, w.op(first).name, w.op(producer).name),
             "with " + w.op(producer).name + ", or without one of the others"};
@@ -187,7 +187,7 @@ std::vector<OpId> operators_named(const Workload& w, std::span<const std::string
       const std::string near = nearest(name, all);
       throw InputError({.where = std::string(where),
                         .value = name,
-                        .problem = "is no operator of " + w.name(),
+                        .problem = "is not an operator of " + w.name(),
                         .accepted = join(all) + (near.empty() ? "" : " (nearest: " + near + ")")});
     }
     ops.push_back(*op);

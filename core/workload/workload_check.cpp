@@ -22,7 +22,7 @@ void check_names(const Items& items, const std::string& kind) {
   std::unordered_map<std::string_view, std::size_t> seen;
   for (const auto& item : items) {
     if (!is_identifier(item.name))
-      fail(kind, "'" + item.name + "'", "is no identifier",
+      fail(kind, "'" + item.name + "'", "is not an identifier",
            "letters, digits and _, not starting with a digit or __, at most 64, no C++ keyword");
     if (!seen.emplace(item.name, seen.size()).second)
       fail(kind + "." + item.name, "", "is declared twice", "each name once");
@@ -35,14 +35,15 @@ void check_workload_name(const std::string& name) {
            std::string_view("_-./:=,+").find(c) != std::string_view::npos;
   };
   if (name.size() > 128 || !std::all_of(name.begin(), name.end(), allowed))
-    fail("name", "'" + name + "'", "is no name of a workload",
+    fail("name", "'" + name + "'", "is not a name of a workload",
          "at most 128 letters, digits and _-./:=,+");
 }
 
 void check_extents(const WorkloadSpec& s) {
   for (const Loop& l : s.loops)
     if (l.extent < 1)
-      fail("loops." + l.name, std::to_string(l.extent), "is no extent", "1..9223372036854775807");
+      fail("loops." + l.name, std::to_string(l.extent), "is not an extent",
+           "1..9223372036854775807");
   for (const Tensor& t : s.tensors) {
     const std::string field = "tensors." + t.name;
     if (t.shape.size() > static_cast<std::size_t>(kMaxRank))
@@ -50,7 +51,7 @@ void check_extents(const WorkloadSpec& s) {
            "at most " + std::to_string(kMaxRank));
     for (std::int64_t extent : t.shape)
       if (extent < 1)
-        fail(field, std::to_string(extent), "is no extent", "1..9223372036854775807");
+        fail(field, std::to_string(extent), "is not an extent", "1..9223372036854775807");
     const auto n = checked_product(t.shape, [](std::int64_t e) { return e; });
     if (!n || !checked_mul(*n, size_of(t.dtype)))
       fail(field, "", "has more bytes than 64 bits can count", "less than 2^63 bytes");
@@ -62,7 +63,7 @@ void check_ranges(const WorkloadSpec& s, const std::vector<OpId>& producer) {
     const double range = s.tensors[i].range;
     const std::string field = "ranges." + s.tensors[i].name;
     if (!(range > 0) || !std::isfinite(range))
-      fail(field, formatted("{}", range), "is no range of values", "a positive number");
+      fail(field, formatted("{}", range), "is not a range of values", "a positive number");
     if (range != 1 && producer[i].valid())
       fail(field, "", "is of a tensor that an operator writes", "inputs, whose values are drawn");
   }
@@ -168,7 +169,7 @@ void settle_outputs(WorkloadSpec& s, const std::vector<OpId>& producer,
   std::vector<bool> seen(s.tensors.size(), false);
   for (TensorId t : s.outputs) {
     if (!t.valid() || t.index() >= s.tensors.size())
-      fail("outputs", std::to_string(t.value), "is no tensor of this workload");
+      fail("outputs", std::to_string(t.value), "is not a tensor of this workload");
     const std::string& name = s.tensors[t.index()].name;
     if (!producer[t.index()].valid())
       fail("outputs", name, "is written by no operator", "tensors that an operator writes");

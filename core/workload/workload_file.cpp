@@ -16,8 +16,9 @@ std::int64_t positive(const RawText& raw, const std::string& field) {
     throw InputError({.where = raw.where,
                       .field = field,
                       .value = raw.text.empty() ? "''" : raw.text,
-                      .problem = error == std::errc::result_out_of_range ? "is past 64 bits"
-                                                                         : "is no positive integer",
+                      .problem = error == std::errc::result_out_of_range
+                                     ? "is past 64 bits"
+                                     : "is not a positive integer",
                       .accepted = "1..9223372036854775807"});
   return n;
 }
@@ -37,7 +38,7 @@ double range_of(const RawText& raw, const std::string& field) {
     throw InputError({.where = raw.where,
                       .field = field,
                       .value = raw.text.empty() ? "''" : raw.text,
-                      .problem = "is no range of values",
+                      .problem = "is not a range of values",
                       .accepted = "a positive number"});
   return range;
 }
@@ -66,7 +67,7 @@ std::int64_t dimension(const WorkloadSpec& spec, const RawText& raw, const std::
         {.where = raw.where,
          .field = field,
          .value = "'" + raw.text + "'",
-         .problem = "is no dimension" + (near.empty() ? "" : ", did you mean '" + near + "'?"),
+         .problem = "is not a dimension" + (near.empty() ? "" : ", did you mean '" + near + "'?"),
          .accepted = "a positive integer, or an affine form of the loops " + join(names)});
   }
   const auto elements = end_of(scratch, scratch.operators.front().inputs.front().index.front());
@@ -180,7 +181,7 @@ double number_of(const RawText& raw, const std::string& field) {
     throw InputError({.where = raw.where,
                       .field = field,
                       .value = raw.text.empty() ? "''" : raw.text,
-                      .problem = "is no number",
+                      .problem = "is not a number",
                       .accepted = "a list of numbers"});
   return n;
 }

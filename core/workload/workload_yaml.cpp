@@ -28,7 +28,7 @@ class YamlReader {
       return document(YAML::Load(owned));
     } catch (const YAML::Exception& e) {
       throw InputError({.where = place(e.mark),
-                        .problem = "is no YAML: " + e.msg,
+                        .problem = "is not YAML: " + e.msg,
                         .accepted = "one document of YAML or JSON (docs/formats.md)"});
     }
   }

@@ -80,7 +80,7 @@ ordered_json figure(const ordered_json& curve, const std::string& key, const Fie
   if (key == "crossover_bytes") return curve["crossover_bytes"];
   if (key == "crossover_dividing_bytes") return curve.value(key, ordered_json());
   where.fail(
-      "is no figure of the curves",
+      "is not a figure of the curves",
       "minimum_unfused_bytes, minimum_fused_bytes, minimum_fused_buffer_bytes, crossover_bytes, "
       "crossover_dividing_bytes");
 }

@@ -37,8 +37,8 @@ Reproduced reproduce_devices(const Experiment& e) {
   const Field top = document_of(e, {"devices", "paper_breakdown"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"device", "TFLOP/s (paper)", "GB/s (paper)", "flop/byte (paper)", "machine", "type",
-               "TFLOP/s (machine file)", "GB/s (machine file)", "flop/byte (machine file)"});
+  Sheet sheet({"device", "TFLOP/s (paper)", "GB/s (paper)", "FLOP/byte (paper)", "machine", "type",
+               "TFLOP/s (machine file)", "GB/s (machine file)", "FLOP/byte (machine file)"});
   for (const Field& d : top.at("devices").items()) {
     d.only({"name", "machine", "dtype", "paper"});
     const Machine m = named_machine(d.at("machine").text());
@@ -61,7 +61,7 @@ Reproduced reproduce_devices(const Experiment& e) {
     };
     compare_with("peak", "TFLOP/s", peak / 1e12, tflops);
     compare_with("bandwidth", "GB/s", bandwidth / 1e9, gbs);
-    compare_with("peak over bandwidth", "flop/byte", peak / bandwidth, ratio);
+    compare_with("peak over bandwidth", "FLOP/byte", peak / bandwidth, ratio);
     sheet.add({d.at("name").text(), paper.at("tflops").text(), paper.at("gbs").text(),
                paper.at("ratio").text(), m.name, d.at("dtype").text(),
                known ? fixed(peak / 1e12, 2) : "-", known ? fixed(bandwidth / 1e9, 1) : "-",
@@ -131,7 +131,7 @@ Reproduced reproduce_chains(const Experiment& e) {
   for (const char* name :
        {"the same here", "order", "tiles", "Chimera's bytes (predicted)", "exact bytes (predicted)",
         "recomputed by the plan", "recomputed at small tiles", "Chimera's bytes there (predicted)",
-        "exact bytes there (predicted)", "compulsory, two kernels", "compulsory, fused", "saved %"})
+        "exact bytes there (predicted)", "compulsory bytes, two kernels", "compulsory bytes, fused", "saved %"})
     header.emplace_back(name);
   Reproduced done;
   done.holds = true;

@@ -138,7 +138,7 @@ void hold(Reproduced& done, const Field& must, const std::string& device, const 
   for (const auto& [name, least] : must.entries()) {
     const auto what = kWhat.find(std::string(name));
     if (what == kWhat.end())
-      least.fail("is no mean", "kernels_over_xla, wall_over_xla, wall_over_best");
+      least.fail("is not a mean", "kernels_over_xla, wall_over_xla, wall_over_best");
     const ordered_json& all = done.result["means"]["all"];
     if (!all.contains(what->first)) {
       fail(done, formatted("{}: no row has both", what->second));

@@ -27,7 +27,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
   const double product = static_cast<double>(top.at("product").integer(1, INT64_MAX));
   const double tile = static_cast<double>(top.at("tile").integer(1, 1 << 20));
   const auto must = mcfuser::ratio_from_name(top.at("must_hold").at("reading").text());
-  if (!must) top.at("must_hold").at("reading").fail("is no reading", "written-once, printed");
+  if (!must) top.at("must_hold").at("reading").fail("is not a reading", "written-once, printed");
   const Setting setting = setting_of(
       request_for("gemm:m=64,n=64,k=64,dtype=" + top.at("dtype").text(), top.at("machine").text()));
   const auto device =
@@ -54,7 +54,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
         paper = p.at("phi").text();
         // The paper rounds one down and the other up: within one.
         done.compared.push_back({.what = formatted("phi at K = {}", k),
-                                 .unit = "flop/element",
+                                 .unit = "FLOP/element",
                                  .ours = phi(*must),
                                  .ours_source = "predicted (mcfuser)",
                                  .paper = p.at("phi").real()});

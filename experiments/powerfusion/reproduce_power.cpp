@@ -236,7 +236,7 @@ Reproduced reproduce_gir_merging(const Experiment& e) {
       stitching::device_of(named_machine(top.at("machine").text()));
   if (!device) top.fail(device.reason(), "a GPU");
   const auto g = powerfusion::Graph::create(workload, powerfusion::ridge_of(*device, {}));
-  if (!g || g->size() != 2) top.fail("is no graph of two operators", "two operators");
+  if (!g || g->size() != 2) top.fail("is not a graph of two operators", "two operators");
   Reproduced done;
   done.holds = true;
   Sheet sheet({"operator", "graphs", "parallel structures", "DRAM bytes before", "fewest after",

@@ -50,7 +50,7 @@ ordered_json plans_of(const Field& top, polybench::Size size, const Request& req
   const auto walk = [&](std::size_t i) {
     const Field& f = kernels[i];
     const polybench::Kernel* kernel = polybench::find_kernel(f.at("kernel").text());
-    if (kernel == nullptr) f.at("kernel").fail("is no kernel", "a kernel of PolyBench");
+    if (kernel == nullptr) f.at("kernel").fail("is not a kernel", "a kernel of PolyBench");
     const Answer answer = simulate(plan_request(f, kernel->of(size), machine));
     TW_CHECK(answer.ok(), "a plan of PolyBench that is not legal");
     found[i] = {{"kernel", kernel->name},

@@ -59,7 +59,7 @@ Field document_of(const Experiment& e, std::initializer_list<const char*> keys) 
     if (std::any_of(std::begin(kKeys), std::end(kKeys), is) ||
         std::any_of(keys.begin(), keys.end(), is))
       continue;
-    value.fail("is no key of the method " + e.method,
+    value.fail("is not a key of the method " + e.method,
                join(std::vector<std::string>(keys.begin(), keys.end())));
   }
   return top;

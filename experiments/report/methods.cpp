@@ -110,7 +110,7 @@ const Method& method_of(const Experiment& e) {
   throw InputError({.where = e.where,
                     .field = "method",
                     .value = e.method,
-                    .problem = "is no method",
+                    .problem = "is not a method",
                     .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
 }
 

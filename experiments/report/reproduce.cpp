@@ -58,7 +58,7 @@ void check_options(const Experiment& e, const ReproduceOptions& options) {
   if (options.size && !polybench::size_from_name(*options.size))
     throw InputError({.where = "--size",
                       .value = options.size->empty() ? "an empty text" : *options.size,
-                      .problem = "is no size",
+                      .problem = "is not a size",
                       .accepted = "small, medium, large"});
 }
 

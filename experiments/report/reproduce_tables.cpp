@@ -15,12 +15,12 @@ using nlohmann::ordered_json;
 
 chimera::Reading reading_of(const Field& field) {
   if (const auto reading = chimera::reading_from_name(field.text())) return *reading;
-  field.fail("is no reading", "observed, literal, trip-one");
+  field.fail("is not a reading", "observed, literal, trip-one");
 }
 
 LoopId loop_of(const Workload& w, const Field& field) {
   if (const auto id = w.find_loop(field.text())) return *id;
-  field.fail("is no loop of the workload", "a loop's name");
+  field.fail("is not a loop of the workload", "a loop's name");
 }
 
 /// A product of extents and of ceil(extent / tile), as the experiment's file spells a formula.
@@ -53,7 +53,7 @@ std::map<std::string, std::int64_t> named_tiles(const Field& field) {
 Reproduced reproduce_formulas(const Experiment& e) {
   const Field top = document_of(e, {"order", "readings", "edges", "cases", "tensors"});
   const auto edges = chimera::edges_from_name(top.at("edges").text());
-  if (!edges) top.at("edges").fail("is no way to count edges", "full, exact");
+  if (!edges) top.at("edges").fail("is not a way to count edges", "full, exact");
   Reproduced done;
   done.holds = true;
   done.result["rows"] = ordered_json::array();
@@ -78,7 +78,7 @@ Reproduced reproduce_formulas(const Experiment& e) {
         const auto at = std::find_if(price.tensors.begin(), price.tensors.end(), [&](const auto& t) {
           return w.tensor(t.tensor).name == tensor;
         });
-        if (at == price.tensors.end()) formula.fail("is no tensor of the workload", "a tensor");
+        if (at == price.tensors.end()) formula.fail("is not a tensor of the workload", "a tensor");
         const std::int64_t paper = movement(formula.at("movement"), w, tiles);
         const std::int64_t paper_tile = footprint(formula.at("footprint"), w, tiles);
         const std::int64_t ours = at->movement.value, tile = at->footprint.value;

@@ -46,7 +46,7 @@ Counts read_counts(const std::string& path) {
   std::vector<std::string> columns;
   while (header >> word) columns.push_back(word);
   if (columns.size() < 2 || columns.front() != "KERNEL")
-    bad_line(path, 1, line, "is no header", "KERNEL ACCESS L1_MISS L2_MISS ...");
+    bad_line(path, 1, line, "is not a header", "KERNEL ACCESS L1_MISS L2_MISS ...");
   Counts counts;
   for (int number = 2; std::getline(text, line); ++number) {
     std::istringstream words(line);
@@ -57,7 +57,7 @@ Counts read_counts(const std::string& path) {
       if (!(words >> word)) bad_line(path, number, line, "is too short", "a number a column");
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value))
-        bad_line(path, number, word, "is no number", "a count");
+        bad_line(path, number, word, "is not a number", "a count");
       counts[kernel][columns[c]] = value;
     }
   }
@@ -107,7 +107,7 @@ std::vector<CacheGeometry> levels_of(const Field& top, const Variant& variant) {
   std::vector<CacheGeometry> levels;
   for (const Field& name : top.at("levels").items()) {
     const auto id = machine.find(name.text());
-    if (!id) name.fail("is no level of the machine", "a level's name");
+    if (!id) name.fail("is not a level of the machine", "a level's name");
     levels.push_back(geometry_of(machine.level(*id)));
     if (variant.policy) levels.back().policy = *variant.policy;
   }

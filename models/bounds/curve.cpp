@@ -72,7 +72,7 @@ Result<Curve> attainable_unfused(const Workload& w, Steps steps) {
   std::vector<Curve::Part> parts;
   for (OpId op : w.topological_order()) {
     const auto p = product_of(w, op);
-    if (!p) return Reason{"operator " + w.op(op).name + " is no matrix product"};
+    if (!p) return Reason{"operator " + w.op(op).name + " is not a matrix product"};
     parts.push_back(
         {.first = op, .second = {}, .choices = gemm_choices(*p, steps), .repeats = p->repeats});
   }
@@ -83,7 +83,7 @@ Result<Curve> attainable_fused(const Workload& w, Steps steps) {
   if (word_bytes(w) == 0) return Reason{kTypes};
   if (!countable(w)) return Reason{kTooLarge};
   const auto chain = chain_of(w);
-  if (!chain) return Reason{"the workload is no chain of two matrix products"};
+  if (!chain) return Reason{"the workload is not a chain of two matrix products"};
   if (std::min({chain->M, chain->L, chain->K, chain->N}) < 2)
     return Reason{"a loop of the chain has one iteration"};
   return Curve(w, {{.first = chain->first,

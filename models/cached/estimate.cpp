@@ -285,7 +285,7 @@ std::string refusal(const Schedule& s) {
       return level.name + " replaces lines by " + level.policy + ", and this knows lru";
     if (!level.behaviour.plain())
       return level.name +
-             " is no plain cache: its file gives it another inclusion, way of writing, "
+             " is not a plain cache: its file gives it another inclusion, way of writing, "
              "index or a prefetcher";
     if (level.sector != level.line) return level.name + " is filled by sectors";
     if (level.line != m.level(m.default_level()).line)

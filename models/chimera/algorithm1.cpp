@@ -239,7 +239,7 @@ Order parse_order(const Workload& w, std::string_view text) {
       if (!loop)
         throw InputError({.field = "order",
                           .value = std::string(text),
-                          .problem = "has '" + name + "', which is no loop",
+                          .problem = "has '" + name + "', which is not a loop",
                           .accepted = "a permutation of " + detail::name_list(w, c.order_loops()) +
                                       (single_letters(w) ? "" : ", comma-separated")});
       order.push_back(*loop);
@@ -285,7 +285,7 @@ Tiles tiles_from(const Workload& w, const std::map<std::string, std::int64_t>& n
       throw InputError({.where = std::string(where),
                         .field = name,
                         .value = std::to_string(tile),
-                        .problem = "is no loop",
+                        .problem = "is not a loop",
                         .accepted = join(known)});
     if (tile < 1 || tile > w.loop(*loop).extent)
       throw InputError({.where = std::string(where),

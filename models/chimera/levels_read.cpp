@@ -64,7 +64,7 @@ class LevelReader {
 
   void assign(const Node& compute) {
     const auto op = w_.find_op(compute.name);
-    if (!op) return fail(compute.name + " is no operator");
+    if (!op) return fail(compute.name + " is not an operator");
     std::size_t depth = 0;
     bool loads = false;
     std::map<const Node*, std::size_t> mine;

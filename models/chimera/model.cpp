@@ -182,7 +182,7 @@ std::set<TensorId> intermediates_named(const Workload& w, std::span<const std::s
       if (w.is_intermediate(TensorId(t))) there.push_back(w.tensors()[t].name);
     throw InputError({.where = "--spill",
                       .value = name.empty() ? "an empty text" : name,
-                      .problem = "is no intermediate of " + w.name(),
+                      .problem = "is not an intermediate of " + w.name(),
                       .accepted = there.empty() ? "nothing: the workload has none" : join(there)});
   }
   return found;

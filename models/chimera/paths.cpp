@@ -81,7 +81,7 @@ Result<CubeProduct> cube_product(const Workload& w, OpId id) {
   const Operator& op = w.op(id);
   const auto no = [&](const std::string& why) { return Reason{op.name + " " + why}; };
   if (!w.is_contraction(id) || op.inputs.size() != 2 || op.outputs.size() != 1)
-    return no("is no product of two tensors");
+    return no("is not a product of two tensors");
   if (w.reduction_loops(id).size() != 1) return no("sums over more or less than one loop");
   const auto has = [&](const Access& a, LoopId l) {
     return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == l; });

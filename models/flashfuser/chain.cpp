@@ -44,7 +44,7 @@ class Reader {
       if (w_.is_contraction(op)) {
         products.push_back(op);
       } else if (!w_.reduction_loops(op).empty()) {
-        return Reason{formatted("{}: {} reduces and is no product", kOnly, o.name)};
+        return Reason{formatted("{}: {} reduces and is not a product", kOnly, o.name)};
       }
     }
     if (products.size() < 2 || products.size() > 3)

@@ -111,7 +111,7 @@ class Parser {
         seen_ |= bit(l);
         return l;
       }
-    fail(formatted("names {}, which is no loop to order", word));
+    fail(formatted("names {}, which is not a loop to order", word));
   }
 
   Expression expression(std::size_t depth) {

@@ -215,7 +215,8 @@ Model model() {
       .assumptions =
           {"the parallel unit is a warp",
            "the paper prints no formula of its performance model: ours is said by --price-by",
-           "on a machine that is no GPU it is a core, a kernel is loops, and prices are of moves "
+           "on a machine that is not a GPU it is a core, a kernel is loops, and prices are of "
+           "moves "
            "and bytes",
            "bytes are from home: a tensor counts once a kernel that reads it",
            "library kernels are our product kernels"},

@@ -62,7 +62,7 @@ void add_caches(const Machine& m, const ComputeUnit& u, Rates& r) {
 Result<Rates> rates_of(const Question& q) {
   const Machine& m = *q.machine;
   if (m.kind != "cpu" && m.kind != "cache" && m.kind != "scratchpad")
-    return Reason{formatted("{} is no processor", m.name)};
+    return Reason{formatted("{} is not a processor", m.name)};
   Rates r;
   r.threads = q.threads;
   const DType type = computed_in(q.workload->dtype());

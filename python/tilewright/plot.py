@@ -40,7 +40,7 @@ def read(path):
     except OSError as e:
         raise BadInput(f"{path}: cannot be read: {e.strerror}") from None
     except (ValueError, RecursionError) as e:
-        raise BadInput(f"{path}: is no JSON: {e}".splitlines()[0]) from None
+        raise BadInput(f"{path}: is not JSON: {e}".splitlines()[0]) from None
 
 
 def _draw_agreement(document, where, scale):

@@ -40,6 +40,12 @@ def text(document, key, missing="not recorded"):
     return missing if value is None else str(value)
 
 
+def workload_of(document, missing="not recorded"):
+    """The workload's name: a document has it, or the whole of a workload that came from a file."""
+    value = document.get("workload")
+    return text(value, "name", "a workload without a name") if isinstance(value, dict) else text(document, "workload", missing)
+
+
 def unit_for(values):
     """The largest unit in which the largest value is at least 1."""
     largest = max(values, default=0)
@@ -74,6 +80,13 @@ def put_caption(axes, lines, width=96, below=42, size=7.5):
     """Below the axes, out of the way of their labels."""
     axes.annotate(filled(lines, width, "  "), (0, 0), (0, -below), xycoords="axes fraction",
                   textcoords="offset points", va="top", fontsize=size)
+
+
+def report_lines(document):
+    """What the caption of a picture of ``reproduce`` ends with: what is shown, of which paper, and the command."""
+    lines = [("", "about"), ("paper: ", "paper"), ("not here: ", "needs")]
+    return [*(name + str(document[key]) for name, key in lines if document.get(key)),
+            f"command: {text(document, 'command')}"]
 
 
 def source_line(document):

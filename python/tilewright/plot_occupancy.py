@@ -55,6 +55,10 @@ class Occupancy:
             self.lines[level][t].append(_count(lines[t], f"{where}: {t}"))
 
 
+def _grouped(count):
+    return f"{count:,}" if isinstance(count, int) else "not recorded"
+
+
 def draw(occupancy):
     """A matplotlib figure: a panel a level."""
     document, count = occupancy.document, len(occupancy.levels)
@@ -74,11 +78,11 @@ def draw(occupancy):
     panels[0].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=9)
     panels[-1].xaxis.set_major_formatter("{x:,.0f}")
     panels[-1].set_xlabel("time in accesses (touches of a line), sampled every "
-                          f"{document.get('stride_accesses', 'not recorded')}")
+                          f"{_grouped(document.get('stride_accesses'))}")
     title = (f"Cache lines held, by tensor: {document.get('workload', 'not recorded')} on "
              f"{document.get('machine', 'not recorded')}, simulated")
     panels[0].set_title(textwrap.fill(title, 100), fontsize=10)
-    put_caption(panels[-1], [f"{document.get('accesses', 'not recorded')} accesses; lines of " + ", ".join(
+    put_caption(panels[-1], [f"{_grouped(document.get('accesses'))} accesses; lines of " + ", ".join(
         f"{row['line_bytes']} bytes in {row['level']}" for row in document["levels"]
         if isinstance(row.get("line_bytes"), int)) + "; white: empty"], 110)
     return figure

@@ -1,7 +1,7 @@
 """The ranking of block orders, from explain; the convergence of a search, from plan."""
 
 from .plot_input import (BLUE, BadInput, GREY, ORANGE, VERMILLION, amount, light_grid, new_figure,
-                         number, put_caption, rows, text)
+                         number, put_caption, rows, text, workload_of)
 
 MOST = 48  # bars that can still be read; the rest is counted in the caption
 
@@ -48,7 +48,7 @@ def draw_orders(document, where):
                                label="not legal with several trips, or no tiles fit")],
                 fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.0 + 0.25 / len(shown)), ncols=2,
                 frameon=False)
-    axes.set_title(text(document, "workload", where), fontsize=10, pad=24)
+    axes.set_title(workload_of(document, where), fontsize=10, pad=24)
     best, ties = shown[0], sum(r[0] == shown[0][0] for r in ranked)
     options = document.get("options")
     reading = options.get("reading") if isinstance(options, dict) else None
@@ -98,7 +98,7 @@ def draw_convergence(document, where):
     light_grid(axes)
     axes.legend(fontsize=8, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, frameon=False)
     plan = document.get("plan") if isinstance(document.get("plan"), dict) else {}
-    axes.set_title(text(plan, "workload", where), fontsize=10, pad=22)
+    axes.set_title(workload_of(plan, where), fontsize=10, pad=22)
     c = document["candidates"]
     put_caption(axes, [
         f"{text(document, 'search')} search of {text(document, 'model')}, seed {text(document, 'seed')}: "
@@ -178,7 +178,7 @@ def draw_roofline(document, where):
     light_grid(axes)
     axes.legend(fontsize=7.5, loc="lower right", markerscale=0.7)
     plan = document.get("plan") if isinstance(document.get("plan"), dict) else {}
-    axes.set_title(text(plan, "workload", where), fontsize=10)
+    axes.set_title(workload_of(plan, where), fontsize=10)
     each = f" ({instances} instances of {bandwidth / instances / 1e9:,.4g})" if instances > 1 else ""
     put_caption(axes, [
         f"{flops:,.0f} FLOP; roofs from the machine file of {text(plan, 'machine')}{each}: no point was "

@@ -4,7 +4,7 @@ reuse each tensor under every order (``reuse``).
 
 import math
 
-from .plot_input import BLUE, BadInput, GREY, ORANGE, filled, light_grid, new_figure, put_caption, rows, text
+from .plot_input import BLUE, BadInput, GREY, ORANGE, filled, light_grid, new_figure, put_caption, report_lines, rows, text
 from .plot_table import is_table
 
 _MOST_ROWS = 60
@@ -12,12 +12,6 @@ _MOST_ROWS = 60
 
 def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _caption(document, more=()):
-    needs = document.get("needs")
-    return [*more, f"paper: {text(document, 'paper')}", *([f"not here: {needs}"] if needs else []),
-            f"command: {text(document, 'command')}"]
 
 
 def _shown(found, noun):
@@ -90,13 +84,13 @@ def draw_beside(document, where):
         axes.scatter([c["ours"] for c in found], range(len(found)), s=22, marker="D", color=BLUE, label="ours", zorder=3)
         _name_rows(axes, [str(c.get("what")) for c in found])
         _scale(axes, [v for c in found for v in (c["ours"], c["paper"])])
-        axes.set_xlabel(unit)
+        axes.set_xlabel(unit or everywhere or "a number without a unit")
         light_grid(axes, "x")
     panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     panels[0].set_title(filled([text(document, "title", where)], 70), fontsize=10)
     sources = sorted({str(c.get("ours_source")) for c in pairs})
     figure.tight_layout()
-    put_caption(panels[-1], _caption(document, [f"ours: {'; '.join(sources)}", *more]), 110)
+    put_caption(panels[-1], [f"ours: {'; '.join(sources)}", *more, *report_lines(document)], 110)
     return figure
 
 
@@ -129,5 +123,5 @@ def draw_reuse(document, where):
     axes.set_ylabel("block order, outermost loop first")
     axes.set_title(filled([text(document, "title", where)], 44), fontsize=10)
     figure.tight_layout()
-    put_caption(axes, _caption(document), 30 + 14 * len(tensors))
+    put_caption(axes, report_lines(document), 30 + 14 * len(tensors))
     return figure

@@ -5,8 +5,8 @@
 import math
 import re
 
-from .plot_input import (BLUE, COLOURS, GREY, MARKERS, BadInput, filled, light_grid, new_figure, number, put_caption, rows,
-                         text, unit_for)
+from .plot_input import (BLUE, COLOURS, GREY, MARKERS, BadInput, filled, light_grid, new_figure, number,
+                         put_caption, report_lines, rows, text, unit_for)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
 # What a result calls those that were timed beside the plans, as people know them.
@@ -136,8 +136,11 @@ def numeric_columns(document, where):
         missing = all(v is not None or cell in ("-", "", None) for v, cell in zip(values, cells))
         if missing and any(v is not None for v in values):
             found.append((str(name), values))
-        elif not missing and (not texts or len(set(map(str, cells))) > 1):  # what all rows say names none
+        elif not missing and (len(table) == 1 or len(set(map(str, cells))) > 1):  # what all rows say names none
             texts.append(c)
+    if not texts and len(found) > 1:  # then the first column of numbers does
+        name, values = found.pop(0)
+        return ["–" if v is None else f"{name} = {v:g}" for v in values], found
     labels = [", ".join(str(row[c]) for c in texts[:2]) or str(i + 1) for i, row in enumerate(table)]
     return labels, found
 
@@ -149,13 +152,15 @@ def _unit_of(cells):
 
 def draw_table(document, where):
     """Bars of each column of numbers, to its own scale; of long tables the first columns."""
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
     labels, found = numeric_columns(document, where)
     if not found:
         raise BadInput(f"{where}: table: no column is of numbers; accepted: a table with at least one")
     telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
-    drawn = telling[:MOST_COLUMNS]
+    # Where there are too many: what is found here, before what the paper prints.
+    chosen = sorted(telling, key=lambda column: "(paper" in column[0])[:MOST_COLUMNS]
+    drawn = [column for column in telling if any(column is c for c in chosen)]
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     places = {str(name): c for c, name in enumerate(document["columns"])}
     figure, gaps = new_figure(2.2 + 1.25 * len(drawn), max(3, 0.2 * len(labels) + 1.6)), False
@@ -179,10 +184,15 @@ def draw_table(document, where):
         axes.xaxis.offsetText.set_fontsize(6)
         if axes.get_xscale() == "linear":
             axes.xaxis.set_major_locator(MaxNLocator(3, integer=all(v == int(v) for _, v in there)))
+            if max(abs(v) for _, v in there) >= 10000:
+                axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         light_grid(axes, "x")
-    figure.suptitle(filled([text(document, "title", "")], 30 + 12 * len(drawn)), fontsize=10, y=1 + 0.2 / figure.get_figheight())
-    lines = [*(["–: no value"] if gaps else []), f"command: {text(document, 'command')}"]
+    lines_above = max(axes.get_title().count("\n") for axes in figure.axes)
+    figure.suptitle(filled([text(document, "title", "")], 30 + 12 * len(drawn)), fontsize=10, va="bottom",
+                    y=0.88 + (0.25 + 0.13 * lines_above) / figure.get_figheight())
+    lines = ["–: no value"] if gaps else []
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
+    lines += report_lines(document)
     put_caption(figure.axes[0], lines, 40 + 20 * len(drawn), 30)
     return figure

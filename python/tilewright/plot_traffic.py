@@ -1,7 +1,7 @@
 """Traffic by level and tensor as stacked bars, from predict, simulate, measure; and plans of compare."""
 
 from .plot_input import (BadInput, COLOURS, HATCHES, MARKERS, light_grid, new_figure, number, put_caption,
-                         rows, source_line, text, unit_for)
+                         rows, source_line, text, unit_for, workload_of)
 
 
 def is_traffic(document):
@@ -61,7 +61,7 @@ def draw_traffic(document, where):
     axes.legend(handles=[Patch(facecolor=c, hatch=h, edgecolor="black", label=t)
                          for t, (c, h) in style.items()], title="tensor", fontsize=8,
                 title_fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
-    axes.set_title(text(document, "workload", where), fontsize=10)
+    axes.set_title(workload_of(document, where), fontsize=10)
     counts = document.get("counts")
     lines = ["read: towards the inner level; written: out of it" + (
         f"; write-allocate {'counted as read' if counts.get('write_allocate') else 'none'}"
@@ -119,7 +119,7 @@ def draw_compared(document, where):
     axes.set_xlabel(f"bytes moved ({unit})")
     light_grid(axes, "x")
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    axes.set_title(text(document, "workload", where), fontsize=10)
+    axes.set_title(workload_of(document, where), fontsize=10)
     lines = [f"{text(document, 'counted', 'bytes at the level')}; prices are predicted, exact is counted "
              "in closed form", f"bound: {text(document, 'bound_is')}",
              f"machine: {text(document, 'machine')}, level {text(document, 'level')}"]

@@ -2,7 +2,7 @@
 and trips, loads and stores with their tiles, and the bars of which buffer lives where."""
 
 from .plot_input import (BadInput, BLUE, COLOURS, GREEN, HATCHES, ORANGE, VERMILLION, amount, filled,
-                         new_figure, number, put_caption, rows, text)
+                         new_figure, number, put_caption, rows, text, workload_of)
 
 INDENT, WIDTH, PITCH = 0.35, 10.5, 1.5
 LEAVES = {"load": (BLUE, "load"), "compute": (GREEN, "compute"), "store": (VERMILLION, "store"),
@@ -66,7 +66,7 @@ def _residencies(kernel, laid, where):
         if not isinstance(b, dict) or not isinstance(b.get("tensor"), str):
             raise BadInput(f"{at}: is not a buffer; accepted: the JSON of explain --resolved")
         bytes_ = number(b, "bytes", at, missing=True)
-        label = f"{b['tensor']}@{b.get('level', '')}" + ("" if bytes_ is None else f"\n{amount(bytes_)}")
+        label = f"{b['tensor']}\nin {b.get('level', '')}" + ("" if bytes_ is None else f"\n{amount(bytes_)}")
         first, last = 0, len(laid) - 1
         loop = b.get("fixed_at")
         uses = [r for r, (kind, words, *_rest) in enumerate(laid)
@@ -74,7 +74,9 @@ def _residencies(kernel, laid, where):
         if loop:
             inside = [(r, row) for r, row in enumerate(laid) if row[0] == "loop" and row[4] == loop]
             if inside:
-                first, last = inside[-1][0] + 1, inside[-1][0] + inside[-1][1][3]
+                at = number(b, "fixed_at_loop", at, missing=True)  # which of them; older files do not say
+                row, loop_row = inside[-1 if at is None else min(int(at), len(inside) - 1)]
+                first, last = row + 1, row + loop_row[3]
         elif b.get("role") == "input" and uses:
             first, last = _body_of(laid, uses[0])
         found.append((label, i, first, max(first, last)))
@@ -106,15 +108,21 @@ def _draw_rows(axes, laid):
         axes.text(left + 0.55, r + 0.52, f"{verb} {words}", va="center", fontsize=8.5, zorder=100)
 
 
-def _draw_residencies(axes, found, offset):
+def _pitch(found):
+    """What a bar and its label take: more where a tensor's name is long."""
+    longest = max((len(line) for label, *_ in found for line in label.split("\n")), default=0)
+    return max(PITCH, 0.165 * longest)
+
+
+def _draw_residencies(axes, found, offset, pitch):
     from matplotlib.patches import Rectangle
     for i, (label, colour, first, last) in enumerate(found):
-        x = offset + i * PITCH
+        x = offset + i * pitch
         axes.add_patch(Rectangle((x, first + 0.06), 0.42, last - first + 0.88,
                                  facecolor=COLOURS[colour % len(COLOURS)],
                                  hatch=HATCHES[colour % len(HATCHES)], edgecolor="black",
                                  linewidth=0.6))
-        axes.text(x + 0.21, -0.15, label, ha="center", va="bottom", fontsize=6.5)
+        axes.text(x + 0.21, -0.15, label, ha="center", va="bottom", fontsize=7)
 
 
 def draw_tree(document, where):
@@ -127,21 +135,21 @@ def draw_tree(document, where):
         if not laid:
             raise BadInput(f"{where}: kernels[{i}].nodes: is empty; accepted: at least one node")
         laid_out.append((laid, _residencies(kernel, laid, f"{where}: kernels[{i}]")))
-    heights = [len(laid) + 2.2 for laid, _ in laid_out]
-    widest = max(len(found) for _, found in laid_out)
-    figure = new_figure(6.2 + 0.8 * widest, 0.27 * sum(heights) + 0.9)
+    heights = [len(laid) + 2.9 for laid, _ in laid_out]
+    width = WIDTH + 0.7 + max(max(len(found), 1) * _pitch(found) for _, found in laid_out)
+    figure = new_figure(0.5 * width, 0.27 * sum(heights) + 0.9)
     panels = figure.subplots(len(kernels), 1, squeeze=False,
                              gridspec_kw={"height_ratios": heights}).flatten()
     for axes, (laid, found), kernel in zip(panels, laid_out, kernels):
         _draw_rows(axes, laid)
-        _draw_residencies(axes, found, WIDTH + 0.7)
-        axes.set_xlim(-0.05, WIDTH + 0.7 + PITCH * max(widest, 1))
-        axes.set_ylim(len(laid) + 0.1, -1.6)
+        _draw_residencies(axes, found, WIDTH + 0.7, _pitch(found))
+        axes.set_xlim(-0.05, width)
+        axes.set_ylim(len(laid) + 0.1, -2.3)
         axes.axis("off")
         blocks = kernel.get("blocks", 1)
         axes.text(0, -0.35, f"kernel {kernel.get('name') or ''}".strip()
                   + (f", {blocks} blocks" if blocks != 1 else ""), fontsize=8.5, va="bottom")
-    panels[0].set_title(filled([text(document, "workload", where)], 80), fontsize=10, loc="left")
+    panels[0].set_title(filled([workload_of(document, where)], 80), fontsize=10, loc="left")
     memory = document.get("memory")
     held = "; ".join(f"{level}: {amount(b)} held at most" for level, b in memory.items()
                      if isinstance(b, (int, float))) if isinstance(memory, dict) else ""

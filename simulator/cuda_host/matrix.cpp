@@ -124,10 +124,10 @@ namespace {
 /// well.
 std::string wmma_fault(std::int64_t offset, int stride, int element_bytes) {
   if (stride <= 0 || stride * element_bytes % 16 != 0)
-    return formatted("has a wmma stride of {} elements, which is no multiple of {}", stride,
+    return formatted("has a wmma stride of {} elements, which is not a multiple of {}", stride,
                      16 / element_bytes);
   if (offset % 32 != 0)
-    return formatted("gives wmma byte {} of shared memory, which is no multiple of 32", offset);
+    return formatted("gives wmma byte {} of shared memory, which is not a multiple of 32", offset);
   return {};
 }
 

@@ -289,7 +289,7 @@ Simulated simulate_blocks(const Schedule& schedule, const Options& options) {
   if (!simulates(*schedule.machine))
     throw InputError({.field = "machine",
                       .value = schedule.machine->name,
-                      .problem = "is no GPU with one cache that its SMs share",
+                      .problem = "is not a GPU with one cache that its SMs share",
                       .accepted = "a machine of kind gpu with an L2, such as h200"});
   std::vector<bool> walk_all;  // where values say what is read, no block repeats its neighbour
   for (const ScheduledKernel& k : schedule.kernels)

@@ -62,8 +62,9 @@ TEST(ModelOptions, ExpressionWithoutTilesHasItsBestEverywhere) {
 TEST(ModelOptions, OfAnotherModelAreRefusedByName) {
   const std::string error =
       error_of({"plan", kChain, "-m", "a100", "--model", "mcfuser", "--reading", "literal"});
-  EXPECT_THAT(error,
-              HasSubstr("model mcfuser: --reading is none of its options; accepted: --expression"));
+  EXPECT_THAT(
+      error,
+      HasSubstr("model mcfuser: --reading is not one of its options; accepted: --expression"));
   // Without --model: the only model that has the option; of several, none is guessed.
   EXPECT_THAT(
       error_of({"plan", kChain, "-m", "a100", "--slack", "2"}),
@@ -75,7 +76,7 @@ TEST(ModelOptions, OfAnotherModelAreRefusedByName) {
                         "--slack", "2"}),
               HasSubstr("model exact, chimera: --slack"));
   EXPECT_THAT(error_of({"run", kChain, "-m", "a100", "--model", "bounds", "--beam", "3"}),
-              HasSubstr("model bounds: --beam is none of its options; accepted: none"));
+              HasSubstr("model bounds: --beam is not one of its options; accepted: none"));
   EXPECT_THAT(error_of({"plan", kChain, "-m", "a100", "--slac", "2"}),
               HasSubstr("nearest --slack"));
 }

@@ -660,7 +660,7 @@ TEST(CudaRefusals, SayWhy) {
                        "  - s: s[r] += x[r,c]\n",
                        {"r@grid ( c ( L.x C.s ) S.s )"},
                        "r=4,c=4"}),
-              ::testing::HasSubstr("of type i32 and combines values that are no whole numbers"));
+              ::testing::HasSubstr("of type i32 and combines values that are not whole numbers"));
   EXPECT_THAT(
       refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.micro_kernel = "mma"}}),
       ::testing::HasSubstr("takes no f32"));

@@ -293,7 +293,7 @@ const BadMachine kBadMachines[] = {
     {"filled_by: [L2, DRAM]", "filled_by: [L2, l2]", "twice"},
     {"{value: 64K, source: test}", "64K", "without a source"},
     {"{value: 64K, source: test}", "{value: 64K}", "source: is missing"},
-    {"{value: 64K, source: test}", "{value: 64K, source: \"\"}", "is no source"},
+    {"{value: 64K, source: test}", "{value: 64K, source: \"\"}", "is not a source"},
     {"    capacity: {value: 64K, source: test}\n", "", "capacity: is missing"},
     {"ways:", "way:", "did you mean ways"},
     {"units:", "unit:", "did you mean units"},
@@ -510,7 +510,7 @@ TEST(Machine, CyclesOfInstructionsHaveSources) {
     machine_from_yaml(text, "t");
     FAIL() << "accepted";
   } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("no class of instructions"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("not a class of instructions"), std::string::npos);
   }
 }
 

@@ -139,9 +139,9 @@ TEST(NpuCheck, RefusesWhatNoMachineCouldMean) {
   const auto body = [&](const char* line) { return refusal(head + line); };
   EXPECT_EQ(body("copy a1[0].Nz(16), A[0].nd(16), rows=16, columns=16"), "accepted");
   EXPECT_THAT(body("copy a0[0].Zz(16), A[0].nd(16), rows=16, columns=16"),
-              HasSubstr("statement 1: GM to L0A is no path of ascend910"));
+              HasSubstr("statement 1: GM to L0A is not a path of ascend910"));
   EXPECT_THAT(body("copy a0[0].Zz(16), a1[0].nd(16), rows=16, columns=16"),
-              HasSubstr("is no layout change of this path"));
+              HasSubstr("is not a layout change of this path"));
   EXPECT_THAT(body("copy u[0].nd(16), A[0].nd(16), rows=16, columns=16"),
               HasSubstr("A to C are two tensors' names"));
   EXPECT_THAT(body("copy u[0].nd(x), C[0].nd(16), rows=16, columns=16"),

@@ -116,7 +116,7 @@ TEST_F(Onnx, DataOutsideOfTheModelsFolderAreNotRead) {
                   .tensors = {outside("c", {2}, at, 0)},
                   .inputs = {value("x", {2})},
                   .outputs = {value("y", {2})}};
-    EXPECT_THAT(error(g), HasSubstr("is no place for its data")) << at;
+    EXPECT_THAT(error(g), HasSubstr("is not a place for its data")) << at;
   }
 }
 
@@ -125,7 +125,7 @@ TEST_F(Onnx, EverySymbolicDimensionIsNamed) {
   g.inputs = {value("x", {-1, 2}), value("other", {-2, -3})};
   EXPECT_THAT(error(g), HasSubstr("dimensions: n, o, p are not bound"));
   EXPECT_THAT(error(g, {.bind = {{"n", 4}, {"o", 1}}}), HasSubstr("dimensions: p is not bound"));
-  EXPECT_THAT(error(g, {.bind = {{"q", 4}}}), HasSubstr("q is no symbolic dimension"));
+  EXPECT_THAT(error(g, {.bind = {{"q", 4}}}), HasSubstr("q is not a symbolic dimension"));
   const OnnxImport made = import(g, {.bind = {{"n", 4}, {"o", 1}, {"p", 2}}});
   EXPECT_THAT(made.unused, ElementsAre("other"));
   EXPECT_EQ(named_workload(path("model.onnx") + ":n=4,o=1,p=2"), made.workload);

@@ -99,7 +99,7 @@ TEST(Option, RefusesWithWhatIsAccepted) {
   EXPECT_EQ(error_of({{"expression", {""}}}),
             "--expression: an empty text is not accepted; accepted: such as ml(k,n)");
   EXPECT_EQ(error_of({{"slak", {"1"}}}),
-            "model toy: --slak is none of its options; accepted: --hoist, --tile-step, --slack, "
+            "model toy: --slak is not one of its options; accepted: --hoist, --tile-step, --slack, "
             "--guard, --seed, --expression, --pin, --xla-seed, --toy (nearest: --slack)");
 }
 

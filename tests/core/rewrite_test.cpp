@@ -335,7 +335,7 @@ TEST(ScaleLate, TextbookSoftmaxIsSummedOnline) {
       w, {"qk: S[m,l] += Q[m,k] * K[l,k]", "rowmax: mx[m] max= S[m,l]",
           "exp: P[m,l] = exp(S[m,l] - mx[m])", "rowsum: sum[m] += P[m,l]",
           "pv: O_unscaled[m,n] += P[m,l] * V[l,n]", "pv_scale: O[m,n] = O_unscaled[m,n] / sum[m]"});
-  expect_refused(w, "the rewrite scale-late comes first");
+  expect_refused(w, "put the rewrite scale-late first");
   expect_rewritten(*apply("scale-late", w));
 }
 

@@ -281,15 +281,15 @@ TEST(Workload, RefusesBadSpecs) {
     void (*spoil)(WorkloadSpec&);
   };
   const Case cases[] = {
-      {"'in t' is no identifier", [](WorkloadSpec& s) { s.loops[0].name = "in t"; }},
-      {"'int' is no identifier", [](WorkloadSpec& s) { s.tensors[0].name = "int"; }},
-      {"'a;b' is no identifier", [](WorkloadSpec& s) { s.operators[0].name = "a;b"; }},
+      {"'in t' is not an identifier", [](WorkloadSpec& s) { s.loops[0].name = "in t"; }},
+      {"'int' is not an identifier", [](WorkloadSpec& s) { s.tensors[0].name = "int"; }},
+      {"'a;b' is not an identifier", [](WorkloadSpec& s) { s.operators[0].name = "a;b"; }},
       {"name: '$(x)'", [](WorkloadSpec& s) { s.name = "$(x)"; }},
       {"loops.m: is declared twice", [](WorkloadSpec& s) { s.loops[1].name = "m"; }},
       {"tensors.A: is declared twice", [](WorkloadSpec& s) { s.tensors[1].name = "A"; }},
-      {"loops.k: 0 is no extent", [](WorkloadSpec& s) { s.loops[2].extent = 0; }},
-      {"loops.k: -3 is no extent", [](WorkloadSpec& s) { s.loops[2].extent = -3; }},
-      {"tensors.B: 0 is no extent", [](WorkloadSpec& s) { s.tensors[1].shape[0] = 0; }},
+      {"loops.k: 0 is not an extent", [](WorkloadSpec& s) { s.loops[2].extent = 0; }},
+      {"loops.k: -3 is not an extent", [](WorkloadSpec& s) { s.loops[2].extent = -3; }},
+      {"tensors.B: 0 is not an extent", [](WorkloadSpec& s) { s.tensors[1].shape[0] = 0; }},
       {"tensors.B: has more bytes",
        [](WorkloadSpec& s) {
          s.tensors[1].shape = {std::int64_t{1} << 31, std::int64_t{1} << 31};
@@ -297,17 +297,17 @@ TEST(Workload, RefusesBadSpecs) {
       {"tensors.B: 9 dimensions", [](WorkloadSpec& s) { s.tensors[1].shape.assign(9, 1); }},
       {"operators.gemm: B is indexed by 2 indices but has 1",
        [](WorkloadSpec& s) { s.tensors[1].shape = {7}; }},
-      {"operators.gemm: 7 is no tensor",
+      {"operators.gemm: 7 is not a tensor",
        [](WorkloadSpec& s) { s.operators[0].inputs[0].tensor = TensorId(7); }},
-      {"operators.gemm: -1 is no loop",
+      {"operators.gemm: -1 is not a loop",
        [](WorkloadSpec& s) { s.operators[0].inputs[0].index[0].terms[0].loop = LoopId(); }},
-      {"operators.gemm: 4 is no position",
+      {"operators.gemm: 4 is not a position",
        [](WorkloadSpec& s) { s.operators[0].outputs[0].value.args[0].input = 4; }},
-      {"operators.gemm: frobnicate is no function",
+      {"operators.gemm: frobnicate is not a function",
        [](WorkloadSpec& s) { s.operators[0].outputs[0].value.function = "frobnicate"; }},
       {"operators.gemm: mul is called with 1 arguments",
        [](WorkloadSpec& s) { s.operators[0].outputs[0].value.args.pop_back(); }},
-      {"operators.gemm: nan is no constant",
+      {"operators.gemm: nan is not a constant",
        [](WorkloadSpec& s) {
          s.operators[0].outputs[0].value.args.pop_back();
          s.operators[0].outputs[0].value.args.push_back({.constant = std::nan("")});
@@ -318,7 +318,7 @@ TEST(Workload, RefusesBadSpecs) {
       {"operators: are missing", [](WorkloadSpec& s) { s.operators.clear(); }},
       {"operators.gemm: k is reduced over by an assignment",
        [](WorkloadSpec& s) { s.operators[0].outputs[0].combine = Combine::assign; }},
-      {"operators.gemm: C is written at an index that is no plain loop",
+      {"operators.gemm: C is written at an index that is not a plain loop",
        [](WorkloadSpec& s) { s.operators[0].outputs[0].target.index[0].offset = 1; }},
       {"operators.gemm: C is written at m in two dimensions",
        [](WorkloadSpec& s) {
@@ -367,7 +367,7 @@ TEST(Workload, RefusesBadSpecs) {
        [](WorkloadSpec& s) {
          s.outputs = {TensorId(2), TensorId(2)};
        }},
-      {"outputs: 9 is no tensor", [](WorkloadSpec& s) { s.outputs = {TensorId(9)}; }},
+      {"outputs: 9 is not a tensor", [](WorkloadSpec& s) { s.outputs = {TensorId(9)}; }},
       {"operators: gemm form a cycle",
        [](WorkloadSpec& s) {
          s.operators[0].inputs[1] = access(2, {0, 1});

@@ -100,8 +100,8 @@ def change(**more):
 
 
 @pytest.mark.parametrize("document, part", [
-    ("{", "is no JSON"),
-    ("[" * 100000, "is no JSON"),
+    ("{", "is not JSON"),
+    ("[" * 100000, "is not JSON"),
     ([1], "is not an object"),
     ({"schema": 1}, "points: is missing"),
     (change(points=[]), "points: is empty"),

@@ -72,6 +72,9 @@ def test_side_by_side(drawn):
 def test_table(drawn):
     text = drawn(TABLE)
     expect(text, "A table", "first", "second", "kernels", "GB", "command: reproduce x", "–: no value")
+    alike = drawn({**TABLE, "columns": ["K", "us", "bound"], "table": [["1024", "2", "yes"], ["512", "3", "yes"]]})
+    expect(alike, "K = 1024", "K = 512")  # what all rows say does not name them
+    assert "yes" not in alike
     shares = drawn({**TABLE, "columns": ["what", "error"], "table": [["first", "1.5%"], ["second", "20%"]]})
     expect(shares, "error, %")
     assert "no value" not in shares
@@ -115,13 +118,33 @@ def test_orders(drawn):
 def test_tree(drawn):
     answer = tilewright.explain(CHAIN, "scratchpad:16K", resolved=True, **IN_PLACE)
     expect(drawn(answer), "for m in steps of 16, 6 trips", "for k in steps of 8, 6 trips",
-           "load A into L1: 16 × 8, 512 bytes", "compute gemm2", "C@L1", "1 KiB",
+           "load A into L1: 16 × 8, 512 bytes", "compute gemm2", "C in L1", "1 KiB",
            "machine: scratchpad:16K", f"L1: {answer['memory']['L1'] / 1024:.4g} KiB held at most")
 
 
 def test_tree_of_blocks_and_several_kernels(drawn):
     answer = tilewright.explain("attention:m=64,l=64,heads=2", "a100", model="mcfuser", resolved=True)
     expect(drawn(answer), "bound to grid", "blocks", "compute exp", "store E to DRAM")
+
+
+TWICE = {"name": "twice", "dtype": "f32", "loops": {"m": 64},
+         "operators": ["T[m] = x[m] + 1", "U[m] = T[m] * 2", "V[m] = U[m] + 3", "W[m] = V[m] * 4"]}
+
+
+def test_a_bar_stands_in_its_own_loop_of_two_with_a_name():
+    answer = tilewright.explain(TWICE, "scratchpad:16K", resolved=True, tree="m ( C.T C.U ) m ( C.V C.W )", tiles={"m": 8})
+    kernel, laid = answer["kernels"][0], []
+    plot_tree = plot.plot_tree
+    plot_tree._layout(kernel["nodes"], 0, laid, "")
+    rows = {label.split("\n")[0]: (first, last) for label, _, first, last in plot_tree._residencies(kernel, laid, "")}
+    first, second = [(r + 1, r + row[3]) for r, row in enumerate(laid) if row[0] == "loop"]
+    assert rows["T"] == first and rows["V"] == second
+
+
+def test_a_workload_from_a_file_is_titled_by_its_name(drawn):
+    text = drawn(tilewright.plan(TWICE, "xeon-gold-6240"), "roofline")
+    expect(text, "twice")
+    assert "operators" not in text
 
 
 def test_roofline(drawn):

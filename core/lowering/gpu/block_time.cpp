@@ -31,7 +31,7 @@ double find(const ComputeUnit& u, const std::string& name, std::string& lacks) {
 Result<BlockRates> block_rates(const Machine& m, DType type) {
   const auto shared = m.find("shared");
   if (m.kind != "gpu" || m.units.empty() || !shared)
-    return Reason{formatted("{} is no GPU with shared memory", m.name)};
+    return Reason{formatted("{} is not a GPU with shared memory", m.name)};
   const ComputeUnit& u = m.units.front();
   std::string lacks;
   const auto needs = [&](double value, const char* what) {

@@ -101,7 +101,7 @@ class PairFinder {
     }
     for (NodeId g : grid_)
       for (NodeId c : computes_)
-        if (!around(g, c)) refuse("its loops of blocks are no chain around all operators");
+        if (!around(g, c)) refuse("its loops of blocks are not a chain around all operators");
     for (std::size_t i = 1; i < computes_.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)
         if (k_.node(computes_[i]).op == k_.node(computes_[j]).op)
@@ -126,7 +126,7 @@ class PairFinder {
       products_at_.push_back(i);
     }
     if (products_at_.size() != 2 || products_at_.front() != 0)
-      refuse("it is no pair of products, the first of them its first operator");
+      refuse("it is not a pair of products, the first of them its first operator");
     p_.first_op = k_.node(computes_[0]).op, p_.second_op = k_.node(computes_[products_at_[1]]).op;
     const Operator &first = w_.op(p_.first_op), &second = w_.op(p_.second_op);
     if (first.running || first.outputs.front().rescale || first.inputs.size() != 2)
@@ -203,7 +203,7 @@ class PairFinder {
     const auto across = [&](const Access& a, LoopId outer, LoopId deep) {
       const bool yes = a.index.back().plain_loop() == outer;
       if (!yes && a.index.back().plain_loop() != deep)
-        refuse("tensor " + name(a.tensor) + "'s rows are rows of no matrix");
+        refuse("tensor " + name(a.tensor) + "'s rows are not rows of a matrix");
       return yes;
     };
     p_.left_across = across(*left_, p_.rows_loop, depth_);
@@ -308,7 +308,7 @@ class PairFinder {
     if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
       refuse("its results are not of f16, bf16 or f32");
     if (result_->index.back().plain_loop() != p_.columns_loop)
-      refuse("tensor " + name(p_.result) + "'s rows are rows of no matrix");
+      refuse("tensor " + name(p_.result) + "'s rows are not rows of a matrix");
     p_.of_result = matrix_access(w_, *result_, p_.columns_loop, p_.rows_loop, p_.products);
     for (PairValue& v : p_.values) v.parts = v.parts && !read_between(v.tensor);
   }
@@ -318,7 +318,7 @@ class PairFinder {
     const Operator& op = w_.op(p_.second_op);
     const PairValue* const v = p_.find(inner_->tensor);
     if (v == nullptr || v->place != Place::middle)
-      refuse("its second product's operand is none of the first one's elements");
+      refuse("its second product's operand is not made of the first one's elements");
     for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i)
       if (i != second_left_ && i != second_right_)
         check_read(op.inputs[static_cast<std::size_t>(i)]);

@@ -83,10 +83,10 @@ class Finder {
     for (const Buffer& b : k_.buffers)
       if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
         refuse("tensor " + w_.tensor(b.tensor).name + " has tiles at several levels");
-    if (!compute_.valid() || k_.buffers.size() != 3) refuse("it is no product of two tensors");
+    if (!compute_.valid() || k_.buffers.size() != 3) refuse("it is not a product of two tensors");
     for (std::size_t i = 1; i < k_.nodes.size(); ++i)
       if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), compute_))
-        refuse("its loops are no chain");
+        refuse("its loops are not a chain");
   }
 
   bool around(NodeId outer, NodeId inner) const {
@@ -99,13 +99,13 @@ class Finder {
     const ScheduleNode& n = k_.node(compute_);
     const Operator& op = w_.op(n.op);
     if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(n.op))
-      refuse("it is no product of two tensors");
+      refuse("it is not a product of two tensors");
     const Output& out = op.outputs.front();
     const Expr& e = out.value;
     if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
         e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
         e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-      refuse("it is no sum of products of two tensors");
+      refuse("it is not a sum of products of two tensors");
     for (const Access* a : {&op.inputs[0], &op.inputs[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
       check_whole_loops(w_, *a);

@@ -147,7 +147,7 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
     if (equals == item.npos)
       throw InputError({.field = std::string(name),
                         .value = "'" + std::string(item) + "'",
-                        .problem = "is no parameter",
+                        .problem = "is not a parameter",
                         .accepted = defaults_text(n)});
     const std::string_view key = item.substr(0, equals);
     if (std::find(seen.begin(), seen.end(), key) != seen.end())

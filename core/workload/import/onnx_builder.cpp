@@ -139,7 +139,7 @@ View Builder::read(const Value& v) {
           v.type, v.shape, std::vector<double>(static_cast<std::size_t>(n), *v.uniform));
     }
     if (value_type_of(literal->type).empty())
-      throw Unsupported{"values of a type that is no number"};
+      throw Unsupported{"values of a type that is not a number"};
     // A reshaped literal is another one; the first of a name is shared by its readers.
     return view_of_tensor(constant_tensor(literal), v.shape);
   }

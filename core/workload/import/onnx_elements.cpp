@@ -174,7 +174,7 @@ void say_cast(NodeReader& n) {
   const auto to =
       static_cast<std::int32_t>(n.node.op == "CastLike" ? n.at(1).type : n.integer("to", kFloat));
   const Value& v = n.at(0);
-  if (value_type_of(to).empty()) throw Unsupported{"a cast to a type that is no number"};
+  if (value_type_of(to).empty()) throw Unsupported{"a cast to a type that is not a number"};
   if (to == kBool && v.type != kBool) {
     n.out[0] = n.b.map(n.name, kBool, {v},
                        [](const Args& a) { return select(a[0], number(1), number(0)); });

@@ -363,7 +363,7 @@ class Folder {
   }
   Array trilu() {
     Array a = in(0);
-    if (a.shape.size() < 2) throw Unsupported{"it is no matrix"};
+    if (a.shape.size() < 2) throw Unsupported{"it is not a matrix"};
     const bool upper = n_.integer("upper", 1) != 0;
     const std::int64_t k = n_.has(1) ? integer(1) : 0;
     std::size_t next = 0;
@@ -467,7 +467,7 @@ std::vector<double> values_of(const Value& v) {
   if (n < 0 || n > kMostFolded) throw Unsupported{"a constant of more than a million elements"};
   if (v.uniform) return std::vector<double>(static_cast<std::size_t>(n), *v.uniform);
   if (!v.literal) throw Unsupported{"it needs values that are known before the run"};
-  if (value_type_of(v.literal->type).empty()) throw Unsupported{"values that are no numbers"};
+  if (value_type_of(v.literal->type).empty()) throw Unsupported{"values that are not numbers"};
   return v.literal->read();
 }
 
@@ -526,7 +526,7 @@ std::vector<std::int64_t> NodeReader::permutation(std::size_t rank) const {
   std::vector<std::int64_t> sorted = order;
   std::ranges::sort(sorted);
   for (std::size_t d = 0; d < sorted.size(); ++d)
-    if (sorted[d] != static_cast<std::int64_t>(d)) throw Unsupported{"perm is no permutation"};
+    if (sorted[d] != static_cast<std::int64_t>(d)) throw Unsupported{"perm is not a permutation"};
   if (order.size() != rank) throw Unsupported{"perm is of another rank"};
   return order;
 }

@@ -174,7 +174,7 @@ class Importer {
     }
     for (const auto& [name, n] : options_.bind)
       if (!names.contains(name))
-        fail("--bind", name, "is no symbolic dimension, nor whole numbers, of the inputs",
+        fail("--bind", name, "is not a symbolic dimension, nor whole numbers, of the inputs",
              names.empty() ? "none: every dimension is a number"
                            : join(std::vector<std::string>(names.begin(), names.end())));
     if (!open.empty())
@@ -183,7 +183,7 @@ class Importer {
                ", or model.onnx:" + open.front() + "=1");
     for (auto& [v, shape] : all) {
       if (value_type_of(v->type).empty())
-        fail("inputs", shown(v->name), "is of a type that is no number", "numbers");
+        fail("inputs", shown(v->name), "is of a type that is not a number", "numbers");
       if (elements_of(shape) < 1)
         fail("inputs", shown(v->name), "has too many elements", "less than 2^62");
       known_[v->name] = b_.input(v->name, v->type, shape);

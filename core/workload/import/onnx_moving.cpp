@@ -281,7 +281,7 @@ void say_gather(NodeReader& n) {
   const Value &v = n.at(0), &indices = n.at(1);
   const std::size_t d = NodeReader::axis(n.integer("axis", 0), n.rank());
   if (!indices.known()) {
-    if (!is_integer(indices.type)) throw Unsupported{"indices that are no whole numbers"};
+    if (!is_integer(indices.type)) throw Unsupported{"indices that are not whole numbers"};
     n.out[0] = n.b.gathered(n.name, v, d, indices);
     return;
   }
@@ -379,7 +379,7 @@ void say_depth_to_space(NodeReader& n) {
   const Value& v = n.at(0);
   const std::int64_t s = n.integer("blocksize", 0);
   if (v.shape.size() != 4 || s < 1 || s > 4096 || v.shape[1] % (s * s) != 0)
-    throw Unsupported{"channels that are no blocks"};
+    throw Unsupported{"channels that are not divided into whole blocks"};
   const std::int64_t b = v.shape[0], c = v.shape[1] / (s * s), h = v.shape[2], w = v.shape[3];
   const bool columns = n.text("mode", "DCR") == "CRD";
   const Shape cut = columns ? Shape{b, c, s, s, h, w} : Shape{b, s, s, c, h, w};
@@ -393,7 +393,7 @@ void say_space_to_depth(NodeReader& n) {
   const Value& v = n.at(0);
   const std::int64_t s = n.integer("blocksize", 0);
   if (v.shape.size() != 4 || s < 1 || s > 4096 || v.shape[2] % s != 0 || v.shape[3] % s != 0)
-    throw Unsupported{"an image that is no blocks"};
+    throw Unsupported{"an image that is not divided into whole blocks"};
   const std::int64_t b = v.shape[0], c = v.shape[1], h = v.shape[2] / s, w = v.shape[3] / s;
   n.out[0] = n.b.reshaped(
       n.name,

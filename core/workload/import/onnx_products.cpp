@@ -23,7 +23,7 @@ void say_matmul(NodeReader& n) { n.out[0] = matrix_product(n.b, n.name, n.at(0),
 void say_gemm(NodeReader& n) {
   Value a = n.at(0), b = n.at(1);
   if (a.shape.size() != 2 || b.shape.size() != 2)
-    throw Unsupported{"operands that are no matrices"};
+    throw Unsupported{"operands that are not matrices"};
   if (n.integer("transA", 0) != 0) a = n.b.transposed(a, {1, 0});
   if (n.integer("transB", 0) != 0) b = n.b.transposed(b, {1, 0});
   const double alpha = n.real("alpha", 1), beta = n.real("beta", 1);

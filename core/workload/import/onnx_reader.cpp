@@ -346,7 +346,7 @@ class Reader {
       safe = !error && end == top.end();
     }
     if (!safe)
-      fail(field, "is no place for its data", "a file in the model's folder",
+      fail(field, "is not a place for its data", "a file in the model's folder",
            "'" + printable(location) + "'");
     std::int64_t offset = 0;
     const std::string at = entry("offset");
@@ -454,9 +454,10 @@ Model read_model(std::string_view bytes, const std::string& path) {
   try {
     return Reader(bytes, path).model();
   } catch (const protozero::exception& e) {
-    throw InputError({.where = path,
-                      .problem = std::string("is no ONNX model, or is cut off (") + e.what() + ")",
-                      .accepted = "an .onnx file"});
+    throw InputError(
+        {.where = path,
+         .problem = std::string("is not an ONNX model, or is cut off (") + e.what() + ")",
+         .accepted = "an .onnx file"});
   }
 }
 

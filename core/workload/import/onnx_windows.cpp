@@ -113,7 +113,7 @@ void say_conv(NodeReader& n) {
   Builder& b = n.b;
   Value x = n.at(0), w = n.at(1);
   if (x.shape.size() < 3 || w.shape.size() != x.shape.size())
-    throw Unsupported{"operands that are no images"};
+    throw Unsupported{"operands that are not images"};
   const std::size_t spatial = x.shape.size() - 2;
   const std::int64_t g = n.integer("group", 1), c = x.shape[1], m = w.shape[0];
   if (g < 1 || m % g != 0 || c != w.shape[1] * g) throw Unsupported{"groups that do not divide"};
@@ -176,7 +176,7 @@ void say_conv_transpose(NodeReader& n) {
   Builder& b = n.b;
   Value x = n.at(0), w = n.at(1);
   if (x.shape.size() < 3 || w.shape.size() != x.shape.size())
-    throw Unsupported{"operands that are no images"};
+    throw Unsupported{"operands that are not images"};
   const std::size_t spatial = x.shape.size() - 2;
   const std::int64_t g = n.integer("group", 1), c = x.shape[1];
   if (g < 1 || c % g != 0 || w.shape[0] != c) throw Unsupported{"groups that do not divide"};

@@ -60,7 +60,7 @@ Result<Workload> apply(std::string_view name, const Workload& w) {
   }
   throw InputError({.field = "rewrite",
                     .value = "'" + std::string(name) + "'",
-                    .problem = "is no rewrite",
+                    .problem = "is not a rewrite",
                     .accepted = join(names)});
 }
 

@@ -121,8 +121,8 @@ class Matcher {
       const auto rate = rate_of(o.value, w_.op(op), scaling_);
       if (!rate && reads_a_sum(op))
         return refusal(op, "reads a sum over " + loops() +
-                               " inside that loop: where it scales by it, "
-                               "the rewrite scale-late comes first");
+                               " before the sum is complete; if it divides by the sum, put "
+                               "the rewrite scale-late first, which divides later");
       if (!rate)
         return refusal(op, "depends on " + w_.tensor(scaling_.of).name +
                                " otherwise than by a factor exp(c * " +

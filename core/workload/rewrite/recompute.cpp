@@ -38,7 +38,8 @@ std::vector<std::string_view> split(std::string_view text, char at) {
 /// The place of an operator. Throws InputError.
 std::size_t place_of(const WorkloadSpec& spec, std::string_view name) {
   const auto at = std::ranges::find(spec.operators, name, &Operator::name);
-  if (at == spec.operators.end()) bad(name, "is no operator of " + spec.name, "an operator's name");
+  if (at == spec.operators.end())
+    bad(name, "is not an operator of " + spec.name, "an operator's name");
   return static_cast<std::size_t>(at - spec.operators.begin());
 }
 

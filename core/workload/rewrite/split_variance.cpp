@@ -74,7 +74,7 @@ class VarianceMatcher {
       return Reason{"operator " + w_.op(id).name + " " + why};
     };
     Variance v{.squares = id, .op = w_.op(id)};
-    if (!is_sum(id)) return refuse("is no sum of one output");
+    if (!is_sum(id)) return refuse("is not a sum of one output");
     const auto root = [&v]() -> Expr& { return v.op.outputs.front().value; };
     while (open_up(v.op, root())) {
     }

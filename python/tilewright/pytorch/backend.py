@@ -167,7 +167,7 @@ class _Coverage:
             return "the operator is not supported"
         metas = [m for i in [node, *node.all_input_nodes] for m in _metas(i)]
         if not _metas(node) or any(not _metas(i) for i in node.all_input_nodes):
-            return "what is no tensor"
+            return "what is not a tensor"
         if any(math.prod(m.shape) == 0 for m in metas):
             return "a tensor without elements"
         floats = {m.dtype for m in metas if m.dtype in FLOATS}
@@ -288,7 +288,7 @@ class _Program:
         import torch
 
         if any(v is None for v in lowering.outputs):
-            raise RuntimeError("a result that is no tensor")
+            raise RuntimeError("a result that is not a tensor")
         asked = {"machine": "host", "threads": torch.get_num_threads(), **options}
         self.part, self.report = part, report
         self.checked, self.wrong = False, False

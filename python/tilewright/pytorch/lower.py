@@ -157,7 +157,7 @@ class Lowering:
         if isinstance(x, Value):
             return self.cast(x, dtype)
         if not isinstance(x, (bool, int, float)):
-            raise NotCovered("an operand that is no number")
+            raise NotCovered("an operand that is not a number")
         return self.constant(float(x) if dtype in FLOATS else int(x), dtype)
 
     def binary(self, op, a, b, dtype=None, out=None):
@@ -219,7 +219,7 @@ class Lowering:
         if isinstance(x, Ref):
             value = self.values[x.name]
             if value is None:
-                raise NotCovered(f"its input {x.name} is no tensor")
+                raise NotCovered(f"its input {x.name} is not a tensor")
             return value
         return [self._resolved(i) for i in x] if type(x) in (list, tuple) else x
 
