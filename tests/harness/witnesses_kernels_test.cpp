@@ -91,6 +91,36 @@ std::string integers(std::mt19937_64& random) {
   }
 }
 
+/// One tensor read at several offsets, with and without gaps in between: halves that are turned,
+/// gates, and a row of scores whose operands are parts of one projection.
+std::string slices(std::mt19937_64& random) {
+  const int r = std::uniform_int_distribution<int>(1, 9)(random);
+  const int c = std::uniform_int_distribution<int>(1, 9)(random);
+  const auto at = [&](int slice) {  // a gap of two columns behind each slice, or none
+    static const int gaps[] = {0, 2};
+    return std::to_string(slice * (c + gaps[(r + c) % 2]));
+  };
+  const std::string text = "name: random-slices\nloops: {r: " + std::to_string(r) +
+                           ", c: " + std::to_string(c) + ", k: " + std::to_string(r) +
+                           "}\ndtype: f32\ntensors: {x: [r, " + std::to_string(3 * c + 6) +
+                           "]}\noperators:\n";
+  switch (random() % 4) {
+    case 0:
+      return text + "  - \"low: u[r,c] = x[r,c] * g[c] - x[r,c+" + at(1) + "] * h[c]\"\n" +
+             "  - \"high: v[r,c] = x[r,c] * h[c] + x[r,c+" + at(1) + "] * g[c]\"\n";
+    case 1:
+      return text + "  - \"gate: t[r,c] = tanh(x[r,c]) * x[r,c+" + at(2) + "]\"\n" +
+             "  - \"sum: s[r] += t[r,c] * x[r,c+" + at(1) + "]\"\n";
+    case 2:
+      return text + "  - \"score: t[r,k] += x[r,c] * x[k,c+" + at(1) + "]\"\n" +
+             "  - \"apply: y[r,c] += t[r,k] * x[k,c+" + at(2) + "]\"\n";
+    default:  // slices that may meet, and one element
+      return text + "  - \"pair: t[r,c] = x[r,c] - x[r,c+" + std::to_string(c > 2 ? c - 2 : 0) +
+             "]\"\n" + "  - \"y: y[r,c] = t[r,c] + x[r,c+" + at(2) + "] * x[r," + at(1) +
+             "]\"\n";
+  }
+}
+
 std::shared_ptr<const Workload> with_type(const Workload& w, std::mt19937_64& random) {
   const char* const types[] = {"f16", "f32", "bf16", "f32"};
   std::string text = to_yaml(w);
@@ -133,6 +163,7 @@ std::vector<Kind> kinds() {
       trees("convolutions", {.two_levels = false, .planes = true}),
       over("masks", [](std::mt19937_64& r) { return *workload_of(masked(r)); }),
       over("integers", [](std::mt19937_64& r) { return *workload_of(integers(r)); }),
+      over("slices", [](std::mt19937_64& r) { return *workload_of(slices(r)); }),
       over("attention",
            [](std::mt19937_64& r) {
              std::string sizes;
@@ -146,6 +177,8 @@ std::vector<Kind> kinds() {
            }),
       {"rows by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, false), r); }},
       {"lookups by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, true), r); }},
+      {"slices by lanes",
+       [](std::mt19937_64& r) { return stitched(RowMaker(r, false, false, true), r); }},
       {"windows by lanes", [](std::mt19937_64& r) { return stitched(WindowMaker(r), r); }},
   };
 }
@@ -207,11 +240,16 @@ std::set<std::string> used(const Drawn& d) {
     for (const auto& [tensor, flags] : k.flags)
       if (flags.sliding) uses.insert("sliding");
   }
-  for (const ScheduledKernel& k : d.schedule.kernels)
+  for (const ScheduledKernel& k : d.schedule.kernels) {
+    std::set<std::pair<TensorId, LevelId>> loaded;
+    for (const Buffer& b : k.buffers)
+      if (b.role == BufferRole::input && !loaded.emplace(b.tensor, b.level).second)
+        uses.insert("slices with gaps");
     for (const Buffer& b : k.buffers)
       if (b.role == BufferRole::input && w.producer(b.tensor).valid() &&
           std::ranges::find(k.ops, w.producer(b.tensor)) != k.ops.end())
         uses.insert("spilled and read again");
+  }
   const Traffic counted = exact(d.schedule);
   for (std::size_t o = 0; o < w.operators().size(); ++o) {
     const Operator& op = w.operators()[o];
