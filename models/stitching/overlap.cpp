@@ -24,10 +24,6 @@ constexpr double kAdding = 16;    // cycles of a block of the last round: all ad
 constexpr double kExposed = 0.2;  // of a chain: at the kernel's end
 constexpr double kFilling = 0.055;  // of the time until every place has its first block
 constexpr double kInStep = 0.07;    // of a chain: between the first rounds of blocks
-// Of the blocks' chains, where a block has its SM for itself and its warps meet between turns:
-// nothing else is loaded meanwhile. And the registers that the compiler takes more for such turns,
-// of which it begins the next before one has ended.
-constexpr double kIdle = 0.3, kNextTurn = 16;
 constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves all places empty
 
 /// Seconds of the busiest SM over the mean: blocks are whole.
@@ -36,20 +32,13 @@ double uneven(const Device& d, double blocks) {
   return each > 0 ? std::ceil(each) / each : 1;
 }
 
-/// Whether a block whose warps meet and have several turns has its SM for itself.
-bool alone(const Device& d, const Demand& p, double resident) {
-  if (!p.meets || p.turns <= 1) return false;
-  const double registers = 8 * std::ceil((p.registers + kNextTurn) / 8);
-  return resident < 2 || 2 * registers * p.warps * kWarp > static_cast<double>(d.registers_per_sm);
-}
-
 }  // namespace
 
 Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
                 double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
   Demand all;
-  double rounds = 0, apart = 1, adding = 0, idle = 0;
+  double rounds = 0, apart = 1, adding = 0;
   for (const Demand& p : parts) {
     all.blocks += p.blocks;
     all.instructions += p.blocks * p.instructions;
@@ -59,7 +48,6 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     if (p.added > 0) adding += p.blocks;
     if (!p.meets) apart = std::max(apart, p.warps);
     rounds += p.blocks * p.chain / (resident * sms);
-    if (alone(d, p, resident)) idle += kIdle * p.blocks * p.chain / sms;
     all.chain = std::max(all.chain, p.chain);
     all.turns = std::max(all.turns, p.turns);
     all.registers = std::max(all.registers, p.registers);
@@ -83,7 +71,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   const double steps =
       waves > 1 ? (kInStep + kUnfilled * (std::ceil(waves) - waves)) / std::floor(waves) : 0;
   const double exposed =
-      (kExposed + steps) * all.chain + kFilling * std::min(all.blocks, places) * d.dispatch + idle;
+      (kExposed + steps) * all.chain + kFilling * std::min(all.blocks, places) * d.dispatch;
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
