@@ -187,9 +187,8 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   const std::string& name = d.w.tensor(n.tensor).name;
   const int slice = d.slice_of(n.buffer);
   n.reads_below = d.reads_inside(n.tensor, n.parent);
-  std::erase_if(n.reads_below, [&](const ReadRef& r) {
-    return d.slices.slice_of(n.tensor, r) != slice;
-  });
+  std::erase_if(n.reads_below,
+                [&](const ReadRef& r) { return d.slices.slice_of(n.tensor, r) != slice; });
   if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
     return Reason{
         formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
@@ -248,9 +247,8 @@ int slice_of(const Draft& d, NodeId compute, const InputUse& use) {
 std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
   const std::string& name = d.w.tensor(use.tensor).name;
   std::vector<NodeId> loads = governing(d, use.tensor, id);
-  std::erase_if(loads, [&](NodeId l) {
-    return d.slice_of(d.node(l).buffer) != slice_of(d, id, use);
-  });
+  std::erase_if(loads,
+                [&](NodeId l) { return d.slice_of(d.node(l).buffer) != slice_of(d, id, use); });
   std::size_t deepest = 0;
   for (NodeId l : loads) {
     const std::size_t depth = d.m.path(d.m.home(), d.node(l).level).size();

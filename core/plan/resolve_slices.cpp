@@ -67,12 +67,12 @@ std::vector<Group> groups_at(const Draft& d, NodeId load, const std::vector<Read
   for (const ReadRef& r : all) {
     Group mine{{r}, reads.box(r, false)};
     for (std::size_t i = 0; i < groups.size();) {
-      const bool meets =
-          !intersect(groups[i].box, mine.box).empty() ||
-          std::ranges::any_of(groups[i].reads, [&](const ReadRef& other) {
-            return std::ranges::any_of(
-                mine.reads, [&](const ReadRef& own) { return !reads.apart(own, other); });
-          });
+      const bool meets = !intersect(groups[i].box, mine.box).empty() ||
+                         std::ranges::any_of(groups[i].reads, [&](const ReadRef& other) {
+                           return std::ranges::any_of(mine.reads, [&](const ReadRef& own) {
+                             return !reads.apart(own, other);
+                           });
+                         });
       if (!meets) {
         ++i;
         continue;
@@ -103,9 +103,8 @@ bool may_be_sliced(const Draft& d, TensorId t, const std::vector<NodeId>& loads)
   if (d.sliding.contains(t) && d.sliding.at(t)) return false;
   for (const ScheduleNode& n : d.k.nodes)
     if (n.kind == NodeKind::drop && n.tensor == t) return false;
-  return std::ranges::all_of(loads, [&](NodeId l) {
-    return d.m.level(d.node(l).level).managed == Managed::software;
-  });
+  return std::ranges::all_of(
+      loads, [&](NodeId l) { return d.m.level(d.node(l).level).managed == Managed::software; });
 }
 
 }  // namespace
@@ -125,9 +124,8 @@ Slices slices_of(const Draft& d) {
       for (const Group& g : here) {
         std::vector<ReadRef> mine = g.reads;
         std::erase_if(groups, [&](const std::vector<ReadRef>& other) {
-          const bool meets = std::ranges::any_of(other, [&](const ReadRef& r) {
-            return std::ranges::find(mine, r) != mine.end();
-          });
+          const bool meets = std::ranges::any_of(
+              other, [&](const ReadRef& r) { return std::ranges::find(mine, r) != mine.end(); });
           if (meets) mine.insert(mine.end(), other.begin(), other.end());
           return meets;
         });

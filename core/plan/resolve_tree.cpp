@@ -251,7 +251,7 @@ class Binder {
 
   Draft& d_;
   std::set<std::string> loaded_;
-  std::size_t loads_ = 0;  ///< so far, without further slices
+  std::size_t loads_ = 0;            ///< so far, without further slices
   std::vector<std::string> around_;  ///< names of the loops around, outermost first
 };
 

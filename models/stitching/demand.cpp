@@ -74,7 +74,8 @@ class Tally {
   bool alone() const {
     if (meetings_ <= 1) return false;
     const auto threads = static_cast<std::int64_t>(out_.warps) * kWarp;
-    const auto registers = 8 * static_cast<std::int64_t>(std::ceil((out_.registers + kNextTurn) / 8));
+    const auto registers =
+        8 * static_cast<std::int64_t>(std::ceil((out_.registers + kNextTurn) / 8));
     return occupancy(d_, std::min<std::int64_t>(registers, 255), p_.shared_bytes, threads) <
            2 * (threads / kWarp) * d_.sms;
   }
@@ -230,6 +231,11 @@ class Tally {
     if (home) out_.sectors += x.sectors * times * full;
   }
 
+  void bring(const Accesses& x, double times, double full) {
+    add(x, times, full, true);
+    loaded_ += x.sectors * times * full;
+  }
+
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
   double latency(const Linear& at) const {
     for (std::size_t i = 0; i < p_.indices.size(); ++i)
@@ -252,7 +258,7 @@ class Tally {
   }
 
   double load(const Step& s, double repeats) {
-    add(moved(s), repeats * warps(s), s.full, true);
+    bring(moved(s), repeats * warps(s), s.full);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
     return latency(s.at);
@@ -267,7 +273,7 @@ class Tally {
       turns *= ceil_over(row, threads) / row;
     }
     const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
-    add(accesses_.staged(s), turns * repeats * moving, s.full, true);
+    bring(accesses_.staged(s), turns * repeats * moving, s.full);
     return turns * latency(s.from);
   }
 
@@ -388,8 +394,7 @@ class Tally {
   /// A load within a pass.
   void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
              double values, Sum& sum) {
-    add(x, done * warps(s), s.full, true);
-    loaded_ += x.sectors * done * warps(s) * s.full;
+    bring(x, done * warps(s), s.full);
     out_.turns = std::max(out_.turns, turns);
     sum.loads = std::max(sum.loads, latency(at));
     sum.loaded += values;
@@ -512,7 +517,7 @@ class Tally {
   Kept known_;
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
-  double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
+  double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
   double meetings_ = 0;  ///< of a block's warps, at most, for one sum
   double loaded_ = 0;    ///< sectors from home
   Demand out_;

@@ -116,8 +116,7 @@ std::string slices(std::mt19937_64& random) {
              "  - \"apply: y[r,c] += t[r,k] * x[k,c+" + at(2) + "]\"\n";
     default:  // slices that may meet, and one element
       return text + "  - \"pair: t[r,c] = x[r,c] - x[r,c+" + std::to_string(c > 2 ? c - 2 : 0) +
-             "]\"\n" + "  - \"y: y[r,c] = t[r,c] + x[r,c+" + at(2) + "] * x[r," + at(1) +
-             "]\"\n";
+             "]\"\n" + "  - \"y: y[r,c] = t[r,c] + x[r,c+" + at(2) + "] * x[r," + at(1) + "]\"\n";
   }
 }
 
@@ -431,6 +430,61 @@ TEST(WitnessesAndKernels, AgreeToTheByteOnRandomPlans) {
   Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 20261123);
   plans.look(count != nullptr ? std::atoi(count) : 48);
   plans.print();
+}
+
+/// Slices with a gap between them have a load and a tile each: nobody moves the gap. Where they
+/// meet, or where they slide, there is one tile around both.
+TEST(WitnessesAndKernels, SlicesWithAGapAreLoadedByThemselves) {
+  struct Case {
+    int offset;
+    std::string tree;
+    bool sliding;
+    std::int64_t elements;  // of x, into the SMs
+    std::ptrdiff_t tiles;
+  };
+  const std::vector<Case> cases = {
+      {36, "r/1@grid i/6 ( L.x C.y )", false, 2 * 8 * 24, 2},
+      {36, "r/1@grid i/12@warp ( L.x@registers i/1@lane C.y )", false, 2 * 8 * 24, 2},
+      {4, "r/1@grid i/6 ( L.x C.y )", false, 8 * 4 * (6 + 4), 1},
+      {4, "r/1@grid i/6 ( L.x C.y )", true, 8 * (24 + 4), 1},
+      {4, "r/1@grid i/2 ( L.x C.y )", false, 2 * 8 * 24, 2},
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.tree + " at " + std::to_string(c.offset));
+    const auto w = workload_of(
+        "name: halves\nloops: {r: 8, i: 24}\ntensors: {x: [r, 60]}\noperators:\n"
+        "  - \"y: y[r,i] = x[r,i] * x[r,i+" +
+        std::to_string(c.offset) + "]\"\n");
+    Kernel k{.name = "one", .level = "shared", .tree = parse_tree(c.tree)};
+    k.flags["x"].sliding = c.sliding;
+    auto s = resolve({.kernels = {k}}, w, testing::random_stitched::machine());
+    ASSERT_TRUE(s) << s.reason();
+    const auto again = resolve(s->resolved, w, s->machine);
+    ASSERT_TRUE(again) << again.reason();
+    EXPECT_EQ(to_text(again->resolved.kernels.front().tree),
+              to_text(s->resolved.kernels.front().tree));
+    EXPECT_EQ(testing::exact_bytes(*again), testing::exact_bytes(*s));
+    EXPECT_EQ(std::ranges::count(s->kernels.front().buffers, BufferRole::input, &Buffer::role),
+              c.tiles);
+    EXPECT_EQ(testing::moved(exact(*s)), testing::moved(simulate(*s)));
+    EXPECT_EQ(testing::exact_bytes(*s).at("x").first, 4 * c.elements);
+    const auto source = cuda::emit(*s, {.prefix = "slices" + std::to_string(sources.size())});
+    ASSERT_TRUE(source) << source.reason();
+    sources.push_back(*source);
+    schedules.push_back(std::move(s).value());
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].tree + " at " + std::to_string(cases[i].offset));
+    const auto run = testing::run_cuda(*module, sources[i], *schedules[i].workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 1e-6);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(schedules[i]));
+  }
 }
 
 /// What is loaded for a !once compute is loaded wherever its tile is not complete, also where the

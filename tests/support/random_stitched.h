@@ -82,9 +82,9 @@ class RowMaker {
       for (int weight = 0; gathers_ && weight < 3; ++weight)
         all.push_back({row_only ? "S[ids[r]]" : "T[ids[r],c]", -1});
       for (int at : offsets_)
-        all.push_back({row_only ? "Z[r," + std::to_string(at) + "]"
-                                : "Z[r,c + " + std::to_string(at) + "]",
-                       -1});
+        all.push_back(
+            {row_only ? "Z[r," + std::to_string(at) + "]" : "Z[r,c + " + std::to_string(at) + "]",
+             -1});
       for (int p = 0; p < i; ++p) {
         const Op& o = ops_[static_cast<std::size_t>(p)];
         if (o.shape == Shape::column || (row_only && o.shape == Shape::full)) continue;
