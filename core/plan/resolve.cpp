@@ -138,7 +138,9 @@ bool has_no_text(const Draft& d, NodeId load) {
 std::vector<Node> parts(const Draft& d, NodeId id) {
   std::vector<Node> nodes;
   for (NodeId c : d.node(id).children) {
-    if (d.node(c).kind == NodeKind::load && has_no_text(d, c)) continue;
+    if (d.node(c).kind == NodeKind::load &&
+        (has_no_text(d, c) || std::ranges::binary_search(d.further, c)))
+      continue;
     nodes.push_back(to_plan(d, c));
   }
   return nodes;
@@ -346,18 +348,47 @@ void check_placement(const Placement& p, const Workload& w) {
   }
 }
 
-std::optional<Reason> run(Draft& d) {
+/// Names, cuts and ranges.
+std::optional<Reason> begin(Draft& d) {
   check_tiles(d);
   bind_pins(d);
   bind_tree(d);
   if (auto reason = check_gathers(d)) return reason;
-  if (auto reason = place_cuts(d)) return reason;
+  return place_cuts(d);
+}
+
+std::optional<Reason> finish(Draft& d) {
   if (auto reason = place_packs(d)) return *reason;
   d.k.blocks = blocks_below(d.k, NodeId(0));
   if (auto reason = place_buffers(d)) return reason;
   if (auto reason = check_legal(d)) return reason;
   place_parts(d);
   return std::nullopt;
+}
+
+using Resolved = std::pair<ScheduledKernel, Kernel>;
+
+Result<Resolved> finished(Draft& d) {
+  if (auto reason = finish(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
+  Kernel resolved = resolved_kernel(d);
+  d.clear();
+  return Resolved{std::move(d.k), std::move(resolved)};
+}
+
+/// `fresh(slices)` is a draft of the kernel that nothing has been done to.
+template <class Fresh>
+Result<Resolved> kernel_of(const Fresh& fresh) {
+  Draft d = fresh(Slices{});
+  const auto failed = [](const Draft& of, const Reason& reason) {
+    return Reason{formatted("{}: {}", of.k.name, reason.text)};
+  };
+  if (auto reason = begin(d)) return failed(d, *reason);
+  Slices slices = slices_of(d);
+  if (slices.empty()) return finished(d);
+  d.clear();
+  Draft sliced = fresh(std::move(slices));
+  if (auto reason = begin(sliced)) return failed(sliced, *reason);
+  return finished(sliced);
 }
 
 }  // namespace resolving
@@ -400,20 +431,22 @@ Result<Schedule> resolve(const Plan& plan, std::shared_ptr<const Workload> workl
   resolving::Tables tables(*workload);
   std::vector<std::pair<ScheduledKernel, Kernel>> done;
   for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    resolving::Draft d{.w = *workload,
-                       .m = *machine,
-                       .schedule = s,
-                       .plan = plan.kernels[i],
-                       .index = static_cast<int>(i),
-                       .where = formatted("kernel {}", i + 1),
-                       .placement = placement,
-                       .tables = tables};
-    d.k.launch = plan.kernels[i].launch;
-    d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
-    if (auto reason = resolving::run(d)) return Reason{formatted("{}: {}", d.k.name, reason->text)};
-    Kernel resolved = resolving::resolved_kernel(d);
-    d.clear();
-    done.emplace_back(std::move(d.k), std::move(resolved));
+    auto one = resolving::kernel_of([&](resolving::Slices slices) {
+      resolving::Draft d{.w = *workload,
+                         .m = *machine,
+                         .schedule = s,
+                         .plan = plan.kernels[i],
+                         .index = static_cast<int>(i),
+                         .where = formatted("kernel {}", i + 1),
+                         .placement = placement,
+                         .tables = tables,
+                         .slices = std::move(slices)};
+      d.k.launch = plan.kernels[i].launch;
+      d.k.name = plan.kernels[i].name.empty() ? formatted("kernel{}", i + 1) : plan.kernels[i].name;
+      return d;
+    });
+    if (!one) return Reason{one.reason()};
+    done.push_back(std::move(one).value());
   }
   resolving::check_placement(placement, *workload);
   for (auto& [kernel, resolved] : done) {

@@ -185,7 +185,10 @@ bool is_gathered_inside(const Draft& d, TensorId t, NodeId scope) {
 std::optional<Reason> place_load(Draft& d, NodeId id) {
   ScheduleNode& n = d.node(id);
   const std::string& name = d.w.tensor(n.tensor).name;
+  const int slice = d.slice_of(n.buffer);
   n.reads_below = d.reads_inside(n.tensor, n.parent);
+  std::erase_if(n.reads_below,
+                [&](const ReadRef& r) { return d.slices.slice_of(n.tensor, r) != slice; });
   if (n.reads_below.empty() && is_gathered_inside(d, n.tensor, n.parent))
     return Reason{
         formatted("L.{}: {} is indexed by another tensor's values, so that no box of it "
@@ -198,6 +201,7 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
   n.lookahead = d.lookahead(n.parent, ops);
 
   std::vector<BufferId> outer = d.input_buffers[n.tensor.index()];
+  std::erase_if(outer, [&](BufferId b) { return d.slice_of(b) != slice; });
   if (d.on_chip(n.tensor)) {
     const auto& chain = d.chain[n.tensor.index()];
     for (BufferId b : chain)
@@ -235,9 +239,16 @@ bool gone_between(const Draft& d, const std::vector<NodeId>& nodes, NodeId load,
   return false;
 }
 
+/// Of what a compute reads.
+int slice_of(const Draft& d, NodeId compute, const InputUse& use) {
+  return d.slices.slice_of(use.tensor, {d.node(compute).op, use.inputs.front()});
+}
+
 std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
   const std::string& name = d.w.tensor(use.tensor).name;
-  const std::vector<NodeId> loads = governing(d, use.tensor, id);
+  std::vector<NodeId> loads = governing(d, use.tensor, id);
+  std::erase_if(loads,
+                [&](NodeId l) { return d.slice_of(d.node(l).buffer) != slice_of(d, id, use); });
   std::size_t deepest = 0;
   for (NodeId l : loads) {
     const std::size_t depth = d.m.path(d.m.home(), d.node(l).level).size();
@@ -301,8 +312,10 @@ std::optional<Reason> place_uses(Draft& d, NodeId id) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     const TensorId t = op.inputs[i].tensor;
     const bool gather = is_gather(op.inputs[i]);
-    const auto same = std::ranges::find_if(
-        n.reads, [&](const InputUse& use) { return !gather && use.tensor == t && !gathered(use); });
+    const int slice = d.slices.slice_of(t, {n.op, static_cast<int>(i)});
+    const auto same = std::ranges::find_if(n.reads, [&](const InputUse& use) {
+      return !gather && use.tensor == t && !gathered(use) && slice_of(d, id, use) == slice;
+    });
     if (same != n.reads.end())
       same->inputs.push_back(static_cast<int>(i));
     else

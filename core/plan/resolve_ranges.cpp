@@ -128,6 +128,14 @@ class LongestRanges {
   std::map<std::tuple<OpId, int, NodeId>, Range> known_;
 };
 
+}  // namespace
+
+std::int64_t longest_range(const Draft& d, const OpLoop& c, NodeId body) {
+  return LongestRanges(d).length(c, body);
+}
+
+namespace {
+
 void bound_trips(Draft& d) {
   LongestRanges longest(d);
   for (ScheduleNode& n : d.k.nodes) {

@@ -138,7 +138,16 @@ class Binder {
     return *l;
   }
 
-  NodeId add_load(TensorId t, LevelId l, NodeId parent, int copies) {
+  /// One node, or one for each of the tensor's slices.
+  std::vector<NodeId> add_loads(TensorId t, LevelId l, NodeId parent, int copies) {
+    const std::vector<int> slices = d_.slices.empty() ? std::vector{0} : d_.slices.at[loads_++];
+    std::vector<NodeId> loads;
+    for (int slice : slices) loads.push_back(add_load(t, slice, l, parent, copies));
+    d_.further.insert(d_.further.end(), loads.begin() + 1, loads.end());
+    return loads;
+  }
+
+  NodeId add_load(TensorId t, int slice, LevelId l, NodeId parent, int copies) {
     if (l == d_.m.home())
       d_.bad("L." + d_.w.tensor(t).name, d_.m.level(l).name, "is where whole tensors live",
              "an on-chip level");
@@ -147,11 +156,12 @@ class Binder {
     d_.node(id).level = l;
     BufferId buffer;
     for (BufferId b : d_.input_buffers[t.index()])
-      if (d_.k.buffer(b).level == l) buffer = b;
+      if (d_.k.buffer(b).level == l && d_.slice_of(b) == slice) buffer = b;
     if (!buffer.valid()) {
       buffer = BufferId(d_.k.buffers.size());
       d_.k.buffers.push_back({.tensor = t, .level = l, .role = BufferRole::input});
       d_.input_buffers[t.index()].push_back(buffer);
+      d_.slice_of_buffer[buffer] = slice;
     }
     Buffer& b = d_.k.buffers[buffer.index()];
     b.copies = std::max(b.copies, copies);
@@ -162,7 +172,7 @@ class Binder {
 
   void bind_load(const Node& n, NodeId parent) {
     const TensorId t = tensor(n.name);
-    add_load(t, level(n.level, t), parent, n.copies);
+    add_loads(t, level(n.level, t), parent, n.copies);
   }
 
   void bind_compute(const Node& n, NodeId parent, bool alone) {
@@ -183,7 +193,8 @@ class Binder {
     // The loads serve this compute alone, so they share parentheses with nothing else.
     if (!implicit.empty() && !alone) parent = add(NodeKind::sequence, parent);
     std::vector<NodeId> loads;
-    for (TensorId t : implicit) loads.push_back(add_load(t, on_chip_level(t), parent, 1));
+    for (TensorId t : implicit)
+      for (NodeId l : add_loads(t, on_chip_level(t), parent, 1)) loads.push_back(l);
     d_.implicit.insert(d_.implicit.end(), loads.begin(), loads.end());
     const NodeId id = add(NodeKind::compute, parent);
     d_.node(id).op = *op;
@@ -240,6 +251,7 @@ class Binder {
 
   Draft& d_;
   std::set<std::string> loaded_;
+  std::size_t loads_ = 0;            ///< so far, without further slices
   std::vector<std::string> around_;  ///< names of the loops around, outermost first
 };
 

@@ -1,5 +1,5 @@
 // The parts of `resolve`, one idea a file: binding names (resolve_tree.cpp), ranges and home points
-// (resolve_ranges.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp; of running
+// (resolve_ranges.cpp), slices (resolve_slices.cpp), buffers (resolve_buffers.cpp), legality (resolve_legal.cpp; of running
 // operators, resolve_running.cpp).
 #pragma once
 
@@ -47,6 +47,14 @@ struct Tables {
   std::vector<NodeId> home_body;  ///< by TensorId: LCA body of producer and consumers
 };
 
+/// Tensors whose loads bring several slices with gaps between them.
+struct Slices {
+  std::map<TensorId, std::vector<std::vector<ReadRef>>> reads;  ///< of each slice
+  std::vector<std::vector<int>> at;  ///< by load in the order of the tree: the slices that it brings
+  bool empty() const { return reads.empty(); }
+  int slice_of(TensorId t, const ReadRef& read) const;
+};
+
 /// One kernel on its way from a plan to a schedule.
 struct Draft {
   const Workload& w;
@@ -57,7 +65,8 @@ struct Draft {
   std::string where;  ///< "kernel 1", for errors
   const Placement& placement;
   Tables& tables;
-  ScheduledKernel k;
+  Slices slices = {};  ///< each has loads and buffers of its own
+  ScheduledKernel k = {};
 
   std::vector<NodeId>& compute_of = tables.compute_of;
   std::vector<NodeId>& inferred_at = tables.inferred_at;
@@ -70,6 +79,8 @@ struct Draft {
   std::map<TensorId, std::string> home_at;  ///< pins' `at`
   std::map<TensorId, bool> sliding;
   std::vector<NodeId> implicit;  ///< loads that rule 9 put
+  std::map<BufferId, int> slice_of_buffer;  ///< position in slices.reads
+  std::vector<NodeId> further;   ///< loads of a further slice: the one before stands for them in text
   bool has_once = false;         ///< some of them are a !once compute's
   std::vector<NodeId> last;      ///< by node: the last one below it, or itself
   std::vector<OpId> in_tree;     ///< operators in the order of their computes
@@ -112,6 +123,7 @@ struct Draft {
   std::vector<Inference> lookahead(NodeId scope, std::vector<OpId> ops) const;
   /// What inferred_at of an operator infers of it, an output each.
   std::span<const Inference> inferences_of(OpId op) const;
+  int slice_of(BufferId b) const;
   [[noreturn]] void bad(std::string field, std::string value, std::string problem,
                         std::string accepted = {}) const;
 };
@@ -120,6 +132,10 @@ void bind_tree(Draft& d);  // throws InputError
 void bind_pins(Draft& d);  // throws InputError
 std::optional<Reason> check_gathers(const Draft& d);
 std::optional<Reason> place_cuts(Draft& d);  // cuts, steps, inferences, rule 3's ranges
+/// How long the range of an operator's loop can be in a body, before the body's node cuts it.
+std::int64_t longest_range(const Draft& d, const OpLoop& c, NodeId body);
+/// Of a draft that has none yet, with its cuts placed: what it is to be made again with.
+Slices slices_of(const Draft& d);
 std::optional<Reason> place_buffers(Draft& d);
 std::optional<Reason> check_running(const Draft& d);
 std::optional<Reason> check_legal(const Draft& d);

@@ -23,6 +23,9 @@ using lowering::Value;
 using lowering::Write;
 
 constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
+// Registers that the compiler takes more for turns in which warps meet: it begins the next before
+// one has ended.
+constexpr double kNextTurn = 16;
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
@@ -57,12 +60,26 @@ class Tally {
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
     out_.instructions += kOfBlock * out_.warps;
+    if (alone())
+      out_.chain += loaded_ * kSectorBytes * static_cast<double>(d_.sms) * d_.clock_hz /
+                    d_.dram_bytes_per_second;
     return out_;
   }
 
   Kept kept() const { return kept_.registers(); }
 
  private:
+  /// Whether a block has its SM for itself and its warps meet in each turn of a loop: what a turn
+  /// loads then comes at the SM's share of DRAM's rate, and nothing else comes until they have met.
+  bool alone() const {
+    if (meetings_ <= 1) return false;
+    const auto threads = static_cast<std::int64_t>(out_.warps) * kWarp;
+    const auto registers =
+        8 * static_cast<std::int64_t>(std::ceil((out_.registers + kNextTurn) / 8));
+    return occupancy(d_, std::min<std::int64_t>(registers, 255), p_.shared_bytes, threads) <
+           2 * (threads / kWarp) * d_.sms;
+  }
+
   const Value& only(const Step& s) const { return p_.value(s.values.front()); }
   const Vertex& vertex(NodeId compute) const {
     return g_.vertex(vertices_.at(p_.workload->op(k_.node(compute).op).name));
@@ -214,6 +231,11 @@ class Tally {
     if (home) out_.sectors += x.sectors * times * full;
   }
 
+  void bring(const Accesses& x, double times, double full) {
+    add(x, times, full, true);
+    loaded_ += x.sectors * times * full;
+  }
+
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
   double latency(const Linear& at) const {
     for (std::size_t i = 0; i < p_.indices.size(); ++i)
@@ -236,7 +258,7 @@ class Tally {
   }
 
   double load(const Step& s, double repeats) {
-    add(moved(s), repeats * warps(s), s.full, true);
+    bring(moved(s), repeats * warps(s), s.full);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
     return latency(s.at);
@@ -251,7 +273,7 @@ class Tally {
       turns *= ceil_over(row, threads) / row;
     }
     const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
-    add(accesses_.staged(s), turns * repeats * moving, s.full, true);
+    bring(accesses_.staged(s), turns * repeats * moving, s.full);
     return turns * latency(s.from);
   }
 
@@ -335,6 +357,7 @@ class Tally {
       case Step::Kind::exchange:
         // A warp's sums go to shared memory, and every warp reads those of all.
         out_.meets = true;
+        meetings_ = std::max(meetings_, done);
         for (const Step::Joined& j : s.joined) {
           const double sums = size(j.dims);
           out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
@@ -371,7 +394,7 @@ class Tally {
   /// A load within a pass.
   void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
              double values, Sum& sum) {
-    add(x, done * warps(s), s.full, true);
+    bring(x, done * warps(s), s.full);
     out_.turns = std::max(out_.turns, turns);
     sum.loads = std::max(sum.loads, latency(at));
     sum.loaded += values;
@@ -494,7 +517,9 @@ class Tally {
   Kept known_;
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
-  double loading_ = 0;  ///< registers of the pass that needs most for what it loads and computes
+  double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
+  double meetings_ = 0;  ///< of a block's warps, at most, for one sum
+  double loaded_ = 0;    ///< sectors from home
   Demand out_;
 };
 

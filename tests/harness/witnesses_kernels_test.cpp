@@ -91,6 +91,35 @@ std::string integers(std::mt19937_64& random) {
   }
 }
 
+/// One tensor read at several offsets, with and without gaps in between: halves that are turned,
+/// gates, and a row of scores whose operands are parts of one projection.
+std::string slices(std::mt19937_64& random) {
+  const int r = std::uniform_int_distribution<int>(1, 9)(random);
+  const int c = std::uniform_int_distribution<int>(1, 9)(random);
+  const auto at = [&](int slice) {  // a gap of two columns behind each slice, or none
+    static const int gaps[] = {0, 2};
+    return std::to_string(slice * (c + gaps[(r + c) % 2]));
+  };
+  const std::string text = "name: random-slices\nloops: {r: " + std::to_string(r) +
+                           ", c: " + std::to_string(c) + ", k: " + std::to_string(r) +
+                           "}\ndtype: f32\ntensors: {x: [r, " + std::to_string(3 * c + 6) +
+                           "]}\noperators:\n";
+  switch (random() % 4) {
+    case 0:
+      return text + "  - \"low: u[r,c] = x[r,c] * g[c] - x[r,c+" + at(1) + "] * h[c]\"\n" +
+             "  - \"high: v[r,c] = x[r,c] * h[c] + x[r,c+" + at(1) + "] * g[c]\"\n";
+    case 1:
+      return text + "  - \"gate: t[r,c] = tanh(x[r,c]) * x[r,c+" + at(2) + "]\"\n" +
+             "  - \"sum: s[r] += t[r,c] * x[r,c+" + at(1) + "]\"\n";
+    case 2:
+      return text + "  - \"score: t[r,k] += x[r,c] * x[k,c+" + at(1) + "]\"\n" +
+             "  - \"apply: y[r,c] += t[r,k] * x[k,c+" + at(2) + "]\"\n";
+    default:  // slices that may meet, and one element
+      return text + "  - \"pair: t[r,c] = x[r,c] - x[r,c+" + std::to_string(c > 2 ? c - 2 : 0) +
+             "]\"\n" + "  - \"y: y[r,c] = t[r,c] + x[r,c+" + at(2) + "] * x[r," + at(1) + "]\"\n";
+  }
+}
+
 std::shared_ptr<const Workload> with_type(const Workload& w, std::mt19937_64& random) {
   const char* const types[] = {"f16", "f32", "bf16", "f32"};
   std::string text = to_yaml(w);
@@ -133,6 +162,7 @@ std::vector<Kind> kinds() {
       trees("convolutions", {.two_levels = false, .planes = true}),
       over("masks", [](std::mt19937_64& r) { return *workload_of(masked(r)); }),
       over("integers", [](std::mt19937_64& r) { return *workload_of(integers(r)); }),
+      over("slices", [](std::mt19937_64& r) { return *workload_of(slices(r)); }),
       over("attention",
            [](std::mt19937_64& r) {
              std::string sizes;
@@ -146,6 +176,8 @@ std::vector<Kind> kinds() {
            }),
       {"rows by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, false), r); }},
       {"lookups by lanes", [](std::mt19937_64& r) { return stitched(RowMaker(r, true), r); }},
+      {"slices by lanes",
+       [](std::mt19937_64& r) { return stitched(RowMaker(r, false, false, true), r); }},
       {"windows by lanes", [](std::mt19937_64& r) { return stitched(WindowMaker(r), r); }},
   };
 }
@@ -207,11 +239,16 @@ std::set<std::string> used(const Drawn& d) {
     for (const auto& [tensor, flags] : k.flags)
       if (flags.sliding) uses.insert("sliding");
   }
-  for (const ScheduledKernel& k : d.schedule.kernels)
+  for (const ScheduledKernel& k : d.schedule.kernels) {
+    std::set<std::pair<TensorId, LevelId>> loaded;
+    for (const Buffer& b : k.buffers)
+      if (b.role == BufferRole::input && !loaded.emplace(b.tensor, b.level).second)
+        uses.insert("slices with gaps");
     for (const Buffer& b : k.buffers)
       if (b.role == BufferRole::input && w.producer(b.tensor).valid() &&
           std::ranges::find(k.ops, w.producer(b.tensor)) != k.ops.end())
         uses.insert("spilled and read again");
+  }
   const Traffic counted = exact(d.schedule);
   for (std::size_t o = 0; o < w.operators().size(); ++o) {
     const Operator& op = w.operators()[o];
@@ -393,6 +430,61 @@ TEST(WitnessesAndKernels, AgreeToTheByteOnRandomPlans) {
   Plans plans(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 20261123);
   plans.look(count != nullptr ? std::atoi(count) : 48);
   plans.print();
+}
+
+/// Slices with a gap between them have a load and a tile each: nobody moves the gap. Where they
+/// meet, or where they slide, there is one tile around both.
+TEST(WitnessesAndKernels, SlicesWithAGapAreLoadedByThemselves) {
+  struct Case {
+    int offset;
+    std::string tree;
+    bool sliding;
+    std::int64_t elements;  // of x, into the SMs
+    std::ptrdiff_t tiles;
+  };
+  const std::vector<Case> cases = {
+      {36, "r/1@grid i/6 ( L.x C.y )", false, 2 * 8 * 24, 2},
+      {36, "r/1@grid i/12@warp ( L.x@registers i/1@lane C.y )", false, 2 * 8 * 24, 2},
+      {4, "r/1@grid i/6 ( L.x C.y )", false, 8 * 4 * (6 + 4), 1},
+      {4, "r/1@grid i/6 ( L.x C.y )", true, 8 * (24 + 4), 1},
+      {4, "r/1@grid i/2 ( L.x C.y )", false, 2 * 8 * 24, 2},
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.tree + " at " + std::to_string(c.offset));
+    const auto w = workload_of(
+        "name: halves\nloops: {r: 8, i: 24}\ntensors: {x: [r, 60]}\noperators:\n"
+        "  - \"y: y[r,i] = x[r,i] * x[r,i+" +
+        std::to_string(c.offset) + "]\"\n");
+    Kernel k{.name = "one", .level = "shared", .tree = parse_tree(c.tree)};
+    k.flags["x"].sliding = c.sliding;
+    auto s = resolve({.kernels = {k}}, w, testing::random_stitched::machine());
+    ASSERT_TRUE(s) << s.reason();
+    const auto again = resolve(s->resolved, w, s->machine);
+    ASSERT_TRUE(again) << again.reason();
+    EXPECT_EQ(to_text(again->resolved.kernels.front().tree),
+              to_text(s->resolved.kernels.front().tree));
+    EXPECT_EQ(testing::exact_bytes(*again), testing::exact_bytes(*s));
+    EXPECT_EQ(std::ranges::count(s->kernels.front().buffers, BufferRole::input, &Buffer::role),
+              c.tiles);
+    EXPECT_EQ(testing::moved(exact(*s)), testing::moved(simulate(*s)));
+    EXPECT_EQ(testing::exact_bytes(*s).at("x").first, 4 * c.elements);
+    const auto source = cuda::emit(*s, {.prefix = "slices" + std::to_string(sources.size())});
+    ASSERT_TRUE(source) << source.reason();
+    sources.push_back(*source);
+    schedules.push_back(std::move(s).value());
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].tree + " at " + std::to_string(cases[i].offset));
+    const auto run = testing::run_cuda(*module, sources[i], *schedules[i].workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 1e-6);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(schedules[i]));
+  }
 }
 
 /// What is loaded for a !once compute is loaded wherever its tile is not complete, also where the

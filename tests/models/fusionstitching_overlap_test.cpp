@@ -8,8 +8,8 @@
 #include "core/lowering/gpu/thread_program.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
-#include "models/stitching/accesses.h"
 #include "models/fusionstitching/fusionstitching.h"
+#include "models/stitching/accesses.h"
 #include "models/stitching/overlap.h"
 
 namespace tilewright::fusionstitching {
@@ -23,6 +23,7 @@ Device round_device() {
   d.sms = 2;
   d.clock_hz = 1e9;
   d.threads_per_sm = 2048;
+  d.blocks_per_sm = 32;
   d.registers_per_sm = 65536;
   d.shared_per_sm = 100 * 1024;
   d.dram_bytes_per_second = 100e9;
@@ -38,8 +39,7 @@ Graph graph_from(const std::string& text) {
 }
 Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin> pins = {}) {
   Plan plan;
-  plan.kernels.push_back(
-      {.level = "registers", .tree = parse_tree(tree), .pins = std::move(pins)});
+  plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree), .pins = std::move(pins)});
   const Schedule schedule =
       resolve(plan, g.shared_workload(), std::make_shared<const Machine>(named_machine("h200")))
           .value();
@@ -212,8 +212,10 @@ TEST(DemandOf, LoadsOfUnrolledTurnsFillTheRegistersThatAreFree) {
 TEST(DemandOf, NoLoadPassesAMeetingOfThreads) {
   // Every lane needs what all lanes make of a column: through shared memory in each of 8 turns.
   const Graph g = graph_from(
-      "loops: {r: 64, t: 8, c: 32, d: 32}\ntensors: {x: [r, t, c], w: [c, d], a: [r, t, c], y: [r, t, d]}\n"
-      "outputs: [y]\noperators:\n  - a[r,t,c] = abs(x[r,t,c])\n  - y[r,t,d] += a[r,t,c] * w[c,d]\n");
+      "loops: {r: 64, t: 8, c: 32, d: 32}\ntensors: {x: [r, t, c], w: [c, d], a: [r, t, c], y: [r, "
+      "t, d]}\n"
+      "outputs: [y]\noperators:\n  - a[r,t,c] = abs(x[r,t,c])\n  - y[r,t,d] += a[r,t,c] * "
+      "w[c,d]\n");
   const Demand met =
       demand(g, "r/1@grid t/1 ( c/1@lane ( C.a ) Y.warp d/1@lane c/1 ( C.y ) Y.warp )",
              {{"a", {.level = "shared"}}});
@@ -265,6 +267,27 @@ TEST(DemandOf, SumsAreShuffledAndJoined) {
   EXPECT_EQ(block.chain, 100 + 800 + 4 + 5 * (20 + 4) + (2 * 30 + 2 * 40 + 8 * 4) + 4);
   // x stays in registers: 32 values, or 4.
   EXPECT_EQ(warp.registers - block.registers, 28);
+}
+
+TEST(DemandOf, ABlockThatIsAloneWaitsInEachTurnForWhatItLoads) {
+  const Graph g = graph_from(
+      "loops: {r: 64, c: 8192}\ntensors: {x: [r, c], z: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
+      "operators:\n  - s[r] += x[r,c] * z[r,c]\n  - y[r,c] = x[r,c] - s[r] * z[r,c]\n");
+  const auto tree = [](const std::string& rows, const std::string& warps) {
+    const std::string c = "c/" + warps + "@warp c/4@lane ( ";
+    return rows + " ( L.x@registers L.z@registers " + c + "C.s ) Y.block " + c + "C.y ) Y.block )";
+  };
+  // 1,024 threads of more than 32 registers: one block. Eight rows of twice 32 KiB at half of 100
+  // bytes a cycle.
+  const Demand one = demand(g, tree("r/1@grid", "256"));
+  const Demand eight = demand(g, tree("r/8@grid r/1", "256"));
+  EXPECT_GT(one.registers, 16);
+  EXPECT_EQ(one.warps, 32);
+  EXPECT_THAT(eight.chain, DoubleNear(100 + 8 * (one.chain - 100) + 8 * 2 * 32768 / 50.0, 1e-6));
+  // Of 256 threads two blocks are resident: one loads while the other one meets.
+  const Demand narrow = demand(g, tree("r/1@grid", "1024"));
+  EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).chain,
+              DoubleNear(100 + 8 * (narrow.chain - 100), 1e-6));
 }
 
 TEST(DemandOf, WhatEveryBlockReadsComesFromL2) {

@@ -27,12 +27,15 @@ struct Op {
 class RowMaker {
  public:
   /// `gathers`: operators also read tables by the values of ids; `indices`: and their loops'
-  /// indices.
-  RowMaker(std::mt19937_64& random, bool gathers, bool indices = false)
-      : random_(random), gathers_(gathers), indices_(indices) {}
+  /// indices; `slices`: and one tensor at several offsets, with and without gaps in between.
+  RowMaker(std::mt19937_64& random, bool gathers, bool indices = false, bool slices = false)
+      : random_(random), gathers_(gathers), indices_(indices), slices_(slices) {}
 
   std::string workload(const std::string& type) {
     rows_ = pick(1, 20), columns_ = pick(1, 70);
+    if (slices_)
+      for (int at = 0; offsets_.size() < 3; at += columns_ + (chance(0.5) ? 0 : pick(1, 20)))
+        offsets_.push_back(at);
     const int count = pick(2, 8);
     for (int i = 0; i < count; ++i) ops_.push_back(draw(i));
     std::string text = "name: rows\ndtype: " + type + "\nloops: {r: " + std::to_string(rows_) +
@@ -43,6 +46,8 @@ class RowMaker {
     if (!tables.empty())
       text += "tensors: {" + tables + "ids: [r]}\ndtypes: {ids: " + (chance(0.5) ? "i8" : "i32") +
               "}\n";
+    if (used("Z"))
+      text += "tensors: {Z: [r, " + std::to_string(offsets_.back() + columns_) + "]}\n";
     return text;
   }
 
@@ -76,6 +81,10 @@ class RowMaker {
       }
       for (int weight = 0; gathers_ && weight < 3; ++weight)
         all.push_back({row_only ? "S[ids[r]]" : "T[ids[r],c]", -1});
+      for (int at : offsets_)
+        all.push_back(
+            {row_only ? "Z[r," + std::to_string(at) + "]" : "Z[r,c + " + std::to_string(at) + "]",
+             -1});
       for (int p = 0; p < i; ++p) {
         const Op& o = ops_[static_cast<std::size_t>(p)];
         if (o.shape == Shape::column || (row_only && o.shape == Shape::full)) continue;
@@ -143,8 +152,8 @@ class RowMaker {
     for (const Op& op : ops_)
       if (op.shape == Shape::row && op.sums && !read(op) && chance(0.9))
         text += "S.t" + op.name + " ";
-    for (const char* input : {"x0", "x1", "m0", "g"})
-      if (chance(0.25) && used(input))
+    for (const char* input : {"x0", "x1", "m0", "g", "Z"})
+      if ((slices_ || input[0] != 'Z') && chance(0.25) && used(input))
         text = std::string("L.") + input + (chance(0.2) ? "@shared " : " ") + text;
     return text;
   }
@@ -198,7 +207,8 @@ class RowMaker {
   }
 
   std::mt19937_64& random_;
-  bool gathers_, indices_;
+  bool gathers_, indices_, slices_;
+  std::vector<int> offsets_;  ///< of slices
   std::vector<Op> ops_;
   int rows_ = 1, columns_ = 1;
 };

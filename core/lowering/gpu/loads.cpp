@@ -179,7 +179,8 @@ void Lowering::add_load(NodeId load) {
 
 /// The parts of a load's tile that are read, X[i] and X[i+64], say, as values of their own. None
 /// where two of them overlap, or where one does not fit a thread's registers: a tile in shared
-/// memory then brings each element once.
+/// memory then brings each element once. Nor where they leave a gap: slices that are known to leave
+/// one have loads of their own, and what any other load moves is its whole box.
 std::vector<Value> Lowering::slices_of(const Value& v) {
   Point at = *facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
@@ -210,6 +211,14 @@ std::vector<Value> Lowering::slices_of(const Value& v) {
     }
     slice->uses.push_back(use);
   }
+  const auto size = [](const std::vector<Span>& tile) {
+    std::int64_t elements = 1;
+    for (const Span& s : tile) elements *= s.most;
+    return elements;
+  };
+  std::int64_t read = 0;
+  for (const Value& slice : out) read += size(slice.tile);
+  if (read < size(v.tile)) return {};
   for (const Value& slice : out) {
     Value tried = slice;
     tried.scope = scope_of(tried);
