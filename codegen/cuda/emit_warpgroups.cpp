@@ -33,7 +33,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.blocks) + number(product.tile_columns) + number(product.stages) +
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + number(product.share) + ">;\n  Product::run(memory, " +
+              number(product.vector) + number(product.share) + yes(product.turned) +
+              ">;\n  Product::run(memory, " +
               name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +

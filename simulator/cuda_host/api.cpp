@@ -87,6 +87,10 @@ void ldmatrix4(tw_thread* t, std::uint32_t* r, const void* row, int transposed) 
   TW_ENTER(t);
   e.ldmatrix4(f, r, row, transposed != 0, place);
 }
+void stmatrix4_transposed(tw_thread* t, void* row, const std::uint32_t* r) {
+  TW_ENTER(t);
+  e.stmatrix4_transposed(f, row, r, place);
+}
 void mma_16x8x16(tw_thread* t, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
                  int bfloat) {
   TW_ENTER(t);
@@ -191,6 +195,7 @@ constexpr tw_device_api kTable = {
     .store_global = store_global,
     .atomic_add = atomic_add,
     .ldmatrix4 = ldmatrix4,
+    .stmatrix4_transposed = stmatrix4_transposed,
     .mma_16x8x16 = mma_16x8x16,
     .wmma_load = wmma_load,
     .wmma_load_sums = wmma_load_sums,

@@ -46,6 +46,7 @@ enum class Collective : std::uint8_t {
   shuffle,
   ballot,
   ldmatrix,
+  stmatrix,
   mma,
   wmma_load,
   wmma_load_sums,
@@ -209,6 +210,7 @@ class Engine {
   void store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
   void atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::uint32_t place);
   void ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transposed, std::uint32_t place);
+  void stmatrix4_transposed(Fiber& f, void* row, const std::uint32_t* r, std::uint32_t place);
   void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
            bool bfloat, std::uint32_t place);
   void wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bool is_b, bool transposed,

@@ -77,6 +77,11 @@ class Draw {
                                                      {192, 64}, {256, 64},  {256, 128}};
     auto [rows, columns] = kTiles[number(0, std::ssize(kTiles) - 1)];
     if (!right_across && coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
+    // Turned: rows in multiples of 16.
+    if (!left_across && number(0, 2) == 0) {
+      rows = static_cast<int>(16 * number(1, 9));
+      columns = static_cast<int>(64 * number(1, 3));
+    }
     const auto step = [](std::int64_t all, std::int64_t part) { return std::min(all, part); };
     std::string tree = batch == 0 ? "" : batch == 1 ? "b/1@grid " : "b/1@grid h/1@grid ";
     tree += coin() ? formatted("m/{}@grid n/{}@grid ", step(m, rows), step(n, columns))
@@ -114,7 +119,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0;
+  int clusters = 0, turned = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -130,21 +135,25 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     const auto product = lowering::warpgroup_product(c.schedule, 0);
     ASSERT_TRUE(product.ok()) << c.text;
     EXPECT_EQ(counts.cluster_read, product->cluster_bytes()) << c.text;
+    turned += product->turned;
   }
   EXPECT_GT(clusters, count / 8);
+  EXPECT_GT(turned, count / 8);
 }
 
 TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   // Each way of writing results; blocks of several tiles, rings shorter than the depth.
   testing::BarriersLeftOut barriers;
   const std::string alone = "k/64 ( L.A L.B C.C )", shared = "k/192@cluster ( " + alone + " )";
-  for (const auto& [n, depth, sms] :
-       {std::tuple(128, alone, 1), std::tuple(77, alone, 1), std::tuple(77, shared, 2)}) {
+  for (const auto& [m, n, depth, sms] :
+       {std::tuple(128, 128, alone, 1), std::tuple(128, 77, alone, 1),
+        std::tuple(128, 77, shared, 2), std::tuple(80, 136, alone, 1), std::tuple(48, 77, alone, 1),
+        std::tuple(48, 77, shared, 2)}) {
     const Case c =
         make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
                             "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
                             n),
-                  "m/128@grid n/64@grid ( " + depth + " S.C )", sms);
+                  formatted("m/{}@grid n/64@grid ( {} S.C )", m, depth), sms);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -184,6 +193,23 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         all.launches.push_back(one.launches.back());
       }
   EXPECT_EQ(all.launches.size(), 13u + 13u + 6u);
+  // Turned: the largest tiles of each number of warpgroups.
+  for (const auto& [rows, columns, wide, share] :
+       {std::tuple(240, 64, false, 1), std::tuple(240, 128, true, 1), std::tuple(112, 256, false, 1),
+        std::tuple(176, 192, false, 1), std::tuple(80, 192, true, 2)}) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                  "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                  wide ? "f32" : "f16"),
+        formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
+                  share == 1 ? "k/64 ( L.A L.B C.C )" : "k/512@cluster ( k/64 ( L.A L.B C.C ) )"),
+        132);
+    const cuda::Source one =
+        emitted(c, {.warpgroups = true, .prefix = formatted("turned_{}_{}", rows, columns)});
+    ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
+    all.text += one.text;
+    all.launches.push_back(one.launches.back());
+  }
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

@@ -25,6 +25,10 @@ TW_DEVICE void mbarrier_arrive_expecting(u64* b, u32 bytes) {
 }
 
 // ---- copies of boxes ------------------------------------------------------------------------------
+/// The map is on its way to where the TMA unit reads it.
+TW_DEVICE void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 /// A box of a tensor of three dimensions, from element (x, y, z) on, x the innermost: into shared memory (a
 /// multiple of 1024 bytes), with zeroes for what is outside of the tensor. Its bytes arrive at `b`.
 TW_DEVICE void load_box(void* shared, const TensorMap& map, u64* b, int x, int y, int z) {
@@ -47,6 +51,14 @@ TW_DEVICE void store_boxes_read() {
 }
 /// What this thread wrote to shared memory can be read by store_box and by wgmma.
 TW_DEVICE void shared_for_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Four matrices of 8 x 8 elements of 16 bits, as a warp has them in fragments, transposed: lane l has where row l % 8
+/// of matrix l / 8 begins, 16 bytes that are a column of it.
+TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
 
 // ---- clusters of blocks ---------------------------------------------------------------------------
 /// All threads of the cluster's blocks come to it before any goes on, and see what others wrote before.

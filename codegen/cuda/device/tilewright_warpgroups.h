@@ -26,25 +26,27 @@ TW_DEVICE b128 four_floats(const float* x) {
 }
 
 /// How a warpgroup's 64 rows of sums, Columns of them, go home as Out: through boxes of its own in shared memory,
-/// two in turn. Boxed, Vector: as WarpgroupProduct has them.
-template <class Out, int Columns, bool Boxed, int Vector>
+/// two in turn. Boxed, Vector: as WarpgroupProduct has them. Turned: the rows of sums are columns at home.
+template <class Out, int Columns, bool Boxed, int Vector, bool Turned = false>
 struct WarpgroupResults {
   static constexpr int kBox = 64 * 128, kBytes = 2 * kBox;
-  static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box
+  static constexpr int kAcross = 128 / int(sizeof(Out));  // elements of a box's row
+  static constexpr int kHigh = Columns % 64 == 0 ? 64 : Columns % 32 == 0 ? 32 : 16;  // rows of a box that is turned
 
   /// Where a box has its elements.
   static TW_MEMBER unsigned char* staged(unsigned char* box, int row, int column) {
     const int byte = column * int(sizeof(Out));
     return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
   }
-  /// A box to home, row by row, piece by piece.
-  static TW_MEMBER void pieces(unsigned char* box, Out* home, const ResultPlace& p, int first, int width, i64 pitch,
+  /// High rows of Wide elements of a box to home, at (row, column) of a product that ends at (rows, columns).
+  template <int High, int Wide>
+  static TW_MEMBER void pieces(unsigned char* box, Out* home, int row, int rows, int column, int columns, i64 pitch,
                                int thread) {
-    const int across = width / Vector;
-    for (int i = thread; i < 64 * across; i += kWarpgroup) {
-      const int r = i / across, c = i % across * Vector, column = p.column + first + c;
-      if (p.row + r >= p.rows || column >= p.columns) continue;
-      Out* const to = home + (p.row + r) * pitch + column;
+    constexpr int kPieces = Wide / Vector;
+    for (int i = thread; i < High * kPieces; i += kWarpgroup) {
+      const int r = i / kPieces, c = i % kPieces * Vector;
+      if (row + r >= rows || column + c >= columns) continue;
+      Out* const to = home + (row + r) * pitch + column + c;
       const unsigned char* const from = staged(box, r, c);
       if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
       else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
@@ -52,46 +54,102 @@ struct WarpgroupResults {
       else store_home(to, *reinterpret_cast<const Out*>(from));
     }
   }
+  /// The box before the last has been read: its place is free.
+  static TW_MEMBER unsigned char* next_box(unsigned char* mine, int& used, int group, int thread) {
+    if constexpr (Boxed) {
+      if (thread == 0) store_boxes_read<1>();
+      barrier(1 + group, kWarpgroup);
+    }
+    return mine + (used++ & 1) * kBox;
+  }
+  /// All of a box is written. Where boxes leave in pieces, a warpgroup that is here again has written the box
+  /// before: one barrier a box suffices.
+  static TW_MEMBER void written(int group) {
+    if constexpr (Boxed) shared_for_async();
+    barrier(1 + group, kWarpgroup);
+  }
+
+  /// Width columns of sums, from c on.
+  template <int Width>
+  static TW_MEMBER void straight(const float (&sums)[Columns / 2], int c, unsigned char* box, const TensorMap& out,
+                                 Out* home, const ResultPlace& p, i64 pitch, int group, int thread) {
+    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    TW_UNROLL
+    for (int j = 0; j < Width / 8; ++j)
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const int r = warp * 16 + g + h * 8, at = j * 8 + t;
+        const float x[2] = {sums[(c / 8 + j) * 4 + h * 2], sums[(c / 8 + j) * 4 + h * 2 + 1]};
+        if constexpr (sizeof(Out) == 2)
+          *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
+        else
+          *reinterpret_cast<b64*>(staged(box, r, at)) = two_floats(x);
+      }
+    written(group);
+    if constexpr (Boxed) {
+      if (thread == 0) {
+        store_box(out, box, p.column + c, p.row, p.product);
+        store_boxes_commit();
+      }
+    } else {
+      pieces<64, Width>(box, home, p.row, p.rows, p.column + c, p.columns, pitch, thread);
+    }
+  }
+  /// The same turned: of the rows of sums, those from `from` on that a box has room for.
+  template <int Width>
+  static TW_MEMBER void turned(const float (&sums)[Columns / 2], int c, int from, unsigned char* box,
+                               const TensorMap& out, Out* home, const ResultPlace& p, i64 pitch, int group,
+                               int thread) {
+    const int lane = thread % 32, warp = thread / 32;
+    if constexpr (sizeof(Out) == 2) {
+      // Four matrices of 8 x 8: both halves of 16 rows of sums, of 16 columns.
+      TW_UNROLL
+      for (int j = 0; j < Width / 8; j += 2) {
+        const float* const x = sums + (c / 8 + j) * 4;
+        const u32 four[4] = {Packed<Out>::of(x[0], x[1]), Packed<Out>::of(x[2], x[3]), Packed<Out>::of(x[4], x[5]),
+                             Packed<Out>::of(x[6], x[7])};
+        stmatrix4_transposed(staged(box, j * 8 + lane / 16 * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8), four);
+      }
+    } else if (warp * 16 / kAcross * kAcross == from) {
+      TW_UNROLL
+      for (int j = 0; j < Width / 8; ++j)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e)
+          *reinterpret_cast<float*>(staged(box, j * 8 + lane % 4 * 2 + e % 2, warp * 16 + lane / 4 + e / 2 * 8 - from)) =
+              sums[(c / 8 + j) * 4 + e];
+    }
+    written(group);
+    if constexpr (Boxed) {
+      if (thread == 0) {
+        TW_UNROLL
+        for (int r = 0; r < Width; r += kHigh)
+          store_box(out, box + r * 128, p.row + from, p.column + c + r, p.product);
+        store_boxes_commit();
+      }
+    } else {
+      pieces<Width, kAcross>(box, home, p.column + c, p.columns, p.row + from, p.rows, pitch, thread);
+    }
+  }
+
   /// `home`: of the product's results; `used`: boxes so far.
   static TW_MEMBER void write(const float (&sums)[Columns / 2], unsigned char* mine, int& used, const TensorMap& out,
                               Out* home, const ResultPlace& p, i64 pitch, int group, int thread) {
-    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    constexpr int kWide = Turned ? 64 : kAcross, kRest = Columns % kWide;
+    constexpr int kOfRows = Turned ? 64 / kAcross : 1;  // boxes side by side
+    const auto box = [&] { return next_box(mine, used, group, thread); };
     TW_UNROLL
-    for (int c = 0; c < Columns; c += kAcross) {
-      constexpr int kEights = kAcross / 8;
-      const int width = Columns - c < kAcross ? Columns - c : kAcross;
-      unsigned char* const box = mine + (used++ & 1) * kBox;
-      // The box before the last has been read: its place is free.
-      if constexpr (Boxed) {
-        if (thread == 0) store_boxes_read<1>();
-        barrier(1 + group, kWarpgroup);
-      }
-      TW_UNROLL
-      for (int j = 0; j < kEights; ++j) {
-        if (j * 8 >= width) break;
-        TW_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          const int r = warp * 16 + g + h * 8, at = j * 8 + t;
-          const float x[2] = {sums[(c / 8 + j) * 4 + h * 2], sums[(c / 8 + j) * 4 + h * 2 + 1]};
-          if constexpr (sizeof(Out) == 2)
-            *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
-          else
-            *reinterpret_cast<b64*>(staged(box, r, at)) = two_floats(x);
-        }
-      }
-      if constexpr (Boxed) {
-        shared_for_async();
-        barrier(1 + group, kWarpgroup);
-        if (thread == 0) {
-          store_box(out, box, p.column + c, p.row, p.product);
-          store_boxes_commit();
-        }
-      } else {
-        // A warpgroup that is here again has written the box before: one barrier a box suffices.
-        barrier(1 + group, kWarpgroup);
-        pieces(box, home, p, c, width, pitch, thread);
-      }
+    for (int i = 0; i < Columns / kWide * kOfRows; ++i) {
+      const int c = i / kOfRows * kWide, from = i % kOfRows * kAcross;
+      if constexpr (Turned) turned<kWide>(sums, c, from, box(), out, home, p, pitch, group, thread);
+      else straight<kWide>(sums, c, box(), out, home, p, pitch, group, thread);
     }
+    if constexpr (kRest > 0)
+      TW_UNROLL
+      for (int i = 0; i < kOfRows; ++i) {
+        constexpr int kAt = Columns / kWide * kWide;
+        if constexpr (Turned) turned<kRest>(sums, kAt, i * kAcross, box(), out, home, p, pitch, group, thread);
+        else straight<kRest>(sums, kAt, box(), out, home, p, pitch, group, thread);
+      }
   }
 };
 
@@ -99,25 +157,27 @@ struct WarpgroupResults {
 /// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
-/// cluster, which have parts of the depth of one tile.
+/// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
+/// which so have tiles of any 16 of their rows.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
-          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share>
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
   static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
-  using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
+  using Results = WarpgroupResults<Out, Columns, Boxed, Vector, Turned>;
   static constexpr int kStaged = Share > 1 ? 0 : Results::kBytes;
-  // Rows of sums that the cluster's blocks read of one another lie in the ring, so far apart that the
-  // fragments of eight rows meet in no bank.
-  static constexpr int kPitch = Columns + 8;
+  // Sums that the cluster's blocks read of one another lie in the ring as results do at home, rows so far apart that
+  // fragments meet in no bank.
+  static constexpr int kDown = Turned ? Columns : kRows, kWide = Turned ? kRows : Columns;
+  static constexpr int kPitch = kWide + (Turned ? 4 : 8);
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
   static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
   static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
-  static_assert(Share == 1 || (kRows * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
+  static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
   struct Ring {
@@ -222,18 +282,25 @@ struct WarpgroupProduct {
         TW_UNROLL
         for (int h = 0; h < 2; ++h) {
           const int row = (group * Blocks + i) * 64 + warp * 16 + g + h * 8;
-          const float *const x = sums[i] + j * 4 + h * 2;
-          *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two_floats(x);
+          const float* const x = sums[i] + j * 4 + h * 2;
+          if constexpr (Turned) {
+            partial[(j * 8 + t) * kPitch + row] = x[0];
+            partial[(j * 8 + t + 1) * kPitch + row] = x[1];
+          } else {
+            *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two_floats(x);
+          }
         }
   }
-  /// Some of the tile's rows to home: of each block's sums, in the order of the depth.
+  /// Some of the tile's rows to home, as they are there: of each block's sums, in the order of the depth.
   static TW_MEMBER void join(const float* partial, Out* home, const ProductSize& s, const ProductPlace& p,
                              i64 pitch, int thread) {
-    constexpr int kPer = (kRows + Share - 1) / Share, kPieces = Columns / 4;
-    const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kRows), s.rows - p.row) - first;
+    constexpr int kPer = (kDown + Share - 1) / Share, kPieces = kWide / 4;
+    const int top = Turned ? p.column : p.row, left = Turned ? p.row : p.column;
+    const int bottom = Turned ? s.columns : s.rows, right = Turned ? s.rows : s.columns;
+    const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
     for (int i = thread; i < rows * kPieces; i += Groups * kWarpgroup) {
       const int row = first + i / kPieces, column = i % kPieces * 4;
-      if (p.column + column >= s.columns) continue;
+      if (left + column >= right) continue;
       b128 parts[Share];
       TW_UNROLL
       for (int b = 0; b < Share; ++b) parts[b] = load_of_block(partial + row * kPitch + column, b);
@@ -243,10 +310,10 @@ struct WarpgroupProduct {
         sum[0] += __builtin_bit_cast(float, parts[b].x), sum[1] += __builtin_bit_cast(float, parts[b].y);
         sum[2] += __builtin_bit_cast(float, parts[b].z), sum[3] += __builtin_bit_cast(float, parts[b].w);
       }
-      Out* const to = home + (p.row + row) * pitch + p.column + column;
+      Out* const to = home + (top + row) * pitch + left + column;
       TW_UNROLL
       for (int v = 0; v < 4; v += Vector) {
-        if (p.column + column + v >= s.columns) break;
+        if (left + column + v >= right) break;
         if constexpr (Vector == 1) {
           store_home(to + v, Rounded<Out>::of(sum[v]));
         } else if constexpr (sizeof(Out) == 4) {
@@ -267,6 +334,9 @@ struct WarpgroupProduct {
     Ring ring{memory, full, full + Stages};
     const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
     if (threadIdx.x == 0) {
+      prefetch_map(left);
+      prefetch_map(right);
+      if constexpr (Boxed) prefetch_map(out);
       for (int i = 0; i < Stages; ++i) {
         mbarrier_init(ring.full + i, 1);
         mbarrier_init(ring.empty + i, Groups);

@@ -28,8 +28,10 @@ std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int6
 
 class Finder {
  public:
-  Finder(const Schedule& s, int kernel)
-      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+  Finder(const Schedule& s, int kernel, bool turned)
+      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {
+    p_.turned = turned;
+  }
 
   WarpgroupProduct find(int warps, int stages) {
     walk();
@@ -121,6 +123,7 @@ class Finder {
       if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
     }
     if (!rows_.valid()) refuse("its results have no rows");
+    if (p_.turned) std::swap(rows_, columns_), std::swap(left_, right_);
     for (const Affine& i : out.target.index)
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
         products_.push_back(loop);
@@ -161,7 +164,7 @@ class Finder {
     ends(*left_, p_.left_across), ends(*right_, p_.right_across);
     of_left_ = p_.left_across ? lies(*left_, rows_, depth_) : lies(*left_, depth_, rows_);
     of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
-    of_result_ = lies(*result_, columns_, rows_);
+    of_result_ = p_.turned ? lies(*result_, rows_, columns_) : lies(*result_, columns_, rows_);
     p_.left_all = of_left_.modulo == 1, p_.right_all = of_right_.modulo == 1;
     p_.rows = extent(rows_), p_.columns = extent(columns_), p_.depth = extent(depth_);
     for (const LoopId loop : products_) p_.count *= extent(loop);
@@ -283,11 +286,14 @@ class Finder {
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
-               p_.tile_columns % across == 0;
-    if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
+               (p_.turned || p_.tile_columns % across == 0);
+    const std::int64_t along = p_.turned ? p_.rows : p_.columns;
+    if (p_.boxed)
+      return p_.turned ? map(p_.result, of_result_, p_.rows, p_.columns, p_.tall())
+                       : map(p_.result, of_result_, p_.columns, p_.rows, 64);
     // Rows that clusters have added up leave four elements at a time.
     p_.vector = p_.share > 1 ? 4 : static_cast<int>(16 / size);
-    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || p_.columns % p_.vector != 0)
+    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || along % p_.vector != 0)
       p_.vector /= 2;
   }
 
@@ -308,17 +314,33 @@ class Finder {
 }  // namespace
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {
-  const std::int64_t pieces = columns / tile_columns * (tile_columns / 4) +
-                              ceil_div(columns % tile_columns, std::int64_t{4});
-  return 16 * (share - 1) * count * rows * pieces;
+  // Pieces of four of the results that lie side by side, tile by tile, in all of the others.
+  const std::int64_t along = turned ? rows : columns, of_tile = turned ? tile_rows() : tile_columns;
+  const std::int64_t pieces =
+      along / of_tile * (of_tile / 4) + ceil_div(along % of_tile, std::int64_t{4});
+  return 16 * (share - 1) * count * (turned ? columns : rows) * pieces;
 }
 
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
-  try {
-    return Finder(s, kernel).find(warps, stages);
-  } catch (const Refused& refused) {
-    return Reason{refused.text};
-  }
+  const auto found = [&](bool turned) -> Result<WarpgroupProduct> {
+    try {
+      return Finder(s, kernel, turned).find(warps, stages);
+    } catch (const Refused& refused) {
+      return Reason{refused.text};
+    }
+  };
+  // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
+  // its columns any 16.
+  Result<WarpgroupProduct> straight = found(false);
+  if (straight && straight->columns % straight->tile_columns == 0 &&
+      straight->rows % straight->tile_rows() == 0)
+    return straight;
+  Result<WarpgroupProduct> turned = found(true);
+  const auto computed = [](const WarpgroupProduct& p) {
+    return p.tiles * p.tile_rows() * p.tile_columns;
+  };
+  if (turned && (!straight || computed(*turned) < computed(*straight))) return turned;
+  return straight;
 }
 
 std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {

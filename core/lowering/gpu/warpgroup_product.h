@@ -29,6 +29,8 @@ struct WarpgroupProduct {
   /// else along the depth.
   bool left_across = false, right_across = false;
   bool left_all = false, right_all = false;  ///< all products have the same
+  /// Rows of the product are what results have side by side at home: tiles have any 16 of the others.
+  bool turned = false;
   // A block: warpgroups that multiply, each with `blocks` times 64 rows of the tile.
   int groups = 1, blocks = 1, tile_columns = 64;
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
@@ -44,9 +46,14 @@ struct WarpgroupProduct {
 
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
-  /// Of one block's sums, where the others of its cluster read them: rows of floats, eight apart.
+  /// Rows at home of a box of results that are turned.
+  int tall() const { return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : 16; }
+  /// Of one block's sums, where the others of its cluster read them: rows of floats as at home,
+  /// eight apart, or four where they are turned.
   std::int64_t partial_bytes() const {
-    return share > 1 ? std::int64_t{4} * tile_rows() * (tile_columns + 8) : 0;
+    if (share == 1) return 0;
+    return std::int64_t{4} *
+           (turned ? tile_columns * (tile_rows() + 4) : tile_rows() * (tile_columns + 8));
   }
   /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
   std::int64_t cluster_bytes() const;

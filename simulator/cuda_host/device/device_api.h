@@ -48,6 +48,7 @@ typedef struct tw_device_api {
   void (*store_global)(tw_thread*, void* to, const void* from, uint32_t bytes);
   void (*atomic_add)(tw_thread*, void*, uint32_t type, double x);
   void (*ldmatrix4)(tw_thread*, uint32_t* r, const void* row, int transposed);
+  void (*stmatrix4_transposed)(tw_thread*, void* row, const uint32_t* r);
   void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1,
                       int bfloat);
   void (*wmma_load)(tw_thread*, uint32_t* r, const void*, int stride, int is_b, int transposed);

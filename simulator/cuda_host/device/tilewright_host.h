@@ -425,6 +425,10 @@ TW_DEVICE void load_box(void* shared, TensorMap map, u64* b, int x, int y, int z
 TW_DEVICE void store_box(TensorMap map, const void* shared, int x, int y, int z) {
   TW_CALL(store_box, map, shared, x, y, z);
 }
+TW_DEVICE void prefetch_map(TensorMap) {}
+TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
+  TW_CALL(stmatrix4_transposed, row, r);
+}
 TW_DEVICE void store_boxes_commit() { TW_CALL(store_boxes_commit); }
 template <int N>
 TW_DEVICE void store_boxes_read() {

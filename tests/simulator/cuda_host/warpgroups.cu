@@ -49,6 +49,21 @@ KERNEL(stored_right, 32)(TW_TENSOR_MAP(out)) { stored<kNothing>(out); }
 KERNEL(stored_no_fence, 32)(TW_TENSOR_MAP(out)) { stored<kNoFence>(out); }
 KERNEL(stored_no_wait, 32)(TW_TENSOR_MAP(out)) { stored<kNoWait>(out); }
 
+// What stmatrix writes, transposed, ldmatrix brings back, transposed.
+extern "C" __global__ void __launch_bounds__(32) matrices(u32* out) {
+  TW_SHARED(memory);
+  const u32 lane = threadIdx.x, mine[4] = {lane, lane + 100, lane + 200, lane + 300};
+  void* const row = memory + lane * 16;
+  stmatrix4_transposed(row, mine);
+  warp_sync();
+  if (lane < 8) {  // the first matrix's column, which is a row here
+    store_global(out + 128 + lane, reinterpret_cast<const u32*>(row)[0]);
+  }
+  u32 back[4];
+  ldmatrix4_transposed(back, row);
+  for (int i = 0; i < 4; ++i) store_global(out + lane * 4 + i, back[i]);
+}
+
 // 64 x 64 sums over a depth of 64.
 template <bool A_across, bool B_across, Wrong wrong>
 TW_DEVICE void multiplied(float* out, const TensorMap& a, const TensorMap& b) {

@@ -15,7 +15,8 @@ const Built& built() {
        "stored_right",        "stored_no_fence",   "stored_no_wait",  "multiplied_00",
        "multiplied_01",       "multiplied_10",     "multiplied_11",   "multiplied_no_wait",
        "multiplied_no_begin", "multiplied_offset", "cluster_right",   "cluster_before",
-       "cluster_after",       "cluster_end",       "cluster_rank",    "cluster_unwritten"},
+       "cluster_after",       "cluster_end",       "cluster_rank",    "cluster_unwritten",
+       "matrices"},
       {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
@@ -108,6 +109,23 @@ TEST(CudaHostWarpgroups, StoredBoxesLeaveOutWhatIsOutside) {
   EXPECT_EQ(report.launches.at(0).tensors[0].written, 2 * 10 * 32);
   expect_found(stored("stored_no_fence", out), Fault::not_fenced);
   expect_found(stored("stored_no_wait", out), Fault::race);
+}
+
+TEST(CudaHostWarpgroups, MatricesThatAreStoredTransposedComeBack) {
+  std::vector<std::uint32_t> out(136);
+  const Report report =
+      run({.kernel = "matrices", .tensors = {0}, .threads = 32, .shared_bytes = 512},
+          {tensor("out", out, false)});
+  EXPECT_TRUE(report.clean()) << texts(report);
+  for (std::uint32_t lane = 0; lane < 32; ++lane)
+    for (std::uint32_t i = 0; i < 4; ++i)
+      ASSERT_EQ(out[lane * 4 + i], lane + 100 * i) << lane << " " << i;
+  // Lane l has elements t and t + 1 of row g, t = l % 4 * 2 and g = l / 4. Column c of rows 0 and 1
+  // are halves of what lanes c / 2 and c / 2 + 4 have.
+  for (std::uint32_t c = 0; c < 8; ++c) {
+    const std::uint32_t first = c % 2 == 0 ? c / 2 : 0, second = c % 2 == 0 ? c / 2 + 4 : 0;
+    ASSERT_EQ(out[128 + c], first | second << 16) << c;
+  }
 }
 
 struct Product {
