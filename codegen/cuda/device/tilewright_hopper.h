@@ -15,6 +15,13 @@ namespace tw {
 /// How a tensor lies in global memory and in which boxes it is copied: a CUtensorMap, made on the host.
 struct alignas(64) TensorMap { u64 words[16]; };
 
+// ---- launches that overlap ------------------------------------------------------------------------
+/// Of a launch that may begin before the one before it has ended: until that has, and what it wrote is seen. Every
+/// thread calls it before it reads or writes at home.
+TW_DEVICE void launches_ended() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// The next launch may begin, if it is one of those: its blocks take the room that this one's leave.
+TW_DEVICE void next_launch_may_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // ---- mbarriers ------------------------------------------------------------------------------------
 /// After mbarrier_init, before others use the barriers: makes them known to the TMA unit.
 TW_DEVICE void mbarriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
@@ -35,6 +42,14 @@ TW_DEVICE void load_box(void* shared, const TensorMap& map, u64* b, int x, int y
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
       "%5}], [%2];" ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// The same to where `shared` and `b` lie in each of the cluster's blocks that have a bit in `mask`.
+TW_DEVICE void load_box_for(void* shared, const TensorMap& map, u64* b, int x, int y, int z, u32 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(b)), "r"(x), "r"(y),
+      "r"(z), "h"(static_cast<unsigned short>(mask))
       : "memory");
 }
 /// The other way; what is outside of the tensor is left out.
@@ -64,6 +79,16 @@ TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
 /// All threads of the cluster's blocks come to it before any goes on, and see what others wrote before.
 TW_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+}
+/// The same of what was read alone: what others wrote before need not be seen.
+TW_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
+}
+/// One arrival at the mbarrier that lies in the cluster's block `rank` as `b` does here.
+TW_DEVICE void mbarrier_arrive_of_block(u64* b, u32 rank) {
+  asm volatile(
+      "{ .reg .b32 at; mapa.shared::cluster.u32 at, %0, %1; mbarrier.arrive.shared::cluster.b64 _, "
+      "[at]; }" ::"r"(shared_address(b)), "r"(rank) : "memory");
 }
 /// 16 bytes of the shared memory of the cluster's block `rank`, which lie there as `shared` does here.
 TW_DEVICE b128 load_of_block(const void* shared, u32 rank) {

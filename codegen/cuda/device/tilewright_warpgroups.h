@@ -1,6 +1,7 @@
 // A whole kernel of a matrix product by Hopper's warpgroups: one warpgroup's first thread copies boxes of both
 // operands into a ring of stages by the TMA unit, the others multiply by wgmma and write results through
-// shared memory. Where a cluster's blocks share the depth of a tile, each then adds up some of its rows.
+// shared memory. Where a cluster's blocks share the depth of a tile, each then adds up some of its rows. Where they
+// have tiles side by side, each copies a part of what they share, to all of them.
 // Plain C++ on top of tilewright_hopper.h.
 #pragma once
 
@@ -158,14 +159,17 @@ struct WarpgroupResults {
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
 /// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
-/// which so have tiles of any 16 of their rows.
+/// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
-          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned>
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
   static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
+  static constexpr int kTiles = Down * Across;              // of a cluster
+  static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
+  static constexpr int kBlocks = Share > 1 ? Share : kTiles;  // of a cluster
   using Results = WarpgroupResults<Out, Columns, Boxed, Vector, Turned>;
   static constexpr int kStaged = Share > 1 ? 0 : Results::kBytes;
   // Sums that the cluster's blocks read of one another lie in the ring as results do at home, rows so far apart that
@@ -177,6 +181,8 @@ struct WarpgroupProduct {
   static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
+  static_assert(Share == 1 || kTiles == 1, "one or the other");
+  static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
@@ -192,15 +198,27 @@ struct WarpgroupProduct {
     TW_MEMBER unsigned char* right(int step) const { return left(step) + kLeft; }
   };
 
-  /// Tiles in groups of rows of them.
+  /// This block's tile of its cluster's.
+  static TW_MEMBER int row_of() { return blockIdx.x % kTiles / Across; }
+  static TW_MEMBER int column_of() { return blockIdx.x % Across; }
+  /// Block `i` of those with which this one shares an operand.
+  static TW_MEMBER u32 peer(int i) {
+    if (i < Across) return row_of() * Across + i;
+    return (i - Across < row_of() ? i - Across : i - Across + 1) * Across + column_of();
+  }
+
+  /// Tiles of a cluster, in groups of rows of them.
   static TW_MEMBER ProductPlace place(const ProductSize& s, int tile) {
-    const int across = (s.columns + Columns - 1) / Columns, down = (s.rows + kRows - 1) / kRows;
+    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
+    const int across = (s.columns + kWidth - 1) / kWidth, down = (s.rows + kHigh - 1) / kHigh;
     const int in = tile % (across * down), first = in / (s.group * across) * s.group;
     const int high = least(down - first, s.group), at = in % (s.group * across);
-    return {(first + at % high) * kRows, at / high * Columns, tile / (across * down)};
+    return {(first + at % high) * kHigh + row_of() * kRows, at / high * kWidth + column_of() * Columns,
+            tile / (across * down)};
   }
   static TW_MEMBER int tiles(const ProductSize& s) {
-    return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
+    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
+    return (s.columns + kWidth - 1) / kWidth * ((s.rows + kHigh - 1) / kHigh) * s.count;
   }
 
   /// This block's part of the depth.
@@ -209,6 +227,19 @@ struct WarpgroupProduct {
     return Share > 1 ? least(first_of(s) + s.part, s.depth) : s.depth;
   }
 
+  /// A part of one operand's boxes of a stage: of Parts blocks that need it, the one that is `mine`; to those of `mask`.
+  template <bool Across_, int Rows, int Parts>
+  static TW_MEMBER void copy_part(unsigned char* to, const TensorMap& map, u64* full, int begin, int depth, int product,
+                                  int mine, u32 mask) {
+    constexpr int kPart = (Across_ ? 64 : Rows) / Parts;
+    TW_UNROLL
+    for (int i = 0; i < (Across_ ? Rows / 64 : 1); ++i) {
+      unsigned char* const box = to + i * kBox + mine * kPart * 128;
+      const int x = Across_ ? begin + i * 64 : depth, y = (Across_ ? depth : begin) + mine * kPart;
+      if constexpr (Parts > 1) load_box_for(box, map, full, x, y, product, mask);
+      else load_box(box, map, full, x, y, product);
+    }
+  }
   static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
                              const ProductPlace& p) {
     for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
@@ -218,27 +249,28 @@ struct WarpgroupProduct {
       TW_UNROLL
       for (int step = 0; step < Steps; ++step) {
         const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
-        if constexpr (LeftAcross) {
-          TW_UNROLL
-          for (int i = 0; i < kRows / 64; ++i)
-            load_box(ring.left(step) + i * kBox, left, full, p.row + i * 64, depth, of_left);
-        } else {
-          load_box(ring.left(step), left, full, depth, p.row, of_left);
-        }
-        if constexpr (RightAcross) {
-          TW_UNROLL
-          for (int i = 0; i < Columns / 64; ++i)
-            load_box(ring.right(step) + i * kBox, right, full, p.column + i * 64, depth, of_right);
-        } else {
-          load_box(ring.right(step), right, full, depth, p.column, of_right);
-        }
+        u32 below = 0;  // the first block of each row of the cluster's tiles
+        TW_UNROLL
+        for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
+        copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, depth, of_left, column_of(),
+                                             ((1u << Across) - 1) << (row_of() * Across));
+        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, depth, of_right, row_of(),
+                                              below << column_of());
       }
       ring.next();
     }
   }
 
+  /// To all blocks that copy to this one.
+  static TW_MEMBER void give_back(u64* stage, int thread) {
+    if constexpr (kTiles > 1) {
+      if (thread < kPeers) mbarrier_arrive_of_block(stage, peer(thread));
+    } else {
+      if (thread == 0) mbarrier_arrive(stage);
+    }
+  }
   /// One tile's sums. A stage is given back when the products after those that read it are under way.
-  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, bool first) {
+  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread) {
     u64* behind = nullptr;
     for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
@@ -262,14 +294,14 @@ struct WarpgroupProduct {
       TW_UNROLL
       for (int i = 0; i < Blocks; ++i) keep(sums[i]);
       wgmma_wait<1>();
-      if (behind != nullptr && first) mbarrier_arrive(behind);
+      if (behind != nullptr) give_back(behind, thread);
       behind = ring.empty + ring.stage;
       ring.next();
     }
     wgmma_wait<0>();
     TW_UNROLL
     for (int i = 0; i < Blocks; ++i) keep(sums[i]);
-    if (first) mbarrier_arrive(behind);
+    give_back(behind, thread);
   }
 
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
@@ -298,32 +330,45 @@ struct WarpgroupProduct {
     const int top = Turned ? p.column : p.row, left = Turned ? p.row : p.column;
     const int bottom = Turned ? s.columns : s.rows, right = Turned ? s.rows : s.columns;
     const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
-    for (int i = thread; i < rows * kPieces; i += Groups * kWarpgroup) {
-      const int row = first + i / kPieces, column = i % kPieces * 4;
-      if (left + column >= right) continue;
-      b128 parts[Share];
+    // Several pieces at a time: what other blocks have comes late.
+    constexpr int kAtOnce = Share > 4 ? 1 : 8 / Share, kThreads = Groups * kWarpgroup;
+    for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
+      b128 parts[kAtOnce][Share];
       TW_UNROLL
-      for (int b = 0; b < Share; ++b) parts[b] = load_of_block(partial + row * kPitch + column, b);
-      float sum[4] = {};
-      TW_UNROLL
-      for (int b = 0; b < Share; ++b) {
-        sum[0] += __builtin_bit_cast(float, parts[b].x), sum[1] += __builtin_bit_cast(float, parts[b].y);
-        sum[2] += __builtin_bit_cast(float, parts[b].z), sum[3] += __builtin_bit_cast(float, parts[b].w);
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = begin + j * kThreads, row = first + i / kPieces, column = i % kPieces * 4;
+        if (i >= rows * kPieces || left + column >= right) continue;
+        TW_UNROLL
+        for (int b = 0; b < Share; ++b) parts[j][b] = load_of_block(partial + row * kPitch + column, b);
       }
-      Out* const to = home + (top + row) * pitch + left + column;
       TW_UNROLL
-      for (int v = 0; v < 4; v += Vector) {
-        if (left + column + v >= right) break;
-        if constexpr (Vector == 1) {
-          store_home(to + v, Rounded<Out>::of(sum[v]));
-        } else if constexpr (sizeof(Out) == 4) {
-          if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four_floats(sum));
-          else store_home(reinterpret_cast<b64*>(to + v), two_floats(sum + v));
-        } else if constexpr (Vector == 4) {
-          store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
-        } else {
-          store_home(reinterpret_cast<u32*>(to + v), Packed<Out>::of(sum[v], sum[v + 1]));
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = begin + j * kThreads, row = first + i / kPieces, column = i % kPieces * 4;
+        if (i >= rows * kPieces || left + column >= right) continue;
+        float sum[4] = {};
+        TW_UNROLL
+        for (int b = 0; b < Share; ++b) {
+          sum[0] += __builtin_bit_cast(float, parts[j][b].x), sum[1] += __builtin_bit_cast(float, parts[j][b].y);
+          sum[2] += __builtin_bit_cast(float, parts[j][b].z), sum[3] += __builtin_bit_cast(float, parts[j][b].w);
         }
+        leave(sum, home + (top + row) * pitch + left + column, right - left - column);
+      }
+    }
+  }
+  /// Four results, or as many as there are, side by side.
+  static TW_MEMBER void leave(const float (&sum)[4], Out* to, int there) {
+    TW_UNROLL
+    for (int v = 0; v < 4; v += Vector) {
+      if (v >= there) break;
+      if constexpr (Vector == 1) {
+        store_home(to + v, Rounded<Out>::of(sum[v]));
+      } else if constexpr (sizeof(Out) == 4) {
+        if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four_floats(sum));
+        else store_home(reinterpret_cast<b64*>(to + v), two_floats(sum + v));
+      } else if constexpr (Vector == 4) {
+        store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
+      } else {
+        store_home(reinterpret_cast<u32*>(to + v), Packed<Out>::of(sum[v], sum[v + 1]));
       }
     }
   }
@@ -339,20 +384,22 @@ struct WarpgroupProduct {
       if constexpr (Boxed) prefetch_map(out);
       for (int i = 0; i < Stages; ++i) {
         mbarrier_init(ring.full + i, 1);
-        mbarrier_init(ring.empty + i, Groups);
+        mbarrier_init(ring.empty + i, Groups * kPeers);
       }
       mbarriers_made();
     }
-    block_sync();
-    const int first_tile = blockIdx.x / Share, at_once = gridDim.x / Share;
+    if constexpr (kTiles > 1) cluster_sync();  // nobody copies to where no barriers are
+    else block_sync();
+    if constexpr (kTiles == 1) launches_ended();  // clusters that share operands do not begin early
+    const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
-      if (Share == 1 && thread != 0) return;
+      if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         if (thread == 0) copy(ring, left, right, s, place(s, tile));
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
-          cluster_sync();
+          cluster_meet();
         }
       }
     } else {
@@ -362,7 +409,8 @@ struct WarpgroupProduct {
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        multiply(ring, sums, group, end_of(s) - first_of(s), thread == 0);
+        multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        if (tile + at_once >= tiles(s)) next_launch_may_begin();
         if constexpr (Share > 1) {
           float* const partial = reinterpret_cast<float*>(memory);
           barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more
@@ -371,7 +419,7 @@ struct WarpgroupProduct {
           cluster_sync();
           const ProductPlace p = place(s, tile);
           join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
-          cluster_sync();  // no block's sums are overwritten, nor its memory given up, before all are read
+          cluster_meet();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
           const ProductPlace p = place(s, tile);
           TW_UNROLL
@@ -385,6 +433,7 @@ struct WarpgroupProduct {
         if (thread == 0) store_boxes_read<0>();
       }
     }
+    if constexpr (kTiles > 1) cluster_sync();  // nobody gives a stage back to a block that has ended
   }
 };
 

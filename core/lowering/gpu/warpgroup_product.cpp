@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "core/base/format.h"
@@ -272,17 +273,44 @@ class Finder {
     p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) *
                ceil_div(p_.columns, std::int64_t{p_.tile_columns});
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
+    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
+    p_.order = std::max(1, p_.order / p_.down);
+    p_.grid = blocks_at_once(p_.cluster() / p_.share);
+  }
+
+  /// Where a cluster has so many tiles.
+  std::int64_t blocks_at_once(std::int64_t tiles) const {
     const ComputeUnit& sm = s_.machine->units.front();
-    p_.grid = p_.share * std::min(p_.tiles, clusters_at_once(sm.count, p_.resident, p_.share));
+    const std::int64_t blocks = p_.share * tiles;
+    return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
+  }
+
+  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes.
+  void share_operands(int blocks) {
+    if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
+    const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
+                       across = ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    double least = std::numeric_limits<double>::infinity();
+    for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
+      const int a = blocks / d;
+      if (blocks % d != 0 || down % d != 0 || across % a != 0 || 64 % (8 * a) != 0 ||
+          64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
+        continue;
+      const double bytes =
+          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
+      if (bytes < least) least = bytes, p_.down = d, p_.across = a;
+    }
+    if (p_.down * p_.across != blocks)
+      refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));
   }
 
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, std::int64_t inner, std::int64_t outer,
                          int tall) { p_.maps.push_back(box_map(w_, t, m, inner, outer, tall)); };
-    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64)
-                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows());
-    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64)
-                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
+    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64 / p_.across)
+                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows() / p_.across);
+    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64 / p_.down)
+                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns / p_.down);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
@@ -350,15 +378,16 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   std::string text =
       formatted("{}: {} blocks of {} warps{} for {} tiles of {} x {}, {} bytes of shared memory\n",
                 s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
-                p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles,
-                p.tile_rows(), p.tile_columns, p.shared_bytes);
+                p.cluster() > 1 ? formatted(", in clusters of {}", p.cluster()) : std::string(),
+                p.tiles, p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
   text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
                     64 * p.blocks);
   text += formatted(
-      "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups)\n",
-      p.stage_bytes(), p.groups);
+      "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
+      p.stage_bytes(), p.groups,
+      p.cluster() > p.share ? formatted(" of {} blocks", p.down + p.across - 1) : std::string());
   const std::string depth =
       p.share > 1 ? formatted("by {}, {} of {} a block", 64 * p.steps, p.part, p.depth)
                   : formatted("by {}", 64 * p.steps);
@@ -367,6 +396,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
       p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+  if (p.across > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.left), p.across);
+  if (p.down > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.right), p.down);
   text += formatted(
       "compute: {} warpgroups\n  the same tiles\n    depth {}\n      wait until the stage is "
       "full\n"
@@ -379,7 +410,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                       "sums of {} blocks, in order: {} elements a store\n"
                       "    a barrier of the cluster\n"
                       "between blocks of clusters: {} bytes\n",
-                      ceil_div(p.tile_rows(), p.share), p.share, p.vector, p.cluster_bytes());
+                      ceil_div(p.turned ? p.tile_columns : p.tile_rows(), p.share), p.share,
+                      p.vector, p.cluster_bytes());
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);
