@@ -37,7 +37,9 @@ struct Launch {
   int threads = 128;              ///< a block
   std::int64_t shared_bytes = 0;  ///< dynamic shared memory a block
   bool cooperative = false;       ///< blocks wait for one another: all must be resident
-  int cluster = 1;                ///< blocks that share their shared memory; the text says so, too
+  /// May begin before the launch before it has ended, and waits for its end itself.
+  bool early = false;
+  int cluster = 1;  ///< blocks that share their shared memory; the text says so, too
 };
 
 /// Emitted source and what its user must know. Tensors are row-major as declared, each from a

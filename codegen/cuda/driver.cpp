@@ -71,8 +71,27 @@ struct Table {
                                 const std::uint64_t* extents, const std::uint64_t* strides,
                                 const unsigned* box, const unsigned* steps, int interleave,
                                 int swizzle, int promotion, int outside) = nullptr;
+  /// Drivers for CUDA 11.7 have none.
+  int (*cuLaunchKernelEx)(const void* config, Handle function, void** arguments,
+                          void** extra) = nullptr;
   int version = 0;
 };
+
+/// CUlaunchConfig with one attribute, and that attribute: 64 bytes of value at a multiple of 8.
+struct LaunchAttribute {
+  int id = 0;
+  alignas(8) std::array<int, 16> value{};
+};
+struct LaunchConfig {
+  unsigned blocks = 1, blocks_y = 1, blocks_z = 1, threads = 1, threads_y = 1, threads_z = 1;
+  unsigned shared_bytes = 0;
+  Handle stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned count = 0;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+constexpr int kProgrammaticStreamSerialization = 6;  // CU_LAUNCH_ATTRIBUTE_…
+constexpr int kEarlyInGraphs = 12030;  // the first driver that captures such launches in graphs
 
 constexpr int kNotReady = 600;          // CUDA_ERROR_NOT_READY
 constexpr unsigned kNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
@@ -136,6 +155,8 @@ Result<Table> load_table() {
 #undef TW_LOAD
   t.cuTensorMapEncodeTiled = reinterpret_cast<decltype(t.cuTensorMapEncodeTiled)>(
       dlsym(library, "cuTensorMapEncodeTiled"));
+  t.cuLaunchKernelEx =
+      reinterpret_cast<decltype(t.cuLaunchKernelEx)>(dlsym(library, "cuLaunchKernelEx"));
   if (const int code = t.cuInit(0); code != 0)
     return Reason{"the NVIDIA driver does not start: " + message(t, code)};
   t.cuDriverGetVersion(&t.version);
@@ -412,6 +433,19 @@ std::optional<Reason> Device::enqueue(const GraphNode& node) {
   const auto blocks = static_cast<unsigned>(node.blocks);
   const auto threads = static_cast<unsigned>(node.threads);
   const auto shared = static_cast<unsigned>(node.shared_bytes);
+  if (node.early && !node.cooperative && t.cuLaunchKernelEx != nullptr &&
+      t.version >= kEarlyInGraphs) {
+    LaunchAttribute attribute{.id = kProgrammaticStreamSerialization};
+    attribute.value[0] = 1;
+    const LaunchConfig config{.blocks = blocks,
+                              .threads = threads,
+                              .shared_bytes = shared,
+                              .stream = stream_,
+                              .attributes = &attribute,
+                              .count = 1};
+    return failed(t.cuLaunchKernelEx(&config, node.function, arguments.data(), nullptr),
+                  "launching a kernel");
+  }
   const int code = node.cooperative
                        ? t.cuLaunchCooperativeKernel(node.function, blocks, 1, 1, threads, 1, 1,
                                                      shared, stream_, arguments.data())

@@ -81,6 +81,7 @@ struct GraphNode {
   int threads = 128;
   std::int64_t shared_bytes = 0;
   bool cooperative = false;
+  bool early = false;  ///< may begin before the node before it has ended
   std::int64_t zeroed_bytes = 0;
 };
 

@@ -120,9 +120,20 @@ Result<KernelText> emit_block(Program& p, int index) {
   }
 }
 
+Reason no_clusters(const Program& p, int index, const std::string& why) {
+  return Reason{
+      p.schedule.kernels[static_cast<std::size_t>(index)].name +
+      " asks for clusters of thread blocks, which products by warpgroups alone have: " + why};
+}
+
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two.
 Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
-  if (!p.options.warpgroups || !p.options.micro_kernel.empty()) return emit_block(p, index);
+  const bool clusters =
+      p.schedule.kernels[static_cast<std::size_t>(index)].launch.cluster.value_or(1) > 1;
+  if (!p.options.warpgroups || !p.options.micro_kernel.empty()) {
+    if (clusters) return no_clusters(p, index, "it is not emitted for warpgroups");
+    return emit_block(p, index);
+  }
   const auto product =
       lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
   warpgroups = warpgroups || product.ok();
@@ -130,6 +141,7 @@ Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
   const auto pair = lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
   warpgroups = warpgroups || pair.ok();
   if (pair) return emit_pair(p, index, *pair);
+  if (clusters) return no_clusters(p, index, product.reason());
   auto text = emit_block(p, index);
   if (!text) return text;
   KernelText value = std::move(text).value();
@@ -181,10 +193,9 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   SharedKernels functions;
   bool stitched = false, cold = false, warpgroups = false;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
-    if (s.kernels[k].launch.cluster.value_or(1) > 1)
-      return Reason{s.kernels[k].name +
-                    " asks for clusters of thread blocks, which is not emitted"};
     const int index = static_cast<int>(k);
+    if (s.kernels[k].launch.cluster.value_or(1) > 1 && lowering::binds_units(s.kernels[k]))
+      return no_clusters(p, index, "its loops are bound to threads");
     auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
                                                     : emit_shared(p, index, warpgroups);
     if (!text) return text.why();

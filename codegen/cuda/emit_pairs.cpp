@@ -303,7 +303,8 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
                 .maps = pair.maps,
                 .blocks = pair.grid,
                 .threads = pair.threads(),
-                .shared_bytes = pair.shared_bytes};
+                .shared_bytes = pair.shared_bytes,
+                .early = true};
   const std::string out = element_type(w.tensor(pair.result).dtype),
                     operators = "Operators_" + launch.symbol;
   std::string list = out + "* " + name(pair.result) + "_home";

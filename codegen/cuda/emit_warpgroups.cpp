@@ -16,7 +16,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .blocks = product.grid,
                 .threads = product.threads(),
                 .shared_bytes = product.shared_bytes,
-                .cluster = product.share};
+                .early = product.cluster() == product.share,
+                .cluster = product.cluster()};
   const std::string out = element_type(w.tensor(product.result).dtype);
   std::string list = out + "* " + name(product.result) + "_home";
   for (const lowering::BoxMap& m : product.maps) {
@@ -25,7 +26,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   }
   p.needed[product.result.index()] = true;
   const std::string cluster =
-      product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : "";
+      product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
   text.text = "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
               std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
               "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
@@ -33,7 +34,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.blocks) + number(product.tile_columns) + number(product.stages) +
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + number(product.share) + ">;\n  Product::run(memory, " +
+              number(product.vector) + number(product.share) + yes(product.turned) +
+              number(product.down) + number(product.across) + ">;\n  Product::run(memory, " +
               name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +

@@ -83,7 +83,8 @@ std::vector<GraphNode> Kernel::nodes_on(std::span<void* const> tensors) const {
                    .blocks = launch.blocks,
                    .threads = launch.threads,
                    .shared_bytes = launch.shared_bytes,
-                   .cooperative = launch.cooperative};
+                   .cooperative = launch.cooperative,
+                   .early = launch.early};
     for (TensorId t : launch.tensors) {
       TW_CHECK(tensors[t.index()] != nullptr, "a launch on a tensor that is nowhere");
       node.arguments.push_back(reinterpret_cast<std::uint64_t>(tensors[t.index()]));

@@ -59,6 +59,7 @@ ordered_json launches_json(const Source& source, const Binary* binary) {
                         {"threads", l.threads},
                         {"shared_bytes", l.shared_bytes},
                         {"cooperative", l.cooperative}});
+    if (l.early) launches.back()["early"] = true;
     if (l.cluster > 1) launches.back()["cluster"] = l.cluster;
     if (binary == nullptr) continue;
     const auto built = std::ranges::find(binary->kernels, l.symbol, &KernelFigures::symbol);

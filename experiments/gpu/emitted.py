@@ -9,6 +9,18 @@ import torch
 _TYPES = {"f16": 6, "f32": 7, "bf16": 9}  # CU_TENSOR_MAP_DATA_TYPE_*
 _SWIZZLE_128, _L2_256 = 3, 3  # CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int * 16)]
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+    _fields_ = [*((name, ctypes.c_uint) for name in ("x", "y", "z", "threads", "threads_y", "threads_z", "shared")),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)), ("count", ctypes.c_uint)]
 
 
 def _driver():
@@ -36,7 +48,7 @@ def _tensor_map(driver, told, tensor):
 
 class Kernels:
     """The launches of one plan, in order. `answer` is the command's: "cubin", "launches" (kernel, blocks,
-    threads, shared_bytes, cooperative, tensors, workspace, workspace_offset, maps) and "workspace_bytes"."""
+    threads, shared_bytes, cooperative, early, tensors, workspace, workspace_offset, maps) and "workspace_bytes"."""
 
     def __init__(self, answer):
         torch.cuda.init()
@@ -79,6 +91,10 @@ class Kernels:
                      (int(launch["blocks"]), 1, 1, int(launch["threads"]), 1, 1, int(launch["shared_bytes"]))]
             if launch["cooperative"]:
                 code = self.driver.cuLaunchCooperativeKernel(function, *shape, stream, arguments)
+            elif launch.get("early"):
+                attribute = _Attribute(_SERIALIZATION, 0, (1,))
+                config = _Config(*shape, stream, ctypes.pointer(attribute), 1)
+                code = self.driver.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None)
             else:
                 code = self.driver.cuLaunchKernel(function, *shape, stream, arguments, None)
             _check(self.driver, code, launch["kernel"])

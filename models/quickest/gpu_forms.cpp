@@ -138,9 +138,8 @@ class Forms {
       longest = products_.front().rows;
     for (const std::string& l : outer)
       f.variables.push_back(
-          pair && l == longest              ? variable(l, extent(l), {64, 128, 192}, rows)
-          : kind.warpgroups && l == longest ? variable(l, extent(l), {64, 128, 192, 256}, rows)
-          : kind.warpgroups && l == products_.back().columns
+          pair && l == longest ? variable(l, extent(l), {64, 128, 192}, rows)
+          : kind.warpgroups && (l == longest || l == products_.back().columns)
               ? variable(l, extent(l),
                          {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},
                          64)

@@ -87,6 +87,10 @@ void ldmatrix4(tw_thread* t, std::uint32_t* r, const void* row, int transposed) 
   TW_ENTER(t);
   e.ldmatrix4(f, r, row, transposed != 0, place);
 }
+void stmatrix4_transposed(tw_thread* t, void* row, const std::uint32_t* r) {
+  TW_ENTER(t);
+  e.stmatrix4_transposed(f, row, r, place);
+}
 void mma_16x8x16(tw_thread* t, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
                  int bfloat) {
   TW_ENTER(t);
@@ -121,7 +125,16 @@ void mbarrier_arrive_expecting(tw_thread* t, void* p, std::uint32_t bytes) {
 void load_box(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier, int x, int y,
               int z) {
   TW_ENTER(t);
-  e.load_box(f, shared, *map, mbarrier, {x, y, z}, place);
+  e.load_box(f, shared, *map, mbarrier, {x, y, z}, 0, place);
+}
+void load_box_for(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier, int x, int y,
+                  int z, std::uint32_t mask) {
+  TW_ENTER(t);
+  e.load_box(f, shared, *map, mbarrier, {x, y, z}, mask, place);
+}
+void mbarrier_arrive_of_block(tw_thread* t, void* p, std::uint32_t rank) {
+  TW_ENTER(t);
+  e.mbarrier_arrive_of_block(f, p, rank, place);
 }
 void store_box(tw_thread* t, const tw_box_map* map, const void* shared, int x, int y, int z) {
   TW_ENTER(t);
@@ -134,6 +147,10 @@ void store_boxes_commit(tw_thread* t) {
 void store_boxes_read(tw_thread* t, int groups) {
   TW_ENTER(t);
   e.store_boxes_read(f, groups, place);
+}
+void launches_ended(tw_thread* t) {
+  TW_ENTER(t);
+  e.launches_ended(f, place);
 }
 void shared_for_async(tw_thread* t) {
   TW_ENTER(t);
@@ -191,6 +208,7 @@ constexpr tw_device_api kTable = {
     .store_global = store_global,
     .atomic_add = atomic_add,
     .ldmatrix4 = ldmatrix4,
+    .stmatrix4_transposed = stmatrix4_transposed,
     .mma_16x8x16 = mma_16x8x16,
     .wmma_load = wmma_load,
     .wmma_load_sums = wmma_load_sums,
@@ -199,9 +217,12 @@ constexpr tw_device_api kTable = {
     .mbarriers_made = mbarriers_made,
     .mbarrier_arrive_expecting = mbarrier_arrive_expecting,
     .load_box = load_box,
+    .load_box_for = load_box_for,
+    .mbarrier_arrive_of_block = mbarrier_arrive_of_block,
     .store_box = store_box,
     .store_boxes_commit = store_boxes_commit,
     .store_boxes_read = store_boxes_read,
+    .launches_ended = launches_ended,
     .shared_for_async = shared_for_async,
     .wgmma_begin = wgmma_begin,
     .wgmma = wgmma,

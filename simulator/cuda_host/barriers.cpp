@@ -12,6 +12,10 @@ bool Engine::left_out(const char* kind, std::uint32_t place) {
          std::ranges::find(options_.without, place) != options_.without.end();
 }
 
+void Engine::launches_ended(Fiber& f, std::uint32_t place) {
+  if (!left_out("launches_ended", place)) f.launches_ended = true;
+}
+
 void Engine::block_sync(Fiber& f, std::uint32_t place) {
   if (!left_out("block_sync", place)) arrive(f, 0, f.owner->threads, place);
 }

@@ -62,7 +62,8 @@ struct Launch {
   int threads = 128;  ///< a block, at most 1024
   std::int64_t shared_bytes = 0;
   bool cooperative = false;
-  int cluster = 1;  ///< blocks that follow one another and share their shared memory
+  bool early = false;  ///< may begin before the launch before it has ended: see launches_ended
+  int cluster = 1;     ///< blocks that follow one another and share their shared memory
 };
 
 struct RunOptions {

@@ -46,6 +46,7 @@ enum class Collective : std::uint8_t {
   shuffle,
   ballot,
   ldmatrix,
+  stmatrix,
   mma,
   wmma_load,
   wmma_load_sums,
@@ -74,6 +75,7 @@ struct Fiber {
   std::vector<Clock> groups;     ///< of each committed group under way: its last copy's clock
   std::vector<Clock> stores;     ///< the same of store_box
   std::int64_t products = 0;     ///< groups of wgmma that it committed
+  bool launches_ended = false;   ///< before its own
   bool registers_ready = false;  ///< wgmma_begin since sums last came to its registers
   int warp() const { return index / kWarp; }
   int lane() const { return index % kWarp; }
@@ -145,6 +147,9 @@ struct MBarrier {
   Published arriving,
       complete;  ///< what arrivals had seen: of this phase, and of those that ended
   std::vector<std::pair<int, std::uint32_t>> waiting;  ///< thread and parity
+  /// Of a cluster's other blocks, by rank: what their threads that arrived had seen there; and of
+  /// those phases that ended.
+  std::vector<std::pair<std::uint32_t, Published>> arriving_there, complete_there;
   std::vector<std::int64_t> waited_for;  ///< by thread: the last phase, -1 the one before the first
 };
 
@@ -209,6 +214,7 @@ class Engine {
   void store_global(Fiber& f, void* to, const void* from, int bytes, std::uint32_t place);
   void atomic_add(Fiber& f, void* p, std::uint32_t what, double x, std::uint32_t place);
   void ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transposed, std::uint32_t place);
+  void stmatrix4_transposed(Fiber& f, void* row, const std::uint32_t* r, std::uint32_t place);
   void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
            bool bfloat, std::uint32_t place);
   void wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bool is_b, bool transposed,
@@ -219,11 +225,13 @@ class Engine {
   void mbarriers_made(Fiber& f, std::uint32_t place);
   void mbarrier_arrive_expecting(Fiber& f, void* p, std::uint32_t bytes, std::uint32_t place);
   void load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
-                const std::array<int, 3>& at, std::uint32_t place);
+                const std::array<int, 3>& at, std::uint32_t mask, std::uint32_t place);
+  void mbarrier_arrive_of_block(Fiber& f, void* p, std::uint32_t rank, std::uint32_t place);
   void store_box(Fiber& f, const tw_box_map& map, const void* shared, const std::array<int, 3>& at,
                  std::uint32_t place);
   void store_boxes_commit(Fiber& f);
   void store_boxes_read(Fiber& f, int groups, std::uint32_t place);
+  void launches_ended(Fiber& f, std::uint32_t place);
   void shared_for_async(Fiber& f, std::uint32_t place);
   void wgmma_begin(Fiber& f, std::uint32_t place);
   /// `fragment`: the thread's words of the left operand, instead of descriptor `a`.
@@ -268,11 +276,16 @@ class Engine {
   // -- mbarriers.cpp --
   MBarrier* find_mbarrier(Fiber& f, void* p, std::uint32_t place, const char* what);
   void end_phase(Block& block, MBarrier& b);
+  void learn_of_others(const MBarrier& b);
+  MBarrier* find_mbarrier_of(Fiber& f, Block& there, std::int64_t offset, std::uint32_t place,
+                             const char* what);
   void check_phase(Fiber& f, const MBarrier& b, std::int64_t meant, std::uint32_t place);
   // -- tensor_copies.cpp --
   void end_if_complete(Block& block, MBarrier& b);
   template <class F>
   static void each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f);
+  void load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t arrives,
+                     const tw_box_map& map, const std::array<int, 3>& at, std::uint32_t place);
   void read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
                            int component, Clock clock);
   void check_fenced(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
@@ -334,7 +347,8 @@ class Engine {
   std::vector<void*> arguments_;
   std::vector<tw_box_map> maps_;
   std::int64_t shared_bytes_ = 0;
-  bool cooperative_ = false;
+  bool cooperative_ = false, early_ = false;
+  bool went_to_others_ = false;  ///< a thread did what threads of another block may wait for
   std::uint32_t cluster_ = 1;
   std::uint32_t phase_ = 0;
   std::uint32_t grid_ = 1;

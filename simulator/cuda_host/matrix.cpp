@@ -78,6 +78,29 @@ void Engine::ldmatrix4(Fiber& f, std::uint32_t* r, const void* row, bool transpo
   release(f);
 }
 
+void Engine::stmatrix4_transposed(Fiber& f, void* row, const std::uint32_t* r,
+                                  std::uint32_t place) {
+  const std::int64_t offset = shared_offset(f, row, 16, 16, true, place, "stmatrix writes");
+  if (offset >= 0) write_shared(f, offset, 16, place);
+  if (!meet(f, Collective::stmatrix, 0,
+            {.out = offset >= 0 ? row : nullptr, .in = r, .place = place}))
+    return;
+  const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
+  std::uint16_t matrix[4][8][8];
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    const auto* const in = static_cast<const std::uint32_t*>(w.operands[lane].in);
+    const std::size_t g = lane / 4, t = lane % 4 * 2;
+    for (std::size_t j = 0; j < 4; ++j) {
+      matrix[j][t][g] = static_cast<std::uint16_t>(in[j]);
+      matrix[j][t + 1][g] = static_cast<std::uint16_t>(in[j] >> 16);
+    }
+  }
+  for (std::size_t lane = 0; lane < kWarp; ++lane)
+    if (w.operands[lane].out != nullptr)
+      std::memcpy(w.operands[lane].out, matrix[lane / 8][lane % 8], 16);
+  release(f);
+}
+
 void Engine::mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
                  bool bfloat, std::uint32_t place) {
   if (!meet(f, Collective::mma, bfloat,

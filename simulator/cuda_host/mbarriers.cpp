@@ -38,6 +38,7 @@ void Engine::mbarrier_init(Fiber& f, void* p, std::uint32_t arrivals, std::uint3
   b.known = false;
   const auto components = static_cast<std::size_t>(block.clocks.components());
   b.arriving = b.complete = {.at = ClockVector(components, 0)};
+  b.arriving_there.clear(), b.complete_there.clear();
   b.waited_for.assign(static_cast<std::size_t>(block.threads), kNone);
 }
 
@@ -83,6 +84,8 @@ void Engine::end_phase(Block& block, MBarrier& b) {
   b.pending = b.arrivals;
   b.complete.at = b.arriving.at;
   block.clocks.seal(b.complete);
+  b.complete_there = b.arriving_there;
+  const bool waited = !b.waiting.empty();
   ++counts_->mbarrier_phases;
   std::erase_if(b.waiting, [&](const auto& waiting) {
     if (waiting.second != ended) return false;
@@ -90,6 +93,66 @@ void Engine::end_phase(Block& block, MBarrier& b) {
     wake(block, waiting.first);
     return true;
   });
+  if (waited) learn_of_others(b);
+}
+
+/// Somebody has waited for the barrier: what arrivals of other blocks had seen of their own memory
+/// is known to whoever reaches it from here. Of the cluster's blocks any, since one thread stands
+/// there for all of them.
+void Engine::learn_of_others(const MBarrier& b) {
+  for (const auto& [rank, seen] : b.complete_there)
+    blocks_[rank]->clocks.join(blocks_[rank]->threads, seen);
+}
+
+MBarrier* Engine::find_mbarrier_of(Fiber& f, Block& there, std::int64_t offset, std::uint32_t place,
+                                   const char* what) {
+  const auto at = std::ranges::find(there.mbarriers, offset, &MBarrier::offset);
+  if (at == there.mbarriers.end()) {
+    report(f, Fault::mbarrier_misuse, place,
+           formatted("{} byte {} of another block's shared memory, where no mbarrier was made yet",
+                     what, offset));
+    stop(f);
+  }
+  if (there.ended == there.threads)
+    report(f, Fault::race, place, formatted("{} memory of a block that may have ended", what));
+  const Seen seen = there.clocks.seen(there.threads);
+  if (options_.checks && at->maker >= 0 && seen[static_cast<std::size_t>(at->maker)] == 0)
+    report(
+        f, Fault::race, place,
+        formatted("{} an mbarrier of another block before they have met since it was made", what));
+  went_to_others_ = true;
+  return &*at;
+}
+
+void Engine::mbarrier_arrive_of_block(Fiber& f, void* p, std::uint32_t rank, std::uint32_t place) {
+  if (left_out("mbarrier_arrive_of_block", place)) return;
+  watch(f, place);
+  const std::int64_t offset = shared_offset(f, p, 8, 8, false, place, "arrives at");
+  if (offset < 0) stop(f);
+  if (rank >= cluster_) {
+    report(f, Fault::bad_argument, place,
+           formatted("arrives at block {} of a cluster of {}", rank, cluster_));
+    stop(f);
+  }
+  Block& there = cluster_ == 1 ? *f.owner : *blocks_[rank];
+  Block& here = *f.owner;
+  MBarrier& b = &there == &here ? *find_mbarrier(f, p, place, "arrives at")
+                                : *find_mbarrier_of(f, there, offset, place, "arrives at");
+  if (&there == &here) {
+    here.clocks.publish(f.index, b.arriving);
+  } else {
+    const std::uint32_t mine = here.index % cluster_;
+    auto at =
+        std::ranges::find(b.arriving_there, mine, &std::pair<std::uint32_t, Published>::first);
+    if (at == b.arriving_there.end()) {
+      const auto components = static_cast<std::size_t>(here.clocks.components());
+      at = b.arriving_there.insert(at, {mine, {.at = ClockVector(components, 0)}});
+    }
+    here.clocks.publish(f.index, at->second);
+  }
+  here.clocks.tick(f.index);
+  --b.pending;
+  end_if_complete(there, b);
 }
 
 void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_t place) {
@@ -113,6 +176,7 @@ void Engine::mbarrier_wait(Fiber& f, void* p, std::uint32_t parity, std::uint32_
   check_phase(f, b, meant, place);
   if ((b.phase & 1u) != parity) {
     block.clocks.join(f.index, b.complete);
+    learn_of_others(b);
     return;
   }
   b.waiting.emplace_back(f.index, parity);

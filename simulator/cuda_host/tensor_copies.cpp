@@ -62,22 +62,48 @@ void Engine::each_row(const tw_box_map& map, const std::array<int, 3>& at, const
   }
 }
 
+/// `mask`: the cluster's blocks that it goes to, by rank; 0: to this one.
 void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
-                      const std::array<int, 3>& at, std::uint32_t place) {
+                      const std::array<int, 3>& at, std::uint32_t mask, std::uint32_t place) {
   watch(f, place);
-  Block& block = *f.owner;
   const std::int64_t bytes = kRow * map.box[1];
   const std::int64_t to = shared_offset(f, shared, bytes, 1024, true, place, "load_box writes");
-  MBarrier& b = *find_mbarrier(f, mbarrier, place, "load_box arrives at");
+  const MBarrier& own = *find_mbarrier(f, mbarrier, place, "load_box arrives at");
+  if (to < 0) stop(f);
+  if (mask == 0) return load_box_into(f, *f.owner, to, own.offset, map, at, place);
+  if (cluster_ == 1 || mask >> cluster_ != 0) {
+    report(f, Fault::bad_argument, place,
+           formatted("copies to blocks {:#x} of a cluster of {}", mask, cluster_));
+    stop(f);
+  }
+  const std::int64_t arrives = own.offset;
+  for (std::uint32_t rank = 0; rank < cluster_; ++rank)
+    if ((mask >> rank & 1) != 0) load_box_into(f, *blocks_[rank], to, arrives, map, at, place);
+}
+
+/// In another block the thread that stands for others writes.
+void Engine::load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t arrives,
+                           const tw_box_map& map, const std::array<int, 3>& at,
+                           std::uint32_t place) {
+  const bool mine = &block == f.owner;
+  const std::int64_t bytes = kRow * map.box[1];
+  const int thread = mine ? f.index : block.threads;
+  MBarrier& b = mine ? *std::ranges::find(block.mbarriers, arrives, &MBarrier::offset)
+                     : *find_mbarrier_of(f, block, arrives, place, "copies to");
   if (!b.known)
     report(f, Fault::mbarrier_misuse, place,
            "copies to an mbarrier that its maker has not made known by mbarriers_made");
-  if (to < 0) stop(f);
-  const Clock clock = block.clocks.issue_copy(f.index);
-  const int component = block.clocks.copier(f.index);
-  if (options_.checks) {
+  const Clock clock = block.clocks.issue_copy(thread);
+  const int component = block.clocks.copier(thread);
+  if (options_.checks && mine) {
     check_fenced(f, to, bytes, place, "writes");
     check_shared(f, to, bytes, true, place, component, clock);
+  } else if (options_.checks) {
+    const auto outcome =
+        block.shadow.write(to, bytes, component, clock, block.clocks.seen(thread), place);
+    if (outcome.other)
+      report_race(f, Fault::race, place, true, true, outcome.other.place, block.index,
+                  outcome.other.component, outcome.other_wrote, -2, outcome.offset);
   }
   unsigned char* const box = block.shared + to;
   std::memset(box, 0, static_cast<std::size_t>(bytes));
@@ -85,7 +111,9 @@ void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarr
     const int region = global_region(f, from, n, map.element_bytes, false, place, "load_box reads");
     if (region < 0) return;
     counts_->tensors[static_cast<std::size_t>(region)].read += n;
-    check_global(f, region, from, n, GlobalMemory::Kind::read, place, component, clock);
+    const Clocks& clocks = f.owner->clocks;
+    check_global(f, region, from, n, GlobalMemory::Kind::read, place, clocks.copier(f.index),
+                 clocks.copies(f.index));
     for (std::int64_t i = 0; i < n;) {
       const std::int64_t in = (first + i) % 16, take = std::min(n - i, 16 - in);
       std::memcpy(box + swizzled(row, (first + i) / 16) + in, from + i,

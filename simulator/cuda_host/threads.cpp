@@ -94,6 +94,7 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   entry_ = image_.entry(launch.kernel);
   shared_bytes_ = launch.shared_bytes;
   cooperative_ = launch.cooperative;
+  early_ = launch.early;
   cluster_ = static_cast<std::uint32_t>(launch.cluster);
   grid_ = static_cast<std::uint32_t>(launch.blocks);
   counts_ = &counts;
@@ -163,7 +164,7 @@ void Engine::start(Block& block, std::uint32_t index, const Launch& launch) {
     f.groups.clear();
     f.stores.clear();
     f.products = 0;
-    f.registers_ready = false;
+    f.registers_ready = f.launches_ended = false;
     Warp& w = block.warps[static_cast<std::size_t>(f.warp())];
     w.members |= 1u << f.lane();
     start(block, f, stacks_->stack(first + static_cast<std::size_t>(t)), launch);
@@ -304,7 +305,10 @@ void Engine::run_together(std::uint32_t count) {
     for (bool more = true; more;) {
       more = false;
       if (options_.turns != 0) std::ranges::shuffle(order, random_);
-      for (const std::uint32_t b : order) more = run_until_stuck(*blocks_[b]) || more;
+      for (const std::uint32_t b : order) {
+        more = run_until_stuck(*blocks_[b]) || more;
+        more = std::exchange(went_to_others_, false) || more;
+      }
     }
   } while (release_grid() || release_cluster());
   for (std::uint32_t b = 0; b < count; ++b) leave(*blocks_[b]);

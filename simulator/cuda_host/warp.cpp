@@ -14,6 +14,8 @@ std::string_view name_of(Collective c) {
       return "ballot";
     case Collective::ldmatrix:
       return "ldmatrix";
+    case Collective::stmatrix:
+      return "stmatrix";
     case Collective::mma:
       return "mma";
     case Collective::wmma_load:

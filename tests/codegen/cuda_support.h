@@ -92,6 +92,7 @@ inline Result<CudaRun> run_cuda(const cuda_host::Module& module, const cuda::Sou
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
                           .cooperative = l.cooperative,
+                          .early = l.early,
                           .cluster = l.cluster};
     for (TensorId t : l.tensors) one.tensors.push_back(static_cast<int>(t.index()));
     one.maps = l.maps;

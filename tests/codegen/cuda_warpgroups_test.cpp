@@ -27,13 +27,16 @@ std::shared_ptr<const Machine> machine(std::int64_t sms) {
 struct Case {
   std::shared_ptr<const Workload> workload;
   Schedule schedule;
-  std::string text;  ///< for messages
+  std::string text;      ///< for messages
+  bool cluster = false;  ///< whose sums need the room of several stages
 };
 
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms) {
+/// `blocks`: of a cluster that shares operands.
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms, int blocks = 1) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
   Kernel kernel{.name = "one"};
   kernel.tree = parse_tree(tree);
+  if (blocks > 1) kernel.launch.cluster = blocks;
   auto s = resolve({.kernels = {std::move(kernel)}}, w, machine(sms));
   if (!s.ok()) throw std::runtime_error(s.reason());
   return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
@@ -48,12 +51,15 @@ class Draw {
   bool coin() { return number(0, 1) == 1; }
 
   /// Rows of operands begin at multiples of 16 bytes, so what they run along is a multiple of 8.
-  Case product() {
-    const bool left_across = coin(), right_across = coin();
+  /// `turned`: a tile has rows in multiples of 16; `shares`: in clusters that share operands, where
+  /// its tiles make any.
+  Case product(bool turned, bool shares) {
+    const bool left_across = coin() && !turned, right_across = coin();
     const std::int64_t batch = number(0, 2), all = batch > 0 ? number(0, 2) : 2;
     const auto extent = [&](bool runs) { return runs ? 8 * number(1, 26) : number(1, 210); };
     const std::int64_t m = extent(left_across), n = extent(right_across),
-                       share = number(0, 2) == 0 ? number(2, 8) : 1, part = 64 * number(1, 3),
+                       share = number(0, 2) == 0 && !shares ? number(2, 8) : 1,
+                       part = 64 * number(1, 3),
                        most = share == 1 ? extent(!left_across || !right_across) : share * part,
                        k = share == 1 ? most : most - 8 * number(0, part / 8 - 1);
     const std::string outer = batch == 0 ? "" : batch == 1 ? "b," : "b,h,";
@@ -77,6 +83,10 @@ class Draw {
                                                      {192, 64}, {256, 64},  {256, 128}};
     auto [rows, columns] = kTiles[number(0, std::ssize(kTiles) - 1)];
     if (!right_across && coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
+    if (turned) {
+      rows = static_cast<int>(16 + 32 * number(0, 4));
+      columns = static_cast<int>(64 * number(1, 3));
+    }
     const auto step = [](std::int64_t all, std::int64_t part) { return std::min(all, part); };
     std::string tree = batch == 0 ? "" : batch == 1 ? "b/1@grid " : "b/1@grid h/1@grid ";
     tree += coin() ? formatted("m/{}@grid n/{}@grid ", step(m, rows), step(n, columns))
@@ -85,7 +95,15 @@ class Draw {
         formatted("k/{} ( L.A L.B C.C )", step(share == 1 ? k : part, 32 * number(1, 4)));
     tree += share == 1 ? formatted("( {} S.C )", loads)
                        : formatted("( k/{}@cluster ( {} ) S.C )", part, loads);
-    return make_case(yaml, tree, number(1, 3) * share);
+    const std::int64_t sms = number(1, 3) * share;
+    Case made = make_case(yaml, tree, sms);
+    made.cluster = share > 1;
+    if (!shares) return made;
+    for (const int blocks : {8, 4, 2})
+      if (Case those = make_case(yaml, tree, sms, blocks);
+          lowering::warpgroup_product(those.schedule, 0))
+        return those;
+    return made;
   }
 
  private:
@@ -106,15 +124,15 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
-    drawn.push_back(draw.product());
-    sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.coin() ? 0 : 2),
+    drawn.push_back(draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
+    sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));
     EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0;
+  int clusters = 0, turned = 0, shared = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -126,25 +144,50 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
     const cuda_host::LaunchCounts& counts = run->report.launches.back();
     EXPECT_GT(counts.wgmma, 0) << c.text;
-    clusters += counts.cluster_syncs > 0;
+    clusters += counts.cluster_read > 0;
+    shared += counts.cluster_syncs > 0 && counts.cluster_read == 0;
     const auto product = lowering::warpgroup_product(c.schedule, 0);
     ASSERT_TRUE(product.ok()) << c.text;
     EXPECT_EQ(counts.cluster_read, product->cluster_bytes()) << c.text;
+    turned += product->turned;
   }
   EXPECT_GT(clusters, count / 8);
+  EXPECT_GE(turned, count / 8);
+  EXPECT_GE(shared, count / 16);
+}
+
+TEST(Warpgroups, ClustersThatNobodyCanHaveAreRefused) {
+  const std::string yaml =
+      "name: drawn\ndtype: f16\nloops: {m: 384, \"n\": 64, k: 64}\n"
+      "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n";
+  const auto reason = [&](const std::string& tree, int blocks, bool warpgroups) {
+    const auto source =
+        cuda::emit(make_case(yaml, tree, 132, blocks).schedule, {.warpgroups = warpgroups});
+    return source.ok() ? std::string() : source.reason();
+  };
+  const std::string tree = "m/128@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )";
+  EXPECT_NE(reason(tree, 2, true).find("3 x 1 tiles make no clusters of 2"), std::string::npos)
+      << reason(tree, 2, true);
+  EXPECT_NE(reason(tree, 2, false).find("not emitted for warpgroups"), std::string::npos);
+  EXPECT_EQ(reason("m/96@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", 2, true), "");
 }
 
 TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
-  // Each way of writing results; blocks of several tiles, rings shorter than the depth.
+  // Each way of writing results, of clusters and of blocks alone; blocks of several tiles, rings
+  // shorter than the depth.
   testing::BarriersLeftOut barriers;
   const std::string alone = "k/64 ( L.A L.B C.C )", shared = "k/192@cluster ( " + alone + " )";
-  for (const auto& [n, depth, sms] :
-       {std::tuple(128, alone, 1), std::tuple(77, alone, 1), std::tuple(77, shared, 2)}) {
+  for (const auto& [tile, n, depth, sms, blocks] :
+       {std::tuple("m/128@grid n/64@grid", 192, alone, 2, 2),
+        std::tuple("m/128@grid n/64@grid", 77, alone, 1, 1),
+        std::tuple("m/128@grid n/64@grid", 77, shared, 2, 1),
+        std::tuple("m/80@grid n/64@grid", 136, alone, 1, 1),
+        std::tuple("m/48@grid n/128@grid", 141, shared, 2, 1)}) {
     const Case c =
         make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
                             "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
                             n),
-                  "m/128@grid n/64@grid ( " + depth + " S.C )", sms);
+                  formatted("{} ( {} S.C )", tile, depth), sms, blocks);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -184,6 +227,24 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         all.launches.push_back(one.launches.back());
       }
   EXPECT_EQ(all.launches.size(), 13u + 13u + 6u);
+  // Turned: the largest tiles of each number of warpgroups.
+  for (const auto& [rows, columns, wide, share] :
+       {std::tuple(240, 64, false, 1), std::tuple(240, 128, true, 1),
+        std::tuple(112, 256, false, 1), std::tuple(176, 192, false, 1),
+        std::tuple(80, 192, true, 2)}) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
+                  "dtypes: {{C: {}}}\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                  wide ? "f32" : "f16"),
+        formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
+                  share == 1 ? "k/64 ( L.A L.B C.C )" : "k/512@cluster ( k/64 ( L.A L.B C.C ) )"),
+        132);
+    const cuda::Source one =
+        emitted(c, {.warpgroups = true, .prefix = formatted("turned_{}_{}", rows, columns)});
+    ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
+    all.text += one.text;
+    all.launches.push_back(one.launches.back());
+  }
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

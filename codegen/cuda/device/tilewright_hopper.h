@@ -15,6 +15,13 @@ namespace tw {
 /// How a tensor lies in global memory and in which boxes it is copied: a CUtensorMap, made on the host.
 struct alignas(64) TensorMap { u64 words[16]; };
 
+// ---- launches that overlap ------------------------------------------------------------------------
+/// Of a launch that may begin before the one before it has ended: until that has, and what it wrote is seen. Every
+/// thread calls it before it reads or writes at home.
+TW_DEVICE void launches_ended() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// The next launch may begin, if it is one of those: its blocks take the room that this one's leave.
+TW_DEVICE void next_launch_may_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
 // ---- mbarriers ------------------------------------------------------------------------------------
 /// After mbarrier_init, before others use the barriers: makes them known to the TMA unit.
 TW_DEVICE void mbarriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
@@ -25,12 +32,24 @@ TW_DEVICE void mbarrier_arrive_expecting(u64* b, u32 bytes) {
 }
 
 // ---- copies of boxes ------------------------------------------------------------------------------
+/// The map is on its way to where the TMA unit reads it.
+TW_DEVICE void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 /// A box of a tensor of three dimensions, from element (x, y, z) on, x the innermost: into shared memory (a
 /// multiple of 1024 bytes), with zeroes for what is outside of the tensor. Its bytes arrive at `b`.
 TW_DEVICE void load_box(void* shared, const TensorMap& map, u64* b, int x, int y, int z) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
       "%5}], [%2];" ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+/// The same to where `shared` and `b` lie in each of the cluster's blocks that have a bit in `mask`.
+TW_DEVICE void load_box_for(void* shared, const TensorMap& map, u64* b, int x, int y, int z, u32 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(b)), "r"(x), "r"(y),
+      "r"(z), "h"(static_cast<unsigned short>(mask))
       : "memory");
 }
 /// The other way; what is outside of the tensor is left out.
@@ -48,10 +67,28 @@ TW_DEVICE void store_boxes_read() {
 /// What this thread wrote to shared memory can be read by store_box and by wgmma.
 TW_DEVICE void shared_for_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/// Four matrices of 8 x 8 elements of 16 bits, as a warp has them in fragments, transposed: lane l has where row l % 8
+/// of matrix l / 8 begins, 16 bytes that are a column of it.
+TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // ---- clusters of blocks ---------------------------------------------------------------------------
 /// All threads of the cluster's blocks come to it before any goes on, and see what others wrote before.
 TW_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
+}
+/// The same of what was read alone: what others wrote before need not be seen.
+TW_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
+}
+/// One arrival at the mbarrier that lies in the cluster's block `rank` as `b` does here.
+TW_DEVICE void mbarrier_arrive_of_block(u64* b, u32 rank) {
+  asm volatile(
+      "{ .reg .b32 at; mapa.shared::cluster.u32 at, %0, %1; mbarrier.arrive.shared::cluster.b64 _, "
+      "[at]; }" ::"r"(shared_address(b)), "r"(rank) : "memory");
 }
 /// 16 bytes of the shared memory of the cluster's block `rank`, which lie there as `shared` does here.
 TW_DEVICE b128 load_of_block(const void* shared, u32 rank) {

@@ -264,6 +264,7 @@ struct WarpgroupPair {
       mbarriers_made();
     }
     block_sync();
+    launches_ended();
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (thread != 0) return;
@@ -287,6 +288,7 @@ struct WarpgroupPair {
       Between ops;
       compute(ops, sums, memory, left_free, rights, seconds, order, all, whole,
               {row + warp * 16 + g, all.from * Middle + t, p.product, s.middle}, group, thread == 0);
+      if (tile_of(round + 1) >= tiles(s)) next_launch_may_begin();
       ops.finish(sums, {row + warp * 16 + g, p.column + t, p.product, s.columns});
       const int product = s.result.of(p.product);
       Results::write(sums, mine, used, out, home + product * apart, {row, s.rows, p.column, s.columns, product}, pitch,

@@ -1,6 +1,7 @@
 // A whole kernel of a matrix product by Hopper's warpgroups: one warpgroup's first thread copies boxes of both
 // operands into a ring of stages by the TMA unit, the others multiply by wgmma and write results through
-// shared memory. Where a cluster's blocks share the depth of a tile, each then adds up some of its rows.
+// shared memory. Where a cluster's blocks share the depth of a tile, each then adds up some of its rows. Where they
+// have tiles side by side, each copies a part of what they share, to all of them.
 // Plain C++ on top of tilewright_hopper.h.
 #pragma once
 
@@ -26,25 +27,27 @@ TW_DEVICE b128 four_floats(const float* x) {
 }
 
 /// How a warpgroup's 64 rows of sums, Columns of them, go home as Out: through boxes of its own in shared memory,
-/// two in turn. Boxed, Vector: as WarpgroupProduct has them.
-template <class Out, int Columns, bool Boxed, int Vector>
+/// two in turn. Boxed, Vector: as WarpgroupProduct has them. Turned: the rows of sums are columns at home.
+template <class Out, int Columns, bool Boxed, int Vector, bool Turned = false>
 struct WarpgroupResults {
   static constexpr int kBox = 64 * 128, kBytes = 2 * kBox;
-  static constexpr int kAcross = 128 / int(sizeof(Out));  // columns of a box
+  static constexpr int kAcross = 128 / int(sizeof(Out));  // elements of a box's row
+  static constexpr int kHigh = Columns % 64 == 0 ? 64 : Columns % 32 == 0 ? 32 : 16;  // rows of a box that is turned
 
   /// Where a box has its elements.
   static TW_MEMBER unsigned char* staged(unsigned char* box, int row, int column) {
     const int byte = column * int(sizeof(Out));
     return box + row * 128 + ((byte / 16 ^ (row & 7)) << 4) + byte % 16;
   }
-  /// A box to home, row by row, piece by piece.
-  static TW_MEMBER void pieces(unsigned char* box, Out* home, const ResultPlace& p, int first, int width, i64 pitch,
+  /// High rows of Wide elements of a box to home, at (row, column) of a product that ends at (rows, columns).
+  template <int High, int Wide>
+  static TW_MEMBER void pieces(unsigned char* box, Out* home, int row, int rows, int column, int columns, i64 pitch,
                                int thread) {
-    const int across = width / Vector;
-    for (int i = thread; i < 64 * across; i += kWarpgroup) {
-      const int r = i / across, c = i % across * Vector, column = p.column + first + c;
-      if (p.row + r >= p.rows || column >= p.columns) continue;
-      Out* const to = home + (p.row + r) * pitch + column;
+    constexpr int kPieces = Wide / Vector;
+    for (int i = thread; i < High * kPieces; i += kWarpgroup) {
+      const int r = i / kPieces, c = i % kPieces * Vector;
+      if (row + r >= rows || column + c >= columns) continue;
+      Out* const to = home + (row + r) * pitch + column + c;
       const unsigned char* const from = staged(box, r, c);
       if constexpr (Vector * sizeof(Out) == 16) store_home(reinterpret_cast<b128*>(to), *reinterpret_cast<const b128*>(from));
       else if constexpr (Vector * sizeof(Out) == 8) store_home(reinterpret_cast<b64*>(to), *reinterpret_cast<const b64*>(from));
@@ -52,46 +55,102 @@ struct WarpgroupResults {
       else store_home(to, *reinterpret_cast<const Out*>(from));
     }
   }
+  /// The box before the last has been read: its place is free.
+  static TW_MEMBER unsigned char* next_box(unsigned char* mine, int& used, int group, int thread) {
+    if constexpr (Boxed) {
+      if (thread == 0) store_boxes_read<1>();
+      barrier(1 + group, kWarpgroup);
+    }
+    return mine + (used++ & 1) * kBox;
+  }
+  /// All of a box is written. Where boxes leave in pieces, a warpgroup that is here again has written the box
+  /// before: one barrier a box suffices.
+  static TW_MEMBER void written(int group) {
+    if constexpr (Boxed) shared_for_async();
+    barrier(1 + group, kWarpgroup);
+  }
+
+  /// Width columns of sums, from c on.
+  template <int Width>
+  static TW_MEMBER void straight(const float (&sums)[Columns / 2], int c, unsigned char* box, const TensorMap& out,
+                                 Out* home, const ResultPlace& p, i64 pitch, int group, int thread) {
+    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    TW_UNROLL
+    for (int j = 0; j < Width / 8; ++j)
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        const int r = warp * 16 + g + h * 8, at = j * 8 + t;
+        const float x[2] = {sums[(c / 8 + j) * 4 + h * 2], sums[(c / 8 + j) * 4 + h * 2 + 1]};
+        if constexpr (sizeof(Out) == 2)
+          *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
+        else
+          *reinterpret_cast<b64*>(staged(box, r, at)) = two_floats(x);
+      }
+    written(group);
+    if constexpr (Boxed) {
+      if (thread == 0) {
+        store_box(out, box, p.column + c, p.row, p.product);
+        store_boxes_commit();
+      }
+    } else {
+      pieces<64, Width>(box, home, p.row, p.rows, p.column + c, p.columns, pitch, thread);
+    }
+  }
+  /// The same turned: of the rows of sums, those from `from` on that a box has room for.
+  template <int Width>
+  static TW_MEMBER void turned(const float (&sums)[Columns / 2], int c, int from, unsigned char* box,
+                               const TensorMap& out, Out* home, const ResultPlace& p, i64 pitch, int group,
+                               int thread) {
+    const int lane = thread % 32, warp = thread / 32;
+    if constexpr (sizeof(Out) == 2) {
+      // Four matrices of 8 x 8: both halves of 16 rows of sums, of 16 columns.
+      TW_UNROLL
+      for (int j = 0; j < Width / 8; j += 2) {
+        const float* const x = sums + (c / 8 + j) * 4;
+        const u32 four[4] = {Packed<Out>::of(x[0], x[1]), Packed<Out>::of(x[2], x[3]), Packed<Out>::of(x[4], x[5]),
+                             Packed<Out>::of(x[6], x[7])};
+        stmatrix4_transposed(staged(box, j * 8 + lane / 16 * 8 + lane % 8, warp * 16 + lane / 8 % 2 * 8), four);
+      }
+    } else if (warp * 16 / kAcross * kAcross == from) {
+      TW_UNROLL
+      for (int j = 0; j < Width / 8; ++j)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e)
+          *reinterpret_cast<float*>(staged(box, j * 8 + lane % 4 * 2 + e % 2, warp * 16 + lane / 4 + e / 2 * 8 - from)) =
+              sums[(c / 8 + j) * 4 + e];
+    }
+    written(group);
+    if constexpr (Boxed) {
+      if (thread == 0) {
+        TW_UNROLL
+        for (int r = 0; r < Width; r += kHigh)
+          store_box(out, box + r * 128, p.row + from, p.column + c + r, p.product);
+        store_boxes_commit();
+      }
+    } else {
+      pieces<Width, kAcross>(box, home, p.column + c, p.columns, p.row + from, p.rows, pitch, thread);
+    }
+  }
+
   /// `home`: of the product's results; `used`: boxes so far.
   static TW_MEMBER void write(const float (&sums)[Columns / 2], unsigned char* mine, int& used, const TensorMap& out,
                               Out* home, const ResultPlace& p, i64 pitch, int group, int thread) {
-    const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+    constexpr int kWide = Turned ? 64 : kAcross, kRest = Columns % kWide;
+    constexpr int kOfRows = Turned ? 64 / kAcross : 1;  // boxes side by side
+    const auto box = [&] { return next_box(mine, used, group, thread); };
     TW_UNROLL
-    for (int c = 0; c < Columns; c += kAcross) {
-      constexpr int kEights = kAcross / 8;
-      const int width = Columns - c < kAcross ? Columns - c : kAcross;
-      unsigned char* const box = mine + (used++ & 1) * kBox;
-      // The box before the last has been read: its place is free.
-      if constexpr (Boxed) {
-        if (thread == 0) store_boxes_read<1>();
-        barrier(1 + group, kWarpgroup);
-      }
-      TW_UNROLL
-      for (int j = 0; j < kEights; ++j) {
-        if (j * 8 >= width) break;
-        TW_UNROLL
-        for (int h = 0; h < 2; ++h) {
-          const int r = warp * 16 + g + h * 8, at = j * 8 + t;
-          const float x[2] = {sums[(c / 8 + j) * 4 + h * 2], sums[(c / 8 + j) * 4 + h * 2 + 1]};
-          if constexpr (sizeof(Out) == 2)
-            *reinterpret_cast<u32*>(staged(box, r, at)) = Packed<Out>::of(x[0], x[1]);
-          else
-            *reinterpret_cast<b64*>(staged(box, r, at)) = two_floats(x);
-        }
-      }
-      if constexpr (Boxed) {
-        shared_for_async();
-        barrier(1 + group, kWarpgroup);
-        if (thread == 0) {
-          store_box(out, box, p.column + c, p.row, p.product);
-          store_boxes_commit();
-        }
-      } else {
-        // A warpgroup that is here again has written the box before: one barrier a box suffices.
-        barrier(1 + group, kWarpgroup);
-        pieces(box, home, p, c, width, pitch, thread);
-      }
+    for (int i = 0; i < Columns / kWide * kOfRows; ++i) {
+      const int c = i / kOfRows * kWide, from = i % kOfRows * kAcross;
+      if constexpr (Turned) turned<kWide>(sums, c, from, box(), out, home, p, pitch, group, thread);
+      else straight<kWide>(sums, c, box(), out, home, p, pitch, group, thread);
     }
+    if constexpr (kRest > 0)
+      TW_UNROLL
+      for (int i = 0; i < kOfRows; ++i) {
+        constexpr int kAt = Columns / kWide * kWide;
+        if constexpr (Turned) turned<kRest>(sums, kAt, i * kAcross, box(), out, home, p, pitch, group, thread);
+        else straight<kRest>(sums, kAt, box(), out, home, p, pitch, group, thread);
+      }
   }
 };
 
@@ -99,25 +158,32 @@ struct WarpgroupResults {
 /// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
-/// cluster, which have parts of the depth of one tile.
+/// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
+/// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
-          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share>
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
   static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
-  using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
+  static constexpr int kTiles = Down * Across;              // of a cluster
+  static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
+  static constexpr int kBlocks = Share > 1 ? Share : kTiles;  // of a cluster
+  using Results = WarpgroupResults<Out, Columns, Boxed, Vector, Turned>;
   static constexpr int kStaged = Share > 1 ? 0 : Results::kBytes;
-  // Rows of sums that the cluster's blocks read of one another lie in the ring, so far apart that the
-  // fragments of eight rows meet in no bank.
-  static constexpr int kPitch = Columns + 8;
+  // Sums that the cluster's blocks read of one another lie in the ring as results do at home, rows so far apart that
+  // fragments meet in no bank.
+  static constexpr int kDown = Turned ? Columns : kRows, kWide = Turned ? kRows : Columns;
+  static constexpr int kPitch = kWide + (Turned ? 4 : 8);
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
   static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
   static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
-  static_assert(Share == 1 || (kRows * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
+  static_assert(Share == 1 || kTiles == 1, "one or the other");
+  static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
+  static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
   struct Ring {
@@ -132,15 +198,27 @@ struct WarpgroupProduct {
     TW_MEMBER unsigned char* right(int step) const { return left(step) + kLeft; }
   };
 
-  /// Tiles in groups of rows of them.
+  /// This block's tile of its cluster's.
+  static TW_MEMBER int row_of() { return blockIdx.x % kTiles / Across; }
+  static TW_MEMBER int column_of() { return blockIdx.x % Across; }
+  /// Block `i` of those with which this one shares an operand.
+  static TW_MEMBER u32 peer(int i) {
+    if (i < Across) return row_of() * Across + i;
+    return (i - Across < row_of() ? i - Across : i - Across + 1) * Across + column_of();
+  }
+
+  /// Tiles of a cluster, in groups of rows of them.
   static TW_MEMBER ProductPlace place(const ProductSize& s, int tile) {
-    const int across = (s.columns + Columns - 1) / Columns, down = (s.rows + kRows - 1) / kRows;
+    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
+    const int across = (s.columns + kWidth - 1) / kWidth, down = (s.rows + kHigh - 1) / kHigh;
     const int in = tile % (across * down), first = in / (s.group * across) * s.group;
     const int high = least(down - first, s.group), at = in % (s.group * across);
-    return {(first + at % high) * kRows, at / high * Columns, tile / (across * down)};
+    return {(first + at % high) * kHigh + row_of() * kRows, at / high * kWidth + column_of() * Columns,
+            tile / (across * down)};
   }
   static TW_MEMBER int tiles(const ProductSize& s) {
-    return (s.columns + Columns - 1) / Columns * ((s.rows + kRows - 1) / kRows) * s.count;
+    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
+    return (s.columns + kWidth - 1) / kWidth * ((s.rows + kHigh - 1) / kHigh) * s.count;
   }
 
   /// This block's part of the depth.
@@ -149,6 +227,19 @@ struct WarpgroupProduct {
     return Share > 1 ? least(first_of(s) + s.part, s.depth) : s.depth;
   }
 
+  /// A part of one operand's boxes of a stage: of Parts blocks that need it, the one that is `mine`; to those of `mask`.
+  template <bool Across_, int Rows, int Parts>
+  static TW_MEMBER void copy_part(unsigned char* to, const TensorMap& map, u64* full, int begin, int depth, int product,
+                                  int mine, u32 mask) {
+    constexpr int kPart = (Across_ ? 64 : Rows) / Parts;
+    TW_UNROLL
+    for (int i = 0; i < (Across_ ? Rows / 64 : 1); ++i) {
+      unsigned char* const box = to + i * kBox + mine * kPart * 128;
+      const int x = Across_ ? begin + i * 64 : depth, y = (Across_ ? depth : begin) + mine * kPart;
+      if constexpr (Parts > 1) load_box_for(box, map, full, x, y, product, mask);
+      else load_box(box, map, full, x, y, product);
+    }
+  }
   static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
                              const ProductPlace& p) {
     for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
@@ -158,27 +249,28 @@ struct WarpgroupProduct {
       TW_UNROLL
       for (int step = 0; step < Steps; ++step) {
         const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
-        if constexpr (LeftAcross) {
-          TW_UNROLL
-          for (int i = 0; i < kRows / 64; ++i)
-            load_box(ring.left(step) + i * kBox, left, full, p.row + i * 64, depth, of_left);
-        } else {
-          load_box(ring.left(step), left, full, depth, p.row, of_left);
-        }
-        if constexpr (RightAcross) {
-          TW_UNROLL
-          for (int i = 0; i < Columns / 64; ++i)
-            load_box(ring.right(step) + i * kBox, right, full, p.column + i * 64, depth, of_right);
-        } else {
-          load_box(ring.right(step), right, full, depth, p.column, of_right);
-        }
+        u32 below = 0;  // the first block of each row of the cluster's tiles
+        TW_UNROLL
+        for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
+        copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, depth, of_left, column_of(),
+                                             ((1u << Across) - 1) << (row_of() * Across));
+        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, depth, of_right, row_of(),
+                                              below << column_of());
       }
       ring.next();
     }
   }
 
+  /// To all blocks that copy to this one.
+  static TW_MEMBER void give_back(u64* stage, int thread) {
+    if constexpr (kTiles > 1) {
+      if (thread < kPeers) mbarrier_arrive_of_block(stage, peer(thread));
+    } else {
+      if (thread == 0) mbarrier_arrive(stage);
+    }
+  }
   /// One tile's sums. A stage is given back when the products after those that read it are under way.
-  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, bool first) {
+  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread) {
     u64* behind = nullptr;
     for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
@@ -202,14 +294,14 @@ struct WarpgroupProduct {
       TW_UNROLL
       for (int i = 0; i < Blocks; ++i) keep(sums[i]);
       wgmma_wait<1>();
-      if (behind != nullptr && first) mbarrier_arrive(behind);
+      if (behind != nullptr) give_back(behind, thread);
       behind = ring.empty + ring.stage;
       ring.next();
     }
     wgmma_wait<0>();
     TW_UNROLL
     for (int i = 0; i < Blocks; ++i) keep(sums[i]);
-    if (first) mbarrier_arrive(behind);
+    give_back(behind, thread);
   }
 
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
@@ -222,41 +314,61 @@ struct WarpgroupProduct {
         TW_UNROLL
         for (int h = 0; h < 2; ++h) {
           const int row = (group * Blocks + i) * 64 + warp * 16 + g + h * 8;
-          const float *const x = sums[i] + j * 4 + h * 2;
-          *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two_floats(x);
+          const float* const x = sums[i] + j * 4 + h * 2;
+          if constexpr (Turned) {
+            partial[(j * 8 + t) * kPitch + row] = x[0];
+            partial[(j * 8 + t + 1) * kPitch + row] = x[1];
+          } else {
+            *reinterpret_cast<b64*>(partial + row * kPitch + j * 8 + t) = two_floats(x);
+          }
         }
   }
-  /// Some of the tile's rows to home: of each block's sums, in the order of the depth.
+  /// Some of the tile's rows to home, as they are there: of each block's sums, in the order of the depth.
   static TW_MEMBER void join(const float* partial, Out* home, const ProductSize& s, const ProductPlace& p,
                              i64 pitch, int thread) {
-    constexpr int kPer = (kRows + Share - 1) / Share, kPieces = Columns / 4;
-    const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kRows), s.rows - p.row) - first;
-    for (int i = thread; i < rows * kPieces; i += Groups * kWarpgroup) {
-      const int row = first + i / kPieces, column = i % kPieces * 4;
-      if (p.column + column >= s.columns) continue;
-      b128 parts[Share];
+    constexpr int kPer = (kDown + Share - 1) / Share, kPieces = kWide / 4;
+    const int top = Turned ? p.column : p.row, left = Turned ? p.row : p.column;
+    const int bottom = Turned ? s.columns : s.rows, right = Turned ? s.rows : s.columns;
+    const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
+    // Several pieces at a time: what other blocks have comes late.
+    constexpr int kAtOnce = Share > 4 ? 1 : 8 / Share, kThreads = Groups * kWarpgroup;
+    for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
+      b128 parts[kAtOnce][Share];
       TW_UNROLL
-      for (int b = 0; b < Share; ++b) parts[b] = load_of_block(partial + row * kPitch + column, b);
-      float sum[4] = {};
-      TW_UNROLL
-      for (int b = 0; b < Share; ++b) {
-        sum[0] += __builtin_bit_cast(float, parts[b].x), sum[1] += __builtin_bit_cast(float, parts[b].y);
-        sum[2] += __builtin_bit_cast(float, parts[b].z), sum[3] += __builtin_bit_cast(float, parts[b].w);
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = begin + j * kThreads, row = first + i / kPieces, column = i % kPieces * 4;
+        if (i >= rows * kPieces || left + column >= right) continue;
+        TW_UNROLL
+        for (int b = 0; b < Share; ++b) parts[j][b] = load_of_block(partial + row * kPitch + column, b);
       }
-      Out* const to = home + (p.row + row) * pitch + p.column + column;
       TW_UNROLL
-      for (int v = 0; v < 4; v += Vector) {
-        if (p.column + column + v >= s.columns) break;
-        if constexpr (Vector == 1) {
-          store_home(to + v, Rounded<Out>::of(sum[v]));
-        } else if constexpr (sizeof(Out) == 4) {
-          if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four_floats(sum));
-          else store_home(reinterpret_cast<b64*>(to + v), two_floats(sum + v));
-        } else if constexpr (Vector == 4) {
-          store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
-        } else {
-          store_home(reinterpret_cast<u32*>(to + v), Packed<Out>::of(sum[v], sum[v + 1]));
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = begin + j * kThreads, row = first + i / kPieces, column = i % kPieces * 4;
+        if (i >= rows * kPieces || left + column >= right) continue;
+        float sum[4] = {};
+        TW_UNROLL
+        for (int b = 0; b < Share; ++b) {
+          sum[0] += __builtin_bit_cast(float, parts[j][b].x), sum[1] += __builtin_bit_cast(float, parts[j][b].y);
+          sum[2] += __builtin_bit_cast(float, parts[j][b].z), sum[3] += __builtin_bit_cast(float, parts[j][b].w);
         }
+        leave(sum, home + (top + row) * pitch + left + column, right - left - column);
+      }
+    }
+  }
+  /// Four results, or as many as there are, side by side.
+  static TW_MEMBER void leave(const float (&sum)[4], Out* to, int there) {
+    TW_UNROLL
+    for (int v = 0; v < 4; v += Vector) {
+      if (v >= there) break;
+      if constexpr (Vector == 1) {
+        store_home(to + v, Rounded<Out>::of(sum[v]));
+      } else if constexpr (sizeof(Out) == 4) {
+        if constexpr (Vector == 4) store_home(reinterpret_cast<b128*>(to), four_floats(sum));
+        else store_home(reinterpret_cast<b64*>(to + v), two_floats(sum + v));
+      } else if constexpr (Vector == 4) {
+        store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(sum[0], sum[1]), Packed<Out>::of(sum[2], sum[3])});
+      } else {
+        store_home(reinterpret_cast<u32*>(to + v), Packed<Out>::of(sum[v], sum[v + 1]));
       }
     }
   }
@@ -267,22 +379,27 @@ struct WarpgroupProduct {
     Ring ring{memory, full, full + Stages};
     const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
     if (threadIdx.x == 0) {
+      prefetch_map(left);
+      prefetch_map(right);
+      if constexpr (Boxed) prefetch_map(out);
       for (int i = 0; i < Stages; ++i) {
         mbarrier_init(ring.full + i, 1);
-        mbarrier_init(ring.empty + i, Groups);
+        mbarrier_init(ring.empty + i, Groups * kPeers);
       }
       mbarriers_made();
     }
-    block_sync();
-    const int first_tile = blockIdx.x / Share, at_once = gridDim.x / Share;
+    if constexpr (kTiles > 1) cluster_sync();  // nobody copies to where no barriers are
+    else block_sync();
+    if constexpr (kTiles == 1) launches_ended();  // clusters that share operands do not begin early
+    const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
-      if (Share == 1 && thread != 0) return;
+      if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         if (thread == 0) copy(ring, left, right, s, place(s, tile));
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
-          cluster_sync();
+          cluster_meet();
         }
       }
     } else {
@@ -292,7 +409,8 @@ struct WarpgroupProduct {
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        multiply(ring, sums, group, end_of(s) - first_of(s), thread == 0);
+        multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        if (tile + at_once >= tiles(s)) next_launch_may_begin();
         if constexpr (Share > 1) {
           float* const partial = reinterpret_cast<float*>(memory);
           barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more
@@ -301,7 +419,7 @@ struct WarpgroupProduct {
           cluster_sync();
           const ProductPlace p = place(s, tile);
           join(partial, home + p.product * apart, s, p, pitch, threadIdx.x - kWarpgroup);
-          cluster_sync();  // no block's sums are overwritten, nor its memory given up, before all are read
+          cluster_meet();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
           const ProductPlace p = place(s, tile);
           TW_UNROLL
@@ -315,6 +433,7 @@ struct WarpgroupProduct {
         if (thread == 0) store_boxes_read<0>();
       }
     }
+    if constexpr (kTiles > 1) cluster_sync();  // nobody gives a stage back to a block that has ended
   }
 };
 

@@ -62,6 +62,7 @@ class EmulatedKernel final : public codegen::TargetKernel {
                           .threads = l.threads,
                           .shared_bytes = l.shared_bytes,
                           .cooperative = l.cooperative,
+                          .early = l.early,
                           .cluster = l.cluster});
       for (TensorId t : l.tensors) launches.back().tensors.push_back(index_[t.index()]);
       for (lowering::BoxMap m : l.maps) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "core/base/format.h"
@@ -28,8 +29,10 @@ std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int6
 
 class Finder {
  public:
-  Finder(const Schedule& s, int kernel)
-      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+  Finder(const Schedule& s, int kernel, bool turned)
+      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {
+    p_.turned = turned;
+  }
 
   WarpgroupProduct find(int warps, int stages) {
     walk();
@@ -121,6 +124,7 @@ class Finder {
       if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
     }
     if (!rows_.valid()) refuse("its results have no rows");
+    if (p_.turned) std::swap(rows_, columns_), std::swap(left_, right_);
     for (const Affine& i : out.target.index)
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
         products_.push_back(loop);
@@ -161,7 +165,7 @@ class Finder {
     ends(*left_, p_.left_across), ends(*right_, p_.right_across);
     of_left_ = p_.left_across ? lies(*left_, rows_, depth_) : lies(*left_, depth_, rows_);
     of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
-    of_result_ = lies(*result_, columns_, rows_);
+    of_result_ = p_.turned ? lies(*result_, rows_, columns_) : lies(*result_, columns_, rows_);
     p_.left_all = of_left_.modulo == 1, p_.right_all = of_right_.modulo == 1;
     p_.rows = extent(rows_), p_.columns = extent(columns_), p_.depth = extent(depth_);
     for (const LoopId loop : products_) p_.count *= extent(loop);
@@ -269,25 +273,55 @@ class Finder {
     p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) *
                ceil_div(p_.columns, std::int64_t{p_.tile_columns});
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
+    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
+    p_.order = std::max(1, p_.order / p_.down);
+    p_.grid = blocks_at_once(p_.cluster() / p_.share);
+  }
+
+  /// Where a cluster has so many tiles.
+  std::int64_t blocks_at_once(std::int64_t tiles) const {
     const ComputeUnit& sm = s_.machine->units.front();
-    p_.grid = p_.share * std::min(p_.tiles, clusters_at_once(sm.count, p_.resident, p_.share));
+    const std::int64_t blocks = p_.share * tiles;
+    return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
+  }
+
+  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes.
+  void share_operands(int blocks) {
+    if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
+    const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
+                       across = ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    double least = std::numeric_limits<double>::infinity();
+    for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
+      const int a = blocks / d;
+      if (blocks % d != 0 || down % d != 0 || across % a != 0 || 64 % (8 * a) != 0 ||
+          64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
+        continue;
+      const double bytes =
+          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
+      if (bytes < least) least = bytes, p_.down = d, p_.across = a;
+    }
+    if (p_.down * p_.across != blocks)
+      refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));
   }
 
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, std::int64_t inner, std::int64_t outer,
                          int tall) { p_.maps.push_back(box_map(w_, t, m, inner, outer, tall)); };
-    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64)
-                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows());
-    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64)
-                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns);
+    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64 / p_.across)
+                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows() / p_.across);
+    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64 / p_.down)
+                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns / p_.down);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
-               p_.tile_columns % across == 0;
-    if (p_.boxed) return map(p_.result, of_result_, p_.columns, p_.rows, 64);
+               (p_.turned || p_.tile_columns % across == 0);
+    const std::int64_t along = p_.turned ? p_.rows : p_.columns;
+    if (p_.boxed)
+      return p_.turned ? map(p_.result, of_result_, p_.rows, p_.columns, p_.tall())
+                       : map(p_.result, of_result_, p_.columns, p_.rows, 64);
     // Rows that clusters have added up leave four elements at a time.
     p_.vector = p_.share > 1 ? 4 : static_cast<int>(16 / size);
-    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || p_.columns % p_.vector != 0)
+    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || along % p_.vector != 0)
       p_.vector /= 2;
   }
 
@@ -308,17 +342,33 @@ class Finder {
 }  // namespace
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {
-  const std::int64_t pieces = columns / tile_columns * (tile_columns / 4) +
-                              ceil_div(columns % tile_columns, std::int64_t{4});
-  return 16 * (share - 1) * count * rows * pieces;
+  // Pieces of four of the results that lie side by side, tile by tile, in all of the others.
+  const std::int64_t along = turned ? rows : columns, of_tile = turned ? tile_rows() : tile_columns;
+  const std::int64_t pieces =
+      along / of_tile * (of_tile / 4) + ceil_div(along % of_tile, std::int64_t{4});
+  return 16 * (share - 1) * count * (turned ? columns : rows) * pieces;
 }
 
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
-  try {
-    return Finder(s, kernel).find(warps, stages);
-  } catch (const Refused& refused) {
-    return Reason{refused.text};
-  }
+  const auto found = [&](bool turned) -> Result<WarpgroupProduct> {
+    try {
+      return Finder(s, kernel, turned).find(warps, stages);
+    } catch (const Refused& refused) {
+      return Reason{refused.text};
+    }
+  };
+  // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
+  // its columns any 16.
+  Result<WarpgroupProduct> straight = found(false);
+  if (straight && straight->columns % straight->tile_columns == 0 &&
+      straight->rows % straight->tile_rows() == 0)
+    return straight;
+  Result<WarpgroupProduct> turned = found(true);
+  const auto computed = [](const WarpgroupProduct& p) {
+    return p.tiles * p.tile_rows() * p.tile_columns;
+  };
+  if (turned && (!straight || computed(*turned) < computed(*straight))) return turned;
+  return straight;
 }
 
 std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
@@ -328,15 +378,16 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   std::string text =
       formatted("{}: {} blocks of {} warps{} for {} tiles of {} x {}, {} bytes of shared memory\n",
                 s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
-                p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles,
-                p.tile_rows(), p.tile_columns, p.shared_bytes);
+                p.cluster() > 1 ? formatted(", in clusters of {}", p.cluster()) : std::string(),
+                p.tiles, p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
   text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
                     64 * p.blocks);
   text += formatted(
-      "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups)\n",
-      p.stage_bytes(), p.groups);
+      "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
+      p.stage_bytes(), p.groups,
+      p.cluster() > p.share ? formatted(" of {} blocks", p.down + p.across - 1) : std::string());
   const std::string depth =
       p.share > 1 ? formatted("by {}, {} of {} a block", 64 * p.steps, p.part, p.depth)
                   : formatted("by {}", 64 * p.steps);
@@ -345,6 +396,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
       p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+  if (p.across > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.left), p.across);
+  if (p.down > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.right), p.down);
   text += formatted(
       "compute: {} warpgroups\n  the same tiles\n    depth {}\n      wait until the stage is "
       "full\n"
@@ -357,7 +410,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                       "sums of {} blocks, in order: {} elements a store\n"
                       "    a barrier of the cluster\n"
                       "between blocks of clusters: {} bytes\n",
-                      ceil_div(p.tile_rows(), p.share), p.share, p.vector, p.cluster_bytes());
+                      ceil_div(p.turned ? p.tile_columns : p.tile_rows(), p.share), p.share,
+                      p.vector, p.cluster_bytes());
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);

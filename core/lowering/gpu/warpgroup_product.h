@@ -3,7 +3,9 @@
 // the TMA unit, the others multiply by wgmma (PTX ISA, asynchronous warpgroup level matrix
 // instructions). Blocks are persistent: each has several of the plan's tiles in turn. Where a loop
 // over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
-// add them up, each some of the rows, through distributed shared memory.
+// add them up, each some of the rows, through distributed shared memory. Else the blocks of a
+// cluster may have tiles side by side: of an operand that several need, each copies a part, to all
+// of them.
 #pragma once
 
 #include <string>
@@ -29,12 +31,16 @@ struct WarpgroupProduct {
   /// else along the depth.
   bool left_across = false, right_across = false;
   bool left_all = false, right_all = false;  ///< all products have the same
+  /// Rows of the product are what results have side by side at home: tiles have any 16 of the
+  /// others.
+  bool turned = false;
   // A block: warpgroups that multiply, each with `blocks` times 64 rows of the tile.
   int groups = 1, blocks = 1, tile_columns = 64;
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
   int order = 4;              ///< tiles down that follow one another, so that they share L2
   int resident = 1;           ///< blocks that an SM has at the same time
   int share = 1;              ///< blocks of a cluster, which share the sum of a tile
+  int down = 1, across = 1;   ///< or tiles of a cluster's blocks, which share their operands
   std::int64_t part = 1;      ///< of the depth, a block's
   bool boxed = true;          ///< results leave in boxes, else in pieces of `vector` elements
   int vector = 8;
@@ -44,9 +50,15 @@ struct WarpgroupProduct {
 
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
-  /// Of one block's sums, where the others of its cluster read them: rows of floats, eight apart.
+  int cluster() const { return share * down * across; }
+  /// Rows at home of a box of results that are turned.
+  int tall() const { return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : 16; }
+  /// Of one block's sums, where the others of its cluster read them: rows of floats as at home,
+  /// eight apart, or four where they are turned.
   std::int64_t partial_bytes() const {
-    return share > 1 ? std::int64_t{4} * tile_rows() * (tile_columns + 8) : 0;
+    if (share == 1) return 0;
+    return std::int64_t{4} *
+           (turned ? tile_columns * (tile_rows() + 4) : tile_rows() * (tile_columns + 8));
   }
   /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
   std::int64_t cluster_bytes() const;

@@ -48,6 +48,7 @@ typedef struct tw_device_api {
   void (*store_global)(tw_thread*, void* to, const void* from, uint32_t bytes);
   void (*atomic_add)(tw_thread*, void*, uint32_t type, double x);
   void (*ldmatrix4)(tw_thread*, uint32_t* r, const void* row, int transposed);
+  void (*stmatrix4_transposed)(tw_thread*, void* row, const uint32_t* r);
   void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1,
                       int bfloat);
   void (*wmma_load)(tw_thread*, uint32_t* r, const void*, int stride, int is_b, int transposed);
@@ -59,9 +60,13 @@ typedef struct tw_device_api {
   void (*mbarrier_arrive_expecting)(tw_thread*, void*, uint32_t bytes);
   void (*load_box)(tw_thread*, void* shared, const tw_box_map*, void* mbarrier, int x, int y,
                    int z);
+  void (*load_box_for)(tw_thread*, void* shared, const tw_box_map*, void* mbarrier, int x, int y,
+                       int z, uint32_t mask);
+  void (*mbarrier_arrive_of_block)(tw_thread*, void*, uint32_t rank);
   void (*store_box)(tw_thread*, const tw_box_map*, const void* shared, int x, int y, int z);
   void (*store_boxes_commit)(tw_thread*);
   void (*store_boxes_read)(tw_thread*, int groups);
+  void (*launches_ended)(tw_thread*);
   void (*shared_for_async)(tw_thread*);
   void (*wgmma_begin)(tw_thread*);
   void (*wgmma)(tw_thread*, float* d, int columns, uint64_t a, uint64_t b, int add, int flags);

@@ -422,16 +422,27 @@ TW_DEVICE void mbarrier_arrive_expecting(u64* b, u32 bytes) {
 TW_DEVICE void load_box(void* shared, TensorMap map, u64* b, int x, int y, int z) {
   TW_CALL(load_box, shared, map, b, x, y, z);
 }
+TW_DEVICE void load_box_for(void* shared, TensorMap map, u64* b, int x, int y, int z, u32 mask) {
+  TW_CALL(load_box_for, shared, map, b, x, y, z, mask);
+}
+TW_DEVICE void mbarrier_arrive_of_block(u64* b, u32 rank) { TW_CALL(mbarrier_arrive_of_block, b, rank); }
 TW_DEVICE void store_box(TensorMap map, const void* shared, int x, int y, int z) {
   TW_CALL(store_box, map, shared, x, y, z);
+}
+TW_DEVICE void prefetch_map(TensorMap) {}
+TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
+  TW_CALL(stmatrix4_transposed, row, r);
 }
 TW_DEVICE void store_boxes_commit() { TW_CALL(store_boxes_commit); }
 template <int N>
 TW_DEVICE void store_boxes_read() {
   TW_CALL(store_boxes_read, N);
 }
+TW_DEVICE void launches_ended() { TW_CALL(launches_ended); }
+TW_DEVICE void next_launch_may_begin() {}
 TW_DEVICE void shared_for_async() { TW_CALL(shared_for_async); }
 TW_DEVICE void cluster_sync() { TW_CALL(cluster_sync); }
+TW_DEVICE void cluster_meet() { TW_CALL(cluster_sync); }
 TW_DEVICE b128 load_of_block(const void* shared, u32 rank) {
   b128 v;
   TW_CALL(load_of_block, &v, shared, rank);

@@ -49,6 +49,21 @@ KERNEL(stored_right, 32)(TW_TENSOR_MAP(out)) { stored<kNothing>(out); }
 KERNEL(stored_no_fence, 32)(TW_TENSOR_MAP(out)) { stored<kNoFence>(out); }
 KERNEL(stored_no_wait, 32)(TW_TENSOR_MAP(out)) { stored<kNoWait>(out); }
 
+// What stmatrix writes, transposed, ldmatrix brings back, transposed.
+extern "C" __global__ void __launch_bounds__(32) matrices(u32* out) {
+  TW_SHARED(memory);
+  const u32 lane = threadIdx.x, mine[4] = {lane, lane + 100, lane + 200, lane + 300};
+  void* const row = memory + lane * 16;
+  stmatrix4_transposed(row, mine);
+  warp_sync();
+  if (lane < 8) {  // the first matrix's column, which is a row here
+    store_global(out + 128 + lane, reinterpret_cast<const u32*>(row)[0]);
+  }
+  u32 back[4];
+  ldmatrix4_transposed(back, row);
+  for (int i = 0; i < 4; ++i) store_global(out + lane * 4 + i, back[i]);
+}
+
 // 64 x 64 sums over a depth of 64.
 template <bool A_across, bool B_across, Wrong wrong>
 TW_DEVICE void multiplied(float* out, const TensorMap& a, const TensorMap& b) {
@@ -110,3 +125,41 @@ KERNEL(cluster_after, 32)(u32* out) { passed_on<kAfterRead>(out); }
 KERNEL(cluster_end, 32)(u32* out) { passed_on<kAtEnd>(out); }
 KERNEL(cluster_rank, 32)(u32* out) { passed_on<kRank>(out); }
 KERNEL(cluster_unwritten, 32)(u32* out) { passed_on<kUnwritten>(out); }
+
+// Block 0 of a cluster of two copies a box to both, twice; each block says when it has read it.
+enum Lacks { kAll, kBegin, kEnd, kGiveBack, kMask, kPeer };
+template <Lacks lacks>
+TW_DEVICE void delivered(u32* out, const TensorMap& in) {
+  TW_SHARED(memory);
+  u64 *const full = reinterpret_cast<u64*>(memory + 2048), *const empty = full + 1;
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(empty, 2);
+    mbarriers_made();
+  }
+  if (lacks != kBegin) cluster_sync();
+  block_sync();
+  for (u32 turn = 0; turn < 2; ++turn) {
+    if (threadIdx.x == 0) {
+      if (lacks != kGiveBack) {
+        if (blockIdx.x == 0) mbarrier_wait(empty, turn ^ 1);
+      }
+      mbarrier_arrive_expecting(full, 2048);
+      if (blockIdx.x == 0) load_box_for(memory, in, full, 0, 0, turn, lacks == kMask ? 5 : 3);
+    }
+    mbarrier_wait(full, turn);
+    for (int i = threadIdx.x; i < 512; i += 32)
+      store_global(out + (blockIdx.x * 2 + turn) * 512 + i, reinterpret_cast<const u32*>(memory)[i]);
+    block_sync();
+    if (threadIdx.x == 0) mbarrier_arrive_of_block(empty, lacks == kPeer ? 2 : 0);
+  }
+  if (lacks != kEnd) cluster_sync();
+}
+#define DELIVERED(NAME, LACKS) \
+  KERNEL(NAME, 32)(u32* out, TW_TENSOR_MAP(in)) { delivered<LACKS>(out, in); }
+DELIVERED(delivered_right, kAll)
+DELIVERED(delivered_begin, kBegin)
+DELIVERED(delivered_end, kEnd)
+DELIVERED(delivered_give_back, kGiveBack)
+DELIVERED(delivered_mask, kMask)
+DELIVERED(delivered_peer, kPeer)

@@ -10,12 +10,15 @@ namespace {
 
 const Built& built() {
   static const Built all(
-      "warpgroups.cu",
-      {"boxes_right",         "boxes_no_wait",     "boxes_not_known", "boxes_few_bytes",
-       "stored_right",        "stored_no_fence",   "stored_no_wait",  "multiplied_00",
-       "multiplied_01",       "multiplied_10",     "multiplied_11",   "multiplied_no_wait",
-       "multiplied_no_begin", "multiplied_offset", "cluster_right",   "cluster_before",
-       "cluster_after",       "cluster_end",       "cluster_rank",    "cluster_unwritten"},
+      "warpgroups.cu", {"boxes_right",         "boxes_no_wait",     "boxes_not_known",
+                        "boxes_few_bytes",     "stored_right",      "stored_no_fence",
+                        "stored_no_wait",      "multiplied_00",     "multiplied_01",
+                        "multiplied_10",       "multiplied_11",     "multiplied_no_wait",
+                        "multiplied_no_begin", "multiplied_offset", "cluster_right",
+                        "cluster_before",      "cluster_after",     "cluster_end",
+                        "cluster_rank",        "cluster_unwritten", "matrices",
+                        "delivered_right",     "delivered_begin",   "delivered_end",
+                        "delivered_give_back", "delivered_mask",    "delivered_peer"},
       {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
@@ -110,6 +113,23 @@ TEST(CudaHostWarpgroups, StoredBoxesLeaveOutWhatIsOutside) {
   expect_found(stored("stored_no_wait", out), Fault::race);
 }
 
+TEST(CudaHostWarpgroups, MatricesThatAreStoredTransposedComeBack) {
+  std::vector<std::uint32_t> out(136);
+  const Report report =
+      run({.kernel = "matrices", .tensors = {0}, .threads = 32, .shared_bytes = 512},
+          {tensor("out", out, false)});
+  EXPECT_TRUE(report.clean()) << texts(report);
+  for (std::uint32_t lane = 0; lane < 32; ++lane)
+    for (std::uint32_t i = 0; i < 4; ++i)
+      ASSERT_EQ(out[lane * 4 + i], lane + 100 * i) << lane << " " << i;
+  // Lane l has elements t and t + 1 of row g, t = l % 4 * 2 and g = l / 4. Column c of rows 0 and 1
+  // are halves of what lanes c / 2 and c / 2 + 4 have.
+  for (std::uint32_t c = 0; c < 8; ++c) {
+    const std::uint32_t first = c % 2 == 0 ? c / 2 : 0, second = c % 2 == 0 ? c / 2 + 4 : 0;
+    ASSERT_EQ(out[128 + c], first | second << 16) << c;
+  }
+}
+
 struct Product {
   std::vector<std::uint16_t> a = random_f16(64 * 64, 2), b = random_f16(64 * 64, 3);
   std::vector<float> out = std::vector<float>(64 * 64);
@@ -179,6 +199,58 @@ TEST(CudaHostWarpgroups, ABlockReadsWhatOthersOfItsClusterWrote) {
     EXPECT_EQ(counts.cluster_read, 6 * 2 * 32 * 16);
     EXPECT_EQ(counts.cluster_syncs, 2 * 4);
   }
+}
+
+struct Delivered {
+  std::vector<std::uint16_t> in = random_f16(std::size_t{2} * kRows * kColumns, 4);
+  std::vector<std::uint32_t> out = std::vector<std::uint32_t>(4 * 512);
+  Report run(const std::string& kernel, std::uint64_t turns = 0) {
+    const Launch launch{.kernel = kernel,
+                        .tensors = {1},
+                        .maps = {map_of(0, {kColumns, kRows, 2}, 16)},
+                        .blocks = 2,
+                        .threads = 32,
+                        .shared_bytes = 2048 + 16,
+                        .cluster = 2};
+    const std::vector<Tensor> tensors = {tensor("in", in), tensor("out", out, false)};
+    auto report = built().module.run(std::span(&launch, 1), tensors, {.turns = turns});
+    EXPECT_TRUE(report) << (report ? "" : report.reason());
+    return report ? *report : Report{};
+  }
+};
+
+TEST(CudaHostWarpgroups, ABoxIsDeliveredToSeveralBlocks) {
+  for (const std::uint64_t turns : {0, 1, 2, 3}) {
+    Delivered d;
+    const Report report = d.run("delivered_right", turns);
+    EXPECT_TRUE(report.clean()) << texts(report);
+    for (int block = 0; block < 2; ++block)
+      for (int turn = 0; turn < 2; ++turn)
+        for (int r = 0; r < 16; ++r)
+          for (int c = 0; c < 64; ++c) {
+            std::uint16_t got;
+            std::memcpy(&got,
+                        reinterpret_cast<const char*>(d.out.data()) + (block * 2 + turn) * 2048 +
+                            r * 128 + ((c / 8) ^ (r % 8)) * 16 + c % 8 * 2,
+                        2);
+            ASSERT_EQ(got, d.in[static_cast<std::size_t>((turn * kRows + r) * kColumns + c)]);
+          }
+    // Counted once for each block that gets it.
+    EXPECT_EQ(report.launches.at(0).tensors[0], (TensorBytes{.read = 2 * 2 * 2048}));
+  }
+}
+
+TEST(CudaHostWarpgroups, WhatSeveralBlocksDoNotWaitForIsFound) {
+  for (const std::uint64_t turns : {0, 1, 2, 3}) {
+    EXPECT_FALSE(Delivered{}.run("delivered_begin", turns).clean()) << turns;
+    expect_found(Delivered{}.run("delivered_give_back", turns), Fault::race);
+  }
+  bool ended = false;  // whether the other block has ended is a matter of turns
+  for (const std::uint64_t turns : {0, 1, 2, 3, 4, 5, 6, 7})
+    ended = ended || !Delivered{}.run("delivered_end", turns).clean();
+  EXPECT_TRUE(ended);
+  expect_found(Delivered{}.run("delivered_mask"), Fault::bad_argument);
+  expect_found(Delivered{}.run("delivered_peer"), Fault::bad_argument);
 }
 
 TEST(CudaHostWarpgroups, WhatAClusterDoesNotWaitForIsFound) {
