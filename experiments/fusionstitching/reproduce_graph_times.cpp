@@ -305,6 +305,8 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run) {
   options.jitter = top.at("jitter").real();
   const auto block = recording.get("counters");
   std::vector<Counted> points = block ? counted_graphs(*block) : std::vector<Counted>{};
+  if (run.options.samples && static_cast<std::size_t>(*run.options.samples) < points.size())
+    points.resize(static_cast<std::size_t>(*run.options.samples));
   for (Counted& c : points) {
     const ordered_json found = run.points.once(e.id, c.workload, [&] {
       simulate_lookups(c, recording, options);

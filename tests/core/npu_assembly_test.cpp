@@ -198,7 +198,7 @@ TEST(NpuMachine, PathsRoundTripAndAreChecked) {
   EXPECT_THAT(refused(m), HasSubstr("npu_core: path 0: from, to: L9 names no level on chip"));
   m = good;
   m.npu_core->paths[1] = m.npu_core->paths[0];
-  EXPECT_THAT(refused(m), HasSubstr("is there twice"));
+  EXPECT_THAT(refused(m), HasSubstr("is given twice"));
   m = good;
   m.npu_core->paths[0].pipe = "MTE4";
   EXPECT_THAT(refused(m), HasSubstr("moves no data"));

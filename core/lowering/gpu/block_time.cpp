@@ -97,6 +97,11 @@ constexpr double kIndependent = 2;
 constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
+// Rows that begin at no sector of 32 bytes touch a sector more: how much longer L2 takes for them.
+// Chosen by products by warpgroups (below); threads that copy lose no less. On an H100, tiles of
+// 128 x 160 by mma took 304 us where the rows of 3456 x 3816 x 2232 begin so, and 224 us where
+// those of 3456 x 3840 x 2240 do not.
+constexpr double kNoSector = 2.47;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
 class Pricer {
@@ -111,9 +116,11 @@ class Pricer {
     double first = 0, copied = 0, slow = 0;
     std::map<std::size_t, std::array<double, 3>> rings;  // bytes, turns, stages
     for (const CopyRun& c : p.copies) {
-      const double bytes = c.bytes * c.runs;
+      // Of pieces of less than 16 bytes, kOfPieces has what they take.
+      const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kNoSector : 1;
+      const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
-      first = std::max(first, c.bytes / r_.fill);
+      first = std::max(first, c.bytes * longer / r_.fill);
       auto& ring = rings[c.buffer];
       ring[0] += bytes, ring[1] += c.runs, ring[2] = c.stages;
       if (c.elements > 0)
@@ -121,7 +128,7 @@ class Pricer {
             c.runs * (kElementTile + kElementLatency * (latency_ + r_.near) *
                                          std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
       t.work += c.runs * (2 * r_.barrier + r_.near);
-      t.issue += bytes / (c.piece * 32) * kOfCopy / kSchedulers;
+      t.issue += c.bytes * c.runs / (c.piece * 32) * kOfCopy / kSchedulers;
       if (in_step(p) && c.piece < 16) {
         const double pieces = bytes / (c.piece * 32) * kOfPieces;
         t.work += pieces, t.issue += pieces;
@@ -236,12 +243,12 @@ class Pricer {
 // come from L2 to all SMs than what copying threads load, and the most that come to one, in bytes a
 // cycle; the part of wgmma's rate that lasts; cycles until a tile's results leave, or are in the
 // ring; the part of a launch that is left where an SM has one block or two; cycles that a box takes
-// longer than a load. Rows of a box that begin at no line of 128 bytes touch two, those that begin
-// at no sector of 32 bytes a sector more: how much longer L2 takes for them. Of clusters: cycles
-// until their blocks have begun together and met twice, and bytes a cycle that an SM reads of
-// others. These two and the part of a launch: of h100-products-early.json, whose launches overlap.
+// longer than a load. Rows of a box that begin at no line of 128 bytes touch two: how much longer
+// L2 takes for them. Of clusters: cycles until their blocks have begun together and met twice, and
+// bytes a cycle that an SM reads of others. These two and the part of a launch: of
+// h100-products-early.json, whose launches overlap.
 constexpr double kBoxes = 1.33, kOneSm = 59, kWgmmaLasts = 0.842, kResults = 372, kOfLaunch = 0.35;
-constexpr double kBoxLatency = 149, kTwoLines = 1.31, kNoSector = 2.47;
+constexpr double kBoxLatency = 149, kTwoLines = 1.31;
 constexpr double kClusters = 1900, kBytesFromBlocks = 15;
 
 double touched(const BoxMap& m) {

@@ -159,6 +159,7 @@ class BlockWalk {
                               .bytes = points * static_cast<double>(t.element),
                               .piece = std::max(4.0, piece),
                               .elements = piece > 0 ? 0 : points,
+                              .sectors = aligned(n.tensor, box, 32),
                               .buffer = n.buffer.index()});
     needs(n.tensor);
   }

@@ -38,6 +38,7 @@ struct CopyRun {
   double runs = 1, bytes = 0;
   double piece = 16;    ///< bytes that a thread copies at once: rows begin at multiples of them
   double elements = 0;  ///< that are copied one by one: rows that do not begin at 4 bytes
+  bool sectors = true;  ///< rows begin at multiples of a sector, 32 bytes
   std::size_t buffer = 0;
   double stages = 1;  ///< found by block_forms
 };
