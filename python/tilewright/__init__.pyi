@@ -453,33 +453,33 @@ def predict(
     None = ..., tree: str | None = ..., tiles: str | Mapping[str, object] | None = ..., pins:
     str | Sequence[str] | Mapping[str, object] | None = ..., flags: str | Sequence[str] |
     Mapping[str, object] | None = ..., level: str | None = ..., order: str | Sequence[str] |
-    None = ..., capacity: int | str | None = ..., seed: int | None = ..., layout: str | None =
-    ..., published: bool | None = ..., ours: bool | None = ..., reading: str | None = ...,
-    edges: str | None = ..., memory: str | None = ..., objective: str | None = ...,
-    write_weight: float | None = ..., min_tile: int | None = ..., expression: str | None = ...,
-    hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ..., stores: str |
-    None = ..., phi: str | None = ..., rules: str | None = ..., slack: float | None = ...,
-    padding: float | None = ..., tile_step: int | None = ..., search: str | None = ...,
-    population: int | None = ..., top: int | None = ..., epsilon: float | None = ..., patience:
-    int | None = ..., generations: int | None = ..., no_guard: bool | None = ..., top_k: int |
-    None = ..., group: int | None = ..., beam: int | None = ..., last_step: str | None = ...,
-    alone: str | None = ..., remote: str | None = ..., skip: str | None = ..., xla_seed: str |
-    None = ..., most_operators: int | None = ..., call_us: float | None = ..., registers: int |
-    None = ..., penalty: str | None = ..., pick: str | None = ..., groupings: str | None = ...,
-    product: str | None = ..., written: str | None = ..., latency: str | None = ..., bandwidth:
-    str | None = ..., compose: str | None = ..., schedule_rank: int | None = ..., stitch: str |
-    Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None = ..., fit: str |
-    None = ..., visit: str | None = ..., ci: str | None = ..., threshold: float | None = ...,
-    subprograms: str | None = ..., schedules: str | Mapping[str, object] | None = ...,
-    horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ..., vertical:
-    str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units: str | None
-    = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None = ...,
-    step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ..., scope:
-    str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str | None =
-    ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ..., width:
-    int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster: str |
-    None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float |
-    None = ..., shared_width: float | None = ..., register_part: float | None = ...,
+    None = ..., capacity: int | str | None = ..., target: str | None = ..., seed: int | None =
+    ..., layout: str | None = ..., published: bool | None = ..., ours: bool | None = ...,
+    reading: str | None = ..., edges: str | None = ..., memory: str | None = ..., objective: str
+    | None = ..., write_weight: float | None = ..., min_tile: int | None = ..., expression: str
+    | None = ..., hoist: str | None = ..., rule1: str | None = ..., rule4: str | None = ...,
+    stores: str | None = ..., phi: str | None = ..., rules: str | None = ..., slack: float |
+    None = ..., padding: float | None = ..., tile_step: int | None = ..., search: str | None =
+    ..., population: int | None = ..., top: int | None = ..., epsilon: float | None = ...,
+    patience: int | None = ..., generations: int | None = ..., no_guard: bool | None = ...,
+    top_k: int | None = ..., group: int | None = ..., beam: int | None = ..., last_step: str |
+    None = ..., alone: str | None = ..., remote: str | None = ..., skip: str | None = ...,
+    xla_seed: str | None = ..., most_operators: int | None = ..., call_us: float | None = ...,
+    registers: int | None = ..., penalty: str | None = ..., pick: str | None = ..., groupings:
+    str | None = ..., product: str | None = ..., written: str | None = ..., latency: str | None
+    = ..., bandwidth: str | None = ..., compose: str | None = ..., schedule_rank: int | None =
+    ..., stitch: str | Sequence[str] | Mapping[str, object] | None = ..., criterion: str | None
+    = ..., fit: str | None = ..., visit: str | None = ..., ci: str | None = ..., threshold:
+    float | None = ..., subprograms: str | None = ..., schedules: str | Mapping[str, object] |
+    None = ..., horizontal: str | None = ..., concat: str | None = ..., pack: str | None = ...,
+    vertical: str | None = ..., global_sync: str | None = ..., reuse: str | None = ..., units:
+    str | None = ..., pipeline: str | None = ..., sync: str | None = ..., reduction: str | None
+    = ..., step: str | None = ..., launch_us: float | None = ..., sync_us: float | None = ...,
+    scope: str | None = ..., swap: str | None = ..., duplicate: str | None = ..., library: str |
+    None = ..., ridge: float | None = ..., merges: str | None = ..., exact: int | None = ...,
+    width: int | None = ..., price_by: str | None = ..., kernel_us: float | None = ..., cluster:
+    str | None = ..., block_tile: int | None = ..., busy: str | None = ..., dsm_bandwidth: float
+    | None = ..., shared_width: float | None = ..., register_part: float | None = ...,
     xla_launch_us: float | None = ..., xla_parallelism: float | None = ..., xla_l2_speedup:
     float | None = ..., xla_l1_speedup: float | None = ..., xla_operands: int | None = ...,
     xla_duplicate: str | None = ..., xla_multi_output: str | None = ..., xla_products: str |
@@ -504,6 +504,7 @@ def predict(
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
         capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         seed: seed of all random numbers (default 1)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
         check: raise Refused where the outcome says no (default False)
