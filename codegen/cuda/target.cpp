@@ -154,7 +154,10 @@ class OnDevice final : public CudaEmitted {
   void describe_files(ordered_json& json) const override {
     CudaEmitted::describe_files(json);
     json["builds"] = ordered_json::array();
-    std::vector<std::string> architectures = {"sm_80", "sm_90a"};
+    // Warpgroups and the TMA unit, which has maps, are of sm_90a.
+    std::vector<std::string> architectures = {"sm_90a"};
+    if (std::ranges::all_of(source().launches, [](const Launch& l) { return l.maps.empty(); }))
+      architectures.insert(architectures.begin(), "sm_80");
     if (arch_) architectures = {*arch_};
     for (const std::string& arch : architectures) {
       ordered_json& one = json["builds"].emplace_back(ordered_json{{"architecture", arch}});
