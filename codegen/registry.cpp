@@ -1,7 +1,7 @@
 // The targets: a line each.
 #include <mutex>
 
-#include "codegen/predicted.h"
+#include "codegen/target.h"
 
 namespace tilewright::codegen {
 namespace {
@@ -49,10 +49,6 @@ void add_target(const Target& target) {
                         .problem = "is a target already",
                         .accepted = "another name"});
   registry().all.push_back(&target);
-}
-
-PredictedSeconds predicted_seconds_of(const Target& target) {
-  return &target == &kNpu ? kNpuSeconds : nullptr;
 }
 
 Result<Timing> TargetKernel::time(std::optional<double>, const Progress&) {

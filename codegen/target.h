@@ -208,6 +208,10 @@ struct Target {
   /// Options that kernels are emitted with to run under Valgrind, which knows no AVX-512; null:
   /// none are needed.
   OptionValues (*under_valgrind)() = nullptr;
+  /// Seconds of a schedule's kernels, one after the other, as the target emits them: predicted by a
+  /// model of the target's own, and nothing runs. A Reason where the target would refuse the
+  /// schedule. Null: it has no such model.
+  Result<double> (*predicted_seconds)(const Schedule&) = nullptr;
 };
 
 /// Those of this package, and those that were added, in order; the first is the default.

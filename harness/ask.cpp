@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/predicted.h"
+#include "codegen/target.h"
 #include "harness/heard.h"
 #include "harness/registry.h"
 
@@ -20,12 +20,13 @@ std::optional<std::string> text_of_notation(const Request& request, std::string_
   return given->second.front();
 }
 
-/// The target's own time model, as a model of the target's name that prices plans. Null: it has none.
+/// The target's own time model, as a model of the target's name that prices plans. Null: it has
+/// none.
 const Model* time_model_of(const codegen::Target& target) {
   static const std::map<std::string, Model> all = [] {
     std::map<std::string, Model> made;
     for (const codegen::Target* t : codegen::targets()) {
-      const codegen::PredictedSeconds seconds = codegen::predicted_seconds_of(*t);
+      const auto seconds = t->predicted_seconds;
       if (seconds == nullptr) continue;
       const std::string name(t->name);
       made[name] = {.name = name,

@@ -1,6 +1,6 @@
 // The parts of `emit`: where tiles lie (emit_places.cpp), what moves (emit_moves.cpp), products
 // (emit_product.cpp), the vector unit (emit_vector.cpp), and a kernel's blocks as one program
-// (emit_kernel.cpp).  What that takes: kernel_time.cpp.
+// (emit_kernel.cpp). What that takes: kernel_time.cpp.
 #pragma once
 
 #include <array>

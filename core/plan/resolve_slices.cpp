@@ -16,8 +16,7 @@ struct Group {
 /// The reads below one load.
 class Reads {
  public:
-  Reads(const Draft& d, NodeId load)
-      : d_(d), t_(d.node(load).tensor), body_(d.body_of(d.node(load).parent)) {}
+  Reads(const Draft& d, NodeId load) : d_(d), body_(d.body_of(d.node(load).parent)) {}
 
   const Access& access(const ReadRef& r) const {
     return d_.w.op(r.op).inputs[static_cast<std::size_t>(r.input)];
@@ -56,7 +55,6 @@ class Reads {
   }
 
   const Draft& d_;
-  TensorId t_;
   NodeId body_;
 };
 

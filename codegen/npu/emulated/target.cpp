@@ -5,7 +5,6 @@
 #include "codegen/npu/emulated/loaded.h"
 #include "codegen/npu/npu.h"
 #include "codegen/npu/options.h"
-#include "codegen/predicted.h"
 
 namespace tilewright::npu {
 namespace {
@@ -85,8 +84,7 @@ const Target kNpu = {
     .emit = npu::emit_for,
     .needs = [](DType, const Settings&) { return TargetNeeds{.every_level = true}; },
     .meters = [] { return std::vector<std::string_view>{"emulator"}; },
+    .predicted_seconds = [](const Schedule& s) { return npu::predicted_seconds(s); },
 };
-
-const PredictedSeconds kNpuSeconds = [](const Schedule& s) { return npu::predicted_seconds(s); };
 
 }  // namespace tilewright::codegen

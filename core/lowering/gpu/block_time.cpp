@@ -98,9 +98,9 @@ constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
 // Rows that begin at no sector of 32 bytes touch a sector more: how much longer L2 takes for them.
-// Chosen by products by warpgroups (below); threads that copy lose no less. On an H100, tiles of
-// 128 x 160 by mma took 304 us where the rows of 3456 x 3816 x 2232 begin so, and 224 us where
-// those of 3456 x 3840 x 2240 do not.
+// Chosen by products by warpgroups (below); threads that copy lose no less: 3456 x 3816 x 2232,
+// whose rows begin so, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by
+// warpgroups (h100-products-overlap.json).
 constexpr double kNoSector = 2.47;
 constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
 
