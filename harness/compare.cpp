@@ -2,7 +2,6 @@
 // differ.
 #include <algorithm>
 #include <exception>
-#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -174,26 +173,24 @@ double steps_of(const ScheduledKernel& k) {
 class Walks {
  public:
   std::int64_t bytes(const Schedule& s) {
-    std::promise<std::int64_t> mine;
-    std::shared_future<std::int64_t> known;
-    bool fresh = false;
+    std::shared_ptr<Walk> walk;
     {
-      const std::scoped_lock hold(lock_);
-      const auto [at, added] = known_.try_emplace(key_of(s));
-      if (added) at->second = mine.get_future().share();
-      known = at->second;
-      fresh = added;
+      const std::lock_guard hold(lock_);
+      std::shared_ptr<Walk>& at = known_[key_of(s)];
+      if (at == nullptr) at = std::make_shared<Walk>();
+      walk = at;
     }
-    if (!fresh) return known.get();
-    try {
-      mine.set_value(total(by_tensor(from_home(tilewright::simulate(s, {}), *s.machine))));
-    } catch (...) {
-      mine.set_exception(std::current_exception());
-    }
-    return known.get();
+    const std::lock_guard hold(walk->lock);
+    if (!walk->bytes)
+      walk->bytes = total(by_tensor(from_home(tilewright::simulate(s, {}), *s.machine)));
+    return *walk->bytes;
   }
 
  private:
+  struct Walk {
+    std::mutex lock;
+    std::optional<std::int64_t> bytes;
+  };
   static std::string key_of(const Schedule& s) {
     Plan unnamed = s.resolved;
     for (Kernel& k : unnamed.kernels) k.name = "kernel";
@@ -201,7 +198,7 @@ class Walks {
   }
 
   std::mutex lock_;
-  std::map<std::string, std::shared_future<std::int64_t>> known_;
+  std::map<std::string, std::shared_ptr<Walk>> known_;
 };
 
 /// Bytes of a walk over the plan.

@@ -123,9 +123,11 @@ struct Elements {
   Outer outer;
   Depth depth;
   Inside inside;
+  /// Read in any case, from the tile's first element where it is zero: a branch would let no other read begin.
   TW_MEMBER typename Tile::Element at(const At& a, const At& b) const {
-    return a.there && b.there && inside(a, b) ? *tile.at(a.row + b.row, a.column + b.column)
-                                              : typename Tile::Element{};
+    const bool in = a.there & b.there & inside(a, b);
+    const typename Tile::Element read = *tile.at(in ? a.row + b.row : 0, in ? a.column + b.column : 0);
+    return in ? read : typename Tile::Element{};
   }
 };
 template <class Tile, class Outer, class Depth, class Inside>
@@ -190,7 +192,7 @@ struct Mma {
       for (int h = 0; h < 2; ++h) rows[i][h] = a.outer(row + 16 * i + 8 * h + g);
     TW_UNROLL
     for (int j = 0; j < N; ++j) columns[j] = b.outer(column + 8 * j + g);
-    TW_NO_UNROLL
+    TW_UNROLL_BY(2)
     for (int k = 0; k < depth; k += 16) {
       At in_a[4], in_b[4];
       TW_UNROLL
@@ -290,7 +292,7 @@ struct Simt {
       for (int j = 0; j < N; ++j)
         columns[j][h] = b.outer(column + PlaceOfFours{0, 0, lane}.column_of(0, j, h));
     }
-    TW_NO_UNROLL
+    TW_UNROLL_BY(4)
     for (int k = 0; k < depth; ++k) {
       const At in_a = a.depth(k), in_b = b.depth(k);
       float x[M][2];

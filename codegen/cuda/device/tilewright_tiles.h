@@ -144,6 +144,7 @@ struct Tile {
   static constexpr int kVector = 16 / int(sizeof(T)), kChunks = Pitch / kVector;
   T* data;
   TW_MEMBER static int offset(int row, int column) {
+    if constexpr (Swizzled == 0) return row * Pitch + column;
     int chunk = column / kVector;
     if constexpr (Swizzled == kByFours) {
       chunk ^= kChunks % 4 == 0 ? (row >> 2) & 3 : kChunks % 2 == 0 ? (row >> 2) & 1 : 0;

@@ -156,6 +156,7 @@ void BlockLowering::shape() {
     // once of a right operand.
     if (micro_kernel().fours && is_operand(b) && !p.left_along)
       p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
+    if (read_by_elements(b)) p.swizzle = Swizzle::none;  // addresses are sums of what loops add
     p.pitch = row_pitch(p.need_columns, p.element_bytes, plain);
     p.stages = slides(b) ? 2 : 1;
     if (p.form == Form::ring)

@@ -81,6 +81,7 @@ class BlockLowering {
   /// Whether a compute works on values in registers.
   bool fragment_op(NodeId compute) const;
   bool is_operand(BufferId b) const;     ///< of a product
+  bool read_by_elements(BufferId b) const;  ///< by contractions, and by no product
   std::string reason(BufferId b) const;  ///< why its tile lies there
 
   // block_products.cpp. `most`: as of note_compute.

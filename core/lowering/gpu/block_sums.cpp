@@ -348,6 +348,14 @@ bool BlockLowering::is_operand(BufferId b) const {
   });
 }
 
+bool BlockLowering::read_by_elements(BufferId b) const {
+  return !is_operand(b) && std::ranges::any_of(contracted_, [&](const auto& of) {
+    return of.second > 0 && std::ranges::any_of(k_.node(of.first).reads, [&](const InputUse& use) {
+             return use.buffer == b;
+           });
+  });
+}
+
 std::int64_t BlockLowering::sums_rows(BufferId b) const {
   const BlockTile& p = tile(b);
   return ceil_div(p.most[static_cast<std::size_t>(p.row_dim)], 16) / program_.warp_rows;
