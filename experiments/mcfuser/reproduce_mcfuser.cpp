@@ -7,6 +7,7 @@
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "models/mcfuser/model.h"
 #include "harness/ask.h"
@@ -190,7 +191,7 @@ std::string tiles_text(const ordered_json& tiles) {
 
 }  // namespace
 
-Reproduced reproduce_configurations(const Experiment& e) {
+Reproduced reproduce_configurations(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "columns", "rows"});
   std::vector<std::string> header{"workload"};
   for (const auto& [column, loop] : top.at("columns").entries())
@@ -202,7 +203,7 @@ Reproduced reproduce_configurations(const Experiment& e) {
   Reproduced done;
   done.holds = true;
   Sheet sheet(header);
-  for (const Field& r : top.at("rows").items()) {
+  for (const Field& r : Rows(run, top.at("rows").items())) {
     const std::string name = r.at("workload").text();
     const Request request = request_for(name, top.at("machine").text());
     const Setting setting = setting_of(request);
@@ -244,13 +245,13 @@ Reproduced reproduce_configurations(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_tuning(const Experiment& e) {
+Reproduced reproduce_tuning(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "groups"});
   Reproduced done;
   done.holds = true;
   Sheet sheet({"what", "system", "seconds (paper, tuning on an A100 server)",
                "seconds (measured here, search with the model alone, sum of the rows)", "why not"});
-  for (const Field& g : top.at("groups").items()) {
+  for (const Field& g : Rows(run, top.at("groups").items())) {
     for (const auto& entry : g.at("paper_seconds").entries()) {
       const std::string& system = entry.first;
       const char* model = system == "MCFuser"           ? "mcfuser"

@@ -8,6 +8,7 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "harness/recorded.h"
 #include "harness/statistics.h"
@@ -134,7 +135,7 @@ void hold(Reproduced& done, const Field& must, const std::string& name, const Po
 }  // namespace
 
 /// Workloads by PowerFusion's plans: kernels by class, bytes, GIR before and after rewriting.
-Reproduced reproduce_gir(const Experiment& e) {
+Reproduced reproduce_gir(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "rows", "paper_means"});
   const std::string machine = top.at("machine").text();
   Reproduced done;
@@ -143,7 +144,7 @@ Reproduced reproduce_gir(const Experiment& e) {
                "bytes (predicted)", "bytes, a kernel each", "compulsory bytes", "GIR bytes before",
                "GIR bytes after", "syncs: warp", "block", "device", "us (predicted)", "search ms"});
   std::string templates;
-  for (const Field& row : top.at("rows").items()) {
+  for (const Field& row : Rows(run, top.at("rows").items())) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
     const PowerCount c = counted_power(workload, machine);
     sheet.add({name, std::to_string(c.operators), std::to_string(c.library),
@@ -311,7 +312,7 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
       {"graph", "schedules", "moves and syncs", "resources", "FusionStitching's (recorded)", "L"});
   std::int64_t ranked = 0;
   double sums[4] = {};
-  for (const auto& [name, graph] : recording.at("ranking").entries()) {
+  for (const auto& [name, graph] : Rows(run, recording.at("ranking").entries())) {
     const auto workload = graph.get("workload");
     if (!workload) continue;
     const Question q = question_of(workload->text(), recording.at("machine").text());

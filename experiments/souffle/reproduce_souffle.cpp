@@ -6,6 +6,7 @@
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "models/souffle/model.h"
 
@@ -135,7 +136,7 @@ Reproduced reproduce_units(const Experiment& e) {
 
 /// Table 4's steps by our plans, and kernels where subprograms end by the paper's rule and before
 /// each compute-intensive operator.
-Reproduced reproduce_steps(const Experiment& e) {
+Reproduced reproduce_steps(const Experiment& e, const Run& run) {
   const Field top(*e.document, e.where);
   top.only(
       {"id", "title", "source", "method", "about", "difference", "machine", "rows", "paper_means"});
@@ -145,7 +146,7 @@ Reproduced reproduce_steps(const Experiment& e) {
   done.holds = true;
   Sheet sheet(
       {"network", "step", "kernels", "barriers", "bytes from home (predicted)", "us (predicted)"});
-  for (const Field& row : top.at("rows").items()) {
+  for (const Field& row : Rows(run, top.at("rows").items())) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
     const auto own = row.get("machine");
     const std::string machine = own ? own->text() : default_machine;
