@@ -113,8 +113,9 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
     averages += formatted("| {} | {:.2f} | {:.2f} |", panel.at("name").text(), simulated, predicted);
     for (const auto& entry : top.at("paper").entries()) {
       averages += formatted(" {} over {};", entry.second.text(), entry.first);
-      done.compared.push_back({.what = formatted("{}: by fusion; paper: over {}",
+      done.compared.push_back({.what = formatted("{}: unfused over fused; the paper's: {} over Chimera",
                                                  panel.at("name").text(), entry.first),
+                               .unit = "times",
                                .ours = simulated,
                                .ours_source = "simulated (emulator)",
                                .paper = entry.second.real()});

@@ -241,7 +241,7 @@ void hold_counts(Reproduced& done, const Field& must, const std::vector<Counted>
                          r2.is_number() ? fixed_or_dash(r2, 4) : "not defined", least));
   for (const Counted& c : points)
     if (c.kernels == 1 && std::abs(c.memory - c.compulsory) > most * c.compulsory)
-      fail(done, formatted("{}, one kernel: {} from memory, compulsory {}", c.workload,
+      fail(done, formatted("{}, one kernel: {} MB from memory, compulsory {} MB", c.workload,
                            megabytes(c.memory), megabytes(c.compulsory)));
   for (const auto& [key, what, by] :
        {std::tuple("memory", "bytes from memory: R² about y = x", "each kernel's inputs once"),

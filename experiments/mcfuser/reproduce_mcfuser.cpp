@@ -54,7 +54,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
       if (p.at("k").integer(1, INT32_MAX) == k) {
         paper = p.at("phi").text();
         // The paper rounds one down and the other up: within one.
-        done.compared.push_back({.what = formatted("phi at K = {}", k),
+        done.compared.push_back({.what = formatted("operations over elements moved (phi) at K = {}", k),
                                  .unit = "FLOP/element",
                                  .ours = phi(*must),
                                  .ours_source = "predicted (mcfuser)",
@@ -109,7 +109,9 @@ Reproduced reproduce_space(const Experiment& e) {
         if (!standard) continue;
         const Field must = top.at("must_hold");
         const auto hold = [&](const char* key, std::int64_t is) {
-          done.compared.push_back({.what = key,
+          const std::string name = key;
+          done.compared.push_back({.what = name.starts_with("rule") ? "expressions left by rule " + name.substr(4)
+                                                                    : name + " before the rules",
                                    .unit = "",
                                    .ours = static_cast<double>(is),
                                    .ours_source = "predicted (mcfuser)",

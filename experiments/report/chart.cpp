@@ -91,19 +91,19 @@ double caption_height(const std::string& caption) {
   return kLineHeight * static_cast<double>(wrapped(caption, kCaptionColumns).size());
 }
 
+/// Only circles are filled, so that marks in one place are all seen.
 std::string marker(std::size_t kind, double x, double y) {
   const char* colour = kColours[kind % kColourCount];
+  const std::string hollow = formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"/>\n", colour);
   switch (kind % 4) {
     case 0:
-      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x, y, colour);
+      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x, y, colour);
     case 1:
-      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"6\" height=\"6\" fill=\"{}\"/>\n",
-                       x - 3, y - 3, colour);
+      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" height=\"7\" ", x - 3.5, y - 3.5) + hollow;
     case 2:
-      return formatted("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x, y - 4, colour);
+      return formatted("<path d=\"M{:.1f} {:.1f}l5 9h-10z\" ", x, y - 5.5) + hollow;
     default:
-      return formatted("<path d=\"M{:.1f} {:.1f}l4 4l-4 4l-4 -4z\" fill=\"{}\"/>\n", x, y - 4,
-                       colour);
+      return formatted("<path d=\"M{:.1f} {:.1f}l6 6l-6 6l-6 -6z\" ", x, y - 6) + hollow;
   }
 }
 
@@ -227,7 +227,7 @@ std::string to_svg(const Chart& chart) {
     for (std::size_t i = 0; i < s.x.size(); ++i) {
       if (!drawable(s, i)) continue;
       const double x = a.x.at(s.x[i]), y = a.y.at(s.y[i]);
-      if (chart.lines)
+      if (chart.lines && !s.points)
         path += formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
       else
         svg += marker(k, x, y);
@@ -238,12 +238,13 @@ std::string to_svg(const Chart& chart) {
           "stroke-dasharray=\"{}\"/>\n",
           path, kColours[k % kColourCount], dashes(k));
     const double y = legend + kLineHeight * static_cast<double>(k);
-    svg += chart.lines
+    const bool line = chart.lines && !s.points;
+    svg += line
                ? formatted("<path d=\"M{0:.1f} {1:.1f}h44\" stroke=\"{2}\" stroke-width=\"2\" "
                            "stroke-dasharray=\"{3}\"/>\n",
                            kLeft, y - 4, kColours[k % kColourCount], dashes(k))
                : marker(k, kLeft + 4, y - 4);
-    svg += text_at(kLeft + (chart.lines ? 52 : 16), y, s.name, "start", 11);
+    svg += text_at(kLeft + (line ? 52 : 16), y, s.name, "start", 11);
   }
   if (chart.identity) svg += text_at(kWidth - 24, legend, "dashed: y = x", "end", 11);
   return svg + caption_at(below, chart.caption) + "</svg>\n";

@@ -145,6 +145,7 @@ std::string figure_of(const Experiment& e, const Reproduced& done) {
   std::string caption =
       formatted("{}. Ours: {}.{} The paper's: {}. Each pair of bars has its own scale.", e.title,
                 sources, machines_text(e), e.source);
+  if (!done.note.empty()) caption += " " + done.note;
   if (numbers > kMost)
     caption += formatted(" The first {} of {} numbers; report.md has all.", kMost, numbers);
   return pairs_svg(e.id, pairs, caption);
@@ -212,6 +213,11 @@ ordered_json write_folder(const Experiment& e, const ReproduceOptions& options,
   if (!done.holds) json["why"] = done.reason;
   merge(json, done.result);
   json["compared"] = compared_json(e, done.compared);
+  if (!done.note.empty()) json["note"] = done.note;
+  if (const auto drawn = Field(*e.document, e.where).get("drawn")) {
+    json["drawn"] = ordered_json::array();
+    for (const Field& column : drawn->items()) json["drawn"].push_back(column.text());
+  }
   json["difference"] = e.difference ? ordered_json(*e.difference) : ordered_json(nullptr);
   json["needs"] = e.needs ? ordered_json(*e.needs) : ordered_json(nullptr);
   json["command"] = command_of(e, options);
