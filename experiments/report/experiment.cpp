@@ -1,8 +1,8 @@
 #include "experiments/report/experiment.h"
 
-#include "core/base/names.h"
-
 #include <algorithm>
+
+#include "core/base/names.h"
 
 namespace tilewright::harness {
 namespace {

@@ -1,10 +1,11 @@
 #include "core/base/error.h"
-#include "core/base/names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+
+#include "core/base/names.h"
 
 namespace tilewright {
 namespace {
