@@ -213,7 +213,7 @@ Reproduced reproduce_searches(const Experiment& e, const Run& run) {
   const double most = top.at("must_hold").at("search_seconds").real();
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"workload", "orders", "distinct", "solved", "one level ms (measured)",
+  Sheet sheet({"workload", "orders", "distinct orders", "orders solved", "one level ms (measured)",
                "all levels ms (measured)"});
   double sum = 0;
   for (const Field& f : Rows(run, top.at("workloads").items())) {

@@ -57,7 +57,7 @@ Reproduced reproduce_cluster_rules(const Experiment& e) {
                c.as_counted ? formatted("{:.0f}", *c.as_counted) : "-",
                formatted("{:.4g}", paper)});
     done.compared.push_back(
-        {.what = c.rule, .ours = shown, .ours_source = "predicted (flashfuser)", .paper = paper});
+        {.what = c.rule, .unit = "candidates", .ours = shown, .ours_source = "predicted (flashfuser)", .paper = paper});
     done.result["funnel"][kKeys[i]] = {{"search", c.ours}, {"as_counted", shown}};
     // The paper prints three digits.
     if (const auto must = top.at("must_hold").get(kKeys[i]))
