@@ -21,6 +21,7 @@
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "core/base/leftovers.h"
+#include "core/base/names.h"
 #include "experiments/report/verbs.h"
 
 namespace tilewright::cli {
@@ -114,12 +115,11 @@ int run_external(const std::string& name, std::vector<std::string> arguments) {
     ::execvp(program.c_str(), argv.data());
   }
   const auto names = verb_names();
-  const std::string near = nearest(name, names);
   throw InputError(
       {.where = "verb",
        .value = name.empty() ? "nothing" : name,
        .problem = "is not a verb, and there is no tilewright-" + name + " beside it or on the PATH",
-       .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
+       .accepted = names_like(name, names, "tilewright --help")});
 }
 
 int dispatch(std::vector<std::string> arguments) {

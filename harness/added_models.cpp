@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/base/names.h"
 #include "harness/registry.h"
 
 namespace tilewright::harness {
@@ -49,11 +50,10 @@ const Model& find_model(std::string_view name) {
     if (m.name == name) return m;
     names.push_back(m.name);
   }
-  const std::string near = nearest(name, names);
   throw InputError({.where = "--model",
                     .value = name.empty() ? "an empty text" : std::string(name),
                     .problem = "is not a model",
-                    .accepted = join(names) + (near.empty() ? "" : " (nearest: " + near + ")")});
+                    .accepted = names_like(name, names, "tilewright models")});
 }
 
 std::vector<const Model*> planners_of(const std::string& text) {

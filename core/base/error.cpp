@@ -4,6 +4,8 @@
 #include <cctype>
 #include <iterator>
 
+#include "core/base/names.h"
+
 namespace tilewright {
 namespace {
 
@@ -98,6 +100,24 @@ std::string nearest(std::string_view given, std::span<const std::string> candida
     }
   }
   return best;
+}
+
+std::string names_like(std::string_view given, std::span<const std::string> names,
+                       std::string_view command) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> left(names.begin(), names.end()), like;
+  while (like.size() < kMost) {
+    const std::string near = nearest(given, left);
+    if (near.empty()) break;
+    std::erase(left, near);
+    like.push_back(near);
+  }
+  // A part of a longer name: "norm", "chimera".
+  for (const std::string& name : left)
+    if (given.size() >= kMost && like.size() < kMost && name.find(given) != std::string::npos)
+      like.push_back(name);
+  return (like.empty() ? "a name" : join(like) + " or another name") + " that " + std::string(command) +
+         " lists";
 }
 
 std::string join(std::span<const std::string> items, std::string_view separator) {

@@ -1,6 +1,7 @@
 // Machines by name: carried files, the host, synthetic ones and the user's own files.
 #include "core/base/document.h"
 #include "core/base/error.h"
+#include "core/base/names.h"
 #include "core/machine/files/machine_files.h"
 #include "core/machine/host_facts.h"
 #include "core/machine/machine.h"
@@ -36,7 +37,7 @@ Machine named_machine(std::string_view name) {
                     .value = std::string(name),
                     .problem = near.empty() ? "is not a known machine"
                                             : "is not a known machine; did you mean " + near + "?",
-                    .accepted = join(names) + ", scratchpad:SIZE, cache:SIZE/WAYS, FILE.yaml"});
+                    .accepted = names_like(name, names, "tilewright machines") + ", scratchpad:SIZE, cache:SIZE/WAYS, FILE.yaml"});
 }
 
 }  // namespace tilewright

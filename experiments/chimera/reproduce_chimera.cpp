@@ -5,6 +5,7 @@
 #include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "models/chimera/model.h"
 #include "harness/ask.h"
@@ -119,7 +120,7 @@ std::int64_t unfused_bytes(const Workload& w) {
 
 }  // namespace
 
-Reproduced reproduce_chains(const Experiment& e) {
+Reproduced reproduce_chains(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "level", "workload", "columns", "rows", "must_hold"});
   top.at("must_hold").only({"recomputed"});
   std::vector<std::string> recomputing;
@@ -136,7 +137,7 @@ Reproduced reproduce_chains(const Experiment& e) {
   Reproduced done;
   done.holds = true;
   Sheet sheet(header);
-  for (const Field& r : top.at("rows").items()) {
+  for (const Field& r : Rows(run, top.at("rows").items())) {
     const std::string name = r.at("workload").text();
     Request request = request_for(name, top.at("machine").text());
     request.level = top.at("level").text();
@@ -212,10 +213,10 @@ Reproduced reproduce_searches(const Experiment& e, const Run& run) {
   const double most = top.at("must_hold").at("search_seconds").real();
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"workload", "orders", "distinct", "solved", "one level ms (measured)",
+  Sheet sheet({"workload", "orders", "distinct orders", "orders solved", "one level ms (measured)",
                "all levels ms (measured)"});
   double sum = 0;
-  for (const Field& f : top.at("workloads").items()) {
+  for (const Field& f : Rows(run, top.at("workloads").items())) {
     const ordered_json p = run.points.once(
         e.id, f.text(), [&] { return searched(f.text(), top.at("machine").text()); });
     if (p.contains("reason")) {

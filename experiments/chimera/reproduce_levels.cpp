@@ -256,7 +256,7 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
     for (const Field& p : top.at("paper").items()) {
       if (p.at("boundary").text() != boundary) continue;
       paper = p.at("reduced_percent").text();
-      done.compared.push_back({.what = boundary + ", reduced on average",
+      done.compared.push_back({.what = boundary + " traffic: saved by fusion, mean",
                                .unit = "%",
                                .ours = mean,
                                .ours_source = "simulated (cache)",

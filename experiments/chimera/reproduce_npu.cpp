@@ -3,6 +3,7 @@
 
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "codegen/npu/emulated/loaded.h"
 #include "harness/path_differences.h"
@@ -97,12 +98,14 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
                "unfused KiB of L2 (simulated)", "worst relative error", "fused plan"});
   std::string averages;
   done.result["means"] = nlohmann::ordered_json::array();
-  for (const Field& panel : top.at("panels").items()) {
+  for (const Field& panel : Rows(run, top.at("panels").items())) {
     panel.only({"name", "workloads", "must_hold"});
     Means means;
-    for (const Field& f : panel.at("workloads").items()) {
-      if (run.request.progress) run.request.progress(f.text(), 0);
+    const auto workloads = panel.at("workloads").items();
+    Steps steps(static_cast<double>(workloads.size()));
+    for (const Field& f : workloads) {
       add_row(sheet, done, means, f.text(), machine, panel.at("name").text());
+      steps.done();
     }
     if (means.simulated.count() == 0) continue;
     const double simulated = *means.simulated.value();
@@ -110,8 +113,9 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
     averages += formatted("| {} | {:.2f} | {:.2f} |", panel.at("name").text(), simulated, predicted);
     for (const auto& entry : top.at("paper").entries()) {
       averages += formatted(" {} over {};", entry.second.text(), entry.first);
-      done.compared.push_back({.what = formatted("{}: by fusion; paper: over {}",
+      done.compared.push_back({.what = formatted("{}: unfused over fused; the paper's: {} over Chimera",
                                                  panel.at("name").text(), entry.first),
+                               .unit = "times",
                                .ours = simulated,
                                .ours_source = "simulated (emulator)",
                                .paper = entry.second.real()});

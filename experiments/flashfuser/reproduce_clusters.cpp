@@ -6,6 +6,7 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "models/flashfuser/model.h"
 
@@ -56,7 +57,7 @@ Reproduced reproduce_cluster_rules(const Experiment& e) {
                c.as_counted ? formatted("{:.0f}", *c.as_counted) : "-",
                formatted("{:.4g}", paper)});
     done.compared.push_back(
-        {.what = c.rule, .ours = shown, .ours_source = "predicted (flashfuser)", .paper = paper});
+        {.what = c.rule, .unit = "candidates", .ours = shown, .ours_source = "predicted (flashfuser)", .paper = paper});
     done.result["funnel"][kKeys[i]] = {{"search", c.ours}, {"as_counted", shown}};
     // The paper prints three digits.
     if (const auto must = top.at("must_hold").get(kKeys[i]))
@@ -72,7 +73,7 @@ Reproduced reproduce_cluster_rules(const Experiment& e) {
 }
 
 /// Rows' best candidates: bytes by level beside a kernel an operator, time of the search.
-Reproduced reproduce_cluster_plans(const Experiment& e) {
+Reproduced reproduce_cluster_plans(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "rows", "paper_means"});
   Reproduced done;
   done.holds = true;
@@ -81,7 +82,7 @@ Reproduced reproduce_cluster_plans(const Experiment& e) {
                "search ms"});
   double logs = 0, least_logs = 0;
   std::int64_t rows = 0;
-  for (const Field& row : top.at("rows").items()) {
+  for (const Field& row : Rows(run, top.at("rows").items())) {
     const std::string name = row.at("name").text();
     const flashfuser::Asked on =
         clusters_asked(row.at("workload").text(), top.at("machine").text());

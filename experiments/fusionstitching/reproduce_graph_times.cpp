@@ -7,6 +7,7 @@
 
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "harness/recorded.h"
 #include "harness/statistics.h"
@@ -240,7 +241,7 @@ void hold_counts(Reproduced& done, const Field& must, const std::vector<Counted>
                          r2.is_number() ? fixed_or_dash(r2, 4) : "not defined", least));
   for (const Counted& c : points)
     if (c.kernels == 1 && std::abs(c.memory - c.compulsory) > most * c.compulsory)
-      fail(done, formatted("{}, one kernel: {} from memory, compulsory {}", c.workload,
+      fail(done, formatted("{}, one kernel: {} MB from memory, compulsory {} MB", c.workload,
                            megabytes(c.memory), megabytes(c.compulsory)));
   for (const auto& [key, what, by] :
        {std::tuple("memory", "bytes from memory: R² about y = x", "each kernel's inputs once"),
@@ -307,7 +308,7 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run) {
   std::vector<Counted> points = block ? counted_graphs(*block) : std::vector<Counted>{};
   if (run.options.samples && static_cast<std::size_t>(*run.options.samples) < points.size())
     points.resize(static_cast<std::size_t>(*run.options.samples));
-  for (Counted& c : points) {
+  for (Counted& c : Rows(run, points)) {
     const ordered_json found = run.points.once(e.id, c.workload, [&] {
       simulate_lookups(c, recording, options);
       return ordered_json{{"read_bytes", c.simulated ? ordered_json(*c.simulated) : nullptr}};

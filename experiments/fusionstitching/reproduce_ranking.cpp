@@ -7,6 +7,7 @@
 
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "harness/recorded.h"
 #include "harness/statistics.h"
@@ -129,7 +130,7 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
   done.holds = true;
   double lowest = 2;
   if (const auto block = recording.get("ranking"))
-    for (const auto& [name, graph] : block->entries()) {
+    for (const auto& [name, graph] : Rows(run, block->entries())) {
       if (!is_asked(top, graph)) continue;
       const std::vector<TimedPoint> points = timed_points(graph);
       if (std::cmp_less(points.size(), fewest))

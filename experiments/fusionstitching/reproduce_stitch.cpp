@@ -8,6 +8,7 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "harness/schedules.h"
 #include "models/fusionstitching/model.h"
@@ -185,7 +186,7 @@ Reproduced reproduce_graphs(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_breakdown(const Experiment& e) {
+Reproduced reproduce_breakdown(const Experiment& e, const Run& run) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "rows", "paper", "workloads",
             "must_hold"});
@@ -198,7 +199,7 @@ Reproduced reproduce_breakdown(const Experiment& e) {
   done.csv.clear();
   Sheet sheet({"workload", "tech", "Mem L us (predicted)", "# kernels", "# XLA with duplication",
                "exact bytes (predicted)", "# products"});
-  for (const Field& f : top.at("workloads").items()) {
+  for (const Field& f : Rows(run, top.at("workloads").items())) {
     const Ways w = ways_of(f.text(), top.at("machine").text());
     const auto row = [&](const char* tech, const fs::StitchedPlan& p, const std::string& duplicated) {
       sheet.add({f.text(), tech, us(p.price().seconds), std::to_string(kernels(p)), duplicated,
@@ -217,18 +218,18 @@ Reproduced reproduce_breakdown(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_kernels(const Experiment& e) {
+Reproduced reproduce_kernels(const Experiment& e, const Run& run) {
   const Field top(*e.document, e.where);
   top.only(
       {"id", "title", "source", "method", "about", "machine", "workloads", "paper", "must_hold"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"workload", "XLA kernels", "fs::stitched kernels", "XLA's rule L us (predicted)",
-               "fs::stitched L us (predicted)", "ratio (predicted)", "ratio (paper)",
-               "unfused exact bytes (predicted)", "fs::stitched exact bytes (predicted)",
+  Sheet sheet({"workload", "XLA kernels", "stitched kernels", "XLA's rule L us (predicted)",
+               "stitched L us (predicted)", "ratio (predicted)", "ratio (paper)",
+               "unfused exact bytes (predicted)", "stitched exact bytes (predicted)",
                "compulsory bytes"});
   const auto must = [&](const char* key) { return top.at("must_hold").at(key).integer(1, 1000); };
-  for (const Field& f : top.at("workloads").items()) {
+  for (const Field& f : Rows(run, top.at("workloads").items())) {
     const Ways w = ways_of(f.text(), top.at("machine").text());
     sheet.add({f.text(), std::to_string(w.xla_kernels), std::to_string(kernels(w.explorer)),
                us(w.xla.price().seconds), us(w.explorer.price().seconds),
@@ -245,7 +246,7 @@ Reproduced reproduce_kernels(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_graph_speedups(const Experiment& e) {
+Reproduced reproduce_graph_speedups(const Experiment& e, const Run& run) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "rows", "paper", "workloads"});
   Reproduced done;
@@ -270,7 +271,7 @@ Reproduced reproduce_graph_speedups(const Experiment& e) {
   };
   same("over_tf", over_tf / n);
   same("over_xla", over_xla / n);
-  for (const Field& f : top.at("workloads").items()) {
+  for (const Field& f : Rows(run, top.at("workloads").items())) {
     const Ways w = ways_of(f.text(), top.at("machine").text());
     const double own = with_calls(w.explorer), tf = with_calls(w.unfused) / own,
                  xla = with_calls(w.xla) / own;
@@ -280,7 +281,7 @@ Reproduced reproduce_graph_speedups(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_graph_search(const Experiment& e) {
+Reproduced reproduce_graph_search(const Experiment& e, const Run& run) {
   const Field top(*e.document, e.where);
   top.only({"id", "title", "source", "method", "about", "machine", "vertices", "seed", "paper",
             "must_hold"});
@@ -294,7 +295,7 @@ Reproduced reproduce_graph_search(const Experiment& e) {
   done.result["growth"] = nlohmann::ordered_json::array();
   Sheet sheet({"vertices", "edges", "patterns scored", "explorer s (measured, processor time)",
                "us a vertex and edge (measured)", "kernels"});
-  for (const Field& f : top.at("vertices").items()) {
+  for (const Field& f : Rows(run, top.at("vertices").items())) {
     const std::int64_t n = f.integer(1, 20000);
     const auto w = std::make_shared<const Workload>(
         named_workload(formatted("random-graph:vertices={},rows=8192,cols=1024,seed={}", n,

@@ -6,13 +6,14 @@ lost (the recorded time of the plan with the least price over the best recorded 
 """
 import concurrent.futures
 import json
-import math
 import pathlib
-import statistics
 import subprocess
+import sys
 import tempfile
 
-from candidates import candidates, sizes_of
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from candidates import candidates, sizes_of  # noqa: E402
+from drawn_plans import plan_text, row_of  # noqa: E402
 
 
 def predict(tilewright, asked, model):
@@ -40,48 +41,11 @@ def predict(tilewright, asked, model):
                 # What are options of the target there, a plan says of its kernels.
                 kernel["launch"] = {k: asked[k] for k in ("warps", "stages") if k in asked}
                 plan = str(pathlib.Path(folder, "plan.yaml"))
-                pathlib.Path(plan).write_text(f'workload: "{asked["workload"]}"\nmachine: h200\nkernels:\n  - '
-                                              + json.dumps({k: v for k, v in kernel.items() if v}) + "\n")
+                pathlib.Path(plan).write_text(plan_text(asked["workload"], "h200", [{k: v for k, v in kernel.items() if v}]))
             answer = json.loads(call("predict", plan, "-m", "h200", "--model", model, "--json"))
             return answer["seconds"], answer
         except (ValueError, KeyError) as reason:
             return None, str(reason)
-
-
-def ranks(values):
-    order = sorted(range(len(values)), key=values.__getitem__)
-    out = [0.0] * len(values)
-    at = 0
-    while at < len(order):
-        end = at
-        while end + 1 < len(order) and values[order[end + 1]] == values[order[at]]:
-            end += 1
-        for i in order[at:end + 1]:
-            out[i] = (at + end) / 2
-        at = end + 1
-    return out
-
-
-def correlation(a, b):
-    """Spearman's; none of fewer than three points or where all are equal."""
-    if len(a) < 3:
-        return None
-    x, y = ranks(a), ranks(b)
-    mx, my = statistics.mean(x), statistics.mean(y)
-    spread = math.sqrt(sum((v - mx) ** 2 for v in x) * sum((v - my) ** 2 for v in y))
-    return sum((p - mx) * (q - my) for p, q in zip(x, y)) / spread if spread else None
-
-
-def row_of(name, pairs):
-    """pairs: (name, predicted, measured)."""
-    predicted, measured = [p[1] for p in pairs], [p[2] for p in pairs]
-    chosen = min(pairs, key=lambda p: p[1])
-    worst = max(pairs, key=lambda p: abs(math.log(p[1] / p[2])))
-    return {"row": name, "plans": len(pairs), "rank_correlation": correlation(predicted, measured),
-            "mean_error": statistics.mean(abs(p[1] / p[2] - 1) for p in pairs),
-            "geometric_mean": math.exp(statistics.mean(math.log(p[1] / p[2]) for p in pairs)),
-            "worst": {"name": worst[0], "predicted": worst[1], "measured": worst[2]},
-            "chosen": chosen[0], "regret": chosen[2] / min(measured)}
 
 
 def rows_of(tilewright, recording, model, most=32):

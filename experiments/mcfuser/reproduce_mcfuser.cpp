@@ -7,6 +7,7 @@
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "models/mcfuser/model.h"
 #include "harness/ask.h"
@@ -53,7 +54,7 @@ Reproduced reproduce_intensity(const Experiment& e) {
       if (p.at("k").integer(1, INT32_MAX) == k) {
         paper = p.at("phi").text();
         // The paper rounds one down and the other up: within one.
-        done.compared.push_back({.what = formatted("phi at K = {}", k),
+        done.compared.push_back({.what = formatted("operations over elements moved (phi) at K = {}", k),
                                  .unit = "FLOP/element",
                                  .ours = phi(*must),
                                  .ours_source = "predicted (mcfuser)",
@@ -108,7 +109,9 @@ Reproduced reproduce_space(const Experiment& e) {
         if (!standard) continue;
         const Field must = top.at("must_hold");
         const auto hold = [&](const char* key, std::int64_t is) {
-          done.compared.push_back({.what = key,
+          const std::string name = key;
+          done.compared.push_back({.what = name.starts_with("rule") ? "expressions left by rule " + name.substr(4)
+                                                                    : name + " before the rules",
                                    .unit = "",
                                    .ours = static_cast<double>(is),
                                    .ours_source = "predicted (mcfuser)",
@@ -190,7 +193,7 @@ std::string tiles_text(const ordered_json& tiles) {
 
 }  // namespace
 
-Reproduced reproduce_configurations(const Experiment& e) {
+Reproduced reproduce_configurations(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "columns", "rows"});
   std::vector<std::string> header{"workload"};
   for (const auto& [column, loop] : top.at("columns").entries())
@@ -202,7 +205,7 @@ Reproduced reproduce_configurations(const Experiment& e) {
   Reproduced done;
   done.holds = true;
   Sheet sheet(header);
-  for (const Field& r : top.at("rows").items()) {
+  for (const Field& r : Rows(run, top.at("rows").items())) {
     const std::string name = r.at("workload").text();
     const Request request = request_for(name, top.at("machine").text());
     const Setting setting = setting_of(request);
@@ -244,13 +247,13 @@ Reproduced reproduce_configurations(const Experiment& e) {
   return done;
 }
 
-Reproduced reproduce_tuning(const Experiment& e) {
+Reproduced reproduce_tuning(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "groups"});
   Reproduced done;
   done.holds = true;
   Sheet sheet({"what", "system", "seconds (paper, tuning on an A100 server)",
                "seconds (measured here, search with the model alone, sum of the rows)", "why not"});
-  for (const Field& g : top.at("groups").items()) {
+  for (const Field& g : Rows(run, top.at("groups").items())) {
     for (const auto& entry : g.at("paper_seconds").entries()) {
       const std::string& system = entry.first;
       const char* model = system == "MCFuser"           ? "mcfuser"

@@ -7,6 +7,7 @@
 #include "core/base/format.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "harness/ask.h"
 #include "harness/registry.h"
 #include "models/mcfuser/model.h"
@@ -129,7 +130,7 @@ void add_compared(Reproduced& done, const ordered_json& groups, const Field& pap
 
 }  // namespace
 
-Reproduced reproduce_shared(const Experiment& e) {
+Reproduced reproduce_shared(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "workloads", "candidates", "slack", "stages", "ptxas_sample", "paper", "must_hold"});
   const std::int64_t count = top.at("candidates").integer(1, 100000);
   const double slack = top.at("slack").real();
@@ -139,7 +140,7 @@ Reproduced reproduce_shared(const Experiment& e) {
   Drawing drawing;
   Reproduced done;
   double room = 0;
-  for (const Field& f : top.at("workloads").items()) {
+  for (const Field& f : Rows(run, top.at("workloads").items())) {
     Request request;
     request.subject = f.text();
     request.machine = top.at("machine").text();

@@ -8,6 +8,7 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "experiments/report/experiment.h"
+#include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
 #include "harness/recorded.h"
 #include "harness/statistics.h"
@@ -134,16 +135,16 @@ void hold(Reproduced& done, const Field& must, const std::string& name, const Po
 }  // namespace
 
 /// Workloads by PowerFusion's plans: kernels by class, bytes, GIR before and after rewriting.
-Reproduced reproduce_gir(const Experiment& e) {
+Reproduced reproduce_gir(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "rows", "paper_means"});
   const std::string machine = top.at("machine").text();
   Reproduced done;
   done.holds = true;
   Sheet sheet({"workload", "operators", "computation kernels", "memory kernels",
                "bytes (predicted)", "bytes, a kernel each", "compulsory bytes", "GIR bytes before",
-               "GIR bytes after", "syncs: warp", "block", "device", "us (predicted)", "search ms"});
+               "GIR bytes after", "warp syncs", "block syncs", "device syncs", "us (predicted)", "search ms"});
   std::string templates;
-  for (const Field& row : top.at("rows").items()) {
+  for (const Field& row : Rows(run, top.at("rows").items())) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
     const PowerCount c = counted_power(workload, machine);
     sheet.add({name, std::to_string(c.operators), std::to_string(c.library),
@@ -182,8 +183,9 @@ Reproduced reproduce_gir_text(const Experiment& e) {
   const Field top = document_of(e, {"girs"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"GIR", "rewriting", "gOperators before", "after", "DRAM bytes before", "after",
-               "syncs after: warp", "block", "device"});
+  Sheet sheet({"GIR", "rewriting", "gOperators before", "gOperators after",
+               "DRAM bytes before", "DRAM bytes after", "warp syncs after", "block syncs after",
+               "device syncs after"});
   for (const Field& row : top.at("girs").items()) {
     const std::string name = row.at("name").text();
     const Gir before = powerfusion::parse_gir(row.at("gir").text(), e.where + ": " + name);
@@ -239,8 +241,9 @@ Reproduced reproduce_gir_merging(const Experiment& e) {
   if (!g || g->size() != 2) top.fail("is not a graph of two operators", "two operators");
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"operator", "graphs", "parallel structures", "DRAM bytes before", "fewest after",
-               "most after", "device syncs before", "most after"});
+  Sheet sheet({"operator", "graphs", "parallel structures", "DRAM bytes before",
+               "fewest DRAM bytes after", "most DRAM bytes after", "device syncs before",
+               "most device syncs after"});
   std::map<std::string, double> has;
   const auto add = [&](const std::string& name, const std::vector<Gir>& girs) {
     std::set<std::pair<std::int64_t, std::int64_t>> structures;
@@ -308,10 +311,10 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
   add_provenance(done, recording, path);
   const std::int64_t fewest = top.at("must_hold").at("min_graphs").integer(1, 1000);
   Sheet sheet(
-      {"graph", "schedules", "moves and syncs", "resources", "FusionStitching's (recorded)", "L"});
+      {"graph", "schedules", "rank correlation: moves and syncs", "resources", "recorded prediction", "L alone"});
   std::int64_t ranked = 0;
   double sums[4] = {};
-  for (const auto& [name, graph] : recording.at("ranking").entries()) {
+  for (const auto& [name, graph] : Rows(run, recording.at("ranking").entries())) {
     const auto workload = graph.get("workload");
     if (!workload) continue;
     const Question q = question_of(workload->text(), recording.at("machine").text());

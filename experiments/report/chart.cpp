@@ -41,14 +41,29 @@ std::string text_at(double x, double y, const std::string& what, const char* anc
       anchor, size, more, escaped(what));
 }
 
+/// Characters, not bytes.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+/// Lines of at most so many characters, broken at blanks; a word that is longer, after its commas.
 std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
   std::vector<std::string> lines(1);
+  const auto add = [&](const std::string& piece, const char* between) {
+    if (!lines.back().empty() && width_of(lines.back()) + width_of(between) + width_of(piece) > columns)
+      lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : between) + piece;
+  };
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > columns)
-      lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
+    if (width_of(word) <= columns) add(word, " ");
+    for (std::size_t from = 0; width_of(word) > columns && from < word.size();) {
+      const std::size_t to = std::min(word.find(',', from), word.size() - 1) + 1;
+      add(word.substr(from, to - from), from == 0 ? " " : "");
+      from = to;
+    }
     begin = end + 1;
   }
   return lines;
@@ -76,20 +91,25 @@ double caption_height(const std::string& caption) {
   return kLineHeight * static_cast<double>(wrapped(caption, kCaptionColumns).size());
 }
 
+/// Only circles are filled, so that marks in one place are all seen.
 std::string marker(std::size_t kind, double x, double y) {
   const char* colour = kColours[kind % kColourCount];
+  const std::string hollow = formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"/>\n", colour);
   switch (kind % 4) {
     case 0:
-      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n", x, y, colour);
+      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x, y, colour);
     case 1:
-      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"6\" height=\"6\" fill=\"{}\"/>\n",
-                       x - 3, y - 3, colour);
+      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" height=\"7\" ", x - 3.5, y - 3.5) + hollow;
     case 2:
-      return formatted("<path d=\"M{:.1f} {:.1f}l4 7h-8z\" fill=\"{}\"/>\n", x, y - 4, colour);
+      return formatted("<path d=\"M{:.1f} {:.1f}l5 9h-10z\" ", x, y - 5.5) + hollow;
     default:
-      return formatted("<path d=\"M{:.1f} {:.1f}l4 4l-4 4l-4 -4z\" fill=\"{}\"/>\n", x, y - 4,
-                       colour);
+      return formatted("<path d=\"M{:.1f} {:.1f}l6 6l-6 6l-6 -6z\" ", x, y - 6) + hollow;
   }
+}
+
+/// Of a chart's k-th line: the first is whole, the others are dashed, each in its own way.
+std::string dashes(std::size_t k) {
+  return k == 0 ? "none" : formatted("{} 3", 3 * k + 2);
 }
 
 /// A logarithmic axis: from a range of numbers to a range of pixels.
@@ -190,12 +210,16 @@ std::string grid(const Chart& chart, const Axes& a) {
 }  // namespace
 
 std::string to_svg(const Chart& chart) {
-  constexpr double kTop = 44, kPlot = 400, kLeft = 84;
-  const double legend = kTop + kPlot + 52;
+  constexpr double kPlot = 400, kLeft = 84, kTitleHeight = 18;
+  constexpr std::size_t kTitleColumns = 80;  // at 14 pixels
+  const std::vector<std::string> title = wrapped(chart.title, kTitleColumns);
+  const double top = 26 + kTitleHeight * static_cast<double>(title.size());
+  const double legend = top + kPlot + 52;
   const double below = legend + kLineHeight * static_cast<double>(chart.series.size()) + 8;
-  const Axes a = axes_of(chart, kLeft, kWidth - 24, kTop, kTop + kPlot);
+  const Axes a = axes_of(chart, kLeft, kWidth - 24, top, top + kPlot);
   std::string svg = head(below + caption_height(chart.caption) + 12);
-  svg += text_at(kWidth / 2, 24, chart.title, "middle", 14);
+  for (std::size_t i = 0; i < title.size(); ++i)
+    svg += text_at(kWidth / 2, 24 + kTitleHeight * static_cast<double>(i), title[i], "middle", 14);
   svg += grid(chart, a);
   for (std::size_t k = 0; k < chart.series.size(); ++k) {
     const Series& s = chart.series[k];
@@ -203,7 +227,7 @@ std::string to_svg(const Chart& chart) {
     for (std::size_t i = 0; i < s.x.size(); ++i) {
       if (!drawable(s, i)) continue;
       const double x = a.x.at(s.x[i]), y = a.y.at(s.y[i]);
-      if (chart.lines)
+      if (chart.lines && !s.points)
         path += formatted("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
       else
         svg += marker(k, x, y);
@@ -212,9 +236,15 @@ std::string to_svg(const Chart& chart) {
       svg += formatted(
           "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\" "
           "stroke-dasharray=\"{}\"/>\n",
-          path, kColours[k % kColourCount], k == 0 ? "none" : formatted("{} 3", 3 * k + 2));
+          path, kColours[k % kColourCount], dashes(k));
     const double y = legend + kLineHeight * static_cast<double>(k);
-    svg += marker(k, kLeft + 4, y - 4) + text_at(kLeft + 16, y, s.name, "start", 11);
+    const bool line = chart.lines && !s.points;
+    svg += line
+               ? formatted("<path d=\"M{0:.1f} {1:.1f}h44\" stroke=\"{2}\" stroke-width=\"2\" "
+                           "stroke-dasharray=\"{3}\"/>\n",
+                           kLeft, y - 4, kColours[k % kColourCount], dashes(k))
+               : marker(k, kLeft + 4, y - 4);
+    svg += text_at(kLeft + (line ? 52 : 16), y, s.name, "start", 11);
   }
   if (chart.identity) svg += text_at(kWidth - 24, legend, "dashed: y = x", "end", 11);
   return svg + caption_at(below, chart.caption) + "</svg>\n";
@@ -222,35 +252,53 @@ std::string to_svg(const Chart& chart) {
 
 std::string pairs_svg(const std::string& title, std::span<const Pair> pairs,
                       const std::string& caption) {
-  constexpr double kRow = 44, kTop = 56, kLeft = 250, kBars = 300;
-  const double below = kTop + kRow * static_cast<double>(pairs.size()) + 18;
+  constexpr double kTop = 56, kLeft = 250, kBars = 300, kLabelLine = 13;
+  constexpr std::size_t kLabelColumns = 36;  // of 11 pixels, left of the bars
+  std::vector<std::vector<std::string>> labels;
+  std::vector<double> tops;
+  double rows_end = kTop;
+  for (const Pair& p : pairs) {
+    labels.push_back(wrapped(p.label, kLabelColumns));
+    tops.push_back(rows_end);
+    rows_end += std::max(44.0, kLabelLine * static_cast<double>(labels.back().size()) + 14);
+  }
+  const double below = rows_end + 18;
   std::string svg = head(below + caption_height(caption) + 12);
+  // Hatched, so that it is told from ours in grey print, too.
+  svg += formatted(
+      "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
+      "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#fff\"/>"
+      "<rect width=\"3\" height=\"6\" fill=\"{}\"/></pattern></defs>\n",
+      kColours[1]);
+  const auto filled = [](std::size_t kind) {
+    return kind == 0 ? formatted("fill=\"{}\"", kColours[0])
+                     : formatted("fill=\"url(#hatch)\" stroke=\"{}\"", kColours[1]);
+  };
   svg += text_at(kWidth / 2, 22, title, "middle", 14);
   const bool negative = std::any_of(pairs.begin(), pairs.end(),
                                     [](const Pair& p) { return p.ours < 0 || p.paper < 0; });
   const double zero = negative ? kLeft + kBars / 2 : kLeft, room = negative ? kBars / 2 : kBars;
-  const auto legend = [&svg](double x, std::size_t colour, const char* name) {
-    svg += formatted("<rect x=\"{}\" y=\"34\" width=\"10\" height=\"10\" fill=\"{}\"/>\n", x,
-                     kColours[colour]);
+  const auto legend = [&](double x, std::size_t kind, const char* name) {
+    svg += formatted("<rect x=\"{}\" y=\"34\" width=\"10\" height=\"10\" {}/>\n", x, filled(kind));
     svg += text_at(x + 15, 43, name, "start", 11);
   };
   legend(kLeft, 0, "ours");
   legend(kLeft + 70, 1, "the paper's");
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& p = pairs[i];
-    const double y = kTop + kRow * static_cast<double>(i);
+    const double y = tops[i];
     const double most = std::max({std::abs(p.ours), std::abs(p.paper), 1e-300});
-    double line = y + 15;
-    const auto label = wrapped(p.label, 38);
-    for (const std::string& part : label) {
-      svg += text_at(kLeft - 10, line - (label.size() > 1 ? 5 : 0) + 4, part, "end", 11);
-      line += 13;
+    // The bars' middle is the label's, unless it has more than three lines.
+    double line = y + 23 - kLabelLine * (std::min(static_cast<double>(labels[i].size()), 3.0) - 1) / 2;
+    for (const std::string& part : labels[i]) {
+      svg += text_at(kLeft - 10, line, part, "end", 11);
+      line += kLabelLine;
     }
-    const auto bar = [&](double value, double top, std::size_t colour, const std::string& text) {
+    const auto bar = [&](double value, double top, std::size_t kind, const std::string& text) {
       const double length = room * value / most;
       svg += formatted(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" fill=\"{}\"/>\n",
-          std::min(zero, zero + length), top, std::abs(length), kColours[colour]);
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" {}/>\n",
+          std::min(zero, zero + length), top, std::abs(length), filled(kind));
       svg += text_at(std::max(zero, zero + length) + 6, top + 11, text, "start", 11);
     };
     bar(p.ours, y + 4, 0, p.ours_text);

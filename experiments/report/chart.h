@@ -12,6 +12,7 @@ namespace tilewright::harness {
 struct Series {
   std::string name;
   std::vector<double> x, y;
+  bool points = false;  ///< markers in a chart of lines
 };
 
 /// Points or lines over two logarithmic axes; what is not positive is left out.

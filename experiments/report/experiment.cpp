@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "core/base/names.h"
+
 namespace tilewright::harness {
 namespace {
 
-constexpr const char* kKeys[] = {"id", "title", "source", "method", "about", "difference", "needs"};
+constexpr const char* kKeys[] = {"id", "title", "source", "method", "about", "drawn", "difference", "needs"};
 
 }  // namespace
 
@@ -45,11 +47,10 @@ const Experiment& find_experiment(std::string_view id) {
     if (e.id == id) return e;
     ids.push_back(e.id);
   }
-  const std::string near = nearest(id, ids);
   throw InputError({.where = "ID",
                     .value = std::string(id),
                     .problem = id.empty() ? "no experiment is given" : "is not an experiment",
-                    .accepted = join(ids) + (near.empty() ? "" : " (nearest: " + near + ")")});
+                    .accepted = names_like(id, ids, "tilewright experiments")});
 }
 
 Field document_of(const Experiment& e, std::initializer_list<const char*> keys) {

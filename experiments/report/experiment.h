@@ -62,6 +62,7 @@ struct Reproduced {
   bool holds = false;
   std::string reason;  ///< what does not hold
   std::vector<Compared> compared = {};
+  std::string note = {};  ///< what a reader of the picture must know of its labels
   Chart chart = {};  ///< empty: the picture is of what was compared
 };
 /// It does not hold, for one more reason.
@@ -137,7 +138,7 @@ std::optional<std::string> counters_missing(const Experiment& e, const Reproduce
 std::vector<std::string> counters_files(const Experiment& e, const ReproduceOptions& options);
 /// PowerFusion's: workloads' kernels by class, bytes and GIR; GIRs written out, rewritten; a
 /// recording's schedules ranked by their trees.
-Reproduced reproduce_gir(const Experiment& e);
+Reproduced reproduce_gir(const Experiment& e, const Run& run);
 Reproduced reproduce_gir_text(const Experiment& e);
 Reproduced reproduce_gir_merging(const Experiment& e);
 Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run);
@@ -147,18 +148,18 @@ Reproduced reproduce_side_by_side(const Experiment& e, const Run& run);
 Reproduced reproduce_contest(const Experiment& e, const Run& run);
 /// FlashFuser's: candidates rule by rule; chains' best plans in clusters and the search's time.
 Reproduced reproduce_cluster_rules(const Experiment& e);
-Reproduced reproduce_cluster_plans(const Experiment& e);
+Reproduced reproduce_cluster_plans(const Experiment& e, const Run& run);
 /// MCFuser's: section II-A's ratio, the counts of the space, the compared works, the rows of a
 /// configuration table with both models' plans, tuning times beside ours. "table" and "columns" in
 /// the result hold the cells.
 Reproduced reproduce_intensity(const Experiment& e);
 Reproduced reproduce_space(const Experiment& e);
 Reproduced reproduce_works(const Experiment& e);
-Reproduced reproduce_configurations(const Experiment& e);
-Reproduced reproduce_tuning(const Experiment& e);
+Reproduced reproduce_configurations(const Experiment& e, const Run& run);
+Reproduced reproduce_tuning(const Experiment& e, const Run& run);
 /// Eq. (1) against the shared memory that the emitted kernels of drawn candidates ask for, in the
 /// quadrants of Fig. 10; where nvcc is, ptxas says the same of a sample.
-Reproduced reproduce_shared(const Experiment& e);
+Reproduced reproduce_shared(const Experiment& e, const Run& run);
 /// `compare` over many workloads, a row a plan. Exact and the simulator must agree.
 Reproduced reproduce_comparison(const Experiment& e, const Run& run);
 
@@ -168,17 +169,17 @@ Reproduced reproduce_cluster_space(const Experiment& e);
 /// FusionStitching's: graphs and what they are made of; the printed table's sums and our own table
 /// in its form; kernels of XLA's rule and stitched; speedups; how long the explorer takes by size.
 Reproduced reproduce_graphs(const Experiment& e);
-Reproduced reproduce_breakdown(const Experiment& e);
+Reproduced reproduce_breakdown(const Experiment& e, const Run& run);
 Reproduced reproduce_units(const Experiment& e);
-Reproduced reproduce_steps(const Experiment& e);
-Reproduced reproduce_kernels(const Experiment& e);
-Reproduced reproduce_graph_speedups(const Experiment& e);
-Reproduced reproduce_graph_search(const Experiment& e);
+Reproduced reproduce_steps(const Experiment& e, const Run& run);
+Reproduced reproduce_kernels(const Experiment& e, const Run& run);
+Reproduced reproduce_graph_speedups(const Experiment& e, const Run& run);
+Reproduced reproduce_graph_search(const Experiment& e, const Run& run);
 
 /// Chimera's: peaks over bandwidths and the shares of operators; rows of a configuration table with
 /// the model's plan and what small tiles compute again; how long searches take.
 Reproduced reproduce_devices(const Experiment& e);
-Reproduced reproduce_chains(const Experiment& e);
+Reproduced reproduce_chains(const Experiment& e, const Run& run);
 Reproduced reproduce_searches(const Experiment& e, const Run& run);
 /// Chains fused against a kernel an operator, both planned over every level: simulated hit rates
 /// and traffic by level; times that the model predicts, the compute's at the machine's peak

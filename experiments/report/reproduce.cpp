@@ -111,23 +111,44 @@ std::string compared_report(const Experiment& e, const std::vector<Compared>& al
   return text + (e.difference ? "\nWhy they differ: " + *e.difference + "\n" : "");
 }
 
+/// The machines that the experiment's file names, for all of its rows and for one.
+std::string machines_text(const Experiment& e) {
+  const Field top(*e.document, e.where);
+  std::vector<std::string> names;
+  const auto add = [&names](const Field& of) {
+    const auto machine = of.get("machine");
+    if (machine && std::ranges::find(names, machine->text()) == names.end())
+      names.push_back(machine->text());
+  };
+  add(top);
+  if (const auto rows = top.get("rows"))
+    for (const Field& row : rows->items()) add(row);
+  return names.empty() ? "" : formatted(" Machine{}: {}.", names.size() > 1 ? "s" : "", join(names));
+}
+
 /// The method's own picture, else one of what was compared; nothing where there is no number.
 std::string figure_of(const Experiment& e, const Reproduced& done) {
   if (!done.chart.empty()) return to_svg(done.chart);
   constexpr std::size_t kMost = 24;
   std::vector<Pair> pairs;
   std::string sources;
+  std::size_t numbers = 0;
   for (const Compared& c : done.compared) {
-    if (!c.ours || !c.paper || pairs.size() == kMost) continue;
+    if (!c.ours || !c.paper) continue;
+    if (++numbers > kMost) continue;
     pairs.push_back(
         {c.what, number_text(c.ours, c.unit), number_text(c.paper, c.unit), *c.ours, *c.paper});
     if (sources.find(c.ours_source) == std::string::npos)
       sources += (sources.empty() ? "" : ", ") + c.ours_source;
   }
   if (pairs.empty()) return "";
-  return pairs_svg(e.id, pairs,
-                   formatted("{}. Ours: {}. The paper's: {}. Each pair of bars has its own scale.",
-                             e.title, sources, e.source));
+  std::string caption =
+      formatted("{}. Ours: {}.{} The paper's: {}. Each pair of bars has its own scale.", e.title,
+                sources, machines_text(e), e.source);
+  if (!done.note.empty()) caption += " " + done.note;
+  if (numbers > kMost)
+    caption += formatted(" The first {} of {} numbers; report.md has all.", kMost, numbers);
+  return pairs_svg(e.id, pairs, caption);
 }
 
 std::string report_of(const Experiment& e, const Reproduced& done, const std::string& command,
@@ -192,6 +213,11 @@ ordered_json write_folder(const Experiment& e, const ReproduceOptions& options,
   if (!done.holds) json["why"] = done.reason;
   merge(json, done.result);
   json["compared"] = compared_json(e, done.compared);
+  if (!done.note.empty()) json["note"] = done.note;
+  if (const auto drawn = Field(*e.document, e.where).get("drawn")) {
+    json["drawn"] = ordered_json::array();
+    for (const Field& column : drawn->items()) json["drawn"].push_back(column.text());
+  }
   json["difference"] = e.difference ? ordered_json(*e.difference) : ordered_json(nullptr);
   json["needs"] = e.needs ? ordered_json(*e.needs) : ordered_json(nullptr);
   json["command"] = command_of(e, options);

@@ -56,7 +56,11 @@ def _plain(draw):
 
 
 def _has_points(document):
-    return any(key in document for key in ("points", "validation", "panels"))
+    """Points that a prediction and a truth belong to; a result whose points are others is drawn as its table."""
+    points = document.get("points")
+    others = (plot_table.is_table(document) and isinstance(points, list) and points
+              and all(isinstance(p, dict) and "true_bytes" not in p for p in points))
+    return not others and any(key in document for key in ("points", "validation", "panels"))
 
 
 # (kind, whether a document can be drawn as it, how), the most specific first.

@@ -151,7 +151,7 @@ def _unit_of(cells):
 
 
 def draw_table(document, where):
-    """Bars of each column of numbers, to its own scale; of long tables the first columns."""
+    """Bars of each column of numbers, to its own scale: those that the file names as drawn, else the first ones."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     labels, found = numeric_columns(document, where)
@@ -160,7 +160,9 @@ def draw_table(document, where):
     telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
     # Where there are too many: what is found here, before what the paper prints.
     chosen = sorted(telling, key=lambda column: "(paper" in column[0])[:MOST_COLUMNS]
-    drawn = [column for column in telling if any(column is c for c in chosen)]
+    asked = document.get("drawn") or []
+    drawn = ([column for name in asked for column in found if column[0] == name]
+             or [column for column in telling if any(column is c for c in chosen)])
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     places = {str(name): c for c, name in enumerate(document["columns"])}
     figure, gaps = new_figure(2.2 + 1.25 * len(drawn), max(3, 0.2 * len(labels) + 1.6)), False

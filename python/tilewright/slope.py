@@ -131,7 +131,7 @@ def draw_slope(document, where):
     axes.set_xlabel("buffer size")
     axes.set_ylabel("bytes moved")
     light_grid(axes)
-    axes.legend(loc="lower left" if len(series) > 3 else "center right", fontsize=7.5, framealpha=0.9)
+    axes.legend(loc="lower left", fontsize=7.5, framealpha=0.9)  # every curve falls to the right
     heading = [str(document[k]) for k in ("title", "workload") if document.get(k)]
     axes.set_title(filled(heading, 84) or where, fontsize=10)
     put_caption(axes, caption(document), 110)

@@ -93,7 +93,7 @@ TEST(Sweep, SaysWhatItDoesNotAccept) {
               HasSubstr("one step"));
   EXPECT_THAT(refused(head + "verb: plan\norders: [mlkn]\n"), HasSubstr("what plan finds"));
   EXPECT_THAT(refused(head + "verb: run\n"), HasSubstr("predict, plan, simulate"));
-  EXPECT_THAT(refused(head + "models: [chimaera]\n"), HasSubstr("nearest: chimera"));
+  EXPECT_THAT(refused(head + "models: [chimaera]\n"), HasSubstr("accepted: chimera"));
   EXPECT_THAT(refused(head + "options: {edge: full}\n"), HasSubstr("nearest edges"));
   EXPECT_THAT(refused("name: s\nworkloads: [gem-chain]\nmachines: [a100]\n"),
               HasSubstr("gem-chain"));

@@ -1,6 +1,7 @@
 """Do fidelity's statistics agree with a count by hand, and are planned's shapes and ratios what they say?"""
 import importlib.machinery
 import importlib.util
+import json
 import pathlib
 import sys
 
@@ -8,8 +9,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU = ROOT / "experiments" / "gpu"
-sys.path.insert(0, str(GPU))
-import fidelity  # noqa: E402
+sys.path.insert(0, str(ROOT / "experiments"))
+import drawn_plans  # noqa: E402
 
 
 def planned():
@@ -20,20 +21,29 @@ def planned():
 
 
 def test_rank_correlation_by_hand():
-    assert fidelity.correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
-    assert fidelity.correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    assert drawn_plans.correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert drawn_plans.correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
     # Ranks 0 1 2 3 and 0 2 1 3: 1 - 6 * 2 / (4 * 15).
-    assert fidelity.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
-    assert fidelity.correlation([1, 1, 1], [1, 2, 3]) is None
-    assert fidelity.correlation([1, 2], [1, 2]) is None
-    assert fidelity.ranks([5, 5, 1]) == [1.5, 1.5, 0]
+    assert drawn_plans.correlation([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.8)
+    assert drawn_plans.correlation([1, 1, 1], [1, 2, 3]) is None
+    assert drawn_plans.correlation([1, 2], [1, 2]) is None
+    assert drawn_plans.ranks([5, 5, 1]) == [1.5, 1.5, 0]
 
 
 def test_a_row_says_what_choosing_by_price_loses():
-    row = fidelity.row_of("r", [("a", 2.0, 4.0), ("b", 1.0, 5.0), ("c", 3.0, 3.0)])
+    row = drawn_plans.row_of("r", [("a", 2.0, 4.0), ("b", 1.0, 5.0), ("c", 3.0, 3.0)])
     assert row["chosen"] == "b" and row["regret"] == pytest.approx(5 / 3)
     assert row["mean_error"] == pytest.approx((0.5 + 0.8 + 0) / 3)
     assert row["worst"]["name"] == "b"
+
+
+def test_tiles_are_drawn_again_in_the_tree_and_beside_it():
+    kernels = [{"tree": "m/16@grid ( L.A k ( C.g ) )", "tiles": {"k": 8}, "pins": {"A": "L1"}}]
+    again = drawn_plans.redrawn(kernels, lambda loop, tile: {"m": 3 * tile, "k": tile + 1}[loop])
+    assert again == [{"tree": "m/48@grid ( L.A k ( C.g ) )", "tiles": {"k": 9}, "pins": {"A": "L1"}}]
+    assert kernels[0]["tiles"] == {"k": 8}
+    assert drawn_plans.plan_text("w:m=1", "a100", again).endswith('kernels:\n  - ' + json.dumps(again[0]) + "\n")
+    assert drawn_plans.kernels_of({"plan": {"workload": "other", "kernels": []}}, "w") is None
 
 
 def test_shapes_are_seeded_and_ratios_are_over_the_first_model():

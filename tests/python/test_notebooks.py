@@ -112,7 +112,9 @@ def test_seals_are_what_the_tool_answers():
     key = runpy.run_path(str(FOLDER / "key" / "seal.py"))
     assert key["sealed"]() == SEALS
     for exercise, seal in SEALS.items():
-        assert seal["digest"] not in [theirs for theirs, _ in seal["wrong"]], exercise
+        assert seal["wrong"], f"{exercise}: no common wrong answer has a hint of its own"
+        wrong = [theirs for theirs, _ in seal["wrong"]]
+        assert seal["digest"] not in wrong, exercise
 
 
 def test_common_wrong_answers_get_their_own_hint(capsys):

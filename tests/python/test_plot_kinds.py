@@ -257,3 +257,15 @@ def test_bad_files_are_refused_in_one_line(document, named, tmp_path, capsys):
     error = capsys.readouterr().err
     assert named in error and error.count("\n") == 1, error
     assert not out.exists()
+
+
+def test_a_table_is_drawn_by_the_columns_that_it_names_and_by_its_table_where_its_points_are_others():
+    from tilewright import plot
+
+    document = {"title": "t", "columns": ["network", *"abcdefg"], "table": [["x", *"1234567"], ["y", *"2345678"]],
+                "points": [{"n": 1024, "dram_read_bytes": 5}]}
+    assert plot.kinds_of(document) == ["table"]
+    titles = lambda: [axes.get_title() for axes in plot.figure_of(document, "d").axes]  # noqa: E731
+    assert titles() == list("abcdef")
+    document["drawn"] = ["g", "a"]
+    assert titles() == ["g", "a"]

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "core/base/document.h"
+#include "core/base/names.h"
 #include "core/workload/catalogue/builtin_table.h"
 #include "core/workload/import/onnx_import.h"
 #include "core/workload/notation.h"
@@ -162,18 +163,15 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
 }
 
 [[noreturn]] void unknown_workload(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Family& f : families()) known.push_back(f.name);
-  std::vector<std::string> all = known;
+  std::vector<std::string> all;
+  for (const Family& f : families()) all.push_back(f.name);
   for (const Row& r : rows()) all.push_back(r.name);
   const std::string near = nearest(name, all);
   const std::string hint = near.empty() ? "" : ", did you mean '" + near + "'?";
   throw InputError({.field = "workload",
                     .value = "'" + std::string(name) + "'",
                     .problem = "is unknown" + hint,
-                    .accepted = join(known) +
-                                ", a row (chimera/G1..G12, chimera/C1..C8, mcfuser/G1..G12, "
-                                "mcfuser/S1..S9, se-module/M0..M9, bert-large), or a .yaml or .onnx file"});
+                    .accepted = names_like(name, all, "tilewright workloads") + ", a .yaml or .onnx file"});
 }
 
 }  // namespace
