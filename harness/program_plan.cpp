@@ -67,13 +67,13 @@ class Maker {
                   .by = kernel.by,
                   .operators = alone.operators,
                   .tensors = alone.tensors};
-    std::vector<std::string> weights;
+    std::vector<bool> weights;
     for (std::size_t t = 0; t < part.tensors().size(); ++t)
-      if (part.is_input(TensorId(t)) && is_weight(launch.tensors[t]))
-        weights.push_back(alone.workload->tensors()[t].name);
+      weights.push_back(part.is_input(TensorId(t)) && is_weight(launch.tensors[t]));
     const Result<std::size_t> made = kernel_of(alone, weights);
     if (again)
-      if (const Whole* better = with_merged_loops(part, made ? &program.kernels[*made] : nullptr)) {
+      if (const Whole* better =
+              with_merged_loops(part, weights, made ? &program.kernels[*made] : nullptr)) {
         add_planned(*better, launch);
         return std::nullopt;
       }
@@ -117,29 +117,43 @@ class Maker {
   /// are predicted to be faster than the kernel that there is; null: they are not. Rows and columns
   /// of an image that no window moves over are the case: a tile of the network's own loops is a
   /// rectangle of them.
-  const Whole* with_merged_loops(const Workload& part, const ProgramKernel* plain) {
+  const Whole* with_merged_loops(const Workload& part, const std::vector<bool>& weights,
+                                 const ProgramKernel* plain) {
     const Machine& m = *setting_.machine;
-    if (m.level(m.default_level()).managed != Managed::software) return nullptr;
+    const bool software = m.level(m.default_level()).managed == Managed::software;
     if (plain != nullptr && !plain->predicted) return nullptr;
     const Workload named = without_names(part);
     std::string key = to_yaml(named);
+    for (const bool weight : weights) key += weight ? '1' : '0';
     if (plain != nullptr) key += to_json(Plan{{plain->plan}}).dump();
     const auto known = merged_.find(key);
     if (known != merged_.end()) return known->second ? &*known->second : nullptr;
     std::optional<Whole>& found = merged_[key];
     std::optional<Workload> w = merged_loops(named);
     if (!w) return nullptr;
-    constexpr double kFaster = 0.95;
-    found = planned_whole(std::make_shared<const Workload>(std::move(*w)),
-                          plain == nullptr ? HUGE_VAL : kFaster * *plain->predicted);
+    // Where caches are the hardware's, only a product's depth gains: steps of one loop follow one
+    // another in memory, those of several lie apart.
+    if (!software && !has_fewer_depths(*w, part)) return nullptr;
+    const double faster = software ? 0.95 : 1.02;  // of the predicted seconds
+    found = planned_whole(std::make_shared<const Workload>(std::move(*w)), weights,
+                          plain == nullptr ? HUGE_VAL : faster * *plain->predicted);
     return found ? &*found : nullptr;
   }
 
+  /// Whether the depth of some product has fewer loops.
+  static bool has_fewer_depths(const Workload& merged, const Workload& part) {
+    return std::ranges::any_of(part.topological_order(), [&](OpId op) {
+      return part.is_contraction(op) &&
+             merged.reduction_loops(op).size() < part.reduction_loops(op).size();
+    });
+  }
+
   /// What the planner makes of it and the target takes, in less than so many predicted seconds.
-  std::optional<Whole> planned_whole(const std::shared_ptr<const Workload>& w, double most) {
+  std::optional<Whole> planned_whole(const std::shared_ptr<const Workload>& w,
+                                     const std::vector<bool>& weights, double most) {
     Request of = request_;
     of.model.reset(), of.rewrites.clear(), of.progress = {};
-    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    Setting setting{.workload_name = w->name(), .workload = w, .machine = warm_};
     const Setting before = setting;
     const Model& planner = planning_model();
     Result<Proposal> best = propose(planner, of, setting);
@@ -153,7 +167,9 @@ class Maker {
     double seconds = 0;
     for (const Kernel& kernel : best->plan.kernels) {
       NamelessKernel alone = nameless(kernel, *w);
-      const Result<std::size_t> made = kernel_of(alone, {});
+      std::vector<bool> constant;
+      for (const TensorId t : alone.tensors) constant.push_back(weights[t.index()]);
+      const Result<std::size_t> made = kernel_of(alone, constant);
       if (!made) return std::nullopt;
       seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
       whole.kernels.push_back(*made);
@@ -176,9 +192,11 @@ class Maker {
   }
 
   /// The kernel without names: one that is there already, or a new one.
-  /// `constant`: inputs of it that no run changes, as it names them.
-  Result<std::size_t> kernel_of(const NamelessKernel& kernel,
-                                const std::vector<std::string>& constant) {
+  /// `weights`: by tensor of it, whether it is an input that no run changes.
+  Result<std::size_t> kernel_of(const NamelessKernel& kernel, const std::vector<bool>& weights) {
+    std::vector<std::string> constant;
+    for (std::size_t t = 0; t < weights.size(); ++t)
+      if (weights[t]) constant.push_back(kernel.workload->tensors()[t].name);
     const std::string key = kernel.key + join(constant);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;

@@ -7,6 +7,7 @@
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/plan/shares.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 
@@ -56,11 +57,6 @@ Scheduled schedule_of(const Request& request) {
 }
 
 namespace {
-
-/// How much of the time of all threads is used where they share so many equal pieces of work.
-double share_of(std::int64_t pieces, int threads) {
-  return static_cast<double>(pieces) / static_cast<double>(ceil_div(pieces, threads) * threads);
-}
 
 bool has_bound_loop(const Node& node) {
   return (node.kind == Node::Kind::loop && node.binding != Binding::seq) ||
@@ -188,7 +184,7 @@ std::vector<std::pair<Plan, double>> dealt_out(const Plan& plan, const Workload&
     for (const Shared& own : shared_loops(kernel, w))
       if (own.loop->name == l.loop->name && own.loop->step > 0) own.loop->step = step;
     if (l.loop->step == 0) kernel.tiles[l.loop->name] = step;
-    found.emplace_back(std::move(smaller), share_of(ceil_div(l.extent, step), threads));
+    found.emplace_back(std::move(smaller), used_of_threads(l.extent, step, threads));
   }
   return found;
 }
@@ -203,7 +199,7 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   double share = 1.0 / threads;
   const std::vector<Shared> loops = shared_loops(given.kernels.front(), w);
   for (const Shared& l : loops)
-    share = std::max(share, share_of(ceil_div(l.extent, l.step), threads));
+    share = std::max(share, used_of_threads(l.extent, l.step, threads));
   const auto work = work_of(plan, setting);
   if (share >= kEnough || !work || has_bound_loop(plan.kernels.front().tree)) return plan;
   Plan best = plan;

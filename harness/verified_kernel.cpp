@@ -73,7 +73,8 @@ Reference reference_of(const Workload& w, TensorValues inputs) {
   reference.outputs.resize(w.tensors().size());
   for (TensorId t : w.outputs()) reference.outputs[t.index()] = std::move(all.values[t.index()]);
   reference.bounds = std::move(all.bounds);
-  reference.others = std::make_shared<std::map<std::vector<bool>, TensorValues>>();
+  reference.accepted = std::move(all.accepted);
+  reference.others = std::make_shared<std::map<std::vector<bool>, Bounded>>();
   reference.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return reference;
@@ -121,11 +122,13 @@ namespace {
 using Outputs = std::vector<Memory>;
 
 Verification held_against(const Workload& w, const Outputs& outputs, const TensorValues& values,
-                          const TensorValues& bounds) {
+                          const TensorValues& bounds, const AcceptedPlaces& accepted) {
   Verification v;
   for (TensorId t : w.outputs()) {
-    const Comparison c =
-        compare(w.tensor(t).dtype, outputs[t.index()].get(), values[t.index()], bounds[t.index()]);
+    const DType type = w.tensor(t).dtype;
+    const void* const got = outputs[t.index()].get();
+    const Comparison c = compare(type, got, with_places(values[t.index()], accepted, t, type, got),
+                                 bounds[t.index()]);
     v.relative_error = std::max(v.relative_error, c.relative_error);
     v.tolerance = std::max(v.tolerance, c.tolerance);
     v.elements += w.tensor(t).elements().value;
@@ -135,33 +138,39 @@ Verification held_against(const Workload& w, const Outputs& outputs, const Tenso
   return v;
 }
 
-/// Bounds for kernels of that rounding, of the workload that the reference is of.
-TensorValues bounds_for(const Workload& w, const Reference& reference, const Rounding& rounding) {
+/// For kernels of that rounding, of the workload that the reference is of.
+Bounded bounds_for(const Workload& w, const Reference& reference, const Rounding& rounding) {
   TensorValues inputs(w.tensors().size());
   for (std::size_t t = 0; t < inputs.size(); ++t)
     if (w.is_input(TensorId(t)))
       inputs[t] = decode_elements(w.tensors()[t].dtype, reference.inputs[t].data(),
                                   static_cast<std::size_t>(w.tensors()[t].elements().value));
-  return evaluate_bounded(w, std::move(inputs), rounding).bounds;
+  return evaluate_bounded(w, std::move(inputs), rounding);
 }
 
 /// The outputs of a kernel of that schedule, if any is given.
 Verification held(const Workload& w, const Outputs& outputs, const Reference& reference,
                   const Schedule* schedule) {
-  const Verification first = held_against(w, outputs, reference.outputs, reference.bounds);
+  const auto against = [&](const TensorValues& bounds, const AcceptedPlaces& accepted) {
+    return held_against(w, outputs, reference.outputs, bounds, accepted);
+  };
+  const Verification first = against(reference.bounds, reference.accepted);
   if (schedule == nullptr) return first;
   Rounding rounding = rounding_of(*schedule);
   const bool partial = std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; });
   const bool keeps = std::ranges::any_of(rounding.kept, [](bool b) { return b; });
+  const auto with_partial = [&] {
+    const Bounded all = bounds_for(w, reference, rounding);
+    return against(all.bounds, all.accepted);
+  };
   // What is kept makes bounds tighter, partial sums that are stored make them looser.
-  if (!first.verified() && partial)
-    return held_against(w, outputs, reference.outputs, bounds_for(w, reference, rounding));
+  if (!first.verified() && partial) return with_partial();
   if (!first.verified() || !keeps) return first;
   const auto [found, added] = reference.others->try_emplace(rounding.kept);
   if (added) found->second = bounds_for(w, reference, {.kept = rounding.kept});
-  const Verification tight = held_against(w, outputs, reference.outputs, found->second);
+  const Verification tight = against(found->second.bounds, found->second.accepted);
   if (tight.verified() || !partial) return tight;
-  return held_against(w, outputs, reference.outputs, bounds_for(w, reference, rounding));
+  return with_partial();
 }
 
 }  // namespace

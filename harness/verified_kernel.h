@@ -46,9 +46,10 @@ struct Reference {
   std::vector<std::vector<std::byte>> inputs;  ///< elements, by TensorId; other tensors are empty
   TensorValues outputs;                        ///< by TensorId; other tensors are empty
   TensorValues bounds;  ///< like outputs, of a kernel that rounds every intermediate to its type
-  double seconds = 0;   ///< that drawing and evaluating took
+  AcceptedPlaces accepted = {};  ///< with these bounds
+  double seconds = 0;            ///< that drawing and evaluating took
   /// Of kernels that keep some in registers (Rounding::kept), as verify has come to them.
-  std::shared_ptr<std::map<std::vector<bool>, TensorValues>> others = {};
+  std::shared_ptr<std::map<std::vector<bool>, Bounded>> others = {};
 };
 /// Cost: two evaluations (evaluate_bounded), on all cores.
 Reference reference_of(const Workload& workload, std::uint64_t seed);

@@ -163,15 +163,17 @@ inline int64_t thread() {
 )";
 
 constexpr const char* kShare = R"(
-// Of a loop's iterations, those of one part of `parts`: as even as can be.
+// Of a loop's iterations, those of one part of `parts`: as even as can be. The last parts have those
+// that are left over, since the last iteration may be a shorter one.
 struct Share {
   int64_t lo, hi;
 };
 inline Share share_of(int64_t low, int64_t high, int64_t step, int64_t part, int64_t parts) {
   const int64_t trips = high > low ? (high - low + step - 1) / step : 0;
   const int64_t each = trips / parts, more = trips % parts;
-  const int64_t first = part * each + (part < more ? part : more);
-  return {low + first * step, low + (first + each + (part < more ? 1 : 0)) * step};
+  const int64_t extra = part - (parts - more);  // parts before this one that have one more
+  const int64_t first = part * each + (extra > 0 ? extra : 0);
+  return {low + first * step, low + (first + each + (extra >= 0 ? 1 : 0)) * step};
 }
 )";
 

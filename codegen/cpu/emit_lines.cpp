@@ -8,11 +8,21 @@
 namespace tilewright::cpu {
 namespace {
 
-constexpr int kMostGroup = 12;                          // rows, as `listed_product` unrolls them
-constexpr std::int64_t kCopyBytes = 192 << 10;          // copies of a block of channels, about
-constexpr std::int64_t kMostCopyBytes = 16 << 20;       // of what cannot be in blocks
-constexpr std::int64_t kPanelBytes = 288 << 10;         // of all panels, in the second cache
-constexpr std::int64_t kMostSteps = 1024;               // of a block
+constexpr int kMostGroup = 12;                     // rows, as `listed_product` unrolls them
+constexpr std::int64_t kCopyBytes = 192 << 10;     // copies of a block of channels, about
+constexpr std::int64_t kMostCopyBytes = 16 << 20;  // of what cannot be in blocks
+constexpr std::int64_t kPanelBytes = 288 << 10;    // of all panels, in the second cache
+constexpr std::int64_t kMostSteps = 1024;          // of a block
+constexpr std::int64_t kNearBytes = 256 << 10;     // of sums that stay in the second cache
+
+/// As even as they can be.
+std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64_t channels) {
+  const std::int64_t most =
+      std::clamp<std::int64_t>(std::min(kCopyBytes / std::max<std::int64_t>(bytes, 1),
+                                        std::max<std::int64_t>(kMostSteps / taps, 1)),
+                               1, channels);
+  return ceil_div(channels, ceil_div(channels, most));
+}
 
 /// Rows and vectors that stay in registers, which take the fewest cycles over a box of that many:
 /// two fused multiply-adds and two loads a cycle, a latency of four.
@@ -43,8 +53,9 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
 
 }  // namespace
 
-/// What `convolve_lines` copies of a channel at most, in elements.
-std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges) {
+/// What `convolve_lines` copies of a channel for so many rows of points, in elements.
+std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
+                                             std::int64_t rows_of_points) {
   const Operator& op = p_.workload().op(k_.node(id).op);
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
@@ -61,9 +72,45 @@ std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const S
     rows *= most(l);
     span += std::abs(moves(l, x.row_dim)) * (most(l) - 1);
   }
-  const std::int64_t height = most(x.outer) + span / step + 1;
+  const std::int64_t height = rows_of_points + span / step + 1;
   return columns * std::min(step, rows) * height * most(x.columns) +
          p_.vector_bytes / p_.element_bytes;
+}
+
+/// So many rows of points at a time that one costs least: a block of the depth has the channels
+/// whose lines fit, all sums are loaded and stored once for each block, rows that the window
+/// reaches beyond its points are copied for every band, and so are weights brought.
+std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges& ranges) {
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
+  const std::int64_t height = most(x.outer), lanes = p_.vector_bytes / p_.element_bytes;
+  if (!x.channels_first || x.outer < 0) return height;
+  const Depth depth(*this, id, x, ranges);
+  const auto rows = static_cast<double>(most(x.rows));
+  const auto steps = static_cast<double>(depth.channels() * depth.taps());
+  const auto cycles = [&](std::int64_t band) {            // for one row of points
+    constexpr double kCopied = 3, kNear = 1.5, kFar = 6;  // a vector
+    constexpr double kWeights = 16;                       // bytes a cycle
+    const std::int64_t lines = lines_of_channel(id, x, ranges, band) * p_.element_bytes;
+    const std::int64_t blocks =
+        ceil_div(depth.channels(), channels_of_block(lines, depth.taps(), depth.channels()));
+    const auto vectors = static_cast<double>(ceil_div(band * most(x.columns), lanes));
+    const double of_sums = rows * vectors * static_cast<double>(p_.vector_bytes);
+    const double touched = static_cast<double>(blocks - 1) * rows * vectors *
+                           (of_sums <= static_cast<double>(kNearBytes) ? kNear : kFar);
+    const double copies = x.direct ? 0
+                                   : static_cast<double>(depth.channels() * lines) /
+                                         static_cast<double>(p_.vector_bytes) * kCopied;
+    const double weights = rows * steps * static_cast<double>(p_.element_bytes) / kWeights;
+    return (rows * vectors * steps / 2 + touched + copies + weights) / static_cast<double>(band);
+  };
+  constexpr double kGain = 0.97, kEven = 0.99;  // bands of one size need less code
+  std::int64_t best = height;
+  for (std::int64_t bands = 2; bands <= height; ++bands) {
+    const std::int64_t band = ceil_div(height, bands);
+    const double gain = best == height ? kGain : height % band == 0 ? 1 : kEven;
+    if (cycles(band) < gain * cycles(best)) best = band;
+  }
+  return best;
 }
 
 /// Whether points, vectors of which these are, leave too many more lanes idle than rows of the left
@@ -77,7 +124,8 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   std::int64_t channels = 1;
   for (int l : x.depth) channels *= most(l);
-  if (lines_of_channel(id, x, ranges) * p_.element_bytes * (x.channels_first ? 1 : channels) >
+  if (lines_of_channel(id, x, ranges, most(x.outer)) * p_.element_bytes *
+          (x.channels_first ? 1 : channels) >
       kMostCopyBytes)
     return false;
   const std::int64_t width = most(x.columns);
@@ -87,7 +135,8 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
   const auto waste = [&](std::int64_t count) {
     return static_cast<double>(ceil_div(count, lanes) * lanes) / static_cast<double>(count);
   };
-  return !can_prepare(id, x, ranges) || waste(points) <= kEdges * waste(most(x.rows));
+  return !prepares_left(id, x, kGroupVectors * lanes, ranges) ||
+         waste(points) <= kEdges * waste(most(x.rows));
 }
 
 void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s,
@@ -104,8 +153,12 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   const std::int64_t c_line = stride_of(op, c, in_c, x.outer), width = known(x.columns);
   const bool follow = x.outer < 0 || (width > 0 && c_line == width);
-  const std::int64_t all = follow ? most(x.columns) * most(x.outer) : most(x.columns);
-  const std::int64_t points = follow ? known(x.columns) * known(x.outer) : known(x.columns);
+  const std::int64_t band = band_of(id, x, ranges);
+  const std::int64_t all = follow ? most(x.columns) * band : most(x.columns);
+  const std::int64_t even = known(x.outer) % band == 0 ? band : 0;  // rows of points of each band
+  const std::int64_t points = !follow       ? known(x.columns)
+                              : x.outer < 0 ? known(x.columns)
+                                            : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   auto [rows, vectors] =
       block_shape(most(x.rows), ceil_div(all, lanes), p_.vector_bytes == 64 ? 32 : 16);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
@@ -117,12 +170,8 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   Depth depth(*this, id, x, ranges);
   // As many channels at a time as copies of them, and a panel of their steps, fit in caches.
   const std::int64_t channels = depth.channels(), taps = depth.taps();
-  const std::int64_t of_channel = lines_of_channel(id, x, ranges) * p_.element_bytes;
-  std::int64_t block =
-      std::clamp<std::int64_t>(std::min(kCopyBytes / std::max<std::int64_t>(of_channel, 1),
-                                        std::max<std::int64_t>(kMostSteps / taps, 1)),
-                               1, channels);
-  block = ceil_div(channels, ceil_div(channels, block));
+  const std::int64_t of_channel = lines_of_channel(id, x, ranges, band) * p_.element_bytes;
+  std::int64_t block = channels_of_block(of_channel, taps, channels);
   if (!x.channels_first) block = channels;
   // Behind the copies one panel, or all of them where the second cache holds them.
   const std::int64_t copied =
@@ -159,15 +208,15 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   std::string after;
   std::unique_ptr<Followers> followers;
   if (s.opened == 0 && follow)
-    followers = followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width,
-                                    after);
+    followers =
+        followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width, after);
   if (!after.empty()) after = ", " + after;
   out_.line("convolve_lines<" + std::to_string(rows) + ", " + std::to_string(vectors) + ", " +
             std::to_string(x.step) + ", " + known_size(n.op, x.rows, ranges) + ", " +
             std::to_string(points) + ", " + (block == channels ? "true" : "false") + ">(" +
             size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " + row + ", " + step + ", " +
-            group + ", " + window + ", " + steps_name + ", " + std::to_string(block) + ", " +
-            std::to_string(copied / p_.element_bytes) + ", " +
+            group + ", " + window + ", " + steps_name + ", " + std::to_string(band) + ", " +
+            std::to_string(block) + ", " + std::to_string(copied / p_.element_bytes) + ", " +
             std::to_string(panel_room / p_.element_bytes) + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +

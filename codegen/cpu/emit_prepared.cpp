@@ -42,11 +42,21 @@ bool KernelEmitter::can_prepare(NodeId id, const Window& x, const SymRanges& ran
   return true;
 }
 
+/// The same, and groups of so many rows are small enough.
+bool KernelEmitter::prepares_left(NodeId id, const Window& x, std::int64_t group,
+                                  const SymRanges& ranges) const {
+  if (!can_prepare(id, x, ranges)) return false;
+  const Operator& op = p_.workload().op(k_.node(id).op);
+  std::int64_t steps = 1;
+  for (int l : x.depth) steps *= p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).extent;
+  return x.direct || group * steps * p_.element_bytes <= kMostGroup;
+}
+
 /// "where it is packed, elements from one group of rows to the next", for convolve; empty: it is
 /// not prepared. Rows that begin within a group find nothing there, and are packed as ever.
 std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_t group,
                                          const Surroundings& s, const SymRanges& ranges) {
-  if (!can_prepare(id, x, ranges)) return "";
+  if (!prepares_left(id, x, group, ranges)) return "";
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
@@ -65,7 +75,6 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   const std::int64_t panel = ceil_div(extent(x.rows), group) * group * steps;
   const auto elements = checked_mul(panel, panels);
   if (!elements || *elements > kMostElements) return "";
-  if (!x.direct && group * steps * p_.element_bytes > kMostGroup) return "";
 
   Prepared& made = prepared_[id];
   if (made.elements == 0) made.offset = p_.kept, made.elements = *elements, p_.kept += *elements;

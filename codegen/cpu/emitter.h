@@ -217,7 +217,11 @@ class KernelEmitter : private RangeEmitter {
   bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
 
   // emit_lines.cpp
-  std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges);
+  std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
+                                std::int64_t height);
+  std::int64_t band_of(NodeId id, const Window& x, const SymRanges& ranges);
+  static constexpr std::int64_t kGroupVectors = 2;  ///< of rows beside which points are broadcast
+  bool prepares_left(NodeId id, const Window& x, std::int64_t group, const SymRanges& ranges) const;
   bool goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges);
   void read_lines(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::unique_ptr<Followers> followers_of_window(NodeId id, const Window& x,

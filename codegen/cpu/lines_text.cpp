@@ -226,13 +226,13 @@ TILEWRIGHT_TARGET void multiply_lines(int64_t rows, int64_t points, int64_t dept
 }
 
 // C[i,j] += A[i,k] * B[k,j] with B read through a window, `block` channels at a time; behind their
-// copies, `copied` elements, is room for panels. Rows of points are c_line apart in C. Once: a block
-// has all channels.
-template <int MI, int NI, int STEP, int64_t M, int64_t N, bool Once, class After = Keep>
-TILEWRIGHT_TARGET void convolve_lines(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
-                                      int64_t group, const Window& w, const Depth& d, int64_t block,
-                                      int64_t copied, int64_t room, Real* c, int64_t c_row,
-                                      int64_t c_line, bool fresh, const After& after = {}) {
+// copies, `copied` elements, is room for panels. Rows of points are c_line apart in C; the first point
+// is the j0-th. Once: a block has all channels.
+template <int MI, int NI, int STEP, int64_t M, int64_t N, bool Once, class After>
+TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
+                                     int64_t group, const Window& w, const Depth& d, int64_t block,
+                                     int64_t copied, int64_t room, Real* c, int64_t c_row,
+                                     int64_t c_line, int64_t j0, bool fresh, const After& after) {
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   const bool dense = w.height == 1 || c_line == w.width;
   const int64_t lines = dense ? 1 : w.height, points = dense ? w.width * w.height : w.width;
@@ -268,8 +268,26 @@ TILEWRIGHT_TARGET void convolve_lines(int64_t rows, const Real* a, int64_t a_row
         }
       multiply_lines<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
                                    d.packed + copied, room, c + l * c_line, c_row,
-                                   fresh && first == 0, l * w.width, after);
+                                   fresh && first == 0, j0 + l * w.width, after);
     }
+  }
+}
+
+// The same by bands of so many rows of points: copies of more channels have room then, and what is
+// added to once for each block of them stays in the second cache.
+template <int MI, int NI, int STEP, int64_t M, int64_t N, bool Once, class After = Keep>
+TILEWRIGHT_TARGET void convolve_lines(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
+                                      int64_t group, const Window& w, const Depth& d, int64_t band,
+                                      int64_t block, int64_t copied, int64_t room, Real* c,
+                                      int64_t c_row, int64_t c_line, bool fresh,
+                                      const After& after = {}) {
+  for (int64_t h = 0; h < w.height; h += band) {
+    Window part = w;
+    part.height = min(band, w.height - h);
+    part.first_row += h * w.row_step;
+    part.source += h * w.row_step * w.source_row;
+    convolve_band<MI, NI, STEP, M, N, Once>(rows, a, a_row, a_k, group, part, d, block, copied, room,
+                                            c + h * c_line, c_row, c_line, h * w.width, fresh, after);
   }
 }
 )";

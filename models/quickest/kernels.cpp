@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/plan/shares.h"
 #include "models/quickest/quickest.h"
 #include "models/quickest/search.h"
 
@@ -61,7 +62,25 @@ class Search {
       if (const auto p = product_of(w_, order[0]); p && !p->window)
         product_forms(order[0], *p, forms);
     rows_forms(forms);
+    if (r_.threads > 1)
+      for (Form& f : forms)
+        if (!f.variables.empty()) share_evenly(f.variables.front());
     return forms;
+  }
+
+  /// Of a loop that threads share, the steps that keep them busy: between two such steps lie others
+  /// that a descent would not get past.
+  void share_evenly(Variable& v) const {
+    constexpr double kEven = 0.94;
+    const auto loop = w_.find_loop(v.loop);
+    if (!loop) return;
+    const std::int64_t begin = v.step();
+    std::vector<std::int64_t> even;
+    for (const std::int64_t step : v.steps)
+      if (used_of_threads(extent(*loop), step, r_.threads) >= kEven) even.push_back(step);
+    if (even.empty()) return;
+    v.steps = std::move(even);
+    v.at = nearest_step(v.steps, begin);
   }
 
   std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }

@@ -13,9 +13,11 @@ bool has_loop(const Access& a, LoopId loop) {
   return false;
 }
 
-/// A loop's coefficient beside others in one dimension: a window.
+/// Several loops in one dimension, or one by steps of several elements: a window.
 bool through_window(const Access& a) {
-  return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
+  return std::ranges::any_of(a.index, [](const Affine& i) {
+    return i.terms.size() > 1 || (i.terms.size() == 1 && std::abs(i.terms[0].coefficient) > 1);
+  });
 }
 
 constexpr std::int64_t kMostRows = 12;

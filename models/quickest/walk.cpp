@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/plan/shares.h"
 #include "core/workload/expr.h"
 #include "models/quickest/quickest.h"
 
@@ -721,8 +722,8 @@ class Walk {
         reduces =
             reduces || w_.is_reduction(c.op, w_.op(c.op).loops[static_cast<std::size_t>(c.local)]);
       if (reduces) continue;
-      const double trips_here = static_cast<double>(l.max_trips);
-      const double even = trips_here / (std::ceil(trips_here / r_.threads) * r_.threads);
+      const std::int64_t extent = std::min(w_.loop(l.loop).extent, l.step * l.max_trips);
+      const double even = used_of_threads(extent, l.step, r_.threads);
       if (l.binding == Binding::grid) return even;  // blocks are what threads share
       best = std::max(best, even);
     }

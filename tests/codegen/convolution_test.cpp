@@ -62,6 +62,12 @@ const std::vector<Case>& cases() {
       // tiles.
       {"conv-chain:ic=3,h=12,w=33,oc1=40,oc2=18,st1=1,st2=1,k1=3,k2=3", "h w ( C.conv1 C.conv2 )",
        "h=5,w=33"},
+      // Lines of a few of the channels have room for a whole image: bands of rows, the last of them
+      // smaller, and a stride.
+      {"conv-chain:ic=70,h=53,w=50,oc1=9,oc2=3,st1=1,st2=1,k1=3,k2=1,relu=1",
+       "h w ( C.conv1 C.relu C.conv2 )", "h=53,w=50"},
+      {"conv-chain:ic=90,h=93,w=76,oc1=12,oc2=3,st1=2,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
+       "h=47,w=38"},
       // More taps than are taken at once.
       {"conv-chain:ic=2,h=12,w=20,oc1=6,oc2=5,st1=2,st2=1,k1=9,k2=1", "h w ( C.conv1 C.conv2 )",
        "h=3,w=10"},
@@ -234,8 +240,7 @@ TEST_P(OnEveryIsa, Gradients) {
       "name: weights\nloops: {c: 8, o: 8, r: 3, s: 3, n: 2, y: 9, x: 9}\n"
       "tensors: {X: [n, c, 9, 9]}\noperators:\n"
       "  - op: T[c,o,r,s] += X[n,c,y+r-1,x+s-1] * G[n,o,y,x]\n"};
-  while (texts.size() < count)
-    texts.push_back(testing::random_trees::GradientMaker(random).text());
+  while (texts.size() < count) texts.push_back(testing::random_trees::GradientMaker(random).text());
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   for (const std::string& text : texts) {
@@ -250,8 +255,8 @@ TEST_P(OnEveryIsa, Gradients) {
                      testing::cached(*testing::worked_machine("scratchpad:4M")));
     ASSERT_TRUE(s.ok()) << s.reason();
     schedules.push_back(std::move(s).value());
-    sources.push_back(cpu::emit(schedules.back(), {.isa = GetParam(),
-                                                   .prefix = "k" + std::to_string(sources.size())})
+    sources.push_back(cpu::emit(schedules.back(),
+                                {.isa = GetParam(), .prefix = "k" + std::to_string(sources.size())})
                           .value());
   }
   auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});

@@ -1,6 +1,7 @@
 // Tiles for several threads: a model's are made smaller where they cannot be dealt out evenly.
 #include <gtest/gtest.h>
 
+#include "core/plan/shares.h"
 #include "core/workload/text.h"
 #include "harness/schedules.h"
 
@@ -31,10 +32,20 @@ TEST(SharedByThreads, OneLoopsTilesAreMadeSmaller) {
             (Tiles{{"h", 14}, {"w", 56}}));
 }
 
+/// The longest stretch of steps, the last of which may be a shorter one, beside an even share.
+TEST(SharedByThreads, TheLastStepCountsAsWhatItIs) {
+  EXPECT_DOUBLE_EQ(used_of_threads(256, 64, 2), 1);
+  EXPECT_DOUBLE_EQ(used_of_threads(267, 192, 2), 267.0 / (2 * 192));
+  EXPECT_DOUBLE_EQ(used_of_threads(267, 128, 2), 267.0 / (2 * 139));
+  EXPECT_DOUBLE_EQ(used_of_threads(1000, 300, 2), 1000.0 / (2 * 600));
+  EXPECT_DOUBLE_EQ(used_of_threads(1000, 160, 4), 1000.0 / (4 * 320));
+  EXPECT_DOUBLE_EQ(used_of_threads(100, 160, 4), 1.0 / 4);
+}
+
 TEST(SharedByThreads, WhatWouldBeComputedAgainStaysWhole) {
   // Two halves of oc2 would be even, but each would compute all of the first convolution.
-  EXPECT_EQ(tiles("chimera/C2", "oc1 oc2 h w ( C.conv1 C.conv2 )", "oc1=64,oc2=80,h=11,w=74", 2),
-            (Tiles{{"oc1", 64}, {"oc2", 80}, {"h", 10}, {"w", 74}}));
+  EXPECT_EQ(tiles("chimera/C2", "oc1 oc2 h w ( C.conv1 C.conv2 )", "oc1=64,oc2=80,h=15,w=74", 2),
+            (Tiles{{"oc1", 64}, {"oc2", 80}, {"h", 13}, {"w", 74}}));
 }
 
 TEST(SharedByThreads, ALoopOfOneOperatorIsTakenOutside) {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <functional>
 
+#include "codegen/cuda/target.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/text.h"
-#include "codegen/cuda/target.h"
 #include "harness/schedules.h"
 
 namespace tilewright::harness {
@@ -129,12 +129,13 @@ TEST(Verify, ALongSumIsHeldToItsRounding) {
         << factor;
 }
 
-/// Where rounding alone may make anything of most elements, nothing is called right: exponentials of
-/// scores that bf16 has to the nearest 32.
+/// Where rounding alone may make anything of most elements, nothing is called right: exponentials
+/// of scores that bf16 has to the nearest 32.
 TEST(Verify, WhatCannotBeSeenIsRefused) {
   const Workload w = workload_from_yaml(
       "dtype: bf16\nloops: {m: 8, l: 64, k: 4096}\n"
-      "operators: ['S[m,l] += A[m,k] * B[l,k]', 'T[m,l] = S[m,l] * 100', 'y[m,l] = sigmoid(T[m,l])']\n",
+      "operators: ['S[m,l] += A[m,k] * B[l,k]', 'T[m,l] = S[m,l] * 100', 'y[m,l] = "
+      "sigmoid(T[m,l])']\n",
       "test");
   const VerifyResult r = check(w);
   EXPECT_EQ(r.kernel, nullptr);
@@ -142,7 +143,32 @@ TEST(Verify, WhatCannotBeSeenIsRefused) {
   EXPECT_THAT(reason_of(r.verification, w), testing::HasSubstr("cannot be verified"));
 }
 
-/// Emitted sources, headers and all, build with either builder and name the kernels that are launched.
+/// The place of a row's largest element: where one alone may be it, the place is exact; where
+/// several are within rounding of it, any of theirs is right and no other.
+TEST(Verify, APlaceIsRightWhoseElementMayBeTheLargest) {
+  const auto ranked = [](const char* score) {
+    return workload_from_yaml(
+        std::string("dtype: f32\nloops: {i: 30, h: 2, j: 10}\noperators:\n  - S[i,h,j] = ") +
+            score +
+            "\n  - M[i] max= S[i,h,j]\n"
+            "  - P[i,h,j] = select(lt(S[i,h,j], M[i]), 20, 10 * h + j)\n  - R[i] min= P[i,h,j]\n",
+        "test");
+  };
+  const Workload alone = ranked("(X[i,j] + h) / 3"), twice = ranked("(X[i,j] + 0 * h) / 3");
+  for (const Workload* w : {&alone, &twice}) {
+    const std::size_t r = w->outputs().front().index();
+    EXPECT_NE(check(*w).kernel, nullptr);
+    for (const double other : {1.0, -1.0, 20.0})  // the next place, the one before, none
+      EXPECT_EQ(
+          check(*w, [&](TensorValues& v) { v[r][7] = other == 20 ? 20 : v[r][7] + other; }).kernel,
+          nullptr);
+    const auto half = [&](TensorValues& v) { v[r][7] += v[r][7] < 10 ? 10 : -10; };
+    EXPECT_EQ(check(*w, half).kernel != nullptr, w == &twice);
+  }
+}
+
+/// Emitted sources, headers and all, build with either builder and name the kernels that are
+/// launched.
 TEST(CudaSource, EmittedSourcesBuildWithNvccAndNvrtc) {
   const Request request{.subject = "gemm-chain:m=61,n=40,k=24,l=47,dtype=bf16",
                         .machine = "h100",

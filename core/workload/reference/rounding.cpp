@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "core/workload/expr.h"
+#include "core/workload/reference/elements.h"
 #include "core/workload/reference/gather.h"
 #include "core/workload/reference/operators.h"
+#include "core/workload/reference/places.h"
 #include "core/workload/reference/sweep.h"
 #include "core/workload/reference/threads.h"
 
@@ -117,7 +119,12 @@ bool indexed_along(const Operator& op, const Access& a, LoopId loop) {
 class Errors {
  public:
   Errors(const Workload& w, const Rounding& rounding)
-      : w_(w), rounding_(rounding), errors_(w.tensors().size()), bounds_(w.tensors().size()) {
+      : w_(w),
+        rounding_(rounding),
+        errors_(w.tensors().size()),
+        bounds_(w.tensors().size()),
+        doubtful_(w.tensors().size()),
+        accepted_(w.tensors().size()) {
     for (std::size_t t = 0; t < w.tensors().size(); ++t)
       readers_.push_back(w.consumers(TensorId(t)).size());
   }
@@ -138,6 +145,7 @@ class Errors {
 
   /// Of outputs: standard deviations before the last rounding, and what that adds at most.
   TensorValues take_errors() { return std::move(bounds_); }
+  std::vector<reference::Accepted> take_accepted() { return std::move(accepted_); }
 
  private:
   std::vector<Source> sources_of(OpId id, TensorValues& values) {
@@ -194,7 +202,9 @@ class Errors {
     std::vector<double> other;
     switch (o.combine) {
       case Combine::assign:
-        return sweep_giving(Give::error, to, Combine::assign);
+        sweep_giving(Give::error, to, Combine::assign);
+        doubtful_[t.index()] = reference::places_in_doubt(w_, id, o, domain_, sources_, in, error);
+        return;
       case Combine::sum:
         return of_sum(id, o, value, to);
       case Combine::product: {
@@ -211,6 +221,13 @@ class Errors {
         fill(error, value.size(), identity_of(o.combine));
         sweep_giving(Give::highest, to, o.combine);
         sweep_giving(Give::lowest, fill(other, value.size(), identity_of(o.combine)), o.combine);
+        if (o.value.kind == Expr::Kind::input && !w_.gathers(id)) {
+          const Source& from = sources_[static_cast<std::size_t>(o.value.input)];
+          const auto& doubtful = doubtful_[from.access->tensor.index()];
+          if (!doubtful.empty())
+            accepted_[t.index()] = reference::accepted_places(
+                domain_, from, {&o.target, w_.tensor(t).shape, nullptr}, doubtful);
+        }
         return each([&](std::size_t i) {
           return std::max({0.0, to[i] - value[i], value[i] - other[i]}) / in.reach;
         });
@@ -302,7 +319,10 @@ class Errors {
     if (error.empty()) error.assign(value.size(), 0.0);
     const DType type = w_.tensor(t).dtype;
     if (is_integer(type)) round_to_whole(value, error);
-    if (w_.is_output(t)) bounds_[t.index()] = error;
+    if (w_.is_output(t)) {
+      bounds_[t.index()] = error;
+      for (const auto& [element, places] : accepted_[t.index()]) bounds_[t.index()][element] = 0;
+    }
     if (is_integer(type)) return;
     constexpr double kSmallest = 0x1p-126;  // below it numbers are denormal in f32 and bf16
     const bool is_rounded = rounds(w_, t, rounding_);
@@ -344,6 +364,8 @@ class Errors {
   const Workload& w_;
   const Rounding& rounding_;
   TensorValues errors_, bounds_;
+  std::vector<std::map<std::size_t, double>> doubtful_;  // by TensorId, as places_in_doubt has them
+  std::vector<reference::Accepted> accepted_;
   std::vector<std::size_t> readers_;
   Domain domain_;                // of the operator at hand, and
   std::vector<Source> sources_;  // what it reads
@@ -446,6 +468,15 @@ class Scale {
 
 }  // namespace
 
+std::vector<double> with_places(std::vector<double> values, const AcceptedPlaces& accepted,
+                                TensorId output, DType type, const void* got) {
+  if (accepted.empty() || accepted[output.index()].empty()) return values;
+  const std::vector<double> has = decode_elements(type, got, values.size());
+  for (const auto& [element, places] : accepted[output.index()])
+    if (std::ranges::find(places, has[element]) != places.end()) values[element] = has[element];
+  return values;
+}
+
 Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding) {
   const bool meet = errors_meet_again(w, rounding);
   TensorValues again = meet ? inputs : TensorValues{};
@@ -454,6 +485,7 @@ Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding&
   const auto follow = [&](OpId id, TensorValues& v) { errors.after(id, v); };
   all.values = evaluate(w, std::move(inputs), {.outputs_only = true, .after = follow});
   all.bounds = errors.take_errors();
+  all.accepted = errors.take_accepted();
   std::vector<Scale> scale;
   std::size_t samples = 0;
   for (TensorId t : w.outputs()) {

@@ -12,6 +12,8 @@
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
 //     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
+//   - the place of a row's largest element (ArgMax, written as select(lt(x, most), none, place)) is
+//     exact where one element alone may be the largest, else any of those that may be;
 //   - an integer result is exact where all that it may be rounds to the same number, else off by
 //   one;
 //   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
@@ -29,6 +31,7 @@
 // (attention of 8 heads, 1,024 tokens, sizes of 128, f16, 14 seeds); with 0.6 by 0.69.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "core/workload/reference/evaluate.h"
@@ -48,10 +51,19 @@ struct Rounding {
   std::vector<double> partial_stores = {};
 };
 
+/// By TensorId: of outputs that say where a row is largest (or least), the elements for which
+/// rounding leaves several places, row-major, and these places: a right kernel has one of them.
+using AcceptedPlaces = std::vector<std::map<std::size_t, std::vector<double>>>;
+
 struct Bounded {
   TensorValues values;  ///< of the workload's outputs, as evaluate has them
   TensorValues bounds;  ///< of the outputs: |element - value| of a right kernel is at most this
+  /// Bounds of these elements are as of exact ones.
+  AcceptedPlaces accepted = {};
 };
+/// The values that an output is held against: where one of the accepted places is there, that.
+std::vector<double> with_places(std::vector<double> values, const AcceptedPlaces& accepted,
+                                TensorId output, DType type, const void* got);
 /// Cost: two to three evaluations, of products two where their right operand is an input; four more
 /// where statistics in 16 bits are read as said above. Memory: twice that of evaluate.
 Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding = {});
