@@ -7,8 +7,8 @@
 
 namespace tilewright::codegen {
 
-/// What plans for a machine of that kind ("gpu") have to run on even where no target is named; null:
-/// nothing in particular.
+/// What plans for a machine of that kind ("gpu") have to run on even where no target is named;
+/// null: nothing in particular.
 const Target* own_target(std::string_view machine_kind);
 
 }  // namespace tilewright::codegen

@@ -376,8 +376,8 @@ TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
   }
 }
 
-/// A sum past the largest number of its type is infinite. About there, nobody can say which; and what
-/// reads either of them as it is stored is in doubt.
+/// A sum past the largest number of its type is infinite. About there, nobody can say which; and
+/// what reads either of them as it is stored is in doubt.
 TEST(Bounds, WhatOverflowsIsInfinite) {
   const Workload w = workload_from_yaml(
       "name: t\ndtype: f16\nloops: {i: 3, k: 400}\noperators:\n  - S[i] += X[i,k]\n"

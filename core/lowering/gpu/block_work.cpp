@@ -248,8 +248,8 @@ class BlockWalk {
     return {};
   }
 
-  /// As the lowering says it (block_sums.cpp): no loop of several iterations moves a dimension whose
-  /// rows have others between them.
+  /// As the lowering says it (block_sums.cpp): no loop of several iterations moves a dimension
+  /// whose rows have others between them.
   bool rows_are_neighbours(const ScheduleNode& n, const std::vector<std::int64_t>& extents) const {
     const Operator& op = w_.op(n.op);
     const auto of = [&](const Access& a, BufferId b) {

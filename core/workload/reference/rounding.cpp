@@ -332,7 +332,8 @@ class Errors {
             if (!std::isfinite(value[i]) || exact)
               error[i] = 0;
             else if (std::abs(value[i]) + kReach * error[i] >= overflow)
-              error[i] = std::numeric_limits<double>::infinity();  // a kernel may read it as infinite
+              error[i] =
+                  std::numeric_limits<double>::infinity();  // a kernel may read it as infinite
             else
               error[i] = std::sqrt(error[i] * error[i] + rounded * rounded) + least * kDeviation;
           }
