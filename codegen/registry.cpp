@@ -1,6 +1,7 @@
 // The targets: a line each.
 #include <mutex>
 
+#include "codegen/own_target.h"
 #include "codegen/target.h"
 
 namespace tilewright::codegen {
@@ -26,6 +27,10 @@ Registry& registry() {
 std::vector<const Target*> targets() {
   const std::lock_guard lock(registry().mutex);
   return registry().all;
+}
+
+const Target* own_target(std::string_view machine_kind) {
+  return machine_kind == "gpu" ? &kCuda : nullptr;
 }
 
 const Target& find_target(std::string_view name) {

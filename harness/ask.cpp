@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "codegen/own_target.h"
 #include "codegen/target.h"
 #include "harness/heard.h"
 #include "harness/registry.h"
@@ -50,6 +51,16 @@ const Model* time_model_of(const codegen::Target& target) {
   return own == all.end() ? nullptr : &own->second;
 }
 
+/// What the target takes is found by emitting, so that no second set of rules can disagree.
+std::function<std::optional<Reason>(const Schedule&)> refusals_of(const codegen::Target& target,
+                                                                  const Settings& settings,
+                                                                  int threads) {
+  return [&target, settings, threads](const Schedule& s) -> std::optional<Reason> {
+    const auto emitted = target.emit(s, settings, threads);
+    return emitted ? (*emitted)->makeshift() : std::optional(emitted.why());
+  };
+}
+
 }  // namespace
 
 bool several_levels(const Machine& machine) {
@@ -69,13 +80,8 @@ Question question_of(const Request& request, const Setting& setting, const Model
     if (other.name != model.name && (other.propose != nullptr || other.price != nullptr))
       q.others.push_back(&other);
   if (request.target) {
-    // What the target takes is found by emitting, so that no second set of rules can disagree.
     const codegen::Target& target = target_named(request.target);
-    q.refuses = [&target, settings = settings_for(target, request.target_options),
-                 threads = q.threads](const Schedule& s) -> std::optional<Reason> {
-      const auto emitted = target.emit(s, settings, threads);
-      return emitted ? (*emitted)->makeshift() : std::optional(emitted.why());
-    };
+    q.refuses = refusals_of(target, settings_for(target, request.target_options), q.threads);
     if (const Model* own = time_model_of(target)) q.others.push_back(own);
   }
   const bool all = request.level == "all";
@@ -137,7 +143,16 @@ void refuse_words(const Request& request, bool tiles) {
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {
   if (model.propose == nullptr) return Reason{"the model " + model.name + " makes no plans"};
   const ProgressListener listener(heard(request, "searching"));
-  return model.propose(question_of(request, setting, model), settings_of(request, model));
+  const Question q = question_of(request, setting, model);
+  const Settings settings = settings_of(request, model);
+  // Our own planner gives what its machine can run, wherever there is such a plan.
+  if (const codegen::Target* own = codegen::own_target(setting.machine->kind);
+      own != nullptr && !request.target && &model == &planning_model()) {
+    Question runs = q;
+    runs.refuses = refusals_of(*own, settings_for(*own, {}), q.threads);
+    if (Result<Proposal> found = model.propose(runs, settings)) return found;
+  }
+  return model.propose(q, settings);
 }
 
 Result<Price> price(const Model& model, const Request& request, const Setting& setting,

@@ -451,6 +451,13 @@ Result<std::vector<DrawnPlan>> draw(const Question& q, const DrawSpace& space,
         best_plan(w, *q.machine, level, options, Elements(q.room_at(level).value / element));
     if (!best) return Reason{best.reason()};
     orders.push_back(best->solution.order);
+    // The best may be legal at its own tiles alone: then the best of those that any tiles suit.
+    if (!best->solution.order_legality.legal)
+      for (const Solution& s : search(w, Elements(q.room_at(level).value / element), options).ranked)
+        if (s.feasible && s.order_legality.legal) {
+          orders.back() = s.order;
+          break;
+        }
   }
   std::vector<DrawnPlan> drawn;
   const auto add = [&](const Order& order, const Tiles& tiles) {

@@ -114,6 +114,25 @@ TEST(BlockTime, TilesOfFusedMultiplyAdds) {
   EXPECT_NEAR(seconds(4096, 4096, 4096, 128), 3.5e-3, 0.1e-3);
 }
 
+/// A convolution's weights have its windows between their rows: no such tile is a product of sums
+/// in registers. h100-whole-networks-third.json has 606 us of this kernel on an H100 (s3b2mid).
+TEST(BlockTime, RowsThatLieApartAreNoProduct) {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: t\ndtype: f32\nloops: {o: 256, y: 14, x: 14, k: 256, r: 3, s: 3}\n"
+                         "tensors: {I: [256, 14, 14], W: [256, 256, 3, 3]}\noperators:\n"
+                         "  - \"conv: C[o,y,x] += I[k,y + r - 1,x + s - 1] * W[o,k,r,s]\"\n",
+                         "t"));
+  const Machine m = h200();
+  const Kernel k{.name = "k",
+                 .tree = parse_tree("o/64@grid y/1@grid x/14@grid k/16 r/1 s/1 ( C.conv )")};
+  const auto s = resolve({.kernels = {k}}, w, std::make_shared<const Machine>(m));
+  ASSERT_TRUE(s) << s.reason();
+  const auto t = block_time(*s, 0, *block_rates(m, DType::f32));
+  ASSERT_TRUE(t) << t.reason();
+  EXPECT_GT(t->seconds, 300e-6);
+  EXPECT_LT(t->seconds, 1200e-6);
+}
+
 TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
   Machine m = h200();
   for (const auto& [capability, has] : {std::pair(9.0, true), std::pair(8.0, false),

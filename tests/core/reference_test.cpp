@@ -376,6 +376,40 @@ TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
   }
 }
 
+/// A sum past the largest number of its type is infinite. About there, nobody can say which; and
+/// what reads either of them as it is stored is in doubt.
+TEST(Bounds, WhatOverflowsIsInfinite) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f16\nloops: {i: 3, k: 400}\noperators:\n  - S[i] += X[i,k]\n"
+      "  - R[i] = S[i] / 1024\noutputs: [S, R]\ntensors: {X: [3, 400]}\n",
+      "t");
+  TensorValues in(w.tensors().size());
+  in[0].assign(400, -200.0);
+  in[0].insert(in[0].end(), 240, 163.75);
+  in[0].insert(in[0].end(), 160, 163.875);  // 65520 in all: half way to what would follow 65504
+  in[0].insert(in[0].end(), 400, 100.0);
+  const Bounded all = evaluate_bounded(w, in);
+  const auto& sums = of(w, all.values, "S");
+  const auto& bounds = of(w, all.bounds, "S");
+  EXPECT_EQ(sums[0], -INFINITY);
+  EXPECT_EQ(bounds[0], 0);
+  EXPECT_TRUE(std::isinf(bounds[1])) << bounds[1];
+  EXPECT_LT(bounds[2], 100);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_FALSE(std::isfinite(of(w, all.bounds, "R")[i]));
+  EXPECT_LT(of(w, all.bounds, "R")[2], 1);
+  // An infinite sum is right where the first is, and only there.
+  const auto held = [&](double first, double second, double third) {
+    std::vector<std::byte> bytes(6);
+    encode_elements(DType::f16, std::vector<double>{first, second, third}, bytes.data());
+    return compare(DType::f16, bytes.data(), sums, bounds);
+  };
+  EXPECT_LE(held(-INFINITY, INFINITY, 40000).worst, 1);
+  EXPECT_LE(held(-INFINITY, 65504, 40000).worst, 1);
+  EXPECT_EQ(held(-INFINITY, 65504, 40000).unseen, 1);
+  EXPECT_GT(held(-65504, 65504, 40000).worst, 1);
+  EXPECT_GT(held(-INFINITY, 65504, INFINITY).worst, 1);
+}
+
 /// The first bits of a number, the rest cut off.
 double first_bits(double x, int bits) {
   int exponent = 0;

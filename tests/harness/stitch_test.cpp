@@ -164,6 +164,21 @@ TEST(StitchPlan, WitnessesAgree) {
     }
 }
 
+/// What the planner gives for a GPU runs there, though no target was named: a product of this network
+/// had tiles that fit shared memory only without the padding of its micro-kernel.
+TEST(PlanWithoutTarget, IsOneThatItsMachineTakes) {
+  const Request r = request("vit-b16:layers=1", "h100");
+  Setting setting = setting_of(r);
+  const Result<Proposal> best = propose(planning_model(), r, setting);
+  ASSERT_TRUE(best.ok()) << best.reason();
+  rewrite(setting, best->rewrites, "test");
+  const Result<Schedule> schedule = resolve(best->plan, setting.workload, setting.machine);
+  ASSERT_TRUE(schedule.ok()) << schedule.reason();
+  const codegen::Target& cuda = codegen::find_target("cuda");
+  const auto emitted = cuda.emit(*schedule, settings_for(cuda, {}), 1);
+  EXPECT_TRUE(emitted.ok()) << emitted.reason();
+}
+
 /// The same of the plans as users get them, with their loops bound to warps, lanes and threads.
 TEST(StitchPlan, WitnessesAgreeOnBoundPlans) {
   for (const std::string& name : testing::kSmallGraphs) {

@@ -2,7 +2,9 @@
 import importlib.machinery
 import importlib.util
 import json
+import math
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -61,3 +63,16 @@ def test_shapes_are_seeded_and_ratios_are_over_the_first_model():
     assert means["them/us"]["geometric_mean"] == pytest.approx(4) and means["them/us"]["rows"] == 1
     assert means["best peer/us"]["geometric_mean"] == pytest.approx(0.5)
     assert means["predicted/us"]["geometric_mean"] == pytest.approx(0.5)
+
+
+def test_seconds_of_drawn_plans_are_printed():
+    """Every workload with two times is a row; what is summed up is a count by hand."""
+    path = ROOT / "experiments" / "results" / "h100-drawn-seconds.json"
+    said = subprocess.run([sys.executable, ROOT / "experiments" / "gpu" / "drawn_seconds", "--from", path], capture_output=True,
+                          text=True, check=True).stdout
+    plans = [p for row in json.loads(path.read_text())["rows"] for p in row["plans"]]
+    timed = [p for p in plans if p.get("verified")]
+    assert f"{len(plans)} plans drawn: 0 without a price, 0 wrong" in said
+    own = [p["predicted"] / p["seconds_median"] for p in timed if p["by"] == "tilewright"]
+    mean = math.exp(sum(map(math.log, own)) / len(own))
+    assert f"{len(own)} plans of tilewright: predicted/measured {mean:.2f}" in said

@@ -14,7 +14,7 @@ def said(*words):
     return subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["h100-whole-networks", "h100-whole-networks-again"])
+@pytest.mark.parametrize("name", [f"h100-whole-networks{x}" for x in ("", "-again", "-third", "-fourth")])
 def test_a_recording_is_printed(name):
     path = ROOT / "experiments" / "results" / f"{name}.json"
     answer = said("--from", path)
@@ -38,7 +38,7 @@ def test_without_a_gpu_each_row_says_why(tmp_path):
     refuses.write_text("#!/bin/sh\necho no device >&2\nexit 2\n")
     refuses.chmod(0o755)
     out = tmp_path / "out.json"
-    answer = said("--tilewright", refuses, "--rows", "lstm-f32", "--budget", 8, "--no-compile", "--out", out)
+    answer = said("--tilewright", refuses, "--rows", "lstm-f32", "--budget", 8, "--ours", 1, "--no-compile", "--out", out)
     assert answer.returncode == 0, answer.stderr
     row = json.loads(out.read_text())["rows"]["lstm-f32"]
     assert row["ours"]["reason"] == "no device"

@@ -201,7 +201,12 @@ class BlockWalk {
   void note(BufferId b, const Box& box) {
     BlockWork::Tile& t = out_.tiles[b.index()];
     std::int64_t rows = 1;
-    for (int d = 0; d + 1 < box.rank(); ++d) rows *= extent(box[d]);
+    t.extents.resize(static_cast<std::size_t>(box.rank()), 1);
+    for (int d = 0; d < box.rank(); ++d) {
+      std::int64_t& most = t.extents[static_cast<std::size_t>(d)];
+      most = std::max(most, extent(box[d]));
+      if (d + 1 < box.rank()) rows *= extent(box[d]);
+    }
     t.rows = std::max(t.rows, rows);
     if (box.rank() > 0) t.columns = std::max(t.columns, extent(box[box.rank() - 1]));
   }
@@ -243,6 +248,30 @@ class BlockWalk {
     return {};
   }
 
+  /// As the lowering says it (block_sums.cpp): no loop of several iterations moves a dimension
+  /// whose rows have others between them.
+  bool rows_are_neighbours(const ScheduleNode& n, const std::vector<std::int64_t>& extents) const {
+    const Operator& op = w_.op(n.op);
+    const auto of = [&](const Access& a, BufferId b) {
+      if (!b.valid()) return true;
+      const std::vector<std::int64_t>& most = out_.tiles[b.index()].extents;
+      std::int64_t stride = 1;
+      for (std::size_t d = most.size(); d-- > 1;) {
+        if (stride > 1 && std::ranges::any_of(a.index[d - 1].terms, [&](const Term& t) {
+              return extents[static_cast<std::size_t>(w_.local_index(n.op, t.loop))] > 1;
+            }))
+          return false;
+        stride *= most[d - 1];
+      }
+      return true;
+    };
+    for (const OutputUse& use : n.writes)
+      if (!of(op.outputs[static_cast<std::size_t>(use.output)].target, use.buffer)) return false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i)
+      if (!of(op.inputs[i], buffer_read(n, static_cast<int>(i)))) return false;
+    return true;
+  }
+
   /// Loops of several iterations by what they index: rows and columns of the result, the depth.
   bool product(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double runs) {
     const Operator& op = w_.op(n.op);
@@ -275,7 +304,8 @@ class BlockWalk {
     p.rows = ceil_div(sizes[0], std::int64_t{16});
     p.columns = 2 * ceil_div(sizes[1], std::int64_t{16});
     p.depth = ceil_div(sizes[2], std::int64_t{16});
-    p.by_elements = loops[0] > 1 || loops[1] > 1 || loops[2] > 1;
+    p.by_elements =
+        loops[0] > 1 || loops[1] > 1 || loops[2] > 1 || !rows_are_neighbours(n, extents);
     const Access& a = op.inputs[static_cast<std::size_t>(left)];
     p.left_across = a.index.empty() ||
                     std::ranges::all_of(a.index.back().terms,

@@ -19,7 +19,7 @@ struct ProductRun {
   double runs = 1;
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
-  bool by_elements = false;  ///< rows, columns or depth are several loops
+  bool by_elements = false;  ///< rows, columns or depth are several loops, or rows lie apart
   bool left_across = false;  ///< the left operand's rows run across the depth
   bool covers = true;        ///< it makes all of the result's tile at once
   std::int64_t points = 0;   ///< of the result
@@ -57,6 +57,7 @@ struct BlockWork {
   int barriers = 0;
   /// By buffer: its largest tile. Rows are all dimensions but the last.
   struct Tile {
+    std::vector<std::int64_t> extents = {};  ///< by dimension
     std::int64_t rows = 1, columns = 1, element = 4;
     bool ring = false, again = false, made = false;
     int copies = 1;

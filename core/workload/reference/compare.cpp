@@ -60,8 +60,12 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
     const auto at = static_cast<std::size_t>(i);
     const double x = value(i), r = against.reference[at], bound = against.bounds[at];
     const double error = x == r ? 0 : std::abs(x - r);  // infinite ones, too
-    const double ratio = !std::isfinite(error) ? kInfinity : error == 0 ? 0 : error / bound;
-    if (ratio > c.worst) c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
+    const double ratio = std::isinf(bound)       ? 0    // nobody can say: it counts as unseen
+                         : !std::isfinite(error) ? kInfinity
+                         : error == 0            ? 0
+                                                 : error / bound;
+    if (ratio > c.worst)
+      c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
     const double size = std::max(std::abs(r), against.root_mean_square);
     if (!std::isfinite(bound) || (size > 0 && bound > kUnseen * size)) ++c.unseen;
     c.tolerance = std::max(c.tolerance, bound);
@@ -86,8 +90,7 @@ Comparison compare_over(std::span<const double> reference, std::span<const doubl
     squares += some;
     largest = std::max(largest, most);
   });
-  const Held against{reference, bounds,
-                     n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
+  const Held against{reference, bounds, n == 0 ? 0 : std::sqrt(squares / static_cast<double>(n))};
   Comparison all;
   reference::for_each_range(n, 0, [&](std::int64_t begin, std::int64_t end) {
     Comparison some;

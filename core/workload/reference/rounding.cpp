@@ -59,6 +59,18 @@ double least_of(DType type) {
   }
 }
 
+/// From here on a number is stored as infinite.
+double overflow_of(DType type) {
+  switch (type) {
+    case DType::f16:
+      return 65520;
+    case DType::f64:
+      return std::numeric_limits<double>::infinity();
+    default:
+      return 0x1p128;  // f32, and about where bf16 ends
+  }
+}
+
 /// Whether it is always a value that one of its inputs has, its negation or zero, where inputs in
 /// `type` that a plan does not keep wider are read.
 bool chooses(const Workload& w, const Operator& op, const Expr& e, DType type,
@@ -328,6 +340,7 @@ class Errors {
     const bool is_rounded = rounds(w_, t, rounding_);
     const double unit = is_rounded ? unit_of(type) * kDeviation : 0;
     const double least = is_rounded ? least_of(type) : least_of(DType::f32);
+    const double overflow = is_rounded ? overflow_of(type) : overflow_of(DType::f64);
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
@@ -338,6 +351,9 @@ class Errors {
                                (value[i] == 0 || std::abs(value[i]) > kSmallest);
             if (!std::isfinite(value[i]) || exact)
               error[i] = 0;
+            else if (std::abs(value[i]) + kReach * error[i] >= overflow)
+              error[i] =
+                  std::numeric_limits<double>::infinity();  // a kernel may read it as infinite
             else
               error[i] = std::sqrt(error[i] * error[i] + rounded * rounded) + least * kDeviation;
           }
@@ -507,17 +523,21 @@ Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding&
     const TensorId t = w.outputs()[o];
     const DType type = w.tensor(t).dtype;
     const double least = least_of(type), unit = rounds(w, t, rounding) ? unit_of(type) : 0;
+    const double overflow = is_integer(type) ? overflow_of(DType::f64) : overflow_of(type);
     std::vector<double>& bound = all.bounds[t.index()];
-    const std::vector<double>& value = all.values[t.index()];
+    std::vector<double>& value = all.values[t.index()];
     const std::vector<double> scales = meet ? scale[o].get() : std::vector<double>{};
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
             const double computed =
                 kReach * bound[i] * (scales.empty() ? 1 : scales[i / Scale::kStretch]);
-            // What is infinite must be.
-            bound[i] = std::isinf(value[i])
-                           ? 0.0
+            // What is infinite, or too large for the type whatever is rounded, must be infinite.
+            if (std::abs(value[i]) - computed >= overflow)
+              value[i] = std::copysign(std::numeric_limits<double>::infinity(), value[i]);
+            bound[i] = std::isinf(value[i]) ? 0.0
+                       : std::abs(value[i]) + computed >= overflow
+                           ? std::numeric_limits<double>::infinity()
                            : computed + unit * (std::abs(value[i]) + computed) + least;
           }
         });
