@@ -285,8 +285,7 @@ class Finder {
     return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
   }
 
-  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes. Clusters at the
-  /// ends may have tiles past them, of which nothing goes home.
+  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
@@ -294,15 +293,12 @@ class Finder {
     double least = std::numeric_limits<double>::infinity();
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
-      if (blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
-          p_.tile_columns % (8 * d) != 0)
+      if (blocks % d != 0 || down % d != 0 || across % a != 0 || 64 % (8 * a) != 0 ||
+          64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
         continue;
-      const std::int64_t tiles = p_.count * ceil_div(down, std::int64_t{d}) * d *
-                                 ceil_div(across, std::int64_t{a}) * a;
       const double bytes =
-          static_cast<double>(tiles) * (static_cast<double>(p_.tile_rows()) / a +
-                                        static_cast<double>(p_.tile_columns) / d);
-      if (bytes < least) least = bytes, p_.down = d, p_.across = a, p_.tiles = tiles;
+          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
+      if (bytes < least) least = bytes, p_.down = d, p_.across = a;
     }
     if (p_.down * p_.across != blocks)
       refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));
