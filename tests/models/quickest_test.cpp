@@ -425,6 +425,26 @@ TEST(GpuPlanner, ClustersShareDeepSums) {
   }
 }
 
+/// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks of
+/// a cluster share them. Not where rows begin at lines.
+TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 2; ++i) {
+    const auto draw = [&] { return 2048 + 128 * static_cast<std::int64_t>(random() % 8); };
+    const std::int64_t m = draw(), n = draw(), k = draw();
+    const auto cluster = [&](std::int64_t more) {
+      const std::string name = "gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n + more) +
+                               ",k=" + std::to_string(k + more) +
+                               ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
+      const Result<Proposal> p = planner().propose(question(name, "h100"), standard());
+      EXPECT_TRUE(p.ok()) << name;
+      return p.ok() ? p->plan.kernels.front().launch.cluster.value_or(1) : 0;
+    };
+    EXPECT_GT(cluster(8), 1) << "seed 9: " << m << " " << n << " " << k;
+    EXPECT_EQ(cluster(0), 1) << "seed 9: " << m << " " << n << " " << k;
+  }
+}
+
 /// Attention, drawn: one kernel by wgmma; there is a plan for devices without it, too.
 TEST(GpuPlanner, AttentionIsAPairOfProductsByWarpgroups) {
   std::mt19937_64 random(8);
