@@ -151,8 +151,8 @@ TEST(Planner, NoTwoPartsOfALargerGraphWouldGain) {
 /// operators alone joins parts that then wait for one another.
 TEST(Planner, NoPartsOfALargerGraphWaitForOneAnother) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const Ptr w = workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" +
-                           std::to_string(seed));
+    const Ptr w =
+        workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" + std::to_string(seed));
     Partitioner search(w, [&](const Group& g) {
       Best b{.seconds = 1 + 0.01 * drawn_seconds(g.ops, seed)};  // launches cost most
       b.rewrites = {"none"};
@@ -425,8 +425,8 @@ TEST(GpuPlanner, ClustersShareDeepSums) {
   }
 }
 
-/// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks of
-/// a cluster share them. Not where rows begin at lines.
+/// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
+/// of a cluster share them. Not where rows begin at lines.
 TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
   std::mt19937_64 random(9);
   for (int i = 0; i < 2; ++i) {

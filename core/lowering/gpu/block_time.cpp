@@ -238,20 +238,21 @@ class Pricer {
   double latency_;
 };
 
-// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json, and
-// by times of clusters that share operands on the same kind of device, of which no recording is kept:
-// so that tiles that they choose take least over the fastest ones that were timed, and so that the
-// root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take
-// to all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to
-// one SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two,
-// and at no sector a sector more: how much longer L2 takes for them, and an SM. The part of
-// wgmma's rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load,
-// more where others copy it; until a tile's results leave, and for each 64 rows by one column of a
+// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json,
+// and by times of clusters that share operands on the same kind of device, of which no recording is
+// kept: so that tiles that they choose take least over the fastest ones that were timed, and so
+// that the root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to
+// all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
+// SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two, and
+// at no sector a sector more: how much longer L2 takes for them, and an SM. The part of wgmma's
+// rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
+// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
 // warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
 // shares a sum: cycles until its 2, 4 or 8 blocks have met twice, and bytes a cycle that an SM
 // reads of others. What a round waits for adds up by this power: neither the longest alone nor all.
 constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
-constexpr double kTwoLines = 1.774, kNoSectors = 2.846, kTwoLinesOfSm = 1.093, kNoSectorOfSm = 1.533;
+constexpr double kTwoLines = 1.774, kNoSectors = 2.846, kTwoLinesOfSm = 1.093,
+                 kNoSectorOfSm = 1.533;
 constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
@@ -301,7 +302,9 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
     double ends = kResults + kResultColumns * p.blocks * columns + results;
     if (!last && p.resident > 1) ends *= kResultsBeside;
     if (p.share > 1)  // a tile's sums, by all blocks of a cluster
-      ends += (p.share == 2 ? kClusterOfTwo : p.share <= 4 ? kClusterOfFour : kClusterOfEight) +
+      ends += (p.share == 2   ? kClusterOfTwo
+               : p.share <= 4 ? kClusterOfFour
+                              : kClusterOfEight) +
               together * (static_cast<double>(p.partial_bytes()) / 128 +
                           4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
     const double turn = add_up({waits, together * fill, together * tensor});
@@ -364,8 +367,9 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const auto turns = static_cast<double>(p.most_turns());
   const double rate = kPairBoxes * r.fill,
                stage = static_cast<double>(p.right_bytes() + p.second_bytes());
-  const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1], kPairTwoLines, kNoSector) +
-                       static_cast<double>(p.second_bytes()) * touched(p.maps[2], kPairTwoLines, kNoSector);
+  const double lines =
+      static_cast<double>(p.right_bytes()) * touched(p.maps[1], kPairTwoLines, kNoSector) +
+      static_cast<double>(p.second_bytes()) * touched(p.maps[2], kPairTwoLines, kNoSector);
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
   const double fill = std::max(stage / kPairOneSm, busy * lines / rate);
   const double comes = latency + kPairLatency + fill;
