@@ -16,7 +16,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .blocks = product.grid,
                 .threads = product.threads(),
                 .shared_bytes = product.shared_bytes,
-                .early = product.cluster() == product.share,
+                .early = true,
                 .cluster = product.cluster()};
   const std::string out = element_type(w.tensor(product.result).dtype);
   std::string list = out + "* " + name(product.result) + "_home";

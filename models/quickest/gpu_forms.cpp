@@ -51,6 +51,7 @@ class Forms {
     if (products_.size() == 2) return pair_by_warpgroups();
     if (order_.size() != 1) return {};
     add(outer_loops(), 64, {.warpgroups = true});
+    add(outer_loops(), 64, {.warpgroups = true, .shares = true});
     if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
     return std::move(forms_);
   }
@@ -124,6 +125,7 @@ class Forms {
     bool split = false;       ///< blocks share the depth
     bool warpgroups = false;  ///< tiles of warpgroup_product.h; within: of warpgroup_pair.h
     bool cluster = false;     ///< a cluster's blocks share the depth
+    bool shares = false;      ///< a cluster's blocks share operands
   };
 
   void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
@@ -183,6 +185,7 @@ class Forms {
       f.variables.back() = {l, {pair ? extent(l) : std::min<std::int64_t>(64, extent(l))}};
       f.variables.push_back({"", {0}});
       f.variables.push_back({"", {0}});
+      if (kind.shares) f.variables.push_back({"", {2, 4, 8}});
     } else {
       f.variables.push_back({"", {0, 2, 4, 8}});
       f.variables.push_back({"", {0, 2, 3, 4, 6}});
@@ -238,6 +241,7 @@ class Forms {
     Kernel k{.name = p.products.back(), .tree = nest(loops, sequence(std::move(body)))};
     if (const auto n = static_cast<int>(all[launch].step()); n > 0) k.launch.warps = n;
     if (const auto n = static_cast<int>(all[launch + 1].step()); n > 0) k.launch.stages = n;
+    if (launch + 2 < all.size()) k.launch.cluster = static_cast<int>(all[launch + 2].step());
     return k;
   }
 

@@ -91,7 +91,8 @@ class Descent {
     Kernel kernel = f.kernel(f.variables);
     std::string text = to_text(kernel.tree);
     text += ' ' + std::to_string(kernel.launch.warps.value_or(0)) + ' ' +
-            std::to_string(kernel.launch.stages.value_or(0));
+            std::to_string(kernel.launch.stages.value_or(0)) + ' ' +
+            std::to_string(kernel.launch.cluster.value_or(0));
     if (!seen_.insert(std::move(text)).second) return std::nullopt;
     --left_;
     auto choice = priced_(std::move(kernel));

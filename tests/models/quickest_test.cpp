@@ -151,8 +151,8 @@ TEST(Planner, NoTwoPartsOfALargerGraphWouldGain) {
 /// operators alone joins parts that then wait for one another.
 TEST(Planner, NoPartsOfALargerGraphWaitForOneAnother) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const Ptr w = workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" +
-                           std::to_string(seed));
+    const Ptr w =
+        workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" + std::to_string(seed));
     Partitioner search(w, [&](const Group& g) {
       Best b{.seconds = 1 + 0.01 * drawn_seconds(g.ops, seed)};  // launches cost most
       b.rewrites = {"none"};
@@ -422,6 +422,26 @@ TEST(GpuPlanner, ClustersShareDeepSums) {
     EXPECT_NE(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
     q.needs.capability = 8;
     EXPECT_EQ(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
+  }
+}
+
+/// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
+/// of a cluster share them. Not where rows begin at lines.
+TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
+  std::mt19937_64 random(9);
+  for (int i = 0; i < 2; ++i) {
+    const auto draw = [&] { return 2048 + 128 * static_cast<std::int64_t>(random() % 8); };
+    const std::int64_t m = draw(), n = draw(), k = draw();
+    const auto cluster = [&](std::int64_t more) {
+      const std::string name = "gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n + more) +
+                               ",k=" + std::to_string(k + more) +
+                               ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
+      const Result<Proposal> p = planner().propose(question(name, "h100"), standard());
+      EXPECT_TRUE(p.ok()) << name;
+      return p.ok() ? p->plan.kernels.front().launch.cluster.value_or(1) : 0;
+    };
+    EXPECT_GT(cluster(8), 1) << "seed 9: " << m << " " << n << " " << k;
+    EXPECT_EQ(cluster(0), 1) << "seed 9: " << m << " " << n << " " << k;
   }
 }
 

@@ -80,7 +80,8 @@ TW_DEVICE void stmatrix4_transposed(void* row, const u32 (&r)[4]) {
 TW_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
 }
-/// The same of what was read alone: what others wrote before need not be seen.
+/// The same of what was read alone, or of mbarriers that were made known: what others wrote before need not be seen.
+/// cluster_sync waits until all that a thread wrote at home has come there.
 TW_DEVICE void cluster_meet() {
   asm volatile("barrier.cluster.arrive.relaxed; barrier.cluster.wait;" ::: "memory");
 }

@@ -388,9 +388,9 @@ struct WarpgroupProduct {
       }
       mbarriers_made();
     }
-    if constexpr (kTiles > 1) cluster_sync();  // nobody copies to where no barriers are
+    if constexpr (kTiles > 1) cluster_meet();  // nobody copies to where no barriers are
     else block_sync();
-    if constexpr (kTiles == 1) launches_ended();  // clusters that share operands do not begin early
+    launches_ended();
     const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
@@ -433,7 +433,7 @@ struct WarpgroupProduct {
         if (thread == 0) store_boxes_read<0>();
       }
     }
-    if constexpr (kTiles > 1) cluster_sync();  // nobody gives a stage back to a block that has ended
+    if constexpr (kTiles > 1) cluster_meet();  // nobody gives a stage back to a block that has ended
   }
 };
 

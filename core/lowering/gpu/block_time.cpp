@@ -238,56 +238,90 @@ class Pricer {
   double latency_;
 };
 
-// Of products by warpgroups, chosen by recordings of an H100 (h100-products.json,
-// h100-products-again.json, every other row of h100-products-clusters.json): how much faster boxes
-// come from L2 to all SMs than what copying threads load, and the most that come to one, in bytes a
-// cycle; the part of wgmma's rate that lasts; cycles until a tile's results leave, or are in the
-// ring; the part of a launch that is left where an SM has one block or two; cycles that a box takes
-// longer than a load. Rows of a box that begin at no line of 128 bytes touch two: how much longer
-// L2 takes for them. Of clusters: cycles until their blocks have begun together and met twice, and
-// bytes a cycle that an SM reads of others. These two and the part of a launch: of
-// h100-products-early.json, whose launches overlap.
-constexpr double kBoxes = 1.33, kOneSm = 59, kWgmmaLasts = 0.842, kResults = 372, kOfLaunch = 0.35;
-constexpr double kBoxLatency = 149, kTwoLines = 1.31;
-constexpr double kClusters = 1900, kBytesFromBlocks = 15;
+// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json,
+// and by times of clusters that share operands on the same kind of device, of which no recording is
+// kept: so that tiles that they choose take least over the fastest ones that were timed, and so
+// that the root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to
+// all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
+// SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two, and
+// at no sector a sector more: how much longer L2 takes for them, and an SM. The part of wgmma's
+// rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
+// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
+// warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
+// shares a sum: cycles until its 2, 4 or 8 blocks have met twice, and bytes a cycle that an SM
+// reads of others. What a round waits for adds up by this power: neither the longest alone nor all.
+constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
+constexpr double kTwoLines = 1.774, kNoSectors = 2.846, kTwoLinesOfSm = 1.093,
+                 kNoSectorOfSm = 1.533;
+constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
+constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
+constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
+constexpr double kBytesFromBlocks = 16.6, kTogether = 3.556;
 
-double touched(const BoxMap& m) {
+double touched(const BoxMap& m, double two, double none) {
   const std::int64_t row = m.stride[1];
-  return row % 128 == 0 ? 1 : row % 32 == 0 ? kTwoLines : kNoSector;
+  return row % 128 == 0 ? 1 : row % 32 == 0 ? two : none;
+}
+
+double add_up(std::initializer_list<double> all) {
+  double sum = 0;
+  for (const double x : all) sum += std::pow(x, kTogether);
+  return std::pow(sum, 1 / kTogether);
 }
 
 /// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
 PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double latency,
                   const BlockRates& r) {
   const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
+  const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
-  // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
-  const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
-  const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
-  const double lines = rows * touched(p.maps[0]) + columns * touched(p.maps[1]);
-  const double fill = 128.0 * p.steps * std::max((rows + columns) / kOneSm, busy * lines / rate);
+  const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
+  const double lines = left * touched(p.maps[0], kTwoLines, kNoSectors) +
+                       right * touched(p.maps[1], kTwoLines, kNoSectors),
+               own = left * touched(p.maps[0], kTwoLinesOfSm, kNoSectorOfSm) +
+                     right * touched(p.maps[1], kTwoLinesOfSm, kNoSectorOfSm);
+  const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
+  const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
+  // Of clusters of 3, 5, 6 and 7 only as many run at the same time as there are with one block an
+  // SM: five of the six such plans in h100-products-shares.json and the two recordings above
+  // that had more took longer by a round, the two that had no more did not.
+  std::int64_t together_most = p.grid;
+  if ((p.share & (p.share - 1)) != 0)
+    together_most = std::min(together_most, p.share * clusters_at_once(r.sms, 1, p.share));
+  const auto blocks = static_cast<double>(p.tiles * p.share),
+             grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
   PhaseTime t{.blocks = p.grid};
-  t.rounds = static_cast<double>(ceil_div(p.tiles * p.share, p.grid));
-  const double turns = t.rounds * std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
-  t.copies = turns * fill;
-  // A stage is free when the next one is full and its own products are done.
-  const double comes = latency + kBoxLatency + fill;
-  t.waits = turns * std::max((comes + tensor) / p.stages, comes / (p.stages - 1));
-  t.tensor = turns * tensor;
-  t.fill = t.copies + t.rounds * results;
-  t.work = turns * (r.barrier + r.near);
-  double joined = 0;  // a tile's sums, by all blocks of a cluster
-  if (p.share > 1)
-    joined =
-        kClusters + together * (static_cast<double>(p.partial_bytes()) / 128 +
-                                4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
-  // Results pass through registers and shared memory while no product is under way.
-  t.ends = comes + t.rounds * (kResults + joined + results);
-  const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
-  t.seconds = (r.block + longest + t.ends) / r.clock;
+  t.rounds = std::ceil(blocks / grid);
+  // All rounds but the last have all blocks.
+  for (const bool last : {false, true}) {
+    const double active = last ? blocks - (t.rounds - 1) * grid : grid;
+    const double times = last ? 1 : t.rounds - 1;
+    // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
+    const double together = std::ceil(active / sms), busy = active / (together * sms);
+    const double fill = depth * std::max(of_sm, busy * lines / rate);
+    const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
+    // A stage is free when the next one is full and its own products are done.
+    const double waits = std::max((comes + tensor) / p.stages, comes / (p.stages - 1));
+    double ends = kResults + kResultColumns * p.blocks * columns + results;
+    if (!last && p.resident > 1) ends *= kResultsBeside;
+    if (p.share > 1)  // a tile's sums, by all blocks of a cluster
+      ends += (p.share == 2   ? kClusterOfTwo
+               : p.share <= 4 ? kClusterOfFour
+                              : kClusterOfEight) +
+              together * (static_cast<double>(p.partial_bytes()) / 128 +
+                          4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
+    const double turn = add_up({waits, together * fill, together * tensor});
+    t.copies += times * turns * fill;
+    t.waits += times * turns * waits;
+    t.tensor += times * turns * tensor;
+    t.fill += times * (turns * fill + results);
+    t.work += times * turns * turn;
+    t.ends += times * ends + (last ? comes : 0);
+  }
+  t.seconds = (t.work + t.ends) / r.clock;
   return t;
 }
 
@@ -298,6 +332,11 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
 // last products and its results. The root of the mean square of log(price / time) is 0.084 over the
 // tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
 constexpr double kSpecialUnits = 16, kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
+// Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
+// Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
+// of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
+constexpr double kPairBoxes = 1.33, kPairOneSm = 59, kPairTwoLines = 1.31, kPairLasts = 0.842;
+constexpr double kPairLatency = 149, kPairResults = 372;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
 /// product and the others' products are under way.
@@ -307,9 +346,9 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const auto steps = [](double depth) { return std::ceil(depth / 16); };
   // Cycles of one warpgroup a turn: an instruction reads shared operands, 128 bytes a cycle.
   const double first = steps(static_cast<double>(p.depth)) *
-                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128) / kWgmmaLasts,
+                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128) / kPairLasts,
                second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128) /
-                        kWgmmaLasts;
+                        kPairLasts;
   double light = 0.5, expensive = 0;  // an element is half of a rounded pair
   for (const PairOperator& o : p.between) {
     if (o.domain != PairValue::Place::middle) continue;
@@ -333,13 +372,14 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
   const auto turns = static_cast<double>(p.most_turns());
-  const double rate = kBoxes * r.fill,
+  const double rate = kPairBoxes * r.fill,
                stage = static_cast<double>(p.right_bytes() + p.second_bytes());
-  const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1]) +
-                       static_cast<double>(p.second_bytes()) * touched(p.maps[2]);
+  const double lines =
+      static_cast<double>(p.right_bytes()) * touched(p.maps[1], kPairTwoLines, kNoSector) +
+      static_cast<double>(p.second_bytes()) * touched(p.maps[2], kPairTwoLines, kNoSector);
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
-  const double fill = std::max(stage / kOneSm, busy * lines / rate);
-  const double comes = latency + kBoxLatency + fill;
+  const double fill = std::max(stage / kPairOneSm, busy * lines / rate);
+  const double comes = latency + kPairLatency + fill;
   const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
                          columns * groups * 64 / 128 * 4;
   t.copies = turns * fill;
@@ -349,7 +389,7 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   t.work = turns * turn;
   t.fill = t.copies + t.rounds * results;
   // A tile's first product waits for its operands, its results for its last product.
-  t.ends = comes + t.rounds * (kResults + results + first + second + kPairTile);
+  t.ends = comes + t.rounds * (kPairResults + results + first + second + kPairTile);
   t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
   return t;
 }
@@ -375,7 +415,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   };
   if (r.wgmma > 0) {
     const auto by_warpgroups = [&](const auto& p, std::initializer_list<TensorId> tensors,
-                                   PhaseTime phase) {
+                                   double launch, PhaseTime phase) {
       double bytes = 0;
       for (const TensorId x : tensors)
         bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
@@ -387,15 +427,15 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                   .resident = p.resident,
                   .warpgroups = true};
       t.phases.push_back(std::move(phase));
-      t.seconds = kOfLaunch * r.launch / r.clock + std::max(t.phases.back().seconds, t.memory);
+      t.seconds = launch / r.clock + std::max(t.phases.back().seconds, t.memory);
       return t;
     };
     const auto out_bytes = [&](TensorId t) { return size_of(s.workload->tensor(t).dtype); };
     if (const auto p = warpgroup_product(s, kernel, warps, stages))
-      return by_warpgroups(*p, {p->left, p->right, p->result},
+      return by_warpgroups(*p, {p->left, p->right, p->result}, kLeftOfLaunch,
                            time_of(*p, out_bytes(p->result), latency, r));
     if (const auto p = warpgroup_pair(s, kernel, warps, stages))
-      return by_warpgroups(*p, {p->left, p->right, p->second, p->result},
+      return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
   }
   Result<BlockWork> found = block_work(s, k);

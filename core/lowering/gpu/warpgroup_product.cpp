@@ -17,16 +17,6 @@ constexpr int kMostTurns = 8;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
 
-/// Clusters of `share` blocks that run at the same time. SMs come in pairs (TPCs) in eight groups
-/// (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core GPU Architecture whitepaper.
-/// Groups differ: cudaOccupancyMaxActiveClusters on an H100 says 66, 39, 30, 22, 17, 15 and 15
-/// clusters of 2 to 8 blocks, one an SM, and 132, 79, 62, 47, 39, 32 and 30 with two. Of more than
-/// two, that many or slightly fewer is what seven and a half full groups have.
-std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
-  if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
-  return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
-}
-
 class Finder {
  public:
   Finder(const Schedule& s, int kernel, bool turned)
@@ -340,6 +330,11 @@ class Finder {
 };
 
 }  // namespace
+
+std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
+  if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
+  return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
+}
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {
   // Pieces of four of the results that lie side by side, tile by tile, in all of the others.

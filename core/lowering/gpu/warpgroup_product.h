@@ -67,6 +67,13 @@ struct WarpgroupProduct {
   }
 };
 
+/// Clusters of `share` blocks that run at the same time. SMs come in pairs (TPCs) in eight groups
+/// (GPCs), and a cluster lies within one: NVIDIA H100 Tensor Core GPU Architecture whitepaper.
+/// Groups differ: cudaOccupancyMaxActiveClusters on an H100 says 66, 39, 30, 22, 17, 15 and 15
+/// clusters of 2 to 8 blocks, one an SM, and 132, 79, 62, 47, 39, 32 and 30 with two. Of more than
+/// two, that many or slightly fewer is what seven and a half full groups have.
+std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share);
+
 /// A Reason: what of the kernel is no such product, or which tile none is made of. `warps`: that
 /// multiply, `stages`: of the ring; 0: as the kernel's launch says, else as suits. Cost: a walk
 /// over the kernel's nodes.
