@@ -36,6 +36,7 @@ class Forms {
       if (window()) add(outer, rows, {.rectangles = true});
       if (splits()) add(outer, rows, {.split = true});
       if (splits() && window()) add(outer, rows, {.rectangles = true, .split = true});
+      if (several_depths()) add(outer, rows, {.turns = true});
       if (outer.size() > 1 && columns_last(outer)) {
         const std::vector<std::string> without(outer.begin(), outer.end() - 1);
         add(without, rows, {});
@@ -97,6 +98,20 @@ class Forms {
   }
 
   bool window() const { return std::ranges::any_of(products_, &GpuProduct::window); }
+  /// Other loops of the sum that are long: one step of each at a time leaves a product of matrices.
+  bool several_depths() const {
+    return !window() && std::ranges::any_of(products_, [&](const GpuProduct& p) {
+      return std::ranges::any_of(turns_of(p), [&](const Variable& v) { return extent(v.loop) > 1; });
+    });
+  }
+  std::vector<Variable> turns_of(const GpuProduct& p) const {
+    std::vector<Variable> turns;
+    const OpId op = *w_.find_op(p.op);
+    for (const LoopId loop : w_.op(op).loops)
+      if (const std::string& name = w_.loop(loop).name; w_.is_reduction(op, loop) && name != p.depth)
+        turns.push_back({name, {1}});
+    return turns;
+  }
   /// A product that nothing follows in its kernel, whose sums in float lose nothing by being added
   /// up at home, with a depth worth sharing.
   bool splits() const {
@@ -123,6 +138,7 @@ class Forms {
     bool within = false;      ///< the second product in the loop of the first one's columns
     bool rectangles = false;  ///< blocks have several of the loops that are no rows or columns
     bool split = false;       ///< blocks share the depth
+    bool turns = false;       ///< other loops of a sum go one by one around its depth
     bool warpgroups = false;  ///< tiles of warpgroup_product.h; within: of warpgroup_pair.h
     bool cluster = false;     ///< a cluster's blocks share the depth
     bool shares = false;      ///< a cluster's blocks share operands
@@ -190,8 +206,12 @@ class Forms {
       f.variables.push_back({"", {0, 2, 4, 8}});
       f.variables.push_back({"", {0, 2, 3, 4, 6}});
     }
+    std::vector<std::vector<Variable>> turns(products_.size());
+    if (kind.turns) std::ranges::transform(products_, turns.begin(), [&](const GpuProduct& p) {
+      return turns_of(p);
+    });
     f.kernel = [=, kind = kind, parts = parts(within)](const std::vector<Variable>& all) {
-      return kernel(all, blocks, depth, within ? &all[shared] : nullptr,
+      return kernel(all, blocks, depth, turns, within ? &all[shared] : nullptr,
                     kind.cluster ? &all[cluster] : nullptr, launch, kind.split, parts);
     };
     forms_.push_back(std::move(f));
@@ -219,14 +239,18 @@ class Forms {
   }
 
   static Kernel kernel(const std::vector<Variable>& all, std::size_t blocks,
-                       const std::vector<std::size_t>& depth, const Variable* shared,
+                       const std::vector<std::size_t>& depth,
+                       const std::vector<std::vector<Variable>>& turns, const Variable* shared,
                        const Variable* cluster, std::size_t launch, bool split, const Parts& p) {
     const auto one = [&](const std::string& op) {
       const auto at = std::ranges::find(p.products, op);
       if (at == p.products.end() || (shared != nullptr && at != p.products.begin()))
         return compute(op);
       const auto d = static_cast<std::size_t>(at - p.products.begin());
-      Node steps = nest({{&all[depth[d]], Binding::seq}}, compute(op));
+      std::vector<std::pair<const Variable*, Binding>> loops;
+      for (const Variable& turn : turns[d]) loops.emplace_back(&turn, Binding::seq);
+      loops.emplace_back(&all[depth[d]], Binding::seq);
+      Node steps = nest(loops, compute(op));
       return cluster == nullptr ? steps : nest({{cluster, Binding::cluster}}, std::move(steps));
     };
     std::vector<Node> body, inside;

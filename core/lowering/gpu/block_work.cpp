@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "core/lowering/checks.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::lowering {
@@ -305,7 +306,8 @@ class BlockWalk {
     p.columns = 2 * ceil_div(sizes[1], std::int64_t{16});
     p.depth = ceil_div(sizes[2], std::int64_t{16});
     p.by_elements =
-        loops[0] > 1 || loops[1] > 1 || loops[2] > 1 || !rows_are_neighbours(n, extents);
+        loops[0] > 1 || loops[1] > 1 || loops[2] > 1 || !rows_are_neighbours(n, extents) ||
+        std::ranges::any_of(op.inputs, [&](const Access& x) { return can_leave(w_, op, x); });
     const Access& a = op.inputs[static_cast<std::size_t>(left)];
     p.left_across = a.index.empty() ||
                     std::ranges::all_of(a.index.back().terms,
