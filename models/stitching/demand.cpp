@@ -374,7 +374,10 @@ class Tally {
         sum.after += d_.shared;
         return;
       case Step::Kind::store: {
-        add(moved(s), done * warps(s), s.full, true);
+        if (s.atomic)
+          add(moved(s), done * warps(s), s.full, true);
+        else
+          bring(moved(s), done * warps(s), s.full, s.at, done);
         out_.turns = std::max(out_.turns, times * turns_within(s.dims));
         if (s.atomic) out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
         return;
@@ -424,8 +427,8 @@ class Tally {
         sum.after += d_.shared;
       }
       if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
-        add(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
-            s.full, true);
+        bring(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
+              s.full, w.home_at, done);
         out_.turns = std::max(out_.turns, times);
       }
     }
