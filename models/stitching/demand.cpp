@@ -67,7 +67,8 @@ class Tally {
   Kept kept() const { return kept_.registers(); }
 
  private:
-  /// What a load brings from memory, and how often a thread comes to it with all before it there.
+  /// What a step brings from memory or stores there, and how often a thread comes to it with all
+  /// before it done.
   struct Brought {
     double sectors = 0, times = 1;
   };
@@ -223,7 +224,7 @@ class Tally {
     if (home) out_.sectors += x.sectors * times * full;
   }
 
-  /// Of a load that a thread comes to `turns` times; all of a block's warps execute it `times` times.
+  /// Of a load or store that a thread comes to `turns` times, all of a block's warps `times` times.
   void bring(const Accesses& x, double times, double full, const Linear& at, double turns) {
     add(x, times, full, true);
     if (!others_read(at)) brought_.push_back({x.sectors * times * full, turns});

@@ -11,6 +11,19 @@ namespace {
 
 using Form = BlockTile::Form;
 
+/// Whether iterations of a loop around a compute write the same boxes: a sum's own loop, which
+/// indexes none of its results.
+bool repeats_boxes(const Workload& w, const ScheduleNode& compute, LoopId loop) {
+  const Operator& op = w.op(compute.op);
+  if (std::ranges::find(op.loops, loop) == op.loops.end()) return false;
+  return std::ranges::none_of(compute.writes, [&](const OutputUse& use) {
+    const Access& target = op.outputs[static_cast<std::size_t>(use.output)].target;
+    return std::ranges::any_of(target.index, [&](const Affine& index) {
+      return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
+    });
+  });
+}
+
 }  // namespace
 
 BlockLowering::BlockLowering(const Schedule& schedule, int kernel, const BlockChoices& choices)
@@ -162,19 +175,6 @@ BufferId BlockLowering::buffer_of_input(const ScheduleNode& compute, int input) 
   BufferId b = lowering::buffer_of_input(compute, input);
   while (b.valid() && views_outer(b)) b = tile(b).view;
   return b;
-}
-
-/// Whether iterations of a loop around a compute write the same boxes: a sum's own loop, which indexes
-/// none of its results.
-static bool repeats_boxes(const Workload& w, const ScheduleNode& compute, LoopId loop) {
-  const Operator& op = w.op(compute.op);
-  if (std::ranges::find(op.loops, loop) == op.loops.end()) return false;
-  return std::ranges::none_of(compute.writes, [&](const OutputUse& use) {
-    const Access& target = op.outputs[static_cast<std::size_t>(use.output)].target;
-    return std::ranges::any_of(target.index, [&](const Affine& index) {
-      return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
-    });
-  });
 }
 
 /// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
