@@ -55,7 +55,7 @@ class Tally {
     out_.blocks = static_cast<double>(k_.blocks);
     out_.warps = static_cast<double>(p_.warps);
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
-    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
+    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
     double awaited = 0;
     for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
@@ -67,6 +67,10 @@ class Tally {
   Kept kept() const { return kept_.registers(); }
 
  private:
+  /// Values of a thread that the compiler loads for the next turn before one has ended, where warps
+  /// meet in each.
+  double next_turn() const { return meetings_ > 1 ? loaded_ / meetings_ : 0; }
+
   /// What a step brings from memory or stores there, and how often a thread comes to it with all
   /// before it done.
   struct Brought {
@@ -260,6 +264,7 @@ class Tally {
 
   double load(const Step& s, double repeats) {
     bring(moved(s), repeats * warps(s), s.full, s.at, repeats);
+    loaded_ += repeats * size(s.dims);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
     return latency(s.at);
@@ -401,6 +406,7 @@ class Tally {
   void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
              double values, Sum& sum) {
     bring(x, done * warps(s), s.full, at, done);
+    loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
     sum.loads = std::max(sum.loads, latency(at));
     sum.loaded += values;
@@ -525,6 +531,7 @@ class Tally {
   double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
   double meetings_ = 0;  ///< of a block's warps, at most, at one place
+  double loaded_ = 0;    ///< values of a thread
   std::vector<Brought> brought_;
   Demand out_;
 };
