@@ -286,6 +286,8 @@ TEST(DemandOf, WarpsThatMeetWaitForWhatAllOfThemLoad) {
   const Demand eight = demand(g, tree("r/8@grid r/1", "256"));
   EXPECT_THAT(eight.awaited, DoubleNear(8 * 3 * 32768 / 50.0, 1e-6));
   EXPECT_THAT(eight.chain, DoubleNear(100 + 8 * (one.chain - 100), 1e-6));
+  // The eight values of x and z each that a thread has in the next turn are loaded early.
+  EXPECT_EQ(eight.registers, one.registers + 16);
   // A warp of fewer that stores y in eight turns has seven under way: an eighth was there before.
   EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).awaited,
               DoubleNear(8 * (3 - 1 / 8.0) * 32768 / 50.0, 1e-6));
