@@ -26,8 +26,7 @@ class Joiner {
 
   /// Whether any were joined.
   bool run() {
-    for (std::size_t a = 0; a < all_.size(); ++a)
-      for (std::size_t b = a + 1; b < all_.size(); ++b) consider_all(a, b);
+    consider_from(0);
     bool any = false;
     while (!gains_.empty()) {
       const Gain best = *gains_.begin();
@@ -49,11 +48,11 @@ class Joiner {
 
  private:
   struct Gain {
-    double seconds;  ///< that both take now less those that their union takes
-    std::size_t a, b;
-    Pattern both, rest;  ///< what of them is joined, and a part of a pack that is left
+    double seconds;  ///< that they take now less those that their union takes
+    std::vector<std::size_t> of;
+    Pattern joined, rest;  ///< what of them is joined, and a part of a pack that is left
     bool operator<(const Gain& o) const {
-      return seconds != o.seconds ? seconds > o.seconds : both < o.both;
+      return seconds != o.seconds ? seconds > o.seconds : joined < o.joined;
     }
   };
 
@@ -77,21 +76,90 @@ class Joiner {
     return parts;
   }
 
+  bool share_a_tensor(std::size_t a, std::size_t b) const {
+    return std::ranges::any_of(tensors_[a], [&](TensorId t) { return tensors_[b].contains(t); });
+  }
+
+  /// The pairs of which one is kernel `first` or a later one. Pairs that wait for one another
+  /// through others come last, with these others.
+  void consider_from(std::size_t first) {
+    std::vector<std::pair<std::size_t, std::size_t>> apart;
+    for (std::size_t b = first; b < all_.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a) {
+        if (products_[a] || products_[b] || all_[a].empty() || all_[b].empty()) continue;
+        if (!share_a_tensor(a, b)) continue;
+        consider_all(a, b);
+        apart.emplace_back(a, b);
+      }
+    const std::vector<std::vector<std::size_t>> after = readers();
+    for (const auto& [a, b] : apart) {
+      std::vector<std::size_t> all = between(after, a, b);
+      if (all.empty() || std::ranges::any_of(all, [&](std::size_t k) { return products_[k]; }))
+        continue;
+      all.push_back(a);
+      all.push_back(b);
+      consider(all, united(all), {});
+    }
+  }
+
+  /// By kernel: the kernels that read what it makes.
+  std::vector<std::vector<std::size_t>> readers() const {
+    std::vector<std::size_t> kernel(static_cast<std::size_t>(g_.size()));
+    for (std::size_t k = 0; k < all_.size(); ++k)
+      for (int v : all_[k]) kernel[static_cast<std::size_t>(v)] = k;
+    std::vector<std::vector<std::size_t>> after(all_.size());
+    for (const Edge& e : g_.edges()) {
+      const std::size_t from = kernel[static_cast<std::size_t>(e.from)];
+      const std::size_t to = kernel[static_cast<std::size_t>(e.to)];
+      if (from != to) after[from].push_back(to);
+    }
+    return after;
+  }
+
+  /// The kernels on the ways from one of two to the other.
+  static std::vector<std::size_t> between(const std::vector<std::vector<std::size_t>>& after,
+                                          std::size_t a, std::size_t b) {
+    std::vector<std::size_t> found;
+    for (const auto& [from, to] : {std::pair{a, b}, std::pair{b, a}}) {
+      std::vector<Way> ways(after.size());
+      leads(after, from, to, ways);
+      for (std::size_t k = 0; k < ways.size(); ++k)
+        if (ways[k] == Way::there && k != from) found.push_back(k);
+    }
+    return found;
+  }
+
+  enum class Way : std::uint8_t { unknown, nowhere, there };
+
+  /// Whether a way leads from a kernel to another; `ways`: of each kernel that was met.
+  static bool leads(const std::vector<std::vector<std::size_t>>& after, std::size_t from,
+                    std::size_t to, std::vector<Way>& ways) {
+    if (ways[from] != Way::unknown) return ways[from] == Way::there;
+    ways[from] = Way::nowhere;
+    for (std::size_t k : after[from])
+      if (k == to || leads(after, k, to, ways)) ways[from] = Way::there;
+    return ways[from] == Way::there;
+  }
+
+  Pattern united(std::span<const std::size_t> kernels) const {
+    Pattern all;
+    for (std::size_t k : kernels) all.insert(all.end(), all_[k].begin(), all_[k].end());
+    std::ranges::sort(all);
+    return all;
+  }
+
   /// Two kernels, and one of them with each part of the other, where that is a pack.
   void consider_all(std::size_t a, std::size_t b) {
-    if (products_[a] || products_[b] || all_[a].empty() || all_[b].empty()) return;
-    if (std::ranges::none_of(tensors_[a], [&](TensorId t) { return tensors_[b].contains(t); }))
-      return;
-    Pattern all;
-    std::ranges::merge(all_[a], all_[b], std::back_inserter(all));
-    consider(a, b, all, {});
+    const std::vector<std::size_t> two{a, b};
+    const Pattern all = united(two);
+    consider(two, all, {});
     for (const auto& [whole, pack] : {std::pair{a, b}, std::pair{b, a}})
       for (const Pattern& part : parts_[pack]) {
         if (parts_[pack].size() == 1) break;
-        Pattern both, rest;
-        std::ranges::merge(all_[whole], part, std::back_inserter(both));
-        std::ranges::set_difference(all, both, std::back_inserter(rest));
-        consider(a, b, both, std::move(rest));
+        Pattern joined, rest;
+        std::ranges::merge(all_[whole], part, std::back_inserter(joined));
+        std::ranges::set_difference(all, joined, std::back_inserter(rest));
+        consider(two, joined, std::move(rest));
       }
   }
 
@@ -105,34 +173,35 @@ class Joiner {
     return at->second ? &*at->second : nullptr;
   }
 
-  void consider(std::size_t a, std::size_t b, const Pattern& both, Pattern rest) {
-    const double now = seconds_[a] + seconds_[b];
-    if (static_cast<double>(compulsory_of(g_, both).value) / d_.dram_bytes_per_second >= now)
+  void consider(const std::vector<std::size_t>& of, const Pattern& joined, Pattern rest) {
+    double now = 0;
+    for (std::size_t k : of) now += seconds_[k];
+    if (static_cast<double>(compulsory_of(g_, joined).value) / d_.dram_bytes_per_second >= now)
       return;
-    const StitchedKernel* const k = kernel(both);
+    const StitchedKernel* const k = kernel(joined);
     const StitchedKernel* const left = rest.empty() ? nullptr : kernel(rest);
     if (k == nullptr || (left == nullptr && !rest.empty())) return;
-    const double gain = now - seconds(both, *k) - (left == nullptr ? 0 : seconds(rest, *left));
-    if (gain > 1e-9 * now) gains_.insert({gain, a, b, both, std::move(rest)});
+    const double gain = now - seconds(joined, *k) - (left == nullptr ? 0 : seconds(rest, *left));
+    if (gain > 1e-9 * now) gains_.insert({gain, of, joined, std::move(rest)});
   }
 
-  /// Whether both are still there, and no kernel would wait for itself.
+  /// Whether all are still there, and no kernel would wait for itself.
   bool may_join(const Gain& gain) const {
-    Pattern now, then;
-    std::ranges::merge(all_[gain.a], all_[gain.b], std::back_inserter(now));
-    std::ranges::merge(gain.both, gain.rest, std::back_inserter(then));
-    if (now != then) return false;
-    std::vector<Pattern> kernels{gain.both};
+    Pattern then;
+    std::ranges::merge(gain.joined, gain.rest, std::back_inserter(then));
+    if (united(gain.of) != then) return false;
+    std::vector<Pattern> kernels{gain.joined};
     if (!gain.rest.empty()) kernels.push_back(gain.rest);
     for (std::size_t k = 0; k < all_.size(); ++k)
-      if (k != gain.a && k != gain.b && !all_[k].empty()) kernels.push_back(all_[k]);
+      if (!all_[k].empty() && std::ranges::find(gain.of, k) == gain.of.end())
+        kernels.push_back(all_[k]);
     const std::size_t count = kernels.size();
     return launch_order(g_, std::move(kernels)).size() == count;
   }
 
   void join(const Gain& gain) {
     const std::size_t before = all_.size();
-    for (const Pattern* p : {&gain.both, &gain.rest}) {
+    for (const Pattern* p : {&gain.joined, &gain.rest}) {
       if (p->empty()) continue;
       const StitchedKernel& k = *known_.at(*p);
       all_.push_back(*p);
@@ -141,10 +210,8 @@ class Joiner {
       tensors_.push_back(tensors_of(*p));
       parts_.push_back(parts_of(k));
     }
-    all_[gain.a].clear();
-    all_[gain.b].clear();
-    for (std::size_t n = before; n < all_.size(); ++n)
-      for (std::size_t k = 0; k < n; ++k) consider_all(k, n);
+    for (std::size_t k : gain.of) all_[k].clear();
+    consider_from(before);
   }
 
   const Graph& g_;
