@@ -514,5 +514,28 @@ TEST(WitnessesAndKernels, ALoadForAComputeWithoutPoints) {
   EXPECT_EQ(exact(*s).at("b", "DRAM/L1").read, Bytes(1296));
 }
 
+/// Of the boxes that a !once compute finishes, a thread keeps a record; the loop of its own sum,
+/// here of 520 turns a box, makes no more of them.
+TEST(WitnessesAndKernels, ALongSumFinishesFewBoxes) {
+  const auto w = workload_of(
+      "name: once\ndtype: f32\nloops: {m: 4, l: 4, k: 520, n: 4}\noperators:\n"
+      "  - \"first: t[m,l] += a[m,k] * b[k,l]\"\n"
+      "  - \"second: y[m,n] += t[m,l] * d[l,n]\"\n");
+  Kernel k{.name = "one", .tree = parse_tree("m/2 n/2 l/2 ( k/1 ( C.first!once ) C.second )")};
+  k.pins["t"] = {.level = "L1", .at = "m"};
+  const auto s =
+      resolve({.kernels = {k}}, w, std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+  ASSERT_TRUE(s) << s.reason();
+  const auto source = cuda::emit(*s, {.prefix = "once"});
+  ASSERT_TRUE(source) << source.reason();
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *w, 3);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean());
+  EXPECT_LT(run->error, 2e-5);
+  EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -11,6 +11,19 @@ namespace {
 
 using Form = BlockTile::Form;
 
+/// Whether iterations of a loop around a compute write the same boxes: a sum's own loop, which
+/// indexes none of its results.
+bool repeats_boxes(const Workload& w, const ScheduleNode& compute, LoopId loop) {
+  const Operator& op = w.op(compute.op);
+  if (std::ranges::find(op.loops, loop) == op.loops.end()) return false;
+  return std::ranges::none_of(compute.writes, [&](const OutputUse& use) {
+    const Access& target = op.outputs[static_cast<std::size_t>(use.output)].target;
+    return std::ranges::any_of(target.index, [&](const Affine& index) {
+      return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
+    });
+  });
+}
+
 }  // namespace
 
 BlockLowering::BlockLowering(const Schedule& schedule, int kernel, const BlockChoices& choices)
@@ -165,6 +178,7 @@ BufferId BlockLowering::buffer_of_input(const ScheduleNode& compute, int input) 
 }
 
 /// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
+/// A box more would be computed again.
 std::int64_t BlockLowering::finished_boxes(BufferId b) const {
   constexpr std::int64_t kMost = 512;  // each thread keeps them
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
@@ -176,7 +190,8 @@ std::int64_t BlockLowering::finished_boxes(BufferId b) const {
     const NodeId scope = buffer(b).fixed_at;
     for (NodeId p = n.parent; scope.valid() && p.valid() && p != scope && boxes <= kMost;
          p = k_.node(p).parent)
-      if (k_.node(p).kind == NodeKind::loop) boxes *= k_.node(p).max_trips;
+      if (k_.node(p).kind == NodeKind::loop && !repeats_boxes(workload_, n, k_.node(p).loop))
+        boxes *= k_.node(p).max_trips;
     if (boxes > kMost)
       throw Refused{"C." + workload_.op(n.op).name + "!once finishes " + std::to_string(boxes) +
                     " or more boxes of a tile: this target keeps a record of at most " +
