@@ -23,9 +23,6 @@ using lowering::Value;
 using lowering::Write;
 
 constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
-// Registers that the compiler takes more for turns in which warps meet: it begins the next before
-// one has ended.
-constexpr double kNextTurn = 16;
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
@@ -58,27 +55,27 @@ class Tally {
     out_.blocks = static_cast<double>(k_.blocks);
     out_.warps = static_cast<double>(p_.warps);
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
-    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_));
+    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
-    if (alone())
-      out_.chain += loaded_ * kSectorBytes * static_cast<double>(d_.sms) * d_.clock_hz /
-                    d_.dram_bytes_per_second;
+    double awaited = 0;
+    for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
+    out_.awaited = awaited * kSectorBytes * static_cast<double>(d_.sms) * d_.clock_hz /
+                   d_.dram_bytes_per_second;
     return out_;
   }
 
   Kept kept() const { return kept_.registers(); }
 
  private:
-  /// Whether a block has its SM for itself and its warps meet in each turn of a loop: what a turn
-  /// loads then comes at the SM's share of DRAM's rate, and nothing else comes until they have met.
-  bool alone() const {
-    if (meetings_ <= 1) return false;
-    const auto threads = static_cast<std::int64_t>(out_.warps) * kWarp;
-    const auto registers =
-        8 * static_cast<std::int64_t>(std::ceil((out_.registers + kNextTurn) / 8));
-    return occupancy(d_, std::min<std::int64_t>(registers, 255), p_.shared_bytes, threads) <
-           2 * (threads / kWarp) * d_.sms;
-  }
+  /// Values of a thread that the compiler loads for the next turn before one has ended, where warps
+  /// meet in each.
+  double next_turn() const { return meetings_ > 1 ? loaded_ / meetings_ : 0; }
+
+  /// What a step brings from memory or stores there, and how often a thread comes to it with all
+  /// before it done.
+  struct Brought {
+    double sectors = 0, times = 1;
+  };
 
   const Value& only(const Step& s) const { return p_.value(s.values.front()); }
   const Vertex& vertex(NodeId compute) const {
@@ -211,7 +208,7 @@ class Tally {
           break;
         }
         case Step::Kind::barrier:
-          if (!s.warp) out_.meets = true;
+          if (!s.warp) meet(repeats);
           cycles += std::exchange(loading, 0) +
                     (s.all_blocks ? d_.grid_barrier + d_.grid_barrier_block *
                                                           static_cast<double>(p_.kernel->blocks)
@@ -231,19 +228,27 @@ class Tally {
     if (home) out_.sectors += x.sectors * times * full;
   }
 
-  void bring(const Accesses& x, double times, double full) {
+  /// Of a load or store that a thread comes to `turns` times, all of a block's warps `times` times.
+  void bring(const Accesses& x, double times, double full, const Linear& at, double turns) {
     add(x, times, full, true);
-    loaded_ += x.sectors * times * full;
+    if (!others_read(at)) brought_.push_back({x.sectors * times * full, turns});
   }
 
-  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
-  double latency(const Linear& at) const {
+  /// The warps of a block wait for one another, so often.
+  void meet(double times) {
+    out_.meets = true;
+    meetings_ = std::max(meetings_, times);
+  }
+
+  bool others_read(const Linear& at) const {
     for (std::size_t i = 0; i < p_.indices.size(); ++i)
       if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block && p_.indices[i].count > 1 &&
           !at.terms.contains(static_cast<int>(i)))
-        return d_.l2;
-    return d_.dram;
+        return true;
+    return false;
   }
+  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
+  double latency(const Linear& at) const { return others_read(at) ? d_.l2 : d_.dram; }
 
   Accesses moved(const Step& s) const {
     return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside);
@@ -258,7 +263,8 @@ class Tally {
   }
 
   double load(const Step& s, double repeats) {
-    bring(moved(s), repeats * warps(s), s.full);
+    bring(moved(s), repeats * warps(s), s.full, s.at, repeats);
+    loaded_ += repeats * size(s.dims);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
     return latency(s.at);
@@ -273,7 +279,7 @@ class Tally {
       turns *= ceil_over(row, threads) / row;
     }
     const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
-    bring(accesses_.staged(s), turns * repeats * moving, s.full);
+    bring(accesses_.staged(s), turns * repeats * moving, s.full, s.from, repeats);
     return turns * latency(s.from);
   }
 
@@ -293,6 +299,7 @@ class Tally {
   double run(const Pass& pass, double repeats) {
     kept_.next_pass(loops_of(pass));
     Sum sum;
+    const std::size_t first = brought_.size();
     bool along = false;
     for (const auto& [s, times] : pass.steps) {
       along = along || s->warps > 0;
@@ -303,6 +310,8 @@ class Tally {
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
     const double together = sum.meets ? 1 : unrolled ? fitting : std::min(turns, ahead(pass));
+    for (std::size_t i = first; i < brought_.size(); ++i)
+      brought_[i].times = std::max(repeats, brought_[i].times / together);
     // Several turns' loads are under way together, in registers; where nothing is kept, with
     // temporaries.
     double under_way = together * sum.loaded;
@@ -356,8 +365,7 @@ class Tally {
       }
       case Step::Kind::exchange:
         // A warp's sums go to shared memory, and every warp reads those of all.
-        out_.meets = true;
-        meetings_ = std::max(meetings_, done);
+        meet(done);
         for (const Step::Joined& j : s.joined) {
           const double sums = size(j.dims);
           out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
@@ -372,13 +380,16 @@ class Tally {
         sum.after += d_.shared;
         return;
       case Step::Kind::store: {
-        add(moved(s), done * warps(s), s.full, true);
+        if (s.atomic)
+          add(moved(s), done * warps(s), s.full, true);
+        else
+          bring(moved(s), done * warps(s), s.full, s.at, done);
         out_.turns = std::max(out_.turns, times * turns_within(s.dims));
         if (s.atomic) out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
         return;
       }
       case Step::Kind::barrier:
-        out_.meets = out_.meets || !s.warp;
+        if (!s.warp) meet(done);
         sum.meets = sum.meets || times > 1;
         sum.after += times * (d_.barrier + d_.shared);
         return;
@@ -394,7 +405,8 @@ class Tally {
   /// A load within a pass.
   void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
              double values, Sum& sum) {
-    bring(x, done * warps(s), s.full);
+    bring(x, done * warps(s), s.full, at, done);
+    loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
     sum.loads = std::max(sum.loads, latency(at));
     sum.loaded += values;
@@ -422,8 +434,8 @@ class Tally {
         sum.after += d_.shared;
       }
       if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
-        add(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
-            s.full, true);
+        bring(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
+              s.full, w.home_at, done);
         out_.turns = std::max(out_.turns, times);
       }
     }
@@ -518,8 +530,9 @@ class Tally {
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
-  double meetings_ = 0;  ///< of a block's warps, at most, for one sum
-  double loaded_ = 0;    ///< sectors from home
+  double meetings_ = 0;  ///< of a block's warps, at most, at one place
+  double loaded_ = 0;    ///< values of a thread
+  std::vector<Brought> brought_;
   Demand out_;
 };
 

@@ -181,8 +181,7 @@ class Joiner {
     const StitchedKernel* const k = kernel(joined);
     const StitchedKernel* const left = rest.empty() ? nullptr : kernel(rest);
     if (k == nullptr || (left == nullptr && !rest.empty())) return;
-    const double gain =
-        now - seconds(joined, *k) - (left == nullptr ? 0 : seconds(rest, *left));
+    const double gain = now - seconds(joined, *k) - (left == nullptr ? 0 : seconds(rest, *left));
     if (gain > 1e-9 * now) gains_.insert({gain, of, joined, std::move(rest)});
   }
 

@@ -47,7 +47,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.sectors += p.blocks * p.sectors;
     if (p.added > 0) adding += p.blocks;
     if (!p.meets) apart = std::max(apart, p.warps);
-    rounds += p.blocks * p.chain / (resident * sms);
+    rounds += p.blocks * (p.chain + p.awaited) / (resident * sms);
     all.chain = std::max(all.chain, p.chain);
     all.turns = std::max(all.turns, p.turns);
     all.registers = std::max(all.registers, p.registers);

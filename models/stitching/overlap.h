@@ -24,6 +24,7 @@ struct Demand {
       0;                 ///< of a block: 128-byte passes of the load-store units, shuffles included
   double sectors = 0;    ///< of a block: of 32 bytes, between L2 and the SM
   double chain = 0;      ///< cycles from a block's start to its end, alone on its SM
+  double awaited = 0;    ///< cycles, at the SM's share of DRAM's rate: what all warps wait for
   double turns = 1;      ///< of a thread over what it reads from home, a block's width apart
   double added = 0;      ///< of a block: bytes that it adds atomically
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way

@@ -7,6 +7,7 @@
 
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
+#include "models/fusionstitching/model.h"
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/column_roots.h"
 #include "tests/support/fusionstitching_graphs.h"
@@ -211,6 +212,21 @@ TEST(Columns, LongOnesAreSplitIntoChunks) {
   EXPECT_LT(compared_seconds({g, device(), fewer}), compared_seconds({g, device(), alone}));
   // Nothing is left to join.
   EXPECT_FALSE(joined(g, device(), options, fewer, known).has_value());
+}
+
+/// Two kernels that read the same rows wait for each other through a third: all three become one.
+TEST(Columns, SumsAreJoinedWithWhatLiesBetween) {
+  const auto w =
+      std::make_shared<const Workload>(named_workload("column-norm:rows=8192,cols=4096"));
+  for (const char* machine : {"h100", "h200"}) {
+    const auto plan = stitched(w, named_machine(machine), {});
+    ASSERT_TRUE(plan.ok()) << plan.reason();
+    ASSERT_EQ(plan->price().patterns.size(), 3u) << machine;
+    std::set<std::string> names;
+    for (int v : plan->price().patterns.front())
+      names.insert(plan->graph.workload().op(plan->graph.vertex(v).op).name);
+    EXPECT_EQ(names, (std::set<std::string>{"sum_part", "sum_mean", "varsum_part"})) << machine;
+  }
 }
 
 }  // namespace

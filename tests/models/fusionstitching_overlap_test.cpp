@@ -122,6 +122,10 @@ TEST(Overlap, LatenciesOfResidentBlocksOverlap) {
   EXPECT_DOUBLE_EQ(overlap(round_device(), {&chains, 1}, 10, 0).latency, 2e-6);
   // However many places there are, a chain is no shorter.
   EXPECT_DOUBLE_EQ(overlap(round_device(), {&chains, 1}, 1000, 0).latency, 1e-6);
+  // What their warps wait for together comes to one block after the other.
+  Demand meet = chains;
+  meet.awaited = 500;
+  EXPECT_DOUBLE_EQ(overlap(round_device(), {&meet, 1}, 5, 0).latency, 6e-6);
 }
 
 TEST(Overlap, RoundsInStepWaitForEachOther) {
@@ -269,7 +273,7 @@ TEST(DemandOf, SumsAreShuffledAndJoined) {
   EXPECT_EQ(warp.registers - block.registers, 28);
 }
 
-TEST(DemandOf, ABlockThatIsAloneWaitsInEachTurnForWhatItLoads) {
+TEST(DemandOf, WarpsThatMeetWaitForWhatAllOfThemLoad) {
   const Graph g = graph_from(
       "loops: {r: 64, c: 8192}\ntensors: {x: [r, c], z: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
       "operators:\n  - s[r] += x[r,c] * z[r,c]\n  - y[r,c] = x[r,c] - s[r] * z[r,c]\n");
@@ -277,17 +281,25 @@ TEST(DemandOf, ABlockThatIsAloneWaitsInEachTurnForWhatItLoads) {
     const std::string c = "c/" + warps + "@warp c/4@lane ( ";
     return rows + " ( L.x@registers L.z@registers " + c + "C.s ) Y.block " + c + "C.y ) Y.block )";
   };
-  // 1,024 threads of more than 32 registers: one block. Eight rows of twice 32 KiB at half of 100
-  // bytes a cycle.
+  // Eight rows of three times 32 KiB, at half of 100 bytes a cycle: they meet in each.
   const Demand one = demand(g, tree("r/1@grid", "256"));
   const Demand eight = demand(g, tree("r/8@grid r/1", "256"));
-  EXPECT_GT(one.registers, 16);
-  EXPECT_EQ(one.warps, 32);
-  EXPECT_THAT(eight.chain, DoubleNear(100 + 8 * (one.chain - 100) + 8 * 2 * 32768 / 50.0, 1e-6));
-  // Of 256 threads two blocks are resident: one loads while the other one meets.
-  const Demand narrow = demand(g, tree("r/1@grid", "1024"));
-  EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).chain,
-              DoubleNear(100 + 8 * (narrow.chain - 100), 1e-6));
+  EXPECT_THAT(eight.awaited, DoubleNear(8 * 3 * 32768 / 50.0, 1e-6));
+  EXPECT_THAT(eight.chain, DoubleNear(100 + 8 * (one.chain - 100), 1e-6));
+  // The eight values of x and z each that a thread has in the next turn are loaded early.
+  EXPECT_EQ(eight.registers, one.registers + 16);
+  // A warp of fewer that stores y in eight turns has seven under way: an eighth was there before.
+  EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).awaited,
+              DoubleNear(8 * (3 - 1 / 8.0) * 32768 / 50.0, 1e-6));
+  // Warps join sums once, after eight turns of which four are under way together. The price has
+  // each of the eight warps store the sums.
+  const Graph columns = graph_from(
+      "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [c]}\noutputs: [s]\n"
+      "operators:\n  - s[c] += x[r,c]\n");
+  EXPECT_THAT(demand(columns, "c/128@grid ( r/8@warp c/4@lane r/1 ( C.s ) S.s )").awaited,
+              DoubleNear((64 * 128 * 4 / 2 + 8 * 128 * 4) / 50.0, 1e-6));
+  // Warps that do not meet go on with what is theirs.
+  EXPECT_EQ(demand(graph_from(kAbs), "r/1@grid c/1@lane ( C.a )").awaited, 0);
 }
 
 TEST(DemandOf, WhatEveryBlockReadsComesFromL2) {
