@@ -5,6 +5,8 @@ what each computes, written as the workload's text has it (core/workload/catalog
 against the reference evaluator, jax_ops() for what XLA compiles. PyTorch's own forms are in
 graph_torch.py.
 """
+import os
+import random
 import types
 
 # Inputs and outputs in f32, about 3.1 million and 33.6 million elements a graph. At the middle size, 10
@@ -47,6 +49,28 @@ SIZES = {
 }
 FAMILY = {"soft-cross-entropy": "cross-entropy"}  # of the graphs that have another name
 NAMES = tuple(SIZES)
+
+
+DRAWN = "TILEWRIGHT_GRAPH_SIZES"  # a seed: sizes near those above are drawn, for this process and those it starts
+
+
+def draw_sizes(seed):
+    """Each length is up to 1.6 times longer or shorter; two of three are multiples of 16, the others any."""
+    for name, sizes in SIZES.items():
+        for size, text in sizes.items():
+            drawn, lengths = random.Random(f"{seed} {name} {size}"), []
+            for part in text.split(","):
+                key, value = part.split("=")
+                longer = int(value) * 1.6 ** drawn.uniform(-1, 1)
+                length = 16 * round(longer / 16) if drawn.random() < 2 / 3 else round(longer)
+                lengths.append(part if key == "soft" else f"{key}={max(1, length)}")
+            sizes[size] = ",".join(lengths)
+
+
+if DRAWN in os.environ:
+    # Some graphs share a table of sizes.
+    SIZES = {name: dict(sizes) for name, sizes in SIZES.items()}
+    draw_sizes(int(os.environ[DRAWN]))
 
 
 def subject(name, size):
