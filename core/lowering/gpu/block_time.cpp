@@ -256,9 +256,31 @@ double touched(const BoxMap& m) {
   return row % 128 == 0 ? 1 : row % 32 == 0 ? kTwoLines : kNoSector;
 }
 
+// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
+// Guide, throughput of arithmetic instructions). Assumed: instructions for what an operator after
+// a product reads at home, of an element.
+constexpr double kSpecialUnits = 16, kOfRead = 2;
+
+/// Cycles of an SM for the operators on a tile's sums, while no product of the block is under way.
+double operators_time(const WarpgroupProduct& p, const Workload& w, double latency,
+                      const BlockRates& r) {
+  if (p.epilogue.operators.empty()) return 0;
+  const double elements = static_cast<double>(p.tile_rows()) * p.tile_columns;
+  double light = 0, expensive = 0, bytes = 0;
+  for (const OpId op : p.epilogue.operators)
+    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
+  for (const EpilogueRead& read : p.epilogue.reads) {
+    light += kOfRead;
+    if (read.by_row != 0 && read.by_column != 0)
+      bytes += elements * static_cast<double>(size_of(w.tensor(read.tensor).dtype));
+  }
+  return elements * (light / 128 + expensive / kSpecialUnits) + bytes / (kBoxes * r.fill) +
+         (p.epilogue.reads.empty() ? 0 : latency);
+}
+
 /// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
-PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double latency,
-                  const BlockRates& r) {
+PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
+                  double latency, const BlockRates& r) {
   const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
@@ -285,19 +307,18 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
         kClusters + together * (static_cast<double>(p.partial_bytes()) / 128 +
                                 4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
   // Results pass through registers and shared memory while no product is under way.
-  t.ends = comes + t.rounds * (kResults + joined + results);
+  t.ends = comes + t.rounds * (kResults + joined + results +
+                               together * operators_time(p, w, latency, r));
   const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
   t.seconds = (r.block + longest + t.ends) / r.clock;
   return t;
 }
 
-// Of two products with operators between them. An SM's special units, 16 a cycle, have an expensive
-// instruction each (CUDA C++ Programming Guide, throughput of arithmetic instructions). Fitted to
-// h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
+// Of two products with operators between them. Fitted to h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
 // not hidden beside the longer; cycles of a turn beside both; cycles of a tile beside its first and
 // last products and its results. The root of the mean square of log(price / time) is 0.084 over the
 // tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
-constexpr double kSpecialUnits = 16, kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
+constexpr double kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
 /// product and the others' products are under way.
@@ -374,7 +395,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     return (1 - stays) * compulsory / r.memory / r.clock;
   };
   if (r.wgmma > 0) {
-    const auto by_warpgroups = [&](const auto& p, std::initializer_list<TensorId> tensors,
+    const auto by_warpgroups = [&](const auto& p, const std::vector<TensorId>& tensors,
                                    PhaseTime phase) {
       double bytes = 0;
       for (const TensorId x : tensors)
@@ -391,9 +412,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return t;
     };
     const auto out_bytes = [&](TensorId t) { return size_of(s.workload->tensor(t).dtype); };
-    if (const auto p = warpgroup_product(s, kernel, warps, stages))
-      return by_warpgroups(*p, {p->left, p->right, p->result},
-                           time_of(*p, out_bytes(p->result), latency, r));
+    if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
+      std::vector<TensorId> tensors = {p->left, p->right, p->result};
+      for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
+      return by_warpgroups(*p, tensors,
+                           time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+    }
     if (const auto p = warpgroup_pair(s, kernel, warps, stages))
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result},
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
