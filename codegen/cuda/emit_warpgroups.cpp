@@ -29,8 +29,7 @@ std::string offset_text(const Workload& w, const WarpgroupProduct& product, cons
   std::int64_t below = 1;
   for (std::size_t i = r.by_product.size(); i-- > 0;) {
     const std::int64_t extent = w.loop(product.loops.products[i]).extent;
-    add(r.by_product[i],
-        "at.product / " + std::to_string(below) + " % " + std::to_string(extent));
+    add(r.by_product[i], "at.product / " + std::to_string(below) + " % " + std::to_string(extent));
     below *= extent;
   }
   return text + (r.offset == 0 ? "" : " + " + std::to_string(r.offset));
@@ -67,20 +66,25 @@ std::string operators_text(const Workload& w, const WarpgroupProduct& product,
   for (const EpilogueRead& r : epilogue.reads)
     out.line("const " + element_type(w.tensor(r.tensor).dtype) + "* " + home_of(w, r.tensor) + ";");
   const std::string reads = std::to_string(std::max<std::size_t>(1, epilogue.reads.size()));
-  out.line("static constexpr bool kAny = true;");
+  out.line("static constexpr bool kAny = true, kWhole = " +
+           std::string(product.rows % product.tile_rows() == 0 &&
+                               product.columns % product.tile_columns == 0
+                           ? "true;"
+                           : "false;"));
   out.line("static constexpr int kReads = " + reads + ";");
-  out.open("TW_MEMBER void read(float (&x)[" + reads + "][2], const ProductElements& at) const");
+  out.open("TW_MEMBER void read(float (&x)[" + reads +
+           "][2], const ProductElements<kWhole>& at) const");
   out.line("(void)x, (void)at;");
   const auto yes = [](bool b) { return std::string(b ? "true" : "false"); };
   for (std::size_t i = 0; i < epilogue.reads.size(); ++i) {
     const EpilogueRead& r = epilogue.reads[i];
-    out.line("at.read<" + yes(r.by_row != 0) + ", " + yes(r.by_column != 0) + ", " +
-             yes(r.pairs) + ">(x[" + std::to_string(i) + "], " + home_of(w, r.tensor) +
+    out.line("at.read<" + yes(r.by_row != 0) + ", " + yes(r.by_column != 0) + ", " + yes(r.pairs) +
+             ">(x[" + std::to_string(i) + "], " + home_of(w, r.tensor) +
              offset_text(w, product, r) + ", " + std::to_string(r.by_column) + ");");
   }
   out.close();
   out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads +
-           "][2], int n, const ProductElements& at) const");
+           "][2], int n, const ProductElements<kWhole>& at) const");
   out.line("(void)x, (void)n, (void)at;");
   const auto made = [&](TensorId t) {
     return t == w.op(product.product).outputs.front().target.tensor
@@ -142,7 +146,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   p.needed[product.result.index()] = true;
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
-  text.text = (follows ? operators_text(w, product, operators) : std::string()) + "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
+  text.text = (follows ? operators_text(w, product, operators) : std::string()) +
+              "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
               std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
               "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
               element_type(product.operand) + ", " + out + number(product.groups) +
@@ -150,9 +155,9 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
               number(product.vector) + number(product.share) + yes(product.turned) +
-              number(product.down) + number(product.across) + (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
-              name(product.left) + "_map, " + name(product.right) + "_map, " +
-              name(product.boxed ? product.result : product.left) + "_map, " +
+              number(product.down) + number(product.across) + (follows ? ", " + operators : "") +
+              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
+              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
               number(product.depth) + number(product.count) + number(product.order) +

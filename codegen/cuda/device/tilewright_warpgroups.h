@@ -26,34 +26,36 @@ TW_DEVICE b128 four_floats(const float* x) {
           __builtin_bit_cast(u32, x[3])};
 }
 
-/// Two neighbours of a row of a product, the first of even number. What is past an end names an element that there is.
-/// `top`, `left`: of the tile: what does not depend on the row or the column counts once a tile.
+/// Two neighbours of a row of a product, the first of even number. What is past an end is not read. Whole: no tile
+/// has any of that. `top`, `left`: of the tile: what does not depend on the row or the column counts once a tile.
+template <bool Whole>
 struct ProductElements {
-  int row, column, product, next;  // next: 1, or 0 where there is no second
+  int row, column, product;
   bool there[2], top, left;
 
   /// The tile begins at `begin`, and ends with the product.
   TW_MEMBER ProductElements(int row_, int column_, const ProductPlace& begin, int rows, int columns)
-      : row(least(row_, rows - 1)), column(least(column_, (columns - 1) / 2 * 2)), product(begin.product),
-        next(column_ + 1 < columns ? 1 : 0), there{row_ < rows && column_ < columns, row_ < rows && column_ + 1 < columns},
-        top(row_ == begin.row), left(column_ == begin.column) {}
+      : row(row_), column(column_), product(begin.product),
+        there{Whole || (row < rows && column < columns), Whole || (row < rows && column + 1 < columns)},
+        top(row == begin.row), left(column == begin.column) {}
   /// What an operator after the product reads for them: from `from` on, `apart` from one to the next. Pairs: both as
   /// one word.
   template <bool ByRow, bool ByColumn, bool Pairs, class T>
   TW_MEMBER void read(float (&x)[2], const T* from, i64 apart) const {
     const bool counts = ByRow || top;
     if constexpr (!ByColumn) {
-      x[0] = x[1] = to_float(read_after_launch(from, counts && there[0] && left));
+      x[0] = x[1] = there[0] ? to_float(read_after_launch(from, counts && left)) : 0.0f;
     } else if constexpr (Pairs && sizeof(T) == 4) {
-      const b64 two = read_after_launch(reinterpret_cast<const b64*>(from), counts && there[0]);
+      const b64 two = there[0] ? read_after_launch(reinterpret_cast<const b64*>(from), counts) : b64{};
       x[0] = __builtin_bit_cast(float, two.x), x[1] = __builtin_bit_cast(float, two.y);
     } else if constexpr (Pairs) {
       struct Two { T x[2]; };
-      const Two two = __builtin_bit_cast(Two, read_after_launch(reinterpret_cast<const u32*>(from), counts && there[0]));
+      const u32 word = there[0] ? read_after_launch(reinterpret_cast<const u32*>(from), counts) : 0;
+      const Two two = __builtin_bit_cast(Two, word);
       x[0] = to_float(two.x[0]), x[1] = to_float(two.x[1]);
     } else {
-      x[0] = to_float(read_after_launch(from, counts && there[0]));
-      x[1] = to_float(read_after_launch(from + next * apart, counts && there[1]));
+      x[0] = there[0] ? to_float(read_after_launch(from, counts)) : 0.0f;
+      x[1] = there[1] ? to_float(read_after_launch(from + apart, counts)) : 0.0f;
     }
   }
 };
@@ -73,13 +75,13 @@ TW_DEVICE void change_sums(const Operators& operators, float (&sums)[Columns / 2
     float read[kAtOnce][2][kReads][2];
     TW_UNROLL
     for (int i = 0; i < kAtOnce * 2; ++i) {
-      const ProductElements at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
+      const ProductElements<Operators::kWhole> at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
                                   columns);
       operators.read(read[i / 2][i % 2], at);
     }
     TW_UNROLL
     for (int i = 0; i < kAtOnce * 2; ++i) {
-      const ProductElements at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
+      const ProductElements<Operators::kWhole> at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
                                   columns);
       float* const x = sums + (j + i / 2) * 4 + i % 2 * 2;
       TW_UNROLL

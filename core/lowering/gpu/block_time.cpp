@@ -307,17 +307,18 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
         kClusters + together * (static_cast<double>(p.partial_bytes()) / 128 +
                                 4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
   // Results pass through registers and shared memory while no product is under way.
-  t.ends = comes + t.rounds * (kResults + joined + results +
-                               together * operators_time(p, w, latency, r));
+  t.ends = comes +
+           t.rounds * (kResults + joined + results + together * operators_time(p, w, latency, r));
   const double longest = std::max({t.work, t.waits, together * t.copies, together * t.tensor});
   t.seconds = (r.block + longest + t.ends) / r.clock;
   return t;
 }
 
-// Of two products with operators between them. Fitted to h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
-// not hidden beside the longer; cycles of a turn beside both; cycles of a tile beside its first and
-// last products and its results. The root of the mean square of log(price / time) is 0.084 over the
-// tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
+// Of two products with operators between them. Fitted to h100-attention-masks.json, an H100: of
+// products and of operators, the part of the shorter that is not hidden beside the longer; cycles
+// of a turn beside both; cycles of a tile beside its first and last products and its results. The
+// root of the mean square of log(price / time) is 0.084 over the tiles of the 24 rows that they are
+// fitted to, 0.083 over the 24 drawn ones, which were left out.
 constexpr double kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
@@ -415,8 +416,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
       std::vector<TensorId> tensors = {p->left, p->right, p->result};
       for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
-      return by_warpgroups(*p, tensors,
-                           time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+      return by_warpgroups(*p, tensors, time_of(*p, *s.workload, out_bytes(p->result), latency, r));
     }
     if (const auto p = warpgroup_pair(s, kernel, warps, stages))
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result},

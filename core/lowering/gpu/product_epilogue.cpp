@@ -40,7 +40,8 @@ class Epilogue {
   void made(OpId id) {
     for (const Output& o : w_.op(id).outputs) {
       check_whole_loops(w_, o.target);
-      bool all = has_whole_loop(o.target, loops_.rows) && has_whole_loop(o.target, loops_.columns) &&
+      bool all = has_whole_loop(o.target, loops_.rows) &&
+                 has_whole_loop(o.target, loops_.columns) &&
                  o.target.index.size() == 2 + loops_.products.size();
       for (const LoopId l : loops_.products) all = all && has_whole_loop(o.target, l);
       if (!all) refuse("tensor " + name(o.target.tensor) + " has other loops than the product");
