@@ -350,10 +350,8 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   }
   // Followed by operators: the largest tiles, both ways.
   for (const auto& [rows, columns, after, whole] :
-       {std::tuple(128, 256, 1, true), std::tuple(256, 128, 1, true), std::tuple(160, 128, 1, true),
-        std::tuple(128, 192, 2, true), std::tuple(192, 64, 2, true), std::tuple(64, 64, 3, false),
-        std::tuple(176, 128, 1, false), std::tuple(128, 128, 2, false),
-        std::tuple(112, 128, 3, false)}) {
+       {std::tuple(128, 256, 1, true), std::tuple(256, 128, 1, true), std::tuple(128, 192, 2, true),
+        std::tuple(128, 128, 2, false), std::tuple(112, 128, 3, false)}) {
     static constexpr const char* kText[] = {
         "  - D[m,n] = C[m,n] + b[n]\n  - E[m,n] = gelu(D[m,n])\n", "  - F[m,n] = E[m,n] + r[m,n]\n",
         "  - G[m,n] = F[m,n] * s[m]\n"};
