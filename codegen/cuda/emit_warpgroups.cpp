@@ -1,8 +1,118 @@
 // A kernel that is one matrix product by Hopper's warpgroups: the template of
-// device/tilewright_warpgroups.h, with the plan's tile.
+// device/tilewright_warpgroups.h, with the plan's tile and, where operators follow, a struct of
+// these.
 #include "codegen/cuda/emit_warpgroups.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/common/expression.h"
+#include "core/workload/text.h"
+
 namespace tilewright::cuda {
+namespace {
+
+using lowering::EpilogueRead;
+using lowering::WarpgroupProduct;
+
+std::string home_of(const Workload& w, TensorId t) {
+  return identifier("", w.tensor(t).name) + "_home";
+}
+
+/// Where a read finds its element.
+std::string offset_text(const Workload& w, const WarpgroupProduct& product, const EpilogueRead& r) {
+  std::string text;
+  const auto add = [&](std::int64_t by, const std::string& index) {
+    if (by != 0) text += " + i64(" + index + ") * " + std::to_string(by);
+  };
+  add(r.by_row, "at.row"), add(r.by_column, "at.column");
+  std::int64_t below = 1;
+  for (std::size_t i = r.by_product.size(); i-- > 0;) {
+    const std::int64_t extent = w.loop(product.loops.products[i]).extent;
+    add(r.by_product[i], "at.product / " + std::to_string(below) + " % " + std::to_string(extent));
+    below *= extent;
+  }
+  return text + (r.offset == 0 ? "" : " + " + std::to_string(r.offset));
+}
+
+/// The value of an operator's expression at one of two neighbours of a row, `n`.
+std::string value_text(const Workload& w, const WarpgroupProduct& product, const Expr& e) {
+  if (e.kind == Expr::Kind::constant && std::isinf(e.constant))
+    return e.constant > 0 ? "kInfinity" : "-kInfinity";
+  if (e.kind == Expr::Kind::call) {
+    std::string text = "f_" + e.function + "(";
+    for (std::size_t i = 0; i < e.args.size(); ++i)
+      text += (i == 0 ? "" : ", ") + value_text(w, product, e.args[i]);
+    return text + ")";
+  }
+  return codegen::expression(e, "float", [&](LoopId loop) -> std::string {
+    if (loop == product.loops.rows) return "float(at.row)";
+    if (loop == product.loops.columns) return "float(at.column + n)";
+    std::int64_t below = 1;
+    for (std::size_t i = product.loops.products.size(); i-- > 0;) {
+      if (product.loops.products[i] == loop) break;
+      below *= w.loop(product.loops.products[i]).extent;
+    }
+    return "float(at.product / " + std::to_string(below) + " % " +
+           std::to_string(w.loop(loop).extent) + ")";
+  });
+}
+
+std::string operators_text(const Workload& w, const WarpgroupProduct& product,
+                           const std::string& name) {
+  Lines out(0);
+  const lowering::ProductEpilogue& epilogue = product.epilogue;
+  out.open("struct " + name);
+  for (const EpilogueRead& r : epilogue.reads)
+    out.line("const " + element_type(w.tensor(r.tensor).dtype) + "* " + home_of(w, r.tensor) + ";");
+  const std::string reads = std::to_string(std::max<std::size_t>(1, epilogue.reads.size()));
+  out.line("static constexpr bool kAny = true, kWhole = " +
+           std::string(product.rows % product.tile_rows() == 0 &&
+                               product.columns % product.tile_columns == 0
+                           ? "true;"
+                           : "false;"));
+  out.line("static constexpr int kReads = " + reads + ";");
+  out.open("TW_MEMBER void read(float (&x)[" + reads +
+           "][2], const ProductElements<kWhole>& at) const");
+  out.line("(void)x, (void)at;");
+  const auto yes = [](bool b) { return std::string(b ? "true" : "false"); };
+  for (std::size_t i = 0; i < epilogue.reads.size(); ++i) {
+    const EpilogueRead& r = epilogue.reads[i];
+    out.line("at.read<" + yes(r.by_row != 0) + ", " + yes(r.by_column != 0) + ", " + yes(r.pairs) +
+             ">(x[" + std::to_string(i) + "], " + home_of(w, r.tensor) +
+             offset_text(w, product, r) + ", " + std::to_string(r.by_column) + ");");
+  }
+  out.close();
+  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads +
+           "][2], int n, const ProductElements<kWhole>& at) const");
+  out.line("(void)x, (void)n, (void)at;");
+  const auto made = [&](TensorId t) {
+    return t == w.op(product.product).outputs.front().target.tensor
+               ? std::string("sum")
+               : identifier("made_", w.tensor(t).name);
+  };
+  for (std::size_t o = 0; o < epilogue.operators.size(); ++o) {
+    const Operator& op = w.op(epilogue.operators[o]);
+    out.comment("C." + to_text(w, epilogue.operators[o]));
+    for (const Output& y : op.outputs) out.line("float " + made(y.target.tensor) + ";");
+    out.open("");
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const int r = epilogue.read_of[o][i];
+      out.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " +
+               (r < 0 ? made(op.inputs[i].tensor) : "x[" + std::to_string(r) + "][n]") + ";");
+    }
+    for (const Output& y : op.outputs)
+      out.line(made(y.target.tensor) + " = " + value_text(w, product, y.value) + ";");
+    out.close();
+  }
+  out.line("return " + made(product.result) + ";");
+  out.close();
+  out.end();
+  out.line("};");
+  return out.text();
+}
+
+}  // namespace
 
 KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProduct& product) {
   const Workload& w = p.workload();
@@ -20,6 +130,15 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .cluster = product.cluster()};
   const std::string out = element_type(w.tensor(product.result).dtype);
   std::string list = out + "* " + name(product.result) + "_home";
+  const bool follows = !product.epilogue.operators.empty();
+  const std::string operators = "Operators_" + launch.symbol;
+  std::string homes;
+  for (const EpilogueRead& r : product.epilogue.reads) {
+    launch.tensors.push_back(r.tensor);
+    list += ", const " + element_type(w.tensor(r.tensor).dtype) + "* " + home_of(w, r.tensor);
+    homes += (homes.empty() ? "" : ", ") + home_of(w, r.tensor);
+    p.needed[r.tensor.index()] = true;
+  }
   for (const lowering::BoxMap& m : product.maps) {
     list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
     p.needed[m.tensor.index()] = true;
@@ -27,7 +146,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   p.needed[product.result.index()] = true;
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
-  text.text = "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
+  text.text = (follows ? operators_text(w, product, operators) : std::string()) +
+              "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
               std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
               "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
               element_type(product.operand) + ", " + out + number(product.groups) +
@@ -35,13 +155,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
               number(product.vector) + number(product.share) + yes(product.turned) +
-              number(product.down) + number(product.across) + ">;\n  Product::run(memory, " +
-              name(product.left) + "_map, " + name(product.right) + "_map, " +
-              name(product.boxed ? product.result : product.left) + "_map, " +
+              number(product.down) + number(product.across) + (follows ? ", " + operators : "") +
+              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
+              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
               number(product.depth) + number(product.count) + number(product.order) +
-              number(product.part) + "});\n}\n";
+              number(product.part) + "}" +
+              (follows ? ", " + operators + "{" + homes + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level =
       p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
@@ -52,8 +173,13 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
     text.tiles.push_back({w.tensor(t).name, level, "shared", product.stages,
                           t == product.left ? left : right,
                           "boxes that the TMA unit copies ahead of their use"});
-  text.tiles.push_back({w.tensor(product.result).name, level, "registers", 1, 0,
-                        "the sums of a warpgroup's matrix instructions"});
+  const auto in_registers = [&](OpId op) {
+    for (const Output& o : w.op(op).outputs)
+      text.tiles.push_back({w.tensor(o.target.tensor).name, level, "registers", 1, 0,
+                            "the sums of a warpgroup's matrix instructions"});
+  };
+  in_registers(product.product);
+  std::ranges::for_each(product.epilogue.operators, in_registers);
   text.program = lowering::describe(product, p.schedule, index);
   p.used.push_back("wgmma");
   return text;

@@ -50,8 +50,9 @@ class Forms {
     if (window() || products_.empty() || products_.size() > 2) return {};
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
     if (products_.size() == 2) return pair_by_warpgroups();
-    if (order_.size() != 1) return {};
+    if (!elements_follow()) return {};
     add(outer_loops(), 64, {.warpgroups = true});
+    if (order_.size() != 1) return std::move(forms_);
     add(outer_loops(), 64, {.warpgroups = true, .shares = true});
     if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
     return std::move(forms_);
@@ -68,6 +69,14 @@ class Forms {
       std::erase(outer, products_.back().columns);
     add(outer, 128, {.within = true, .warpgroups = true});
     return std::move(forms_);
+  }
+
+  /// The product is first, and what follows is of its elements.
+  bool elements_follow() const {
+    if (place(products_.front().op) != 0) return false;
+    return std::ranges::all_of(order_.begin() + 1, order_.end(), [&](const std::string& op) {
+      return w_.reduction_loops(*w_.find_op(op)).empty();
+    });
   }
 
   static constexpr std::int64_t kMostColumns = 256;  // of an instruction

@@ -106,6 +106,51 @@ class Draw {
     return made;
   }
 
+  /// A product and operators of its elements, which read rows, columns, elements, parts of larger
+  /// tensors, and the same of all products.
+  Case followed(bool turned) {
+    const bool batch = coin(), across = coin(), even = coin();
+    const std::int64_t m = number(1, 150), n = even || across ? 8 * number(1, 18) : number(1, 150),
+                       k = 8 * number(1, 24);
+    static constexpr const char* kReads[][2] = {
+        {"b[n]", "add"},       {"b[m]", "mul"},     {"b[m,n]", "add"}, {"b[g,m,n]", "add"},
+        {"b[g,n]", "add"},     {"b[m,n+6]", "sub"}, {"b[0]", "mul"},   {"b[n,m]", "max"},
+        {"b[m+3,g,n]", "add"}, {"b[g]", "add"}};
+    static constexpr const char* kChanges[] = {
+        "gelu(V)",     "relu(V)", "tanh(V)", "V * sigmoid(V)", "select(lt(m, n), 0.5, V)",
+        "V * V - 0.25"};
+    const std::string all = batch ? "g,m,n" : "m,n";
+    std::string operators, names, last = "C";
+    const std::int64_t count = number(1, 3);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto& [access, by] = kReads[number(0, std::ssize(kReads) - 1)];
+      std::string from = access;
+      if (!batch && from.find('g') != std::string::npos) from = "b[n]";
+      from[0] = static_cast<char>('r' + i);
+      operators += formatted("  - D{}[{}] = {}({}[{}], {})\n", i, all, by, last, all, from);
+      std::string change = kChanges[number(0, std::ssize(kChanges) - 1)];
+      for (std::size_t at; (at = change.find('V')) != std::string::npos;)
+        change.replace(at, 1, formatted("D{}[{}]", i, all));
+      operators += formatted("  - E{}[{}] = {}\n", i, all, change);
+      names += formatted("C.D{} C.E{} ", i, i);
+      last = formatted("E{}", i);
+    }
+    const bool bfloat = number(0, 2) == 0, wide = coin();
+    const std::string type = bfloat ? "bf16" : "f16";
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}{}}}\ndtypes: {{{}: {}{}}}\n"
+        "operators:\n  - C[{}] += A[{}m,k] * B[{}]\n{}",
+        type, m, n, k, batch ? ", g: 2" : "", last, coin() ? "f32" : type, wide ? ", r: f32" : "",
+        all, batch ? "g," : "", across ? "k,n" : "n,k", operators);
+    const std::int64_t rows = turned ? 16 + 32 * number(0, 3) : 64 * number(1, 2),
+                       columns = turned || across ? 64 * number(1, 2) : 16 * number(1, 9);
+    return make_case(yaml,
+                     formatted("{}m/{}@grid n/{}@grid ( k/{} ( L.A L.B C.C ) {}S.{} )",
+                               batch ? "g/1@grid " : "", std::min(m, rows), std::min(n, columns),
+                               std::min<std::int64_t>(k, 64 * number(1, 2)), names, last),
+                     number(1, 3));
+  }
+
  private:
   std::mt19937_64 random_;
 };
@@ -156,6 +201,63 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   EXPECT_GE(shared, count / 16);
 }
 
+TEST(Warpgroups, OperatorsOfElementsFollowAProduct) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) : 8;
+  Draw draw(kSeed + 1);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < count; ++i) {
+    drawn.push_back(draw.followed(i % 3 == 0));
+    sources.push_back(
+        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    ASSERT_EQ(sources.back().micro_kernel, "wgmma")
+        << drawn.back().text << sources.back().program.back();
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  int turned = 0, pairs = 0;
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
+    // In f16 and bf16 the reference rounds what one operator passes to the next.
+    const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
+    EXPECT_LT(run->error, bfloat ? 3e-2 : 4e-3) << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    const auto product = lowering::warpgroup_product(c.schedule, 0);
+    turned += product->turned;
+    for (const lowering::EpilogueRead& r : product->epilogue.reads) pairs += r.pairs;
+  }
+  EXPECT_GT(turned, 0);
+  EXPECT_GT(pairs, 0);
+}
+
+TEST(Warpgroups, OperatorsThatCannotFollowAProductAreSaid) {
+  const auto reason = [&](const std::string& operators, const std::string& tree) {
+    const Case c = make_case(
+        "name: drawn\ndtype: f16\nloops: {m: 128, \"n\": 64, k: 64}\noperators:\n"
+        "  - C[m,n] += A[m,k] * B[n,k]\n" +
+            operators,
+        tree, 132);
+    const auto product = lowering::warpgroup_product(c.schedule, 0);
+    return product ? std::string("none") : product.reason();
+  };
+  const std::string sum = "m/64@grid ( k/64 ( C.C ) ";
+  EXPECT_EQ(reason("  - D[m,n] = C[m,n] + b[n]\n", sum + "C.D S.D )"), "none");
+  EXPECT_EQ(reason("  - D[m] += C[m,n]\n", sum + "C.D S.D )"),
+            "a tensor has fewer than two dimensions");
+  EXPECT_EQ(reason("  - D[m,n] = C[m,n] + A[m,n]\n", sum + "C.D S.D )"),
+            "tensor A is an operand, and is read after it");
+  EXPECT_EQ(reason("  - D[m,n] = C[m,n] + b[2*n]\n", sum + "C.D S.D )"),
+            "tensor b is indexed by more than loops");
+  EXPECT_EQ(reason("  - D[m,n] = C[m,n] + 1\n  - E[m,n] = C[m,n] * 2\n", sum + "C.D C.E S.D S.E )"),
+            "it has several results");
+}
+
 TEST(Warpgroups, ClustersThatNobodyCanHaveAreRefused) {
   const std::string yaml =
       "name: drawn\ndtype: f16\nloops: {m: 384, \"n\": 64, k: 64}\n"
@@ -177,17 +279,18 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   // shorter than the depth.
   testing::BarriersLeftOut barriers;
   const std::string alone = "k/64 ( L.A L.B C.C )", shared = "k/192@cluster ( " + alone + " )";
-  for (const auto& [tile, n, depth, sms, blocks] :
-       {std::tuple("m/128@grid n/64@grid", 192, alone, 2, 2),
-        std::tuple("m/128@grid n/64@grid", 77, alone, 1, 1),
-        std::tuple("m/128@grid n/64@grid", 77, shared, 2, 1),
-        std::tuple("m/80@grid n/64@grid", 136, alone, 1, 1),
-        std::tuple("m/48@grid n/128@grid", 141, shared, 2, 1)}) {
-    const Case c =
-        make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
-                            "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n",
-                            n),
-                  formatted("{} ( {} S.C )", tile, depth), sms, blocks);
+  const std::string follows = "  - D[m,n] = C[m,n] + r[m,n]\n";
+  for (const auto& [tile, n, depth, sms, blocks, after] :
+       {std::tuple("m/128@grid n/64@grid", 192, alone, 2, 2, std::string()),
+        std::tuple("m/128@grid n/64@grid", 77, alone, 1, 1, std::string()),
+        std::tuple("m/128@grid n/64@grid", 77, shared, 2, 1, std::string()),
+        std::tuple("m/80@grid n/64@grid", 136, alone, 1, 1, follows),
+        std::tuple("m/48@grid n/128@grid", 141, shared, 2, 1, std::string())}) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
+                  "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n{}",
+                  n, after),
+        formatted("{} ( {} {} )", tile, depth, after.empty() ? "S.C" : "C.D S.D"), sms, blocks);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -241,6 +344,30 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         132);
     const cuda::Source one =
         emitted(c, {.warpgroups = true, .prefix = formatted("turned_{}_{}", rows, columns)});
+    ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
+    all.text += one.text;
+    all.launches.push_back(one.launches.back());
+  }
+  // Followed by operators: the largest tiles, both ways.
+  for (const auto& [rows, columns, after, whole] :
+       {std::tuple(128, 256, 1, true), std::tuple(256, 128, 1, true), std::tuple(128, 192, 2, true),
+        std::tuple(128, 128, 2, false), std::tuple(112, 128, 3, false)}) {
+    static constexpr const char* kText[] = {
+        "  - D[m,n] = C[m,n] + b[n]\n  - E[m,n] = gelu(D[m,n])\n", "  - F[m,n] = E[m,n] + r[m,n]\n",
+        "  - G[m,n] = F[m,n] * s[m]\n"};
+    static constexpr const char* kTree[] = {"C.D C.E S.E", "C.D C.E C.F S.F",
+                                            "C.D C.E C.F C.G S.G"};
+    std::string text = formatted(
+        "name: drawn\ndtype: f16\nloops: {{m: {}, \"n\": {}, k: 1024}}\noperators:\n"
+        "  - C[m,n] += A[m,k] * B[k,n]\n",
+        whole ? 4 * rows : 1000, whole ? 4 * columns : 1000);
+    for (int i = 0; i < after; ++i) text += kText[i];
+    const Case c = make_case(text,
+                             formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) {} )", rows,
+                                       columns, kTree[after - 1]),
+                             132);
+    const cuda::Source one =
+        emitted(c, {.warpgroups = true, .prefix = formatted("followed_{}_{}", rows, columns)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
     all.text += one.text;
     all.launches.push_back(one.launches.back());

@@ -292,6 +292,11 @@ template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {
   return read_only(p);
 }
+/// The same of what the launch before may have written, after launches_ended.
+template <class T>
+TW_DEVICE T read_after_launch(const T* p, bool) {
+  return *p;
+}
 /// The same of what other blocks have written: past L1.
 template <class T>
 TW_DEVICE T read_alike(T* p, bool) {

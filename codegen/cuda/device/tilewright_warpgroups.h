@@ -26,6 +26,70 @@ TW_DEVICE b128 four_floats(const float* x) {
           __builtin_bit_cast(u32, x[3])};
 }
 
+/// Two neighbours of a row of a product, the first of even number. What is past an end is not read. Whole: no tile
+/// has any of that. `top`, `left`: of the tile: what does not depend on the row or the column counts once a tile.
+template <bool Whole>
+struct ProductElements {
+  int row, column, product;
+  bool there[2], top, left;
+
+  /// The tile begins at `begin`, and ends with the product.
+  TW_MEMBER ProductElements(int row_, int column_, const ProductPlace& begin, int rows, int columns)
+      : row(row_), column(column_), product(begin.product),
+        there{Whole || (row < rows && column < columns), Whole || (row < rows && column + 1 < columns)},
+        top(row == begin.row), left(column == begin.column) {}
+  /// What an operator after the product reads for them: from `from` on, `apart` from one to the next. Pairs: both as
+  /// one word.
+  template <bool ByRow, bool ByColumn, bool Pairs, class T>
+  TW_MEMBER void read(float (&x)[2], const T* from, i64 apart) const {
+    const bool counts = ByRow || top;
+    if constexpr (!ByColumn) {
+      x[0] = x[1] = there[0] ? to_float(read_after_launch(from, counts && left)) : 0.0f;
+    } else if constexpr (Pairs && sizeof(T) == 4) {
+      const b64 two = there[0] ? read_after_launch(reinterpret_cast<const b64*>(from), counts) : b64{};
+      x[0] = __builtin_bit_cast(float, two.x), x[1] = __builtin_bit_cast(float, two.y);
+    } else if constexpr (Pairs) {
+      struct Two { T x[2]; };
+      const u32 word = there[0] ? read_after_launch(reinterpret_cast<const u32*>(from), counts) : 0;
+      const Two two = __builtin_bit_cast(Two, word);
+      x[0] = to_float(two.x[0]), x[1] = to_float(two.x[1]);
+    } else {
+      x[0] = there[0] ? to_float(read_after_launch(from, counts)) : 0.0f;
+      x[1] = there[1] ? to_float(read_after_launch(from + apart, counts)) : 0.0f;
+    }
+  }
+};
+
+/// No operators after a product.
+struct NoOperators { static constexpr bool kAny = false; };
+
+/// Operators on a warpgroup's 64 rows of sums in registers, from row `first` of the product on. All that some columns
+/// need is read before any of them is changed.
+template <int Columns, class Operators>
+TW_DEVICE void change_sums(const Operators& operators, float (&sums)[Columns / 2], int first, const ProductPlace& begin,
+                           int rows, int columns, int thread) {
+  constexpr int kReads = Operators::kReads, kAtOnce = kReads > 4 ? 1 : kReads > 2 || Columns % 32 != 0 ? 2 : 4;  // of 8 columns
+  const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
+  TW_UNROLL
+  for (int j = 0; j < Columns / 8; j += kAtOnce) {
+    float read[kAtOnce][2][kReads][2];
+    TW_UNROLL
+    for (int i = 0; i < kAtOnce * 2; ++i) {
+      const ProductElements<Operators::kWhole> at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
+                                  columns);
+      operators.read(read[i / 2][i % 2], at);
+    }
+    TW_UNROLL
+    for (int i = 0; i < kAtOnce * 2; ++i) {
+      const ProductElements<Operators::kWhole> at(first + warp * 16 + g + i % 2 * 8, begin.column + (j + i / 2) * 8 + t, begin, rows,
+                                  columns);
+      float* const x = sums + (j + i / 2) * 4 + i % 2 * 2;
+      TW_UNROLL
+      for (int n = 0; n < 2; ++n) x[n] = operators.change(x[n], read[i / 2][i % 2], n, at);
+    }
+  }
+}
+
 /// How a warpgroup's 64 rows of sums, Columns of them, go home as Out: through boxes of its own in shared memory,
 /// two in turn. Boxed, Vector: as WarpgroupProduct has them. Turned: the rows of sums are columns at home.
 template <class Out, int Columns, bool Boxed, int Vector, bool Turned = false>
@@ -160,8 +224,10 @@ struct WarpgroupResults {
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
 /// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
 /// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
+/// Operators: on elements, after the product.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
-          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across>
+          bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
+          class Operators = NoOperators>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
@@ -182,6 +248,7 @@ struct WarpgroupProduct {
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
+  static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
   static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
@@ -373,7 +440,8 @@ struct WarpgroupProduct {
     }
   }
   static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right,
-                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s) {
+                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s,
+                            const Operators& operators = {}) {
     unsigned char* const boxes = memory + Stages * kStage;
     u64* const full = reinterpret_cast<u64*>(boxes + Groups * kStaged);
     Ring ring{memory, full, full + Stages};
@@ -422,6 +490,11 @@ struct WarpgroupProduct {
           cluster_meet();  // no block's sums are overwritten, nor its memory given up, before all are read
         } else {
           const ProductPlace p = place(s, tile);
+          if constexpr (Operators::kAny) {
+            TW_UNROLL
+            for (int i = 0; i < Blocks; ++i)
+              change_sums<Columns>(operators, sums[i], p.row + (group * Blocks + i) * 64, p, s.rows, s.columns, thread);
+          }
           TW_UNROLL
           for (int i = 0; i < Blocks; ++i)
             Results::write(sums[i], mine, used, out, home + p.product * apart,

@@ -269,9 +269,31 @@ double add_up(std::initializer_list<double> all) {
   return std::pow(sum, 1 / kTogether);
 }
 
+// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
+// Guide, throughput of arithmetic instructions). Assumed: instructions for what an operator after
+// a product reads at home, of an element.
+constexpr double kSpecialUnits = 16, kOfRead = 2;
+
+/// Cycles of an SM for the operators on a tile's sums, while no product of the block is under way.
+double operators_time(const WarpgroupProduct& p, const Workload& w, double latency,
+                      const BlockRates& r) {
+  if (p.epilogue.operators.empty()) return 0;
+  const double elements = static_cast<double>(p.tile_rows()) * p.tile_columns;
+  double light = 0, expensive = 0, bytes = 0;
+  for (const OpId op : p.epilogue.operators)
+    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
+  for (const EpilogueRead& read : p.epilogue.reads) {
+    light += kOfRead;
+    if (read.by_row != 0 && read.by_column != 0)
+      bytes += elements * static_cast<double>(size_of(w.tensor(read.tensor).dtype));
+  }
+  return elements * (light / 128 + expensive / kSpecialUnits) + bytes / (kBoxes * r.fill) +
+         (p.epilogue.reads.empty() ? 0 : latency);
+}
+
 /// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
-PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double latency,
-                  const BlockRates& r) {
+PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
+                  double latency, const BlockRates& r) {
   const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
   const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
@@ -294,6 +316,7 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   const auto blocks = static_cast<double>(p.tiles * p.share),
              grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
   PhaseTime t{.blocks = p.grid};
+  const double operators = operators_time(p, w, latency, r);
   t.rounds = std::ceil(blocks / grid);
   // All rounds but the last have all blocks.
   for (const bool last : {false, true}) {
@@ -314,6 +337,7 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
               together * (static_cast<double>(p.partial_bytes()) / 128 +
                           4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
     const double turn = add_up({waits, together * fill, together * tensor});
+    ends += together * operators;
     t.copies += times * turns * fill;
     t.waits += times * turns * waits;
     t.tensor += times * turns * tensor;
@@ -325,13 +349,12 @@ PhaseTime time_of(const WarpgroupProduct& p, std::int64_t out_bytes, double late
   return t;
 }
 
-// Of two products with operators between them. An SM's special units, 16 a cycle, have an expensive
-// instruction each (CUDA C++ Programming Guide, throughput of arithmetic instructions). Fitted to
-// h100-attention-masks.json, an H100: of products and of operators, the part of the shorter that is
-// not hidden beside the longer; cycles of a turn beside both; cycles of a tile beside its first and
-// last products and its results. The root of the mean square of log(price / time) is 0.084 over the
-// tiles of the 24 rows that they are fitted to, 0.083 over the 24 drawn ones, which were left out.
-constexpr double kSpecialUnits = 16, kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
+// Of two products with operators between them. Fitted to h100-attention-masks.json, an H100: of
+// products and of operators, the part of the shorter that is not hidden beside the longer; cycles
+// of a turn beside both; cycles of a tile beside its first and last products and its results. The
+// root of the mean square of log(price / time) is 0.084 over the tiles of the 24 rows that they are
+// fitted to, 0.083 over the 24 drawn ones, which were left out.
+constexpr double kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
 // Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
 // Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
 // of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
@@ -414,7 +437,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     return (1 - stays) * compulsory / r.memory / r.clock;
   };
   if (r.wgmma > 0) {
-    const auto by_warpgroups = [&](const auto& p, std::initializer_list<TensorId> tensors,
+    const auto by_warpgroups = [&](const auto& p, const std::vector<TensorId>& tensors,
                                    double launch, PhaseTime phase) {
       double bytes = 0;
       for (const TensorId x : tensors)
@@ -431,9 +454,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return t;
     };
     const auto out_bytes = [&](TensorId t) { return size_of(s.workload->tensor(t).dtype); };
-    if (const auto p = warpgroup_product(s, kernel, warps, stages))
-      return by_warpgroups(*p, {p->left, p->right, p->result}, kLeftOfLaunch,
-                           time_of(*p, out_bytes(p->result), latency, r));
+    if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
+      std::vector<TensorId> tensors = {p->left, p->right, p->result};
+      for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
+      return by_warpgroups(*p, tensors, kLeftOfLaunch,
+                           time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+    }
     if (const auto p = warpgroup_pair(s, kernel, warps, stages))
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));

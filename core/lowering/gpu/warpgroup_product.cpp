@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
+#include "core/workload/text.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -41,9 +42,9 @@ class Finder {
   std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
   static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
 
-  /// A chain of grid loops around loops of one block, one compute, and what it loads and stores.
+  /// A chain of grid loops around loops of one block, a product and what is computed of its
+  /// results, and what these load and store.
   void walk() {
-    if (k_.ops.size() != 1) refuse("it computes several operators");
     if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
     for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
@@ -62,8 +63,8 @@ class Finder {
           (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
           break;
         case NodeKind::compute:
-          if (compute_.valid() || n.once) refuse("it computes more than once");
-          compute_ = NodeId(i);
+          if (n.once || computes_.size() == k_.ops.size()) refuse("it computes more than once");
+          computes_.push_back(NodeId(i));
           break;
         case NodeKind::sequence:
         case NodeKind::load:
@@ -76,7 +77,8 @@ class Finder {
     for (const Buffer& b : k_.buffers)
       if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
         refuse("tensor " + w_.tensor(b.tensor).name + " has tiles at several levels");
-    if (!compute_.valid() || k_.buffers.size() != 3) refuse("it is not a product of two tensors");
+    if (computes_.empty()) refuse("it is not a product of two tensors");
+    compute_ = computes_.front();
     for (std::size_t i = 1; i < k_.nodes.size(); ++i)
       if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), compute_))
         refuse("its loops are not a chain");
@@ -95,6 +97,7 @@ class Finder {
       refuse("it is not a product of two tensors");
     const Output& out = op.outputs.front();
     const Expr& e = out.value;
+    p_.product = n.op;
     if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
         e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
         e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
@@ -103,19 +106,19 @@ class Finder {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
       check_whole_loops(w_, *a);
     }
-    columns_ = *out.target.index.back().plain_loop();
+    find_result();
+    columns_ = *result_->index.back().plain_loop();
     const int right = has(op.inputs[1], columns_) ? 1 : 0;
     left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
     right_ = &op.inputs[static_cast<std::size_t>(right)];
-    result_ = &out.target;
     if (has(*left_, columns_)) refuse("both operands have loop " + loop_name(columns_));
-    for (const Affine& i : out.target.index) {
+    for (const Affine& i : result_->index) {
       const LoopId loop = *i.plain_loop();
       if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
     }
     if (!rows_.valid()) refuse("its results have no rows");
     if (p_.turned) std::swap(rows_, columns_), std::swap(left_, right_);
-    for (const Affine& i : out.target.index)
+    for (const Affine& i : result_->index)
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
         products_.push_back(loop);
     for (const LoopId loop : op.loops) {
@@ -125,6 +128,43 @@ class Finder {
       depth_ = loop;
     }
     if (!depth_.valid()) refuse("it sums nothing");
+    p_.loops = {rows_, columns_, products_};
+    if (computes_.size() > 1) follow();
+  }
+
+  /// What leaves the kernel: of the last operator.
+  void find_result() {
+    for (const Buffer& b : k_.buffers)
+      if (b.leaves) refuse("tensor " + w_.tensor(b.tensor).name + " leaves it, and is read in it");
+    for (const NodeId c : computes_)
+      for (const Output& o : w_.op(k_.node(c).op).outputs) {
+        const auto leaves = [&](const Buffer& b) {
+          return b.tensor == o.target.tensor && b.role == BufferRole::output;
+        };
+        if (std::ranges::none_of(k_.buffers, leaves)) continue;
+        if (result_ != nullptr) refuse("it has several results");
+        result_ = &o.target;
+      }
+    if (result_ == nullptr) refuse("it has no results");
+    if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
+    check_whole_loops(w_, *result_);
+  }
+
+  /// Operators after the product are within the same blocks, and after all of its sum.
+  void follow() {
+    if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
+    p_.epilogue = product_epilogue(w_, k_, computes_, p_.loops);
+    for (const EpilogueRead& r : p_.epilogue.reads)
+      if (r.tensor == left_->tensor || r.tensor == right_->tensor)
+        refuse("tensor " + w_.tensor(r.tensor).name + " is an operand, and is read after it");
+    for (std::size_t i = 1; i < computes_.size(); ++i)
+      check_block(computes_[i], "operator " + w_.op(k_.node(computes_[i]).op).name);
+  }
+  void check_block(NodeId n, const std::string& what) const {
+    for (const NodeId g : grid_)
+      if (k_.node(g).max_trips > 1 && !around(g, n)) refuse(what + " is for several blocks");
+    for (const NodeId l : serial_)
+      if (k_.node(l).max_trips > 1 && around(l, n)) refuse(what + " is within the loop of the sum");
   }
 
   MatrixAccess lies(const Access& a, LoopId inner, LoopId outer) const {
@@ -188,6 +228,17 @@ class Finder {
       const ScheduleNode& n = k_.nodes[i];
       const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
       if (!load && !store) continue;
+      if (load && n.tensor != p_.left && n.tensor != p_.right && n.tensor != p_.result) {
+        if (std::ranges::none_of(p_.epilogue.reads,
+                                 [&](const EpilogueRead& r) { return r.tensor == n.tensor; }))
+          refuse("it loads its results");
+        check_block(NodeId(i), "the load of " + w_.tensor(n.tensor).name);
+        if (std::ranges::count_if(k_.nodes, [&](const ScheduleNode& other) {
+              return other.kind == NodeKind::load && other.tensor == n.tensor;
+            }) > 1)
+          refuse("it loads tensor " + w_.tensor(n.tensor).name + " twice");
+        continue;
+      }
       const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
       if (load && n.tensor == p_.result) refuse("it loads its results");
       if (load && ++loads_[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
@@ -211,6 +262,18 @@ class Finder {
     return static_cast<int>(tile);
   }
 
+  /// What operators read takes registers, of elements twice as many, and more where tiles pass an
+  /// end or are turned: so many sums less a thread, such that ptxas spills none
+  /// (cuda_warpgroups_test).
+  std::int64_t sums_left_out(std::int64_t tile_rows) const {
+    std::int64_t read = 0;
+    for (const EpilogueRead& r : p_.epilogue.reads)
+      read += r.by_row != 0 && r.by_column != 0 ? 2 : 1;
+    if (read == 0) return 0;
+    const bool whole = p_.rows % tile_rows == 0 && p_.columns % p_.tile_columns == 0;
+    return 32 * std::min(2, (read > 3 ? 2 : read > 1 ? 1 : 0) + (whole && !p_.turned ? 0 : 1));
+  }
+
   void arrange(int warps, int stages) {
     const int rows = tile_of(rows_, 64, 256);
     p_.tile_columns = tile_of(columns_, p_.right_across ? 64 : 16, 256);
@@ -221,11 +284,12 @@ class Finder {
       refuse(
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
-    const std::int64_t most = p_.groups == 3 ? 96 : 128;
+    const std::int64_t fewer = sums_left_out(rows);
+    const std::int64_t most = (p_.groups == 3 ? 96 : 128) - fewer;
     if (sums > most)
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
                        p_.tile_columns, sums, most));
-    p_.resident = p_.groups == 1 && sums <= kFewSums ? 2 : 1;
+    p_.resident = p_.groups == 1 && sums <= kFewSums - fewer / 2 ? 2 : 1;
     p_.part = extent(depth_);
     if (shared_.valid()) {
       p_.part = k_.node(shared_).step;
@@ -320,8 +384,9 @@ class Finder {
   const ScheduledKernel& k_;
   WarpgroupProduct p_;
   std::vector<NodeId> grid_, serial_;
-  NodeId compute_;
-  NodeId shared_;  ///< the loop over the sum of which a cluster's blocks have parts
+  NodeId compute_;                ///< the product
+  std::vector<NodeId> computes_;  ///< it and what follows
+  NodeId shared_;                 ///< the loop over the sum of which a cluster's blocks have parts
   std::array<int, 2> loads_{};
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
@@ -377,8 +442,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                 p.tiles, p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
-  text += formatted("  {}: registers of {} warpgroups, {} rows each\n", name(p.result), p.groups,
-                    64 * p.blocks);
+  text += formatted("  {}: registers of {} warpgroups, {} rows each\n",
+                    name(w.op(p.product).outputs.front().target.tensor), p.groups, 64 * p.blocks);
   text += formatted(
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
       p.stage_bytes(), p.groups,
@@ -407,6 +472,11 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                       "between blocks of clusters: {} bytes\n",
                       ceil_div(p.turned ? p.tile_columns : p.tile_rows(), p.share), p.share,
                       p.vector, p.cluster_bytes());
+  for (const OpId op : p.epilogue.operators)
+    text += formatted("    C.{} on them, in registers\n", to_text(w, op));
+  for (const EpilogueRead& r : p.epilogue.reads)
+    text += formatted("      {} is read at home{}\n", name(r.tensor),
+                      r.pairs ? ", two elements at a time" : "");
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
                   : formatted("{} elements a store\n", p.vector);

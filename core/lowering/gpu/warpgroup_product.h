@@ -5,13 +5,14 @@
 // over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
 // add them up, each some of the rows, through distributed shared memory. Else the blocks of a
 // cluster may have tiles side by side: of an operand that several need, each copies a part, to all
-// of them.
+// of them. Operators of elements may follow the product (product_epilogue.h).
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "core/lowering/gpu/box_map.h"
+#include "core/lowering/gpu/product_epilogue.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
@@ -23,7 +24,10 @@ inline constexpr std::int64_t kMostShare = 8;
 inline constexpr std::int64_t kReservedShared = 1024;
 
 struct WarpgroupProduct {
-  TensorId left, right, result;
+  TensorId left, right, result;  ///< result: of the last operator
+  OpId product;
+  ProductLoops loops;
+  ProductEpilogue epilogue;
   DType operand = DType::f16;
   // The product: extents, and how many there are.
   std::int64_t rows = 1, columns = 1, depth = 1, count = 1;

@@ -339,6 +339,10 @@ TW_DEVICE T read_alike(const T* p, bool first) {
   return first ? read_only(p) : *p;
 }
 template <class T>
+TW_DEVICE T read_after_launch(const T* p, bool first) {
+  return read_alike(p, first);
+}
+template <class T>
 TW_DEVICE T read_alike(T* p, bool first) {
   return read_alike(static_cast<const T*>(p), first);
 }

@@ -1,0 +1,115 @@
+#include "core/lowering/gpu/product_epilogue.h"
+
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "core/lowering/checks.h"
+#include "core/lowering/gpu/matrix_access.h"
+
+namespace tilewright::lowering {
+namespace {
+
+class Epilogue {
+ public:
+  Epilogue(const Workload& w, const ScheduledKernel& k, const ProductLoops& loops)
+      : w_(w), k_(k), loops_(loops) {}
+
+  ProductEpilogue find(const std::vector<NodeId>& computes) {
+    made(k_.node(computes.front()).op);
+    for (std::size_t i = 1; i < computes.size(); ++i) {
+      const OpId id = k_.node(computes[i]).op;
+      const Operator& op = w_.op(id);
+      if (op.running || !w_.reduction_loops(id).empty() || w_.gathers(id) ||
+          std::ranges::any_of(op.outputs,
+                              [](const Output& o) { return o.combine != Combine::assign; }))
+        refuse("operator " + op.name + " after the product is not of its elements alone");
+      std::vector<int> of;
+      for (const Access& a : op.inputs) of.push_back(read(op, a));
+      made(id);
+      out_.operators.push_back(id);
+      out_.read_of.push_back(std::move(of));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] static void refuse(const std::string& text) { throw Refused{text}; }
+  std::string name(TensorId t) const { return w_.tensor(t).name; }
+
+  /// Results have the product's loops, each of them once.
+  void made(OpId id) {
+    for (const Output& o : w_.op(id).outputs) {
+      check_whole_loops(w_, o.target);
+      bool all = has_whole_loop(o.target, loops_.rows) &&
+                 has_whole_loop(o.target, loops_.columns) &&
+                 o.target.index.size() == 2 + loops_.products.size();
+      for (const LoopId l : loops_.products) all = all && has_whole_loop(o.target, l);
+      if (!all) refuse("tensor " + name(o.target.tensor) + " has other loops than the product");
+      made_.push_back(&o.target);
+    }
+  }
+
+  int read(const Operator& op, const Access& a) {
+    for (const Access* m : made_)
+      if (m->tensor == a.tensor) {
+        if (m->index != a.index)
+          refuse("tensor " + name(a.tensor) + " is read at other places than it is made");
+        return -1;
+      }
+    const Tensor& t = w_.tensor(a.tensor);
+    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
+      refuse("tensor " + t.name + " is not of f16, bf16 or f32");
+    if (can_leave(w_, op, a)) refuse("tensor " + t.name + " is read outside of its elements");
+    EpilogueRead r{.tensor = a.tensor};
+    r.by_product.resize(loops_.products.size());
+    const std::vector<std::int64_t> strides = strides_of(t);
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const Affine& i = a.index[d];
+      r.offset += i.offset * strides[d];
+      if (i.terms.empty()) continue;
+      std::int64_t& by = along(i.terms.front().loop, r);
+      if (i.terms.size() != 1 || i.terms.front().coefficient != 1 || by != 0)
+        refuse("tensor " + t.name + " is indexed by more than loops");
+      by = strides[d];
+    }
+    const auto even = [](std::int64_t n) { return n % 2 == 0; };
+    r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) &&
+              even(w_.loop(loops_.columns).extent) && std::ranges::all_of(r.by_product, even);
+    for (std::size_t i = 0; i < out_.reads.size(); ++i)
+      if (out_.reads[i].tensor == r.tensor) {
+        if (!same(out_.reads[i], r)) refuse("tensor " + t.name + " is read at several places");
+        return static_cast<int>(i);
+      }
+    out_.reads.push_back(std::move(r));
+    return static_cast<int>(out_.reads.size()) - 1;
+  }
+
+  std::int64_t& along(LoopId loop, EpilogueRead& r) const {
+    if (loop == loops_.rows) return r.by_row;
+    if (loop == loops_.columns) return r.by_column;
+    for (std::size_t i = 0; i < loops_.products.size(); ++i)
+      if (loops_.products[i] == loop) return r.by_product[i];
+    refuse("tensor " + name(r.tensor) + " has loop " + w_.loop(loop).name +
+           ", which the product's results have not");
+  }
+
+  static bool same(const EpilogueRead& a, const EpilogueRead& b) {
+    return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
+           a.by_product == b.by_product;
+  }
+
+  const Workload& w_;
+  const ScheduledKernel& k_;
+  const ProductLoops& loops_;
+  ProductEpilogue out_;
+  std::vector<const Access*> made_;
+};
+
+}  // namespace
+
+ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
+                                 const std::vector<NodeId>& computes, const ProductLoops& loops) {
+  return Epilogue(w, k, loops).find(computes);
+}
+
+}  // namespace tilewright::lowering

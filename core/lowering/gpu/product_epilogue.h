@@ -1,0 +1,40 @@
+// Operators after a product, of its elements alone: a bias, a residual, an activation. Threads
+// compute them on the sums that they have in registers; what else they read, they read at home.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+/// The loops of a product's results.
+struct ProductLoops {
+  LoopId rows, columns;
+  std::vector<LoopId> products;  ///< outermost first
+};
+
+/// What an operator reads at home, for an element of the product: the element at `offset`, and
+/// further by so many elements for each row, column and product.
+struct EpilogueRead {
+  TensorId tensor;
+  std::int64_t offset = 0, by_row = 0, by_column = 0;
+  std::vector<std::int64_t> by_product;  ///< as ProductLoops::products
+  /// Two neighbours of a row of the product, the first of them of even number, are one word.
+  bool pairs = false;
+};
+
+struct ProductEpilogue {
+  std::vector<OpId> operators;  ///< in the order in which they run
+  std::vector<EpilogueRead> reads;
+  /// By operator and input: which read it is; -1: the kernel has made it.
+  std::vector<std::vector<int>> read_of;
+};
+
+/// Of the kernel's computes after the first. Throws Refused where one of them is no operator of
+/// elements, or reads what a thread cannot find at home.
+ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
+                                 const std::vector<NodeId>& computes, const ProductLoops& loops);
+
+}  // namespace tilewright::lowering
