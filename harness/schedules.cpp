@@ -198,8 +198,7 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   Plan given = plan;
   double share = 1.0 / threads;
   const std::vector<Shared> loops = shared_loops(given.kernels.front(), w);
-  for (const Shared& l : loops)
-    share = std::max(share, used_of_threads(l.extent, l.step, threads));
+  for (const Shared& l : loops) share = std::max(share, used_of_threads(l.extent, l.step, threads));
   const auto work = work_of(plan, setting);
   if (share >= kEnough || !work || has_bound_loop(plan.kernels.front().tree)) return plan;
   Plan best = plan;

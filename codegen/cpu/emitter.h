@@ -195,7 +195,7 @@ class KernelEmitter : private RangeEmitter {
     std::int64_t step = 1;              ///< elements from one column to the next
     bool left_dense = true;             ///< the left operand's steps are all left_step apart
     std::int64_t left_step = 1;
-    bool direct = false;  ///< the right operand lies as a plain product needs it
+    bool direct = false;             ///< the right operand lies as a plain product needs it
     bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
     bool channels_first = false;     ///< of the depth, what moves the window comes last
   };

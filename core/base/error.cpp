@@ -61,18 +61,32 @@ std::size_t distance(std::string_view a, std::string_view b) {
 // C++20 keywords and alternative tokens, the identifiers with special meaning that a declaration
 // could be confused by, and the C and GNU spellings that a compiler may still take as keywords.
 constexpr std::string_view kKeywords[] = {
-    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break",
-    "case", "catch", "char", "char8_t", "char16_t", "char32_t", "class", "co_await", "co_return",
-    "co_yield", "compl", "concept", "const", "const_cast", "consteval", "constexpr", "constinit",
-    "continue", "decltype", "default", "delete", "do", "double", "dynamic_cast", "else", "enum",
-    "explicit", "export", "extern", "false", "final", "float", "for", "friend", "goto", "if",
-    "import", "inline", "int", "linux", "long", "module", "mutable", "namespace", "new",
-    "noexcept", "not", "not_eq", "nullptr", "operator", "or", "or_eq", "override", "private",
-    "protected", "public", "register", "reinterpret_cast", "requires", "restrict", "return",
-    "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch",
-    "template", "this", "thread_local", "throw", "true", "try", "typedef", "typeid", "typename",
-    "typeof", "union", "unix", "unsigned", "using", "virtual", "void", "volatile", "wchar_t",
-    "while", "xor", "xor_eq", "i386"};
+    "alignas",     "alignof",      "and",       "and_eq",
+    "asm",         "auto",         "bitand",    "bitor",
+    "bool",        "break",        "case",      "catch",
+    "char",        "char8_t",      "char16_t",  "char32_t",
+    "class",       "co_await",     "co_return", "co_yield",
+    "compl",       "concept",      "const",     "const_cast",
+    "consteval",   "constexpr",    "constinit", "continue",
+    "decltype",    "default",      "delete",    "do",
+    "double",      "dynamic_cast", "else",      "enum",
+    "explicit",    "export",       "extern",    "false",
+    "final",       "float",        "for",       "friend",
+    "goto",        "if",           "import",    "inline",
+    "int",         "linux",        "long",      "module",
+    "mutable",     "namespace",    "new",       "noexcept",
+    "not",         "not_eq",       "nullptr",   "operator",
+    "or",          "or_eq",        "override",  "private",
+    "protected",   "public",       "register",  "reinterpret_cast",
+    "requires",    "restrict",     "return",    "short",
+    "signed",      "sizeof",       "static",    "static_assert",
+    "static_cast", "struct",       "switch",    "template",
+    "this",        "thread_local", "throw",     "true",
+    "try",         "typedef",      "typeid",    "typename",
+    "typeof",      "union",        "unix",      "unsigned",
+    "using",       "virtual",      "void",      "volatile",
+    "wchar_t",     "while",        "xor",       "xor_eq",
+    "i386"};
 
 }  // namespace
 
@@ -116,8 +130,8 @@ std::string names_like(std::string_view given, std::span<const std::string> name
   for (const std::string& name : left)
     if (given.size() >= kMost && like.size() < kMost && name.find(given) != std::string::npos)
       like.push_back(name);
-  return (like.empty() ? "a name" : join(like) + " or another name") + " that " + std::string(command) +
-         " lists";
+  return (like.empty() ? "a name" : join(like) + " or another name") + " that " +
+         std::string(command) + " lists";
 }
 
 std::string join(std::span<const std::string> items, std::string_view separator) {
@@ -143,8 +157,7 @@ bool is_identifier(std::string_view text) {
   return std::find(std::begin(kKeywords), std::end(kKeywords), text) == std::end(kKeywords);
 }
 
-void check_failed(const char* expression, const char* file, int line,
-                  const std::string& message) {
+void check_failed(const char* expression, const char* file, int line, const std::string& message) {
   // Thrown, so that the command ends in status 1 and a Python process goes on.
   throw std::logic_error(std::string(file) + ":" + std::to_string(line) + ": " + expression + ": " +
                          message);

@@ -7,8 +7,8 @@
 
 namespace tilewright {
 
-/// What an error accepts in place of `given`: the three names that are most like it and the command that
-/// lists all, "gemm-chain, gemm or another name that tilewright workloads lists".
+/// What an error accepts in place of `given`: the three names that are most like it and the command
+/// that lists all, "gemm-chain, gemm or another name that tilewright workloads lists".
 std::string names_like(std::string_view given, std::span<const std::string> names,
                        std::string_view command);
 

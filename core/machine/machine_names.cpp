@@ -37,7 +37,8 @@ Machine named_machine(std::string_view name) {
                     .value = std::string(name),
                     .problem = near.empty() ? "is not a known machine"
                                             : "is not a known machine; did you mean " + near + "?",
-                    .accepted = names_like(name, names, "tilewright machines") + ", scratchpad:SIZE, cache:SIZE/WAYS, FILE.yaml"});
+                    .accepted = names_like(name, names, "tilewright machines") +
+                                ", scratchpad:SIZE, cache:SIZE/WAYS, FILE.yaml"});
 }
 
 }  // namespace tilewright

@@ -61,8 +61,8 @@ void add_measured(Reproduced& done, const Workload& w, const bounds::Slopes& slo
     row["over_proven"] = double(moved) / double(proven);
     done.report +=
         formatted("| {} | {} | {} | {} | {:.3f} | {} | {} | {} |\n", p.at("name").text(),
-                    mib(buffer.value), mib(moved), mib(proven), double(moved) / double(proven),
-                    mib(row["attainable_bytes"]), times, mib(row["paper_bound_bytes"]));
+                  mib(buffer.value), mib(moved), mib(proven), double(moved) / double(proven),
+                  mib(row["attainable_bytes"]), times, mib(row["paper_bound_bytes"]));
     if (moved < proven) {
       done.holds = false;
       done.reason = p.at("name").text() + " is measured below what is proven";
@@ -151,12 +151,14 @@ void add_rows(Reproduced& done) {
 }
 
 Chart chart_of(const Experiment& e, const ordered_json& curve) {
-  Chart chart{.title = e.id + ": " + e.title,
-              .x_label = "buffer, bytes",
-              .y_label = "bytes moved",
-              .caption = "Predicted (bounds). Attainable: bytes that the best loop tree found moves. Proven: "
-                         "bytes that every plan moves at least. Unfused: a kernel for each operator.",
-              .lines = true};
+  Chart chart{
+      .title = e.id + ": " + e.title,
+      .x_label = "buffer, bytes",
+      .y_label = "bytes moved",
+      .caption =
+          "Predicted (bounds). Attainable: bytes that the best loop tree found moves. Proven: "
+          "bytes that every plan moves at least. Unfused: a kernel for each operator.",
+      .lines = true};
   const auto add = [&](const char* name, const char* block, const char* key) {
     Series s{.name = name};
     for (const ordered_json& row : curve) {
@@ -201,7 +203,7 @@ Reproduced reproduce_bounds(const Experiment& e) {
   }
   check_figures(done, top.at("must_hold"));
   done.report += formatted("\nThe attainable curves took {:.3f} ms to find.\n",
-                             1e3 * done.result["search_seconds"].get<double>());
+                           1e3 * done.result["search_seconds"].get<double>());
   return done;
 }
 

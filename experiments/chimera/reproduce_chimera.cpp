@@ -7,9 +7,9 @@
 #include "core/plan/file.h"
 #include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
-#include "models/chimera/model.h"
 #include "harness/ask.h"
 #include "harness/schedules.h"
+#include "models/chimera/model.h"
 
 namespace tilewright::harness {
 namespace {
@@ -28,7 +28,8 @@ std::string tiles_text(const ordered_json& tiles) {
 double peak_of(const Machine& m, const std::string& dtype) {
   double peak = 0;
   for (const ComputeUnit& u : m.units)
-    if (const auto at = u.peak.find(dtype); at != u.peak.end()) peak = std::max(peak, at->second.value);
+    if (const auto at = u.peak.find(dtype); at != u.peak.end())
+      peak = std::max(peak, at->second.value);
   return peak;
 }
 
@@ -48,7 +49,8 @@ Reproduced reproduce_devices(const Experiment& e) {
     const double ratio = paper.at("ratio").real();
     // The paper rounds; its own columns have to agree.
     if (std::abs(1e3 * tflops / gbs - ratio) > 1)
-      fail(done, formatted("{}: the paper's ratio is not that of its columns", d.at("name").text()));
+      fail(done,
+           formatted("{}: the paper's ratio is not that of its columns", d.at("name").text()));
     const double peak = peak_of(m, d.at("dtype").text());
     const double bandwidth = m.level(chimera::chip_levels(m).front()).bandwidth.value;
     const bool known = peak > 0 && bandwidth > 0;
@@ -69,8 +71,9 @@ Reproduced reproduce_devices(const Experiment& e) {
                known ? fixed(peak / bandwidth, 1) : "-"});
   }
   sheet.into(done);
-  done.report += "\n| model | memory-intensive % (paper) | compute-intensive % (paper) | "
-                 "batch GEMM % (paper) | sum |\n|---|---|---|---|---|\n";
+  done.report +=
+      "\n| model | memory-intensive % (paper) | compute-intensive % (paper) | "
+      "batch GEMM % (paper) | sum |\n|---|---|---|---|---|\n";
   for (const Field& b : top.at("paper_breakdown").items()) {
     b.only({"name", "mi", "ci", "bmm"});
     const double sum = b.at("mi").real() + b.at("ci").real() + b.at("bmm").real();
@@ -83,7 +86,8 @@ Reproduced reproduce_devices(const Experiment& e) {
 
 namespace {
 
-/// Whether the paper's row is the built-in workload: the same loops and tensors from its parameters.
+/// Whether the paper's row is the built-in workload: the same loops and tensors from its
+/// parameters.
 bool same_workload(const Field& row, const Field& columns, const std::string& kind,
                    const Workload& named, std::vector<std::string>& cells) {
   std::string text = kind;
@@ -121,7 +125,8 @@ std::int64_t unfused_bytes(const Workload& w) {
 }  // namespace
 
 Reproduced reproduce_chains(const Experiment& e, const Run& run) {
-  const Field top = document_of(e, {"machine", "level", "workload", "columns", "rows", "must_hold"});
+  const Field top =
+      document_of(e, {"machine", "level", "workload", "columns", "rows", "must_hold"});
   top.at("must_hold").only({"recomputed"});
   std::vector<std::string> recomputing;
   for (const Field& f : top.at("must_hold").at("recomputed").items())
@@ -132,7 +137,8 @@ Reproduced reproduce_chains(const Experiment& e, const Run& run) {
   for (const char* name :
        {"the same here", "order", "tiles", "Chimera's bytes (predicted)", "exact bytes (predicted)",
         "recomputed by the plan", "recomputed at small tiles", "Chimera's bytes there (predicted)",
-        "exact bytes there (predicted)", "compulsory bytes, two kernels", "compulsory bytes, fused", "saved %"})
+        "exact bytes there (predicted)", "compulsory bytes, two kernels", "compulsory bytes, fused",
+        "saved %"})
     header.emplace_back(name);
   Reproduced done;
   done.holds = true;
@@ -170,19 +176,20 @@ Reproduced reproduce_chains(const Experiment& e, const Run& run) {
     if (there && recomputed(w, *there) != cut.recomputed.value)
       fail(done, name + ": exact counts other operations than the model at small tiles");
     if (again != (std::ranges::find(recomputing, name) != recomputing.end()))
-      fail(done, name + (again ? " recomputes" : " does not recompute") + " where its rows are cut");
+      fail(done,
+           name + (again ? " recomputes" : " does not recompute") + " where its rows are cut");
     std::int64_t once = 0;
-    for (const Operator& op : w.operators())
-      once += w.operations(*w.find_op(op.name)).value;
+    for (const Operator& op : w.operators()) once += w.operations(*w.find_op(op.name)).value;
     const double must = static_cast<double>(w.compulsory_bytes().value);
     const double two = static_cast<double>(unfused_bytes(w));
-    row.insert(row.end(),
-               {j["order"].get<std::string>(), tiles_text(to_json(best->plan)["kernels"][0]["tiles"]),
-                j["volume_bytes"].dump(), alone ? std::to_string(alone->total().value) : "-",
-                alone ? share(recomputed(w, *alone), once) : "-", share(cut.recomputed.value, once),
-                std::to_string(bytes_of(cut.volume, w.dtype()).value),
-                there ? std::to_string(there->total().value) : "-",
-                fixed(two, 0), fixed(must, 0), fixed(100 * (1 - must / two), 2)});
+    row.insert(
+        row.end(),
+        {j["order"].get<std::string>(), tiles_text(to_json(best->plan)["kernels"][0]["tiles"]),
+         j["volume_bytes"].dump(), alone ? std::to_string(alone->total().value) : "-",
+         alone ? share(recomputed(w, *alone), once) : "-", share(cut.recomputed.value, once),
+         std::to_string(bytes_of(cut.volume, w.dtype()).value),
+         there ? std::to_string(there->total().value) : "-", fixed(two, 0), fixed(must, 0),
+         fixed(100 * (1 - must / two), 2)});
     sheet.add(std::move(row));
   }
   sheet.into(done);
@@ -225,7 +232,8 @@ Reproduced reproduce_searches(const Experiment& e, const Run& run) {
     }
     const double a = p["one_level_seconds"], b = p["all_levels_seconds"];
     sum += b;
-    if (std::max(a, b) > most) fail(done, formatted("the search for {} took {:.3f} s", f.text(), b));
+    if (std::max(a, b) > most)
+      fail(done, formatted("the search for {} took {:.3f} s", f.text(), b));
     const ordered_json& counted = p["candidates"];
     sheet.add({f.text(), counted["orders"].dump(), counted["distinct_orders"].dump(),
                counted["solves"].dump(), fixed(1e3 * a, 1), fixed(1e3 * b, 1)});

@@ -7,12 +7,12 @@
 
 #include "core/base/format.h"
 #include "core/machine/machine.h"
-#include "experiments/report/sheet.h"
 #include "core/workload/subgraph.h"
+#include "experiments/report/sheet.h"
 #include "harness/ask.h"
-#include "models/chimera/model.h"
 #include "harness/parallel.h"
 #include "harness/statistics.h"
+#include "models/chimera/model.h"
 #include "simulator/simulator.h"
 
 namespace tilewright::harness {
@@ -26,9 +26,9 @@ Setting setting_for(const std::string& workload, const std::string& machine) {
 
 struct Plans {
   Result<chimera::LevelsPlan> fused = Reason{""};
-  Plan unfused;               ///< a kernel an operator, each the model's best
-  double unfused_cost = 0;    ///< sum of their largest costs
-  std::string why;            ///< why there is no unfused one
+  Plan unfused;             ///< a kernel an operator, each the model's best
+  double unfused_cost = 0;  ///< sum of their largest costs
+  std::string why;          ///< why there is no unfused one
 };
 
 Plans plans_of(const Setting& s) {
@@ -85,8 +85,11 @@ std::string percent(double x) { return formatted("{:.2f}", 100 * x); }
 ordered_json counts_json(const std::vector<LevelCount>& counts) {
   ordered_json rows = ordered_json::array();
   for (const LevelCount& c : counts)
-    rows.push_back({{"level", c.level}, {"boundary", c.boundary}, {"hits", c.hits},
-                    {"misses", c.misses}, {"moved_bytes", c.moved}});
+    rows.push_back({{"level", c.level},
+                    {"boundary", c.boundary},
+                    {"hits", c.hits},
+                    {"misses", c.misses},
+                    {"moved_bytes", c.moved}});
   return rows;
 }
 
@@ -145,9 +148,9 @@ ordered_json walked(const std::string& workload, const std::string& machine) {
 }
 
 /// Each workload's point, on several threads, in their order.
-std::vector<ordered_json> points_of(const Experiment& e, const std::vector<Field>& workloads,
-                                    const Run& run,
-                                    const std::function<ordered_json(const std::string&)>& compute) {
+std::vector<ordered_json> points_of(
+    const Experiment& e, const std::vector<Field>& workloads, const Run& run,
+    const std::function<ordered_json(const std::string&)>& compute) {
   std::vector<ordered_json> points(workloads.size());
   parallel_for(
       workloads.size(), threads_of(run.request),
@@ -183,20 +186,24 @@ void add_causes(Reproduced& done, const std::vector<Field>& workloads,
     }
     less += 1 - exact[0] / exact[1];
     ++rows;
-    row.insert(row.end(), {both["fused"]["exact_bytes"].dump(), both["unfused"]["exact_bytes"].dump(),
-                           percent(1 - exact[0] / exact[1])});
+    row.insert(row.end(),
+               {both["fused"]["exact_bytes"].dump(), both["unfused"]["exact_bytes"].dump(),
+                percent(1 - exact[0] / exact[1])});
     sheet.add(std::move(row));
   }
   if (rows == 0) return;
   Reproduced causes;
   sheet.into(causes);
   const double share[2] = {conflicts[0] / misses[0], conflicts[1] / misses[1]};
-  done.report += "\nThe innermost cache's misses by kind (simulated, lines), and its boundary's bytes "
-                 "by exact (predicted), as of scratchpads of the caches' sizes:\n\n" + causes.report +
-                 formatted("\nConflict misses are {} % of the fused kernels' and {} % of the unfused "
-                           "ones'; by exact, fusion reduces the boundary's traffic by {} % on "
-                           "average.\n",
-                           percent(share[0]), percent(share[1]), percent(less / rows));
+  done.report +=
+      "\nThe innermost cache's misses by kind (simulated, lines), and its boundary's bytes "
+      "by exact (predicted), as of scratchpads of the caches' sizes:\n\n" +
+      causes.report +
+      formatted(
+          "\nConflict misses are {} % of the fused kernels' and {} % of the unfused "
+          "ones'; by exact, fusion reduces the boundary's traffic by {} % on "
+          "average.\n",
+          percent(share[0]), percent(share[1]), percent(less / rows));
   done.result["innermost"] = {{"columns", causes.result["columns"]},
                               {"table", causes.result["table"]},
                               {"conflict_share_fused", share[0]},
@@ -216,7 +223,8 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
   };
   Reproduced done;
   done.holds = true;
-  std::map<std::string, std::vector<double>> changed;  // by boundary: 1 - fused / unfused, a workload
+  std::map<std::string, std::vector<double>>
+      changed;  // by boundary: 1 - fused / unfused, a workload
   std::vector<std::string> boundaries;
   const auto workloads = top.at("workloads").items();
   const std::string machine = top.at("machine").text();
@@ -246,8 +254,9 @@ Reproduced reproduce_levels(const Experiment& e, const Run& run) {
     sheet.add(std::move(row));
   }
   sheet.into(done);
-  done.report += "\n| boundary | reduced by % on average (paper) | reduced by % on average "
-                 "(simulated) |\n|---|---|---|\n";
+  done.report +=
+      "\n| boundary | reduced by % on average (paper) | reduced by % on average "
+      "(simulated) |\n|---|---|---|\n";
   for (const std::string& boundary : boundaries) {
     const std::vector<double>& less = changed[boundary];
     const double mean =
@@ -295,16 +304,17 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run) {
   const Field top = document_of(e, {"machine", "panels"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"panel", "workload", "computing us (predicted)", "fused, slowest level us (predicted)",
-               "unfused, slowest levels us (predicted)", "speed-up by fusion (predicted)"});
+  Sheet sheet({"panel", "workload", "computing us (predicted)",
+               "fused, slowest level us (predicted)", "unfused, slowest levels us (predicted)",
+               "speed-up by fusion (predicted)"});
   std::string averages;
   const std::string machine = top.at("machine").text();
   for (const Field& panel : top.at("panels").items()) {
     panel.only({"name", "workloads", "paper"});
     GeometricMean mean;
     const auto workloads = panel.at("workloads").items();
-    const auto points = points_of(
-        e, workloads, run, [&](const std::string& name) { return times_of(name, machine); });
+    const auto points = points_of(e, workloads, run,
+                                  [&](const std::string& name) { return times_of(name, machine); });
     for (std::size_t i = 0; i < workloads.size(); ++i) {
       const ordered_json& p = points[i];
       if (p.contains("reason")) {
@@ -322,19 +332,20 @@ Reproduced reproduce_fusion(const Experiment& e, const Run& run) {
     averages += formatted("| {} | {} |", panel.at("name").text(), fixed_or_dash(mean.value(), 2));
     for (const auto& entry : panel.at("paper").entries()) {
       averages += formatted(" {} {};", entry.first, entry.second.text());
-      done.compared.push_back(
-          {.what = formatted("{}: ours over unfused, the paper's over {}", panel.at("name").text(),
-                             entry.first),
-           .unit = "times",
-           .ours = mean.value(),
-           .ours_source = "predicted (chimera)",
-           .paper = entry.second.real()});
+      done.compared.push_back({.what = formatted("{}: ours over unfused, the paper's over {}",
+                                                 panel.at("name").text(), entry.first),
+                               .unit = "times",
+                               .ours = mean.value(),
+                               .ours_source = "predicted (chimera)",
+                               .paper = entry.second.real()});
     }
     averages += " |\n";
   }
   sheet.into(done);
-  done.report += "\n| panel | by fusion, geometric mean (predicted) | Chimera over others (paper) "
-                 "|\n|---|---|---|\n" + averages;
+  done.report +=
+      "\n| panel | by fusion, geometric mean (predicted) | Chimera over others (paper) "
+      "|\n|---|---|---|\n" +
+      averages;
   return done;
 }
 

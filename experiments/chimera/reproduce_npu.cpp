@@ -1,11 +1,11 @@
 // The method `npu-fusion`: chains on an emulated NPU, fused against a kernel an operator.
 #include <cmath>
 
+#include "codegen/npu/emulated/loaded.h"
 #include "core/base/format.h"
 #include "experiments/report/experiment.h"
 #include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
-#include "codegen/npu/emulated/loaded.h"
 #include "harness/path_differences.h"
 #include "harness/statistics.h"
 #include "harness/verified_kernel.h"
@@ -18,15 +18,14 @@ namespace {
 /// One plan, emulated and verified.
 struct Emulated {
   chimera::PathPlan plan;
-  double seconds = 0;         ///< simulated
+  double seconds = 0;  ///< simulated
   double relative_error = 0;
   std::size_t differing = 0;  ///< paths on which exact counts other bytes
   std::int64_t l2_bytes = 0;  ///< between L2 and the cores
 };
 
 Result<Emulated> emulated(const Setting& s, bool fused, const Reference& reference) {
-  Result<chimera::PathPlan> plan =
-      chimera::best_paths(*s.workload, s.machine, {.fused = fused});
+  Result<chimera::PathPlan> plan = chimera::best_paths(*s.workload, s.machine, {.fused = fused});
   if (!plan) return Reason{plan.reason()};
   Emulated e{.plan = std::move(plan).value()};
   const Result<Schedule> schedule = resolve(e.plan.plan, s.workload, s.machine);
@@ -110,15 +109,17 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
     if (means.simulated.count() == 0) continue;
     const double simulated = *means.simulated.value();
     const double predicted = *means.predicted.value();
-    averages += formatted("| {} | {:.2f} | {:.2f} |", panel.at("name").text(), simulated, predicted);
+    averages +=
+        formatted("| {} | {:.2f} | {:.2f} |", panel.at("name").text(), simulated, predicted);
     for (const auto& entry : top.at("paper").entries()) {
       averages += formatted(" {} over {};", entry.second.text(), entry.first);
-      done.compared.push_back({.what = formatted("{}: unfused over fused; the paper's: {} over Chimera",
-                                                 panel.at("name").text(), entry.first),
-                               .unit = "times",
-                               .ours = simulated,
-                               .ours_source = "simulated (emulator)",
-                               .paper = entry.second.real()});
+      done.compared.push_back(
+          {.what = formatted("{}: unfused over fused; the paper's: {} over Chimera",
+                             panel.at("name").text(), entry.first),
+           .unit = "times",
+           .ours = simulated,
+           .ours_source = "simulated (emulator)",
+           .paper = entry.second.real()});
     }
     averages += " |\n";
     done.result["means"].push_back({{"panel", panel.at("name").text()},
@@ -131,8 +132,10 @@ Reproduced reproduce_npu_fusion(const Experiment& e, const Run& run) {
                              panel.at("name").text(), simulated, least));
   }
   sheet.into(done);
-  done.report += "\n| panel | by fusion, geometric mean (simulated) | (predicted) | Chimera, mean "
-                 "(paper) |\n|---|---|---|---|\n" + averages;
+  done.report +=
+      "\n| panel | by fusion, geometric mean (simulated) | (predicted) | Chimera, mean "
+      "(paper) |\n|---|---|---|---|\n" +
+      averages;
   return done;
 }
 

@@ -56,8 +56,11 @@ Reproduced reproduce_cluster_rules(const Experiment& e) {
     sheet.add({c.rule, formatted("{:.0f}", c.ours),
                c.as_counted ? formatted("{:.0f}", *c.as_counted) : "-",
                formatted("{:.4g}", paper)});
-    done.compared.push_back(
-        {.what = c.rule, .unit = "candidates", .ours = shown, .ours_source = "predicted (flashfuser)", .paper = paper});
+    done.compared.push_back({.what = c.rule,
+                             .unit = "candidates",
+                             .ours = shown,
+                             .ours_source = "predicted (flashfuser)",
+                             .paper = paper});
     done.result["funnel"][kKeys[i]] = {{"search", c.ours}, {"as_counted", shown}};
     // The paper prints three digits.
     if (const auto must = top.at("must_hold").get(kKeys[i]))

@@ -1,5 +1,5 @@
-// The methods `graph-times` and `graph-counters`: stitched graphs on a GPU beside other compilers, and
-// their predicted bytes beside counted ones, as experiments/gpu/graphs recorded them.
+// The methods `graph-times` and `graph-counters`: stitched graphs on a GPU beside other compilers,
+// and their predicted bytes beside counted ones, as experiments/gpu/graphs recorded them.
 #include <array>
 #include <cmath>
 #include <map>
@@ -93,7 +93,8 @@ ordered_json to_json(const Ratios& ratios) {
 
 void add_row(Sheet& sheet, const Field& row, const Timed& ours,
              const std::map<std::string, Timed>& peers, bool tuned) {
-  std::vector<std::string> cells = {row.at("workload").text(), row.at("size").text(), us(ours.wall)};
+  std::vector<std::string> cells = {row.at("workload").text(), row.at("size").text(),
+                                    us(ours.wall)};
   Timed best;
   for (const auto& [key, name] : kPeers) {
     cells.push_back(us(peers.at(key).wall));
@@ -189,8 +190,8 @@ std::vector<Counted> counted_graphs(const Field& block) {
   return points;
 }
 
-/// What the recording's model and machine read through the simulated L2, where lookups that repeat may be
-/// lost from it: of a graph that gathers. Cost: a walk of all of its accesses.
+/// What the recording's model and machine read through the simulated L2, where lookups that repeat
+/// may be lost from it: of a graph that gathers. Cost: a walk of all of its accesses.
 void simulate_lookups(Counted& c, const Field& recording, const WalkOptions& options) {
   const Request request = recorded_request(recording, c.workload);
   const Setting setting = setting_of(request);
@@ -247,11 +248,11 @@ void hold_counts(Reproduced& done, const Field& must, const std::vector<Counted>
        {std::tuple("memory", "bytes from memory: R² about y = x", "each kernel's inputs once"),
         std::tuple("into_sms", "bytes into the SMs: R² about y = x", "exact")})
     if (done.result[key].is_object() && done.result[key]["r2_identity"].is_number())
-      done.compared.push_back({.what = what,
-                               .unit = "",
-                               .ours = done.result[key]["r2_identity"].get<double>(),
-                               .ours_source = formatted("predicted ({}) against measured (ncu, {})",
-                                                        by, device)});
+      done.compared.push_back(
+          {.what = what,
+           .unit = "",
+           .ours = done.result[key]["r2_identity"].get<double>(),
+           .ours_source = formatted("predicted ({}) against measured (ncu, {})", by, device)});
 }
 
 }  // namespace
@@ -319,11 +320,12 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run) {
     }
   }
   Sheet sheet({"graph", "kernels", "compulsory read MB", "predicted read MB", "simulated read MB",
-               "counted read MB", "predicted - counted", "counted written MB", "exact into SMs MB", "counted into SMs MB",
-               "exact - counted"});
+               "counted read MB", "predicted - counted", "counted written MB", "exact into SMs MB",
+               "counted into SMs MB", "exact - counted"});
   for (const Counted& c : points)
     sheet.add({c.workload, std::to_string(c.kernels), megabytes(c.compulsory), megabytes(c.once),
-               c.simulated ? megabytes(*c.simulated) : "-", megabytes(c.memory), percent(c.once, c.memory), megabytes(c.written),
+               c.simulated ? megabytes(*c.simulated) : "-", megabytes(c.memory),
+               percent(c.once, c.memory), megabytes(c.written),
                c.has_exact ? megabytes(c.exact) : "-", c.has_into_sm ? megabytes(c.into_sm) : "-",
                c.has_exact && c.has_into_sm ? percent(c.exact, c.into_sm) : "-"});
   sheet.into(done);
@@ -335,11 +337,13 @@ Reproduced reproduce_graph_counters(const Experiment& e, const Run& run) {
                 .identity = true,
                 .series = {}};
   add_agreement(done, points);
-  for (const auto& [key, what] : {std::pair("memory", "From memory"), std::pair("into_sms", "Into the SMs")})
+  for (const auto& [key, what] :
+       {std::pair("memory", "From memory"), std::pair("into_sms", "Into the SMs")})
     if (const ordered_json& a = done.result[key]; a.is_object())
-      done.report += formatted("\n{}: R² about y = x {}, mean error {:.2f} %, worst {:.2f} %, {} graphs.\n",
-                               what, fixed_or_dash(a["r2_identity"], 4), 100 * a["mape"].get<double>(),
-                               100 * a["worst"].get<double>(), a["points"].get<int>());
+      done.report +=
+          formatted("\n{}: R² about y = x {}, mean error {:.2f} %, worst {:.2f} %, {} graphs.\n",
+                    what, fixed_or_dash(a["r2_identity"], 4), 100 * a["mape"].get<double>(),
+                    100 * a["worst"].get<double>(), a["points"].get<int>());
   hold_counts(done, top.at("must_hold"), points, device);
   return done;
 }

@@ -99,8 +99,8 @@ void add_graph(Reproduced& done, Sheet& sheet, const std::string& name,
     done.chart.series.back().y.push_back(p.measured);
   }
   const auto number = [&](const char* key) { return a[key].get<double>(); };
-  sheet.add({name, std::to_string(points.size()), fixed_or_dash(a["spearman"], 3),
-             beside[0], beside[1], beside[2], fixed_or_dash(a["pearson"], 3),
+  sheet.add({name, std::to_string(points.size()), fixed_or_dash(a["spearman"], 3), beside[0],
+             beside[1], beside[2], fixed_or_dash(a["pearson"], 3),
              formatted("{:.2f}", 1e6 * number("best_seconds")), formatted("{:.2f}", 1e6 * slowest),
              formatted("{:.2f}", number("first_choice_over_best")),
              formatted("{:.2f}", number("best_of_first_eight_over_best"))});
@@ -140,7 +140,8 @@ Reproduced reproduce_graph_ranking(const Experiment& e, const Run& run) {
       add_graph(done, sheet, name, points, a,
                 {as_predicted_now(recording, graph), of_latency(graph), timed_twice(graph)});
       if (!a["spearman"].is_number()) {
-        fail(done, name + ": all schedules are predicted, or were timed, alike: no rank correlation");
+        fail(done,
+             name + ": all schedules are predicted, or were timed, alike: no rank correlation");
         continue;
       }
       const double ranks = a["spearman"];

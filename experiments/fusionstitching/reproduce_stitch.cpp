@@ -41,7 +41,8 @@ Ways ways_of(const std::string& workload, const std::string& machine) {
                         .accepted = "graphs and machines that FusionStitching takes"});
     return std::move(p).value();
   };
-  Ways w{setting, plan(fs::Stitcher::unfused), plan(fs::Stitcher::xla_rule), plan(fs::Stitcher::explorer)};
+  Ways w{setting, plan(fs::Stitcher::unfused), plan(fs::Stitcher::xla_rule),
+         plan(fs::Stitcher::explorer)};
   w.xla_kernels = fs::xla_kernels(w.xla.graph, options.most_operators).size();
   return w;
 }
@@ -201,7 +202,8 @@ Reproduced reproduce_breakdown(const Experiment& e, const Run& run) {
                "exact bytes (predicted)", "# products"});
   for (const Field& f : Rows(run, top.at("workloads").items())) {
     const Ways w = ways_of(f.text(), top.at("machine").text());
-    const auto row = [&](const char* tech, const fs::StitchedPlan& p, const std::string& duplicated) {
+    const auto row = [&](const char* tech, const fs::StitchedPlan& p,
+                         const std::string& duplicated) {
       sheet.add({f.text(), tech, us(p.price().seconds), std::to_string(kernels(p)), duplicated,
                  exact_bytes(w.setting, p),
                  std::to_string(static_cast<std::int64_t>(p.price().kernels.size()) - kernels(p))});

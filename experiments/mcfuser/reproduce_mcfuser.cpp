@@ -9,10 +9,10 @@
 #include "experiments/report/experiment.h"
 #include "experiments/report/rows.h"
 #include "experiments/report/sheet.h"
-#include "models/mcfuser/model.h"
 #include "harness/ask.h"
 #include "harness/parallel.h"
 #include "harness/schedules.h"
+#include "models/mcfuser/model.h"
 
 namespace tilewright::harness {
 namespace {
@@ -24,7 +24,8 @@ std::string milliseconds(double seconds) { return formatted("{:.3f}", 1e3 * seco
 }  // namespace
 
 Reproduced reproduce_intensity(const Experiment& e) {
-  const Field top = document_of(e, {"machine", "dtype", "product", "tile", "extents", "paper", "must_hold"});
+  const Field top =
+      document_of(e, {"machine", "dtype", "product", "tile", "extents", "paper", "must_hold"});
   const double product = static_cast<double>(top.at("product").integer(1, INT64_MAX));
   const double tile = static_cast<double>(top.at("tile").integer(1, 1 << 20));
   const auto must = mcfuser::ratio_from_name(top.at("must_hold").at("reading").text());
@@ -54,11 +55,12 @@ Reproduced reproduce_intensity(const Experiment& e) {
       if (p.at("k").integer(1, INT32_MAX) == k) {
         paper = p.at("phi").text();
         // The paper rounds one down and the other up: within one.
-        done.compared.push_back({.what = formatted("operations over elements moved (phi) at K = {}", k),
-                                 .unit = "FLOP/element",
-                                 .ours = phi(*must),
-                                 .ours_source = "predicted (mcfuser)",
-                                 .paper = p.at("phi").real()});
+        done.compared.push_back(
+            {.what = formatted("operations over elements moved (phi) at K = {}", k),
+             .unit = "FLOP/element",
+             .ours = phi(*must),
+             .ours_source = "predicted (mcfuser)",
+             .paper = p.at("phi").real()});
         if (std::abs(phi(*must) - p.at("phi").real()) >= 1)
           fail(done, formatted("phi at K = {} is {:.2f}, the paper's {}", k, phi(*must), paper));
       }
@@ -74,7 +76,8 @@ Reproduced reproduce_intensity(const Experiment& e) {
 Reproduced reproduce_space(const Experiment& e) {
   const Field top = document_of(e, {"workload", "machine", "paper", "must_hold"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
-  const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
+  const Result<mcfuser::Fused> on =
+      mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
   Reproduced done;
   if (!on) {
     done.reason = on.reason();
@@ -110,8 +113,9 @@ Reproduced reproduce_space(const Experiment& e) {
         const Field must = top.at("must_hold");
         const auto hold = [&](const char* key, std::int64_t is) {
           const std::string name = key;
-          done.compared.push_back({.what = name.starts_with("rule") ? "expressions left by rule " + name.substr(4)
-                                                                    : name + " before the rules",
+          done.compared.push_back({.what = name.starts_with("rule")
+                                               ? "expressions left by rule " + name.substr(4)
+                                               : name + " before the rules",
                                    .unit = "",
                                    .ours = static_cast<double>(is),
                                    .ours_source = "predicted (mcfuser)",
@@ -134,7 +138,8 @@ Reproduced reproduce_space(const Experiment& e) {
 Reproduced reproduce_works(const Experiment& e) {
   const Field top = document_of(e, {"workload", "machine", "columns", "rows"});
   const Request request = request_for(top.at("workload").text(), top.at("machine").text());
-  const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
+  const Result<mcfuser::Fused> on =
+      mcfuser::fused_of(question_of(request, setting_of(request), find_model("mcfuser")));
   Reproduced done;
   if (!on) {
     done.reason = on.reason();
@@ -153,8 +158,7 @@ Reproduced reproduce_works(const Experiment& e) {
     std::string model = "-", counted = "not here: no model of it";
     if (const auto named = r.get("model")) {
       model = find_model(named->text()).name;
-      const auto space =
-          mcfuser::space_of(on->chain, on->device, {.flat = model == "mcfuser"});
+      const auto space = mcfuser::space_of(on->chain, on->device, {.flat = model == "mcfuser"});
       TW_CHECK(space.ok(), "the example's space can be counted");
       counted = formatted("{} of {}, {}", space->counts.back().expressions,
                           space->counts.front().expressions, space->counts.back().candidates);
@@ -220,7 +224,8 @@ Reproduced reproduce_configurations(const Experiment& e, const Run& run) {
     }
     if (!same) fail(done, name + " has other sizes than the paper's row");
     row.emplace_back(same ? "yes" : "no");
-    const Result<mcfuser::Fused> on = mcfuser::fused_of(question_of(request, setting, find_model("mcfuser")));
+    const Result<mcfuser::Fused> on =
+        mcfuser::fused_of(question_of(request, setting, find_model("mcfuser")));
     const Searched own = searched("mcfuser", request, setting);
     const Searched nested = searched("mcfuser-chimera", request, setting);
     if (!on || !own.best || !nested.best) {
@@ -273,12 +278,11 @@ Reproduced reproduce_tuning(const Experiment& e, const Run& run) {
         }
         ours = formatted("{:.5f}", sum);
         why = "-";
-        done.compared.push_back(
-            {.what = formatted("{}, {}", g.at("name").text(), system),
-             .unit = "seconds",
-             .ours = sum,
-             .ours_source = "measured (clock), the search with the model alone",
-             .paper = entry.second.real()});
+        done.compared.push_back({.what = formatted("{}, {}", g.at("name").text(), system),
+                                 .unit = "seconds",
+                                 .ours = sum,
+                                 .ours_source = "measured (clock), the search with the model alone",
+                                 .paper = entry.second.real()});
       } else if (!g.get("workloads")) {
         why = "end-to-end networks are not available here";
       }
@@ -302,13 +306,12 @@ Reproduced reproduce_comparison(const Experiment& e, const Run& run) {
       workloads.size(), threads_of(run.request),
       [&](std::size_t i) {
         const std::string name = workloads[i].text();
-        answers[i] = run.points.once(
-            e.id, name, [&] {
-              return compare(request_for(name, top.at("machine").text()),
-                             "chimera,mcfuser,mcfuser-chimera,bounds",
-                             std::numeric_limits<double>::infinity())
-                  .json;
-            });
+        answers[i] = run.points.once(e.id, name, [&] {
+          return compare(request_for(name, top.at("machine").text()),
+                         "chimera,mcfuser,mcfuser-chimera,bounds",
+                         std::numeric_limits<double>::infinity())
+              .json;
+        });
       },
       run.request.progress, "comparing");
   for (std::size_t i = 0; i < workloads.size(); ++i) {
@@ -323,8 +326,8 @@ Reproduced reproduce_comparison(const Experiment& e, const Run& run) {
         continue;
       }
       if (p["simulated_bytes"] != p["exact_bytes"])
-        fail(done, w.text() + ": " + row[1] + "'s plan: " +
-                       p.value("simulated_reason", "exact and the simulator differ"));
+        fail(done, w.text() + ": " + row[1] +
+                       "'s plan: " + p.value("simulated_reason", "exact and the simulator differ"));
       row.insert(row.end(), {p["exact_bytes"].dump(), p["simulated_bytes"].dump(),
                              formatted("{:.3f}", p["gap"].get<double>())});
       std::string chimera = "-", bytes = "-", us = "-", least = "-", cause = "-";

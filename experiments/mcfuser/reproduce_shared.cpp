@@ -114,7 +114,8 @@ void add_compared(Reproduced& done, const ordered_json& groups, const Field& pap
     const double all = g["candidates"].get<double>() / 100;
     const auto add = [&](const char* what, double count, const char* key) {
       done.compared.push_back(
-          {.what = formatted("{}; eq. (1) sums tensors: {}, one stage", what, g["reading"].get<std::string>()),
+          {.what = formatted("{}; eq. (1) sums tensors: {}, one stage", what,
+                             g["reading"].get<std::string>()),
            .unit = "%",
            .ours = count / all,
            .ours_source = "predicted (mcfuser) against the emitted kernels' shared memory",
@@ -123,7 +124,8 @@ void add_compared(Reproduced& done, const ordered_json& groups, const Field& pap
     add("agree (I and III); the paper: over",
         g["kept_and_fits"].get<double>() + g["dropped_and_too_large"].get<double>(),
         "agree_over_percent");
-    add("kept, too large (II)", g["kept_but_too_large"].get<double>(), "kept_but_too_large_percent");
+    add("kept, too large (II)", g["kept_but_too_large"].get<double>(),
+        "kept_but_too_large_percent");
     add("dropped but fits (IV)", g["dropped_but_fits"].get<double>(), "dropped_but_fits_percent");
   }
 }
@@ -131,7 +133,8 @@ void add_compared(Reproduced& done, const ordered_json& groups, const Field& pap
 }  // namespace
 
 Reproduced reproduce_shared(const Experiment& e, const Run& run) {
-  const Field top = document_of(e, {"machine", "workloads", "candidates", "slack", "stages", "ptxas_sample", "paper", "must_hold"});
+  const Field top = document_of(e, {"machine", "workloads", "candidates", "slack", "stages",
+                                    "ptxas_sample", "paper", "must_hold"});
   const std::int64_t count = top.at("candidates").integer(1, 100000);
   const double slack = top.at("slack").real();
   std::vector<std::int64_t> stages;

@@ -41,7 +41,7 @@ struct PowerCount {
   std::int64_t bytes = 0, unfused = 0, compulsory = 0;
   double gir_before = 0, gir_after = 0, seconds = 0, search = 0;
   int syncs[4] = {};
-  std::string templates;  ///< of reductions: scope and pattern
+  std::string templates;                ///< of reductions: scope and pattern
   std::vector<std::string> of_library;  ///< names of the operators
 };
 
@@ -142,7 +142,8 @@ Reproduced reproduce_gir(const Experiment& e, const Run& run) {
   done.holds = true;
   Sheet sheet({"workload", "operators", "computation kernels", "memory kernels",
                "bytes (predicted)", "bytes, a kernel each", "compulsory bytes", "GIR bytes before",
-               "GIR bytes after", "warp syncs", "block syncs", "device syncs", "us (predicted)", "search ms"});
+               "GIR bytes after", "warp syncs", "block syncs", "device syncs", "us (predicted)",
+               "search ms"});
   std::string templates;
   for (const Field& row : Rows(run, top.at("rows").items())) {
     const std::string name = row.at("name").text(), workload = row.at("workload").text();
@@ -183,9 +184,8 @@ Reproduced reproduce_gir_text(const Experiment& e) {
   const Field top = document_of(e, {"girs"});
   Reproduced done;
   done.holds = true;
-  Sheet sheet({"GIR", "rewriting", "gOperators before", "gOperators after",
-               "DRAM bytes before", "DRAM bytes after", "warp syncs after", "block syncs after",
-               "device syncs after"});
+  Sheet sheet({"GIR", "rewriting", "gOperators before", "gOperators after", "DRAM bytes before",
+               "DRAM bytes after", "warp syncs after", "block syncs after", "device syncs after"});
   for (const Field& row : top.at("girs").items()) {
     const std::string name = row.at("name").text();
     const Gir before = powerfusion::parse_gir(row.at("gir").text(), e.where + ": " + name);
@@ -310,8 +310,8 @@ Reproduced reproduce_gir_ranking(const Experiment& e, const Run& run) {
   done.holds = true;
   add_provenance(done, recording, path);
   const std::int64_t fewest = top.at("must_hold").at("min_graphs").integer(1, 1000);
-  Sheet sheet(
-      {"graph", "schedules", "rank correlation: moves and syncs", "resources", "recorded prediction", "L alone"});
+  Sheet sheet({"graph", "schedules", "rank correlation: moves and syncs", "resources",
+               "recorded prediction", "L alone"});
   std::int64_t ranked = 0;
   double sums[4] = {};
   for (const auto& [name, graph] : Rows(run, recording.at("ranking").entries())) {

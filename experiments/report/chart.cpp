@@ -43,15 +43,16 @@ std::string text_at(double x, double y, const std::string& what, const char* anc
 
 /// Characters, not bytes.
 std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 /// Lines of at most so many characters, broken at blanks; a word that is longer, after its commas.
 std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
   std::vector<std::string> lines(1);
   const auto add = [&](const std::string& piece, const char* between) {
-    if (!lines.back().empty() && width_of(lines.back()) + width_of(between) + width_of(piece) > columns)
+    if (!lines.back().empty() &&
+        width_of(lines.back()) + width_of(between) + width_of(piece) > columns)
       lines.emplace_back();
     lines.back() += (lines.back().empty() ? "" : between) + piece;
   };
@@ -94,12 +95,16 @@ double caption_height(const std::string& caption) {
 /// Only circles are filled, so that marks in one place are all seen.
 std::string marker(std::size_t kind, double x, double y) {
   const char* colour = kColours[kind % kColourCount];
-  const std::string hollow = formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"/>\n", colour);
+  const std::string hollow =
+      formatted("fill=\"none\" stroke=\"{}\" stroke-width=\"1.3\"/>\n", colour);
   switch (kind % 4) {
     case 0:
-      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x, y, colour);
+      return formatted("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", x, y,
+                       colour);
     case 1:
-      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" height=\"7\" ", x - 3.5, y - 3.5) + hollow;
+      return formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"7\" height=\"7\" ", x - 3.5,
+                       y - 3.5) +
+             hollow;
     case 2:
       return formatted("<path d=\"M{:.1f} {:.1f}l5 9h-10z\" ", x, y - 5.5) + hollow;
     default:
@@ -108,9 +113,7 @@ std::string marker(std::size_t kind, double x, double y) {
 }
 
 /// Of a chart's k-th line: the first is whole, the others are dashed, each in its own way.
-std::string dashes(std::size_t k) {
-  return k == 0 ? "none" : formatted("{} 3", 3 * k + 2);
-}
+std::string dashes(std::size_t k) { return k == 0 ? "none" : formatted("{} 3", 3 * k + 2); }
 
 /// A logarithmic axis: from a range of numbers to a range of pixels.
 struct Axis {
@@ -239,11 +242,11 @@ std::string to_svg(const Chart& chart) {
           path, kColours[k % kColourCount], dashes(k));
     const double y = legend + kLineHeight * static_cast<double>(k);
     const bool line = chart.lines && !s.points;
-    svg += line
-               ? formatted("<path d=\"M{0:.1f} {1:.1f}h44\" stroke=\"{2}\" stroke-width=\"2\" "
-                           "stroke-dasharray=\"{3}\"/>\n",
-                           kLeft, y - 4, kColours[k % kColourCount], dashes(k))
-               : marker(k, kLeft + 4, y - 4);
+    svg += line ? formatted(
+                      "<path d=\"M{0:.1f} {1:.1f}h44\" stroke=\"{2}\" stroke-width=\"2\" "
+                      "stroke-dasharray=\"{3}\"/>\n",
+                      kLeft, y - 4, kColours[k % kColourCount], dashes(k))
+                : marker(k, kLeft + 4, y - 4);
     svg += text_at(kLeft + (line ? 52 : 16), y, s.name, "start", 11);
   }
   if (chart.identity) svg += text_at(kWidth - 24, legend, "dashed: y = x", "end", 11);
@@ -289,16 +292,16 @@ std::string pairs_svg(const std::string& title, std::span<const Pair> pairs,
     const double y = tops[i];
     const double most = std::max({std::abs(p.ours), std::abs(p.paper), 1e-300});
     // The bars' middle is the label's, unless it has more than three lines.
-    double line = y + 23 - kLabelLine * (std::min(static_cast<double>(labels[i].size()), 3.0) - 1) / 2;
+    double line =
+        y + 23 - kLabelLine * (std::min(static_cast<double>(labels[i].size()), 3.0) - 1) / 2;
     for (const std::string& part : labels[i]) {
       svg += text_at(kLeft - 10, line, part, "end", 11);
       line += kLabelLine;
     }
     const auto bar = [&](double value, double top, std::size_t kind, const std::string& text) {
       const double length = room * value / most;
-      svg += formatted(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" {}/>\n",
-          std::min(zero, zero + length), top, std::abs(length), filled(kind));
+      svg += formatted("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"13\" {}/>\n",
+                       std::min(zero, zero + length), top, std::abs(length), filled(kind));
       svg += text_at(std::max(zero, zero + length) + 6, top + 11, text, "start", 11);
     };
     bar(p.ours, y + 4, 0, p.ours_text);

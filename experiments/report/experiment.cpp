@@ -7,7 +7,8 @@
 namespace tilewright::harness {
 namespace {
 
-constexpr const char* kKeys[] = {"id", "title", "source", "method", "about", "drawn", "difference", "needs"};
+constexpr const char* kKeys[] = {"id",    "title", "source",     "method",
+                                 "about", "drawn", "difference", "needs"};
 
 }  // namespace
 

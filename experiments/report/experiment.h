@@ -63,7 +63,7 @@ struct Reproduced {
   std::string reason;  ///< what does not hold
   std::vector<Compared> compared = {};
   std::string note = {};  ///< what a reader of the picture must know of its labels
-  Chart chart = {};  ///< empty: the picture is of what was compared
+  Chart chart = {};       ///< empty: the picture is of what was compared
 };
 /// It does not hold, for one more reason.
 void fail(Reproduced& done, const std::string& reason);

@@ -123,7 +123,8 @@ std::string machines_text(const Experiment& e) {
   add(top);
   if (const auto rows = top.get("rows"))
     for (const Field& row : rows->items()) add(row);
-  return names.empty() ? "" : formatted(" Machine{}: {}.", names.size() > 1 ? "s" : "", join(names));
+  return names.empty() ? ""
+                       : formatted(" Machine{}: {}.", names.size() > 1 ? "s" : "", join(names));
 }
 
 /// The method's own picture, else one of what was compared; nothing where there is no number.

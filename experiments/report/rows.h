@@ -9,8 +9,9 @@
 
 namespace tilewright::harness {
 
-/// For a range-for over items each of which may take long: the run's progress hears how many are done, and
-/// what the search of the one under way says of itself. `Items`: a vector, its own, or a reference to one.
+/// For a range-for over items each of which may take long: the run's progress hears how many are
+/// done, and what the search of the one under way says of itself. `Items`: a vector, its own, or a
+/// reference to one.
 template <class Items>
 class Rows {
  public:

@@ -262,8 +262,10 @@ Reproduced reproduce_steps(const Experiment& e, const Run& run) {
     mean("V4", reuse_gains);
   }
   sheet.into(done);
-  done.note = "V0: a kernel for each operator. V1: horizontal transformations. V2: vertical ones as well. V3: "
-              "barriers of all blocks as well. V4: tiles that stay on chip as well.";
+  done.note =
+      "V0: a kernel for each operator. V1: horizontal transformations. V2: vertical ones as well. "
+      "V3: "
+      "barriers of all blocks as well. V4: tiles that stay on chip as well.";
   return done;
 }
 

@@ -25,8 +25,8 @@ void flatten(const Workload& w, const Node& node, bool bare, std::vector<Node>& 
   if (bare && node.kind != Node::Kind::loop && node.kind != Node::Kind::compute) return;
   if (node.kind == Node::Kind::loop) {
     const auto loop = w.find_loop(node.name);
-    const bool once = loop && node.step >= w.loop(*loop).extent &&
-                      (bare || node.binding == Binding::seq);
+    const bool once =
+        loop && node.step >= w.loop(*loop).extent && (bare || node.binding == Binding::seq);
     std::vector<Node> body;
     for (const Node& child : node.children) flatten(w, child, bare, body);
     if (once) {
@@ -69,8 +69,7 @@ constexpr const char* kOrdersOnly = "Chimera's Algorithm 1 prices orders only: "
 /// Whether the plan of this order and these tiles resolves to `target`; `bare`: to its loops and
 /// computes.
 bool same_schedule(const Question& q, const Order& order, const Tiles& tiles,
-                   const Options& options, LevelId level, const Kernel& target,
-                   bool bare) {
+                   const Options& options, LevelId level, const Kernel& target, bool bare) {
   const Plan plan = plan_of(*q.workload, order, tiles, *q.machine, level, options);
   const Result<Schedule> candidate = resolve(plan, q.workload, q.machine);
   if (!candidate || candidate->resolved.kernels.size() != 1) return false;
@@ -79,8 +78,8 @@ bool same_schedule(const Question& q, const Order& order, const Tiles& tiles,
          normal(*q.workload, kernel.tree, bare) == normal(*q.workload, target.tree, bare);
 }
 
-/// A micro-kernel loads and stores its accumulators once a visit: over 48 steps of the reduction that
-/// leaves 91 % of its limit of operations an element (section V-B). Twice that is not cut.
+/// A micro-kernel loads and stores its accumulators once a visit: over 48 steps of the reduction
+/// that leaves 91 % of its limit of operations an element (section V-B). Twice that is not cut.
 std::int64_t least_depth(std::int64_t extent) {
   constexpr std::int64_t kDepth = 48;
   return extent <= 2 * kDepth ? extent : kDepth;
@@ -98,15 +97,14 @@ bool multiplies(const Workload& w, OpId op) {
 bool reads_window(const Workload& w, OpId op) {
   for (const Access& a : w.op(op).inputs)
     for (const Affine& index : a.index)
-      if (std::ranges::count_if(index.terms, [&](const Term& t) {
-            return w.loop(t.loop).extent > 1;
-          }) > 1)
+      if (std::ranges::count_if(index.terms,
+                                [&](const Term& t) { return w.loop(t.loop).extent > 1; }) > 1)
         return true;
   return false;
 }
 
-/// A plan for an outer cache leaves no operand in the first one: groups of rows share what of the right
-/// operand passes through it.
+/// A plan for an outer cache leaves no operand in the first one: groups of rows share what of the
+/// right operand passes through it.
 bool streams(const Question& q) { return q.level && q.machine->level(*q.level).name != "L1"; }
 
 }  // namespace
@@ -161,8 +159,7 @@ Elements room_of(const Question& q, LevelId level) {
   return Elements(bytes / size_of(q.workload->dtype()));
 }
 
-nlohmann::ordered_json tiles_json(const Workload& w, const Order& order,
-                                  const Tiles& tiles) {
+nlohmann::ordered_json tiles_json(const Workload& w, const Order& order, const Tiles& tiles) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (tiles.empty()) return json;
   for (LoopId l : order) json[w.loop(l).name] = tiles[l.index()];
@@ -204,8 +201,7 @@ Result<OrderedTiling> ordered_tiling(const Question& q, const Plan& plan,
   Options options = options_of(settings);
   for (const auto& [name, pin] : plan.kernels.front().pins) {
     const auto tensor = w.find_tensor(name);
-    if (tensor && w.is_intermediate(*tensor) &&
-        q.machine->find(pin.level) == q.machine->home())
+    if (tensor && w.is_intermediate(*tensor) && q.machine->find(pin.level) == q.machine->home())
       options.spilled.insert(*tensor);
   }
   std::optional<OrderedTiling> best;
@@ -215,9 +211,7 @@ Result<OrderedTiling> ordered_tiling(const Question& q, const Plan& plan,
   const auto orders = orders_of(w, resolved.tree, *tiles);
   for (bool bare : {false, true}) {
     for (const Order& order : orders) {
-      if (!same_schedule(q, order, *tiles, options, kernel.level, resolved,
-                         bare))
-        continue;
+      if (!same_schedule(q, order, *tiles, options, kernel.level, resolved, bare)) continue;
       const std::int64_t volume = chimera::price(w, order, *tiles, options).volume.value;
       if (best && volume >= least) continue;
       best = {order, *tiles, options, kernel.level, !bare};
@@ -268,14 +262,15 @@ bool brings_to_several(const Node& tree, std::set<std::string>& levels) {
   return levels.size() > 1;
 }
 
-/// What Chain throws for, as an outcome, so that other models' rows go on: footprints are boxes known
-/// beforehand, and orders are of few loops.
+/// What Chain throws for, as an outcome, so that other models' rows go on: footprints are boxes
+/// known beforehand, and orders are of few loops.
 std::optional<Reason> workload_refused(const Workload& w) {
   const std::size_t most = std::max({w.loops().size(), w.tensors().size(), w.operators().size()});
   if (most > detail::kMaxMask)
-    return Reason{formatted("Chimera orders the loops of at most {0} loops, tensors and operators; {1} "
-                            "has {2}",
-                            detail::kMaxMask, w.name(), most)};
+    return Reason{
+        formatted("Chimera orders the loops of at most {0} loops, tensors and operators; {1} "
+                  "has {2}",
+                  detail::kMaxMask, w.name(), most)};
   for (OpId op : w.topological_order())
     if (w.gathers(op))
       return Reason{w.op(op).name +
@@ -384,13 +379,17 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
       json["options"]["multiples"][w.loop(loop).name] = multiple;
   }
   out.words = words_of(w, solution.order, solution.tiles);
-  out.price = priced(
-      q, {.order = solution.order, .tiles = solution.tiles, .options = options_of(settings), .level = level},
-      settings);
+  out.price = priced(q,
+                     {.order = solution.order,
+                      .tiles = solution.tiles,
+                      .options = options_of(settings),
+                      .level = level},
+                     settings);
   return out;
 }
 
-// ---- orders as people write them -----------------------------------------------------------------
+// ---- orders as people write them
+// -----------------------------------------------------------------
 
 Result<Proposal> written(const Question& q, const Words& words, const Settings& settings) {
   const Workload& w = *q.workload;
@@ -437,7 +436,7 @@ std::optional<OrderedTiling> optimum_of(const Question& q, const DrawSpace& spac
 }
 
 Result<std::vector<DrawnPlan>> draw(const Question& q, const DrawSpace& space,
-                                     const Settings& settings) {
+                                    const Settings& settings) {
   if (over_paths(q)) return draw_paths(q, space);
   const Workload& w = *q.workload;
   Options options = options_of(settings);
@@ -453,7 +452,8 @@ Result<std::vector<DrawnPlan>> draw(const Question& q, const DrawSpace& space,
     orders.push_back(best->solution.order);
     // The best may be legal at its own tiles alone: then the best of those that any tiles suit.
     if (!best->solution.order_legality.legal)
-      for (const Solution& s : search(w, Elements(q.room_at(level).value / element), options).ranked)
+      for (const Solution& s :
+           search(w, Elements(q.room_at(level).value / element), options).ranked)
         if (s.feasible && s.order_legality.legal) {
           orders.back() = s.order;
           break;
@@ -487,29 +487,30 @@ constexpr std::size_t kMostListed = 8;
 }  // namespace
 
 Model model() {
-  return {.name = "chimera",
-          .summary = "data movement of a chain under an order of its tiled loops, and the best order",
-          .source = "Zheng et al., Chimera, HPCA 2023, section IV, Algorithm 1",
-          .assumptions = {"one memory level holds a tile of every tensor; intermediates stay on chip",
-                          "each tensor's movement counts once, an output's re-reading does not",
-                          "recomputation and the conflicts of a cache are not priced"},
-          .options = option_specs(),
-          .every_level = true,
-          .notation = "order",
-          .propose = propose,
-          .price = price_plan,
-          .written = written,
-          .texts =
-              [](const Workload& w) {
-                std::vector<std::string> texts;
-                if (order_loops(w).size() > kMostListed) return texts;
-                for (const Order& o : all_orders(w)) texts.push_back(to_text(w, o));
-                return texts;
-              },
-          .canonical = [](const Workload& w,
-                          const std::string& text) { return to_text(w, parse_order(w, text)); },
-          .draw = draw,
-          .explain = explain};
+  return {
+      .name = "chimera",
+      .summary = "data movement of a chain under an order of its tiled loops, and the best order",
+      .source = "Zheng et al., Chimera, HPCA 2023, section IV, Algorithm 1",
+      .assumptions = {"one memory level holds a tile of every tensor; intermediates stay on chip",
+                      "each tensor's movement counts once, an output's re-reading does not",
+                      "recomputation and the conflicts of a cache are not priced"},
+      .options = option_specs(),
+      .every_level = true,
+      .notation = "order",
+      .propose = propose,
+      .price = price_plan,
+      .written = written,
+      .texts =
+          [](const Workload& w) {
+            std::vector<std::string> texts;
+            if (order_loops(w).size() > kMostListed) return texts;
+            for (const Order& o : all_orders(w)) texts.push_back(to_text(w, o));
+            return texts;
+          },
+      .canonical = [](const Workload& w,
+                      const std::string& text) { return to_text(w, parse_order(w, text)); },
+      .draw = draw,
+      .explain = explain};
 }
 
 }  // namespace tilewright::chimera

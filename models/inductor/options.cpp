@@ -68,7 +68,8 @@ Options options_of(const Settings& s) {
   o.overlap = s.text("inductor-overlap") == "yes";
   o.reorder = s.text("inductor-reorder") == "yes";
   o.phases = s.text("inductor-phases") == "yes";
-  // The explorer's compiler calls a function wrongly whose result is a template that nothing has used yet.
+  // The explorer's compiler calls a function wrongly whose result is a template that nothing has
+  // used yet.
   static_assert(sizeof(std::optional<stitching::Products>) > 0);
   o.kernels.products = s.choice("inductor-products", stitching::products_from_name);
   return o;

@@ -22,9 +22,9 @@ std::vector<GpuProduct> gpu_products(const Workload& w);
 /// Trees for a group with one or two of them: none for more. `w` may be rewritten: what the loops
 /// and products are called stays.
 std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products);
-/// The same of one product, whatever operators of its elements follow, in the tiles of core/lowering/gpu/warpgroup_product.h, without and
-/// with a cluster's blocks that share its sum, and of two in those of warpgroup_pair.h. Few enough
-/// to price them all.
+/// The same of one product, whatever operators of its elements follow, in the tiles of
+/// core/lowering/gpu/warpgroup_product.h, without and with a cluster's blocks that share its sum,
+/// and of two in those of warpgroup_pair.h. Few enough to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 
 /// The machine with no more instructions than the target's text may have, and with the cycles that

@@ -110,14 +110,16 @@ class Forms {
   /// Other loops of the sum that are long: one step of each at a time leaves a product of matrices.
   bool several_depths() const {
     return !window() && std::ranges::any_of(products_, [&](const GpuProduct& p) {
-      return std::ranges::any_of(turns_of(p), [&](const Variable& v) { return extent(v.loop) > 1; });
+      return std::ranges::any_of(turns_of(p),
+                                 [&](const Variable& v) { return extent(v.loop) > 1; });
     });
   }
   std::vector<Variable> turns_of(const GpuProduct& p) const {
     std::vector<Variable> turns;
     const OpId op = *w_.find_op(p.op);
     for (const LoopId loop : w_.op(op).loops)
-      if (const std::string& name = w_.loop(loop).name; w_.is_reduction(op, loop) && name != p.depth)
+      if (const std::string& name = w_.loop(loop).name;
+          w_.is_reduction(op, loop) && name != p.depth)
         turns.push_back({name, {1}});
     return turns;
   }
@@ -216,9 +218,9 @@ class Forms {
       f.variables.push_back({"", {0, 2, 3, 4, 6}});
     }
     std::vector<std::vector<Variable>> turns(products_.size());
-    if (kind.turns) std::ranges::transform(products_, turns.begin(), [&](const GpuProduct& p) {
-      return turns_of(p);
-    });
+    if (kind.turns)
+      std::ranges::transform(products_, turns.begin(),
+                             [&](const GpuProduct& p) { return turns_of(p); });
     f.kernel = [=, kind = kind, parts = parts(within)](const std::vector<Variable>& all) {
       return kernel(all, blocks, depth, turns, within ? &all[shared] : nullptr,
                     kind.cluster ? &all[cluster] : nullptr, launch, kind.split, parts);

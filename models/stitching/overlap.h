@@ -55,9 +55,10 @@ struct Device;
 struct Component;
 class Graph;
 
-/// The work of a block of a part, from what its threads do. Loads before a loop are under way together;
-/// of those in a loop, a few turns; a sum over lanes is five shuffles, over warps a barrier more. `vertices`
-/// of `g` are the program's operators, by name. Cost: the program's steps times 32 lanes.
+/// The work of a block of a part, from what its threads do. Loads before a loop are under way
+/// together; of those in a loop, a few turns; a sum over lanes is five shuffles, over warps a
+/// barrier more. `vertices` of `g` are the program's operators, by name. Cost: the program's steps
+/// times 32 lanes.
 Demand demand_of(const Graph& g, std::span<const int> vertices, const Device& d,
                  const lowering::ThreadProgram& program);
 

@@ -61,7 +61,8 @@ Options options_of(const Settings& s) {
   o.most_operands = static_cast<int>(s.integer("xla-operands"));
   o.duplicate = s.text("xla-duplicate") == "yes";
   o.multi_output = s.text("xla-multi-output") == "yes";
-  // The explorer's compiler calls a function wrongly whose result is a template that nothing has used yet.
+  // The explorer's compiler calls a function wrongly whose result is a template that nothing has
+  // used yet.
   static_assert(sizeof(std::optional<stitching::Products>) > 0);
   o.kernels.products = s.choice("xla-products", stitching::products_from_name);
   return o;

@@ -16,8 +16,7 @@ TEST(InputError, IsOneLineWithEveryPart) {
                       .value = "600",
                       .problem = "is larger than the loop's extent 512",
                       .accepted = "1..512"});
-  EXPECT_STREQ(e.what(),
-               "--tiles: m: 600 is larger than the loop's extent 512; accepted: 1..512");
+  EXPECT_STREQ(e.what(), "--tiles: m: 600 is larger than the loop's extent 512; accepted: 1..512");
 }
 
 TEST(InputError, KeepsHostileInputOnOneShortLine) {
@@ -45,10 +44,12 @@ TEST(Nearest, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest("zzz", keys), "");
   EXPECT_EQ(nearest("", keys), "");
   // Of many names: the three most like it, the nearest first, then longer ones that have it.
-  const std::vector<std::string> many{"gemm", "gemm-chain", "gemm-chain3", "layernorm", "rmsnorm", "batchnorm", "groupnorm"};
+  const std::vector<std::string> many{"gemm",    "gemm-chain", "gemm-chain3", "layernorm",
+                                      "rmsnorm", "batchnorm",  "groupnorm"};
   EXPECT_EQ(names_like("gem-chain", many, "tilewright workloads"),
             "gemm-chain, gemm-chain3 or another name that tilewright workloads lists");
-  EXPECT_EQ(names_like("norm", many, "x"), "layernorm, rmsnorm, batchnorm or another name that x lists");
+  EXPECT_EQ(names_like("norm", many, "x"),
+            "layernorm, rmsnorm, batchnorm or another name that x lists");
   EXPECT_EQ(names_like("zzz", many, "x"), "a name that x lists");
   EXPECT_EQ(nearest("x", std::vector<std::string>{"m", "n"}), "");
   EXPECT_EQ(nearest(std::string(1000000, 'l'), keys), "");

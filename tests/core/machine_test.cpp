@@ -30,8 +30,9 @@ std::string text_of(const Machine& m, const std::vector<std::pair<LevelId, Level
 
 TEST(MachineFiles, AreThoseOfTheInterface) {
   EXPECT_EQ(machine_names(),
-            (std::vector<std::string>{"host", "xeon-gold-6240", "core-i9-10980xe", "epyc-zen5", "a100", "h100", "h200",
-                                      "rtx3080", "v100", "ascend910", "ascend910-256", "ascend910b", "mlu370"}));
+            (std::vector<std::string>{"host", "xeon-gold-6240", "core-i9-10980xe", "epyc-zen5",
+                                      "a100", "h100", "h200", "rtx3080", "v100", "ascend910",
+                                      "ascend910-256", "ascend910b", "mlu370"}));
 }
 
 TEST(MachineFiles, EveryNumberHasASourceAndEveryFileReadsBack) {
@@ -394,7 +395,8 @@ TEST(MachineNames, NamedMachineTakesFilesAndRefusesTheRest) {
     ADD_FAILURE();
   } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find("did you mean a100"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("a100, h100, v100 or another name that tilewright machines lists"),
+    EXPECT_NE(std::string(e.what()).find(
+                  "a100, h100, v100 or another name that tilewright machines lists"),
               std::string::npos)
         << e.what();
   }

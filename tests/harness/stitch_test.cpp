@@ -11,20 +11,18 @@
 #include "core/base/toolchain.h"
 #include "core/machine/machine.h"
 #include "experiments/report/reproduce.h"
-#include "harness/schedules.h"
 #include "harness/ask.h"
-#include "models/fusionstitching/model.h"
+#include "harness/schedules.h"
 #include "harness/verbs.h"
 #include "models/exact/exact.h"
+#include "models/fusionstitching/model.h"
 #include "simulator/simulator.h"
 #include "tests/support/small_graphs.h"
 
 namespace tilewright::harness {
 namespace {
 
-Settings stitch_settings(const Request& r) {
-  return settings_of(r, find_model("fusionstitching"));
-}
+Settings stitch_settings(const Request& r) { return settings_of(r, find_model("fusionstitching")); }
 
 using nlohmann::ordered_json;
 using ::testing::HasSubstr;
@@ -147,7 +145,9 @@ TEST(StitchPlan, PredictedBytesOfBaselinesAreInOrder) {
 TEST(StitchPlan, WitnessesAgree) {
   const auto machine = std::make_shared<const Machine>(named_machine("scratchpad:256K"));
   for (const std::string& name : testing::kSmallGraphs)
-    for (const fusionstitching::Stitcher by : {fusionstitching::Stitcher::explorer, fusionstitching::Stitcher::xla_rule, fusionstitching::Stitcher::unfused}) {
+    for (const fusionstitching::Stitcher by :
+         {fusionstitching::Stitcher::explorer, fusionstitching::Stitcher::xla_rule,
+          fusionstitching::Stitcher::unfused}) {
       SCOPED_TRACE(name);
       const Setting setting = setting_of(request(name));
       const auto found = fusionstitching::stitched(setting.workload, *setting.machine, {}, by);
@@ -164,8 +164,8 @@ TEST(StitchPlan, WitnessesAgree) {
     }
 }
 
-/// What the planner gives for a GPU runs there, though no target was named: a product of this network
-/// had tiles that fit shared memory only without the padding of its micro-kernel.
+/// What the planner gives for a GPU runs there, though no target was named: a product of this
+/// network had tiles that fit shared memory only without the padding of its micro-kernel.
 TEST(PlanWithoutTarget, IsOneThatItsMachineTakes) {
   const Request r = request("vit-b16:layers=1", "h100");
   Setting setting = setting_of(r);

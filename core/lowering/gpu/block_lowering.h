@@ -80,9 +80,9 @@ class BlockLowering {
   std::int64_t sums_columns(BufferId b) const;  ///< of a warp, in blocks of eight
   /// Whether a compute works on values in registers.
   bool fragment_op(NodeId compute) const;
-  bool is_operand(BufferId b) const;     ///< of a product
+  bool is_operand(BufferId b) const;        ///< of a product
   bool read_by_elements(BufferId b) const;  ///< by contractions, and by no product
-  std::string reason(BufferId b) const;  ///< why its tile lies there
+  std::string reason(BufferId b) const;     ///< why its tile lies there
 
   // block_products.cpp. `most`: as of note_compute.
   std::optional<BlockProduct> as_product(NodeId compute, int write,

@@ -19,7 +19,8 @@ struct ProductRun {
   double runs = 1;
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
-  bool by_elements = false;  ///< several loops, rows that lie apart, or elements outside of the tensor
+  bool by_elements =
+      false;  ///< several loops, rows that lie apart, or elements outside of the tensor
   bool left_across = false;  ///< the left operand's rows run across the depth
   bool covers = true;        ///< it makes all of the result's tile at once
   std::int64_t points = 0;   ///< of the result

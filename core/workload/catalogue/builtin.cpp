@@ -168,10 +168,11 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
   for (const Row& r : rows()) all.push_back(r.name);
   const std::string near = nearest(name, all);
   const std::string hint = near.empty() ? "" : ", did you mean '" + near + "'?";
-  throw InputError({.field = "workload",
-                    .value = "'" + std::string(name) + "'",
-                    .problem = "is unknown" + hint,
-                    .accepted = names_like(name, all, "tilewright workloads") + ", a .yaml or .onnx file"});
+  throw InputError(
+      {.field = "workload",
+       .value = "'" + std::string(name) + "'",
+       .problem = "is unknown" + hint,
+       .accepted = names_like(name, all, "tilewright workloads") + ", a .yaml or .onnx file"});
 }
 
 }  // namespace
