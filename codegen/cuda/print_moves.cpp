@@ -157,7 +157,7 @@ void ProgramPrinter::exchange(const Step& s) {
     const std::string more =
         s.flip.empty() ? "" : " + " + s.flip + " * " + std::to_string(j.elements);
     out_.line(real() + "* const " + parts.back() + " = reinterpret_cast<" + real() +
-              "*>(memory + " + std::to_string(j.scratch) + ")" + more + ";");
+              "*>(memory + made_here(" + std::to_string(j.scratch) + "))" + more + ";");
     open_loops(j.dims);
     out_.line((j.lanes == 1 ? "if (lane == 0) " : "") + part(j, parts.back(), "warp") + " = " +
               array(v) + ";");

@@ -30,8 +30,9 @@ std::string ProgramPrinter::body() {
   define_units();
   for (const Value& v : p_.values)
     if (v.storage == Storage::shared)
-      out_.line(real() + "* const " + v.name + " = reinterpret_cast<" + real() + "*>(memory + " +
-                std::to_string(v.offset) + ");");
+      // As TW_SHARED has it, for each: loops step the register that has the first one's place.
+      out_.line(real() + "* const " + v.name + " = reinterpret_cast<" + real() +
+                "*>(memory + made_here(" + std::to_string(v.offset) + "));");
   for (const std::string& flip : p_.flips) out_.line("int " + flip + " = 0;");
   defined_.emplace_back();
   print(p_.steps);

@@ -192,7 +192,7 @@ struct Mma {
       for (int h = 0; h < 2; ++h) rows[i][h] = a.outer(row + 16 * i + 8 * h + g);
     TW_UNROLL
     for (int j = 0; j < N; ++j) columns[j] = b.outer(column + 8 * j + g);
-    TW_NO_UNROLL
+    TW_UNROLL_BY(2)
     for (int k = 0; k < depth; k += 16) {
       At in_a[4], in_b[4];
       TW_UNROLL

@@ -102,7 +102,10 @@ constexpr double kOfPieces = 7;
 // whose rows begin so, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by
 // warpgroups (h100-products-overlap.json).
 constexpr double kNoSector = 2.47;
-constexpr double kElementwise = 10;  // a product by elements, as product_tiles.cpp has it
+// How much longer a product by elements takes, by mma and by fused multiply-adds: between a 3 x 3
+// convolution of 256 channels in eleven plans in each type (h100-convolution-plans.json) and, by
+// mma, products over two loops (proj of h100-whole-bert-followed.json), which lose less.
+constexpr double kElementsByMma = 18, kElementsByFma = 3.5;
 
 class Pricer {
  public:
@@ -178,7 +181,7 @@ class Pricer {
       issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
       alone = std::max(issue, 16 * 4.0) + (each - 1) * issue + kFmaWaits * r_.near;
     }
-    if (x.by_elements) alone *= kElementwise, issue = alone / 2;
+    if (x.by_elements) alone *= matrix ? kElementsByMma : kElementsByFma, issue = alone / 2;
     const double all = x.runs * steps;
     double work = all * std::max({alone, each * tensor, each * issue, warps * near});
     if (x.result_tile) {
