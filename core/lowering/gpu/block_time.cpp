@@ -102,9 +102,10 @@ constexpr double kOfPieces = 7;
 // whose rows begin so, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by
 // warpgroups (h100-products-overlap.json).
 constexpr double kNoSector = 2.47;
-// How much longer a product by elements takes, by mma and by fused multiply-adds: between a 3 x 3
-// convolution of 256 channels in eleven plans in each type (h100-convolution-plans.json) and, by
-// mma, products over two loops (proj of h100-whole-bert-followed.json), which lose less.
+// How much longer a product by elements takes, by mma and by fused multiply-adds. Chosen by a 3 x 3
+// convolution of 256 channels in eleven plans in each type (h100-convolution-plans.json). By mma
+// between these, which want 48, and products over two loops, which want 15 (proj of
+// h100-whole-bert-followed.json).
 constexpr double kElementsByMma = 18, kElementsByFma = 3.5;
 
 class Pricer {
