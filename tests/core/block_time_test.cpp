@@ -129,8 +129,9 @@ TEST(BlockTime, RowsThatLieApartAreNoProduct) {
   ASSERT_TRUE(s) << s.reason();
   const auto t = block_time(*s, 0, *block_rates(m, DType::f32));
   ASSERT_TRUE(t) << t.reason();
-  EXPECT_GT(t->seconds, 300e-6);
-  EXPECT_LT(t->seconds, 1200e-6);
+  // An H100 takes 298 us (h100-convolution-plans.json), as a product it would be priced 88.
+  EXPECT_GT(t->seconds, 150e-6);
+  EXPECT_LT(t->seconds, 600e-6);
 }
 
 TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
