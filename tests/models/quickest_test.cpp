@@ -425,6 +425,23 @@ TEST(GpuPlanner, ClustersShareDeepSums) {
   }
 }
 
+/// A sum over two loops, as behind attention: one step of the shorter one at a time is a product of
+/// matrices.
+TEST(GpuPlanner, ASumOverTwoLoopsGoesStepByStep) {
+  for (const auto& [heads, width] : {std::pair(12, 64), {5, 80}}) {
+    const std::string h = std::to_string(heads), d = std::to_string(width);
+    Question q = question("gemm:m=64,n=64,k=64", "h100");
+    q.workload = std::make_shared<const Workload>(
+        workload_from_yaml("name: t\ndtype: f16\nloops: {h: " + h + ", m: 384, d: " + d +
+                               ", n: 768}\noperators:\n  - \"P[m,n] += X[h,m,d] * W[h,d,n]\"\n",
+                           "t"));
+    const Result<Proposal> p = planner().propose(q, standard());
+    ASSERT_TRUE(p.ok()) << p.reason();
+    const std::string tree = to_text(p->plan.kernels.front().tree);
+    EXPECT_NE(tree.find(" h/1 d/"), std::string::npos) << tree;
+  }
+}
+
 /// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
 /// of a cluster share them. Not where rows begin at lines.
 TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
