@@ -212,12 +212,17 @@ struct Target {
   /// model of the target's own, and nothing runs. A Reason where the target would refuse the
   /// schedule. Null: it has no such model.
   Result<double> (*predicted_seconds)(const Schedule&) = nullptr;
+  /// Our own planner gives machines of this kind (Machine::kind) what this target can run, even
+  /// where no target is named; empty: of none.
+  std::string_view plans_of = {};
 };
 
 /// Those of this package, and those that were added, in order; the first is the default.
 std::vector<const Target*> targets();
 /// Throws InputError with the names there are.
 const Target& find_target(std::string_view name);
+/// The first whose `plans_of` is that kind; null: no target is.
+const Target* own_target(std::string_view machine_kind);
 /// From now on a target like the others; `target` must stay. For tests and programs that bring
 /// their own. Throws InputError for a name that there is.
 void add_target(const Target& target);

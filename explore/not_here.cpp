@@ -1,6 +1,5 @@
 // What the page leaves to the command: files of the host, programs, targets, meters. Each says so.
 #include "codegen/micro_kernels.h"
-#include "codegen/own_target.h"
 #include "core/base/leftovers.h"
 #include "core/base/mapped_file.h"
 #include "core/base/toolchain.h"

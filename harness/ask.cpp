@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "codegen/own_target.h"
 #include "codegen/target.h"
 #include "harness/heard.h"
 #include "harness/registry.h"

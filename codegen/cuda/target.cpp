@@ -293,6 +293,7 @@ const Target kCuda = {
     .needs = cuda::needs,
     .open = cuda::open,
     .meters = [] { return std::vector<std::string_view>{"ncu"}; },
+    .plans_of = "gpu",
 };
 
 }  // namespace tilewright::codegen
