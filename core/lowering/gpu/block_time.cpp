@@ -77,9 +77,9 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
 
 namespace {
 
-// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
-// copied one by one. Cycles of such a tile beside its elements', and times their latency: chosen by
-// the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
+// Threads that copy, as codegen/cuda has it. Elements that each has under way where they are copied
+// one by one, cycles of such a tile beside its elements', and times their latency: chosen by the
+// even rows of h100-drawn-seconds-before.json.
 constexpr double kCopyThreads = 128, kElementsAtOnce = 1;
 constexpr double kElementTile = 200, kElementLatency = 1.5;
 // Bytes that all blocks together add up at home in a second, after everything else; that they store
