@@ -195,8 +195,8 @@ class Walker {
     for (std::size_t i = 0; i < outer_low.size(); ++i) low_of(n.cuts[i]) = outer_low[i];
   }
 
-  /// The iteration after `i`; of representatives only the first two, a middle one and the last. Units
-  /// keep nothing of one another, so of theirs the second is left out.
+  /// The iteration after `i`; of representatives only the first two, a middle one and the last.
+  /// Units keep nothing of one another, so of theirs the second is left out.
   std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count) const {
     const bool apart = loop.binding != Binding::seq && count > 2;
     if (!representatives_ || (i == 0 && !apart) || i + 1 >= count) return i + 1;

@@ -59,8 +59,8 @@ class Tally {
     out_.instructions += kOfBlock * out_.warps;
     double awaited = 0;
     for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
-    out_.awaited = (1 - d_.stays) * awaited * kSectorBytes * static_cast<double>(d_.sms) * d_.clock_hz /
-                   d_.dram_bytes_per_second;
+    out_.awaited = (1 - d_.stays) * awaited * kSectorBytes * static_cast<double>(d_.sms) *
+                   d_.clock_hz / d_.dram_bytes_per_second;
     return out_;
   }
 

@@ -16,8 +16,8 @@ constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 5;
 constexpr double kAttained = 0.955;  // of DRAM's bandwidth, when its accesses lie best
-// Of the rate from L2 that an SM's file gives, where all SMs load and store what L2 keeps: 2 to 34 MB
-// copied (experiments/gpu/unit_costs --from experiments/results/h100-unit-costs.json).
+// Of the rate from L2 that an SM's file gives, where all SMs load and store what L2 keeps: 2 to 34
+// MB copied (experiments/gpu/unit_costs --from experiments/results/h100-unit-costs.json).
 constexpr double kFilled = 0.6;
 // More of DRAM's time a doubling of: turns, whose bytes lie a block's width apart; an SM's bytes of
 // one round, from so many on; warps of a block that do not wait for one another, and leave it one
@@ -96,12 +96,13 @@ double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
   const double of_sm =
       part.blocks * uneven(d, part.blocks) / static_cast<double>(d.sms) / d.clock_hz;
   double sum = 0;
-  for (double x :
-       {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second), part.instructions / kSchedulers * of_sm,
-        part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
+  for (double x : {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second),
+                   part.instructions / kSchedulers * of_sm,
+                   part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
     sum += std::pow(x, kSharpness);
-  return (launched(d, part.blocks) + std::max(part.blocks * d.dispatch,
-                              std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
+  return (launched(d, part.blocks) +
+          std::max(part.blocks * d.dispatch,
+                   std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
          d.clock_hz;
 }
 

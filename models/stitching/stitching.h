@@ -75,7 +75,7 @@ struct Device {
   double launch = 3000;  ///< cycles of a kernel before its first block and after its last
   double launch_unit = 0;  ///< more of it for each SM that has blocks
   double l2_bytes = 0;     ///< that L2 holds
-  double stays = 0;  ///< the part of what is used again and again that L2 keeps: see with_working_set
+  double stays = 0;  ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   std::shared_ptr<const Machine> machine;
   /// Cycles until a load from home is there that no other block has made.

@@ -486,8 +486,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
               .barriers = work.barriers,
               .tiles = forms->tiles};
   const Pricer price(r, *forms, latency);
-  const double launch =
-      r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
+  const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {

@@ -42,7 +42,7 @@ struct BlockRates {
 /// A Reason where the machine is no GPU, or its file lacks a number (named).
 Result<BlockRates> block_rates(const Machine& m, DType type);
 
-/// How much of what is used again stays in a cache: all below three quarters of it, nothing above it.
+/// How much of what is used again stays in a cache: all below three quarters of it, nothing above.
 double stays(double bytes, double capacity);
 
 /// One phase of a kernel: what lies between two barriers of all blocks.

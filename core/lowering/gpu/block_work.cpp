@@ -304,9 +304,8 @@ class BlockWalk {
     if (op.inputs.size() < 2) return false;
     const Output& made = op.outputs[static_cast<std::size_t>(use.output)];
     const Expr& e = made.value;
-    if (made.combine != Combine::sum || e.kind != Expr::Kind::call ||
-        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-        e.args[1].kind != Expr::Kind::input)
+    if (made.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+        e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input)
       return false;
     int left = e.args[0].input, right = e.args[1].input;
     const Access& out = made.target;
