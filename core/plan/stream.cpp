@@ -168,7 +168,7 @@ class Walker {
       for (const auto& [at, range] : outer) ranges_[at] = range;
     };
     Ranges& inside = ranges_;
-    for (std::int64_t i = 0; i < count; i = next(i, count)) {
+    for (std::int64_t i = 0; i < count; i = next(n, i, count)) {
       put_back();
       if (steer_) {
         i = steer_({.kernel = kernel_,
@@ -196,8 +196,10 @@ class Walker {
   }
 
   /// The iteration after `i`; of representatives only the first two, a middle one and the last.
-  std::int64_t next(std::int64_t i, std::int64_t count) const {
-    if (!representatives_ || i == 0 || i + 1 >= count) return i + 1;
+  /// Units keep nothing of one another, so of theirs the second is left out.
+  std::int64_t next(const ScheduleNode& loop, std::int64_t i, std::int64_t count) const {
+    const bool apart = loop.binding != Binding::seq && count > 2;
+    if (!representatives_ || (i == 0 && !apart) || i + 1 >= count) return i + 1;
     const std::int64_t middle = count / 2;
     return i < middle ? middle : count - 1;
   }

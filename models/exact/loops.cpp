@@ -61,7 +61,9 @@ void Evaluation::count(NodeId id, std::int64_t all, std::int64_t full, const Aro
   std::vector<std::pair<std::size_t, std::int64_t>> block_low;
   if (k_.node(id).binding == Binding::grid)
     for (const auto& [slot, range] : around) block_low.emplace_back(slot, block_low_[slot]);
-  std::int64_t next_try = 1;
+  // A loop's first iteration is mostly unlike the others. Blocks begin and end with nothing, so
+  // theirs is mostly like them; many such loops stand in one another.
+  std::int64_t next_try = k_.node(id).binding == Binding::grid ? 0 : 1;
   for (std::int64_t i = 0; i < all; ++i) {
     const std::int64_t most = full - 1 - i;
     const bool trying = jumps_[id.index()] && i >= next_try && most >= 2;
@@ -131,7 +133,8 @@ std::int64_t Evaluation::jump(NodeId id, std::int64_t i, std::int64_t most, cons
   };
 
   std::int64_t n = most;
-  if (!repeats(n) && (n <= 2 || !repeats(--n))) {
+  if (!repeats(n) && (i == 0 || n <= 2 || !repeats(--n))) {
+    if (i == 0) return 0;
     // The end is different (clipped, say), or there is no repetition yet: a short stretch tells.
     if (n <= 2 || !repeats(2)) return 0;
     undo();

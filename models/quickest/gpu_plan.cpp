@@ -33,6 +33,7 @@ class GpuPlanner {
         rewrites_(rewrites),
         priced_(priced_machine(q)),
         working_set_(bytes_of(*q.workload)) {
+    device_ = stitching::with_working_set(std::move(device_), working_set_);
     device_.machine = q.machine;
     const std::size_t parts = cut_each(*q.workload).size();
     // Fewer kernels for each group where there are more groups.
@@ -58,8 +59,8 @@ class GpuPlanner {
     if (!parts) return std::numeric_limits<double>::infinity();
     double bytes = 0;
     for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
-    return (device_.launch + device_.block + device_.dram) / device_.clock_hz +
-           bytes / device_.dram_bytes_per_second;
+    return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
+           (1 - device_.stays) * bytes / device_.dram_bytes_per_second;
   }
 
   std::optional<Best> find(const Group& group) {

@@ -59,8 +59,8 @@ class Tally {
     out_.instructions += kOfBlock * out_.warps;
     double awaited = 0;
     for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
-    out_.awaited = awaited * kSectorBytes * static_cast<double>(d_.sms) * d_.clock_hz /
-                   d_.dram_bytes_per_second;
+    out_.awaited = (1 - d_.stays) * awaited * kSectorBytes * static_cast<double>(d_.sms) *
+                   d_.clock_hz / d_.dram_bytes_per_second;
     return out_;
   }
 
@@ -248,7 +248,7 @@ class Tally {
     return false;
   }
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
-  double latency(const Linear& at) const { return others_read(at) ? d_.l2 : d_.dram; }
+  double latency(const Linear& at) const { return others_read(at) ? d_.l2 : d_.home(); }
 
   Accesses moved(const Step& s) const {
     return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside);

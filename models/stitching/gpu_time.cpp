@@ -17,7 +17,9 @@ Result<GpuPricer> GpuPricer::of(std::shared_ptr<const Workload> w, const Machine
   const Result<lowering::BlockRates> rates = lowering::block_rates(m, w->dtype());
   if (!rates) return Reason{rates.reason()};
   p.w_ = std::move(w);
-  p.device_ = *device;
+  if (working_set <= 0)
+    for (const Tensor& t : p.w_->tensors()) working_set += static_cast<double>(t.bytes().value);
+  p.device_ = with_working_set(*device, working_set);
   p.device_.machine = std::make_shared<const Machine>(m);
   p.rates_ = *rates;
   p.working_set_ = working_set;

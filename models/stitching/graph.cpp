@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_time.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/loops.h"
 
@@ -247,6 +248,11 @@ double ridge_of(const Device& d, const Options& o) {
   return d.f32_flops_per_second / d.dram_bytes_per_second;
 }
 
+Device with_working_set(Device d, double bytes) {
+  d.stays = lowering::stays(bytes, d.l2_bytes);
+  return d;
+}
+
 Result<Device> device_of(const Machine& m) {
   const auto missing = [&m](const std::string& what) {
     return Reason{
@@ -290,6 +296,8 @@ Result<Device> device_of(const Machine& m) {
   chosen("dispatch", d.dispatch);
   chosen("block", d.block);
   chosen("launch", d.launch);
+  chosen("launch_unit", d.launch_unit);
+  if (l2->kind == LevelKind::cache) d.l2_bytes = static_cast<double>(l2->capacity.value);
   chosen("grid_barrier", d.grid_barrier);
   chosen("grid_barrier_block", d.grid_barrier_block);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)

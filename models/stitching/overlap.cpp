@@ -16,6 +16,9 @@ constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 5;
 constexpr double kAttained = 0.955;  // of DRAM's bandwidth, when its accesses lie best
+// Of the rate from L2 that an SM's file gives, where all SMs load and store what L2 keeps: 2 to 34
+// MB copied (experiments/gpu/unit_costs --from experiments/results/h100-unit-costs.json).
+constexpr double kFilled = 0.6;
 // More of DRAM's time a doubling of: turns, whose bytes lie a block's width apart; an SM's bytes of
 // one round, from so many on; warps of a block that do not wait for one another, and leave it one
 // by one.
@@ -25,6 +28,11 @@ constexpr double kExposed = 0.2;  // of a chain: at the kernel's end
 constexpr double kFilling = 0.055;  // of the time until every place has its first block
 constexpr double kInStep = 0.07;    // of a chain: between the first rounds of blocks
 constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves all places empty
+
+/// Cycles of a kernel besides its blocks.
+double launched(const Device& d, double blocks) {
+  return d.launch + d.launch_unit * std::min(blocks, static_cast<double>(d.sms));
+}
 
 /// Seconds of the busiest SM over the mean: blocks are whole.
 double uneven(const Device& d, double blocks) {
@@ -58,10 +66,11 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   const double slower = kScattered * std::log2(all.turns) +
                         kSpread * std::log2(1 + of_round / kSpreadFrom) + kApart * std::log2(apart);
   Overlap t{
-      .launch = d.launch / d.clock_hz,
+      .launch = launched(d, all.blocks) / d.clock_hz,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
-      .dram = dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
-      .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms / d.fill_bytes_per_second,
+      .dram = (1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
+      .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms /
+              ((1 - (1 - kFilled) * d.stays) * d.fill_bytes_per_second),
       .issue = all.instructions / kSchedulers * of_sm,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
       .local = all.wavefronts * of_sm,
@@ -87,12 +96,13 @@ double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
   const double of_sm =
       part.blocks * uneven(d, part.blocks) / static_cast<double>(d.sms) / d.clock_hz;
   double sum = 0;
-  for (double x :
-       {dram_bytes / (kAttained * d.dram_bytes_per_second), part.instructions / kSchedulers * of_sm,
-        part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
+  for (double x : {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second),
+                   part.instructions / kSchedulers * of_sm,
+                   part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
     sum += std::pow(x, kSharpness);
-  return (d.launch + std::max(part.blocks * d.dispatch,
-                              std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
+  return (launched(d, part.blocks) +
+          std::max(part.blocks * d.dispatch,
+                   std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
          d.clock_hz;
 }
 

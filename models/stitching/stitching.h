@@ -73,9 +73,16 @@ struct Device {
   double dispatch = 1.1; ///< cycles from one block given out to the next, of the whole GPU
   double block = 700;    ///< cycles of a block besides its own: being given its place, ending
   double launch = 3000;  ///< cycles of a kernel before its first block and after its last
+  double launch_unit = 0;  ///< more of it for each SM that has blocks
+  double l2_bytes = 0;     ///< that L2 holds
+  double stays = 0;  ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   std::shared_ptr<const Machine> machine;
+  /// Cycles until a load from home is there that no other block has made.
+  double home() const { return stays * l2 + (1 - stays) * dram; }
 };
+/// As it is for a program that uses so many bytes again and again.
+Device with_working_set(Device d, double bytes);
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
 /// Flops a byte from which on a contraction is a product, as Options::products says: f32 FMA peak, which

@@ -120,7 +120,7 @@ class TileWalk {
     out_.sectors += times * n / run * ceil_over(run * bytes, kSectorBytes);
     out_.instructions += times * kOfTileAccess * ceil_over(accesses, kWarp);
     out_.wavefronts += times * n / run * ceil_over(run * bytes, kWavefrontBytes);
-    out_.chain += times * d_.dram * ceil_over(accesses, kComputing * kCopiesAhead);
+    out_.chain += times * d_.home() * ceil_over(accesses, kComputing * kCopiesAhead);
   }
   /// From the first to the last place along a dimension that an index goes to.
   Interval reach(const Affine& index) const {
@@ -188,7 +188,7 @@ class TileWalk {
       if (is_gather(a)) {  // from home, each point
         out_.sectors += turns * outer * reduced;
         out_.wavefronts += warps * reduced * kWarp;
-        out_.chain += turns * rounds * reduced * d_.dram;
+        out_.chain += turns * rounds * reduced * d_.home();
         continue;
       }
       const bool first = read_.insert(a.tensor).second;

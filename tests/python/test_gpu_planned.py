@@ -76,3 +76,12 @@ def test_seconds_of_drawn_plans_are_printed():
     own = [p["predicted"] / p["seconds_median"] for p in timed if p["by"] == "tilewright"]
     mean = math.exp(sum(map(math.log, own)) / len(own))
     assert f"{len(own)} plans of tilewright: predicted/measured {mean:.2f}" in said
+
+
+def test_what_single_steps_take_is_a_difference_of_two_rows():
+    path = ROOT / "experiments" / "results" / "h100-unit-costs.json"
+    said = subprocess.run([sys.executable, ROOT / "experiments" / "gpu" / "unit_costs", "--from", path], capture_output=True,
+                          text=True, check=True).stdout
+    times = {row["workload"]: row["plans"][0].get("seconds_median") for row in json.loads(path.read_text())["rows"]}
+    line = next(x for x in said.splitlines() if x.startswith("kernels of 132 blocks: 2 "))
+    assert float(line.split()[-2]) == pytest.approx(1e9 * (times["kernels of 132 blocks: 2"] - times["kernels of 132 blocks: 1"]), abs=1e-3)

@@ -69,17 +69,19 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   r.block = find(u, "block", lacks), r.grid_barrier = find(u, "grid_barrier", lacks);
   if (const auto each = u.cycles.find("grid_barrier_block"); each != u.cycles.end())
     r.grid_barrier_block = each->second;
+  if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
+    r.launch_unit = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
 
 namespace {
 
-// As codegen/cuda has it: threads that copy, and elements that each has under way where they are
-// copied one by one. Cycles of such a tile beside its elements', and times their latency: chosen by
-// the recording of 2026-11-24 (h200-planned.json, tensors whose rows begin anywhere).
-constexpr double kCopyThreads = 128, kElementsAtOnce = 4;
-constexpr double kElementTile = 1000, kElementLatency = 1.5;
+// Threads that copy, as codegen/cuda has it. Elements that each has under way where they are copied
+// one by one, cycles of such a tile beside its elements', and times their latency: chosen by the
+// even rows of h100-drawn-seconds-before.json.
+constexpr double kCopyThreads = 128, kElementsAtOnce = 1;
+constexpr double kElementTile = 200, kElementLatency = 1.5;
 // Bytes that all blocks together add up at home in a second, after everything else; that they store
 // where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
 // by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
@@ -138,14 +140,14 @@ class Pricer {
         t.work += pieces, t.issue += pieces;
       }
     }
-    t.work += p.turns * kOfTurn;
+    t.work += p.turns * kOfTurn + p.returns * (latency_ + r_.near);
     t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
     for (const auto& [buffer, ring] : rings) {
       const auto [bytes, turns, stages] = ring;
       if (turns > stages)
         t.waits = std::max(t.waits, (turns * latency_ + bytes / r_.fill + t.work) / stages);
     }
-    t.fill = (copied + p.stored + 2 * p.added) / r_.fill;
+    t.fill = (copied + p.stored + p.returned + 2 * p.added) / r_.fill;
     t.ends = (copied > 0 ? latency_ + first : 0) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p));
@@ -421,12 +423,11 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
-/// How much of what is used again stays in L2: all below three quarters of it, nothing above it.
-double kept(double bytes, double capacity) {
+}  // namespace
+
+double stays(double bytes, double capacity) {
   return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
 }
-
-}  // namespace
 
 Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                              const BlockOptions& o) {
@@ -436,9 +437,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   double all = o.working_set;
   if (all <= 0)
     for (const Tensor& x : s.workload->tensors()) all += static_cast<double>(x.bytes().value);
-  const double stays = kept(all, r.l2_bytes), latency = stays * r.l2 + (1 - stays) * r.dram;
+  const double kept = stays(all, r.l2_bytes), latency = kept * r.l2 + (1 - kept) * r.dram;
   const auto from_memory = [&](double compulsory) {
-    return (1 - stays) * compulsory / r.memory / r.clock;
+    return (1 - kept) * compulsory / r.memory / r.clock;
   };
   if (r.wgmma > 0) {
     const auto by_warpgroups = [&](const auto& p, const std::vector<TensorId>& tensors,
@@ -485,7 +486,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
               .barriers = work.barriers,
               .tiles = forms->tiles};
   const Pricer price(r, *forms, latency);
-  double cycles = r.launch * (k.zeroed.empty() ? 1 : 2);
+  const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
+  double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);

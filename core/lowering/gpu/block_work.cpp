@@ -143,6 +143,18 @@ class BlockWalk {
     return runs;
   }
 
+  /// How many such boxes there are in one block.
+  template <class BoxOf>
+  double boxes(const BoxOf& box, const Ranges& ranges) const {
+    const Box first = box(ranges);
+    double all = 1;
+    for (std::size_t d = 0; d < path_.size(); ++d)
+      if (k_.node(path_[d].loop).binding != Binding::grid && path_[d].trips > 1 &&
+          !same(first, box(other(d))))
+        all *= path_[d].trips;
+    return all;
+  }
+
   void visit_load(NodeId id, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(id);
     const auto of = [&](const Ranges& r) { return load_box(s_, k_, id, r); };
@@ -229,8 +241,14 @@ class BlockWalk {
       if ((b.role != BufferRole::output && !b.leaves) || b.store.valid()) continue;
       const double bytes =
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
-      (b.atomic ? phase().added : phase().stored) += changes(of, ranges) * bytes;
+      const double leaves = changes(of, ranges);
+      (b.atomic ? phase().added : phase().stored) += leaves * bytes;
       needs(b.tensor);
+      // A sum that left before it was complete comes back.
+      if (b.atomic || w_.reduction_loops(n.op).empty()) continue;
+      const double comes_back = leaves - boxes(of, ranges);
+      phase().returns += comes_back;
+      phase().returned += comes_back * bytes;
     }
     for (const InputUse& use : n.reads)
       if (!use.buffer.valid()) {
@@ -239,7 +257,13 @@ class BlockWalk {
                                   .bytes = runs * static_cast<double>(each) * 32,
                                   .buffer = k_.buffers.size() + use.tensor.index()});
       }
-    if (product(n, extents, runs)) return;
+    const std::size_t before = phase().products.size();
+    for (const OutputUse& use : n.writes)
+      if (!product(n, use, extents, runs)) {
+        phase().products.resize(before);
+        break;
+      }
+    if (phase().products.size() > before) return;
     points_of(n, extents, points, runs);
   }
 
@@ -274,16 +298,17 @@ class BlockWalk {
   }
 
   /// Loops of several iterations by what they index: rows and columns of the result, the depth.
-  bool product(const ScheduleNode& n, const std::vector<std::int64_t>& extents, double runs) {
+  bool product(const ScheduleNode& n, const OutputUse& use,
+               const std::vector<std::int64_t>& extents, double runs) {
     const Operator& op = w_.op(n.op);
-    if (op.inputs.size() < 2 || n.writes.empty()) return false;
-    const Expr& e = op.outputs.front().value;
-    if (op.outputs.front().combine != Combine::sum || e.kind != Expr::Kind::call ||
-        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-        e.args[1].kind != Expr::Kind::input)
+    if (op.inputs.size() < 2) return false;
+    const Output& made = op.outputs[static_cast<std::size_t>(use.output)];
+    const Expr& e = made.value;
+    if (made.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
+        e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input)
       return false;
     int left = e.args[0].input, right = e.args[1].input;
-    const Access& out = op.outputs.front().target;
+    const Access& out = made.target;
     // Columns run along the result's last dimension.
     if (!out.index.empty())
       if (const auto last = out.index.back().plain_loop();
@@ -313,7 +338,7 @@ class BlockWalk {
                     std::ranges::all_of(a.index.back().terms,
                                         [&](const Term& t) { return has_loop(out, t.loop); });
     p.left = buffer_read(n, left);
-    p.result = n.writes.front().buffer;
+    p.result = use.buffer;
     p.joins = runs;
     p.points = sizes[0] * sizes[1] * sizes[3];
     // Loops of the sum within one result.

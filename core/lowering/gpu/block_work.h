@@ -47,6 +47,7 @@ struct BlockPhase {
   std::int64_t blocks = 1;
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
+  double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
   double stored_in_pieces = 0;  ///< of `stored`, where rows begin at no multiple of 16 bytes
   double compulsory = 0;        ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
