@@ -23,7 +23,7 @@
 #define TW_DEVICE static inline __attribute__((always_inline, unused))
 #define TW_CALLED static __attribute__((noinline, unused))
 #define TW_SHARED(name) \
-  unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
+  [[maybe_unused]] unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
 #define TW_TENSOR_MAP(name) tw::TensorMap name
 #define TW_CLUSTER(blocks)
 #define TW_UNROLL
