@@ -515,26 +515,44 @@ TEST(WitnessesAndKernels, ALoadForAComputeWithoutPoints) {
 }
 
 /// Of the boxes that a !once compute finishes, a thread keeps a record; the loop of its own sum,
-/// here of 520 turns a box, makes no more of them.
-TEST(WitnessesAndKernels, ALongSumFinishesFewBoxes) {
-  const auto w = workload_of(
-      "name: once\ndtype: f32\nloops: {m: 4, l: 4, k: 520, n: 4}\noperators:\n"
-      "  - \"first: t[m,l] += a[m,k] * b[k,l]\"\n"
-      "  - \"second: y[m,n] += t[m,l] * d[l,n]\"\n");
-  Kernel k{.name = "one", .tree = parse_tree("m/2 n/2 l/2 ( k/1 ( C.first!once ) C.second )")};
-  k.pins["t"] = {.level = "L1", .at = "m"};
-  const auto s =
-      resolve({.kernels = {k}}, w, std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+/// here of 520 turns a box, makes no more of them. There may be many, as long as a thread's local
+/// memory has room for the record.
+TEST(WitnessesAndKernels, BoxesThatAreFinishedAreRecorded) {
+  struct Case {
+    std::string loops, tree, pinned_at;
+  };
+  const Case few = {"{m: 4, l: 4, k: 520, n: 4}", "m/2 n/2 l/2 ( k/1 ( C.first!once ) C.second )",
+                    "m"};
+  const Case many = {"{m: 30, l: 20, k: 2, n: 2}", "n/1 m/1 l/1 ( C.first!once C.second )", "n"};
+  const Case too_many = {"{m: 100, l: 50, k: 2, n: 2}", many.tree, "n"};
+  const auto schedule_of = [](const Case& c) {
+    const auto w = workload_of("name: once\ndtype: f32\nloops: " + c.loops +
+                               "\noperators:\n  - \"first: t[m,l] += a[m,k] * b[k,l]\"\n"
+                               "  - \"second: y[m,n] += t[m,l] * d[l,n]\"\n");
+    Kernel k{.name = "one", .tree = parse_tree(c.tree)};
+    k.pins["t"] = {.level = "L1", .at = c.pinned_at};
+    return resolve({.kernels = {k}}, w,
+                   std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+  };
+  for (const Case& c : {few, many}) {
+    const auto s = schedule_of(c);
+    ASSERT_TRUE(s) << s.reason();
+    const auto source = cuda::emit(*s, {.prefix = "once"});
+    ASSERT_TRUE(source) << source.reason();
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module) << module.reason();
+    const auto run = testing::run_cuda(*module, *source, *s->workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 2e-5);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+  }
+  const auto s = schedule_of(too_many);
   ASSERT_TRUE(s) << s.reason();
   const auto source = cuda::emit(*s, {.prefix = "once"});
-  ASSERT_TRUE(source) << source.reason();
-  const auto module = testing::build_cuda({*source});
-  ASSERT_TRUE(module) << module.reason();
-  const auto run = testing::run_cuda(*module, *source, *w, 3);
-  ASSERT_TRUE(run) << run.reason();
-  EXPECT_TRUE(run->report.clean());
-  EXPECT_LT(run->error, 2e-5);
-  EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+  ASSERT_FALSE(source);
+  EXPECT_NE(source.reason().find("its local memory has room for"), std::string::npos)
+      << source.reason();
 }
 
 }  // namespace
