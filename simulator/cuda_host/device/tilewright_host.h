@@ -14,6 +14,10 @@
 #pragma clang diagnostic error "-Wframe-larger-than"
 #else
 #pragma GCC diagnostic error "-Wframe-larger-than=131072"
+#if __GNUC__ >= 12
+// A store that is moved behind a loop is read before it, where perhaps nobody has written.
+#pragma GCC optimize("no-move-loop-stores")
+#endif
 #endif
 
 #define __global__ __attribute__((visibility("default")))
