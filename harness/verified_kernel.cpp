@@ -157,13 +157,16 @@ Verification held(const Workload& w, const Outputs& outputs, const Reference& re
   const Verification first = against(reference.bounds, reference.accepted);
   if (schedule == nullptr) return first;
   Rounding rounding = rounding_of(*schedule);
-  const bool partial = std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; });
+  const bool partial =
+      std::ranges::any_of(rounding.partial_stores, [](double n) { return n > 0; }) ||
+      !rounding.additions.empty();
   const bool keeps = std::ranges::any_of(rounding.kept, [](bool b) { return b; });
   const auto with_partial = [&] {
     const Bounded all = bounds_for(w, reference, rounding);
     return against(all.bounds, all.accepted);
   };
-  // What is kept makes bounds tighter, partial sums that are stored make them looser.
+  // What is kept makes bounds tighter, partial sums that are stored or begun often make them
+  // looser.
   if (!first.verified() && partial) return with_partial();
   if (!first.verified() || !keeps) return first;
   const auto [found, added] = reference.others->try_emplace(rounding.kept);
@@ -260,6 +263,30 @@ double partial_stores(const Workload& w, const ScheduledKernel& k, const Schedul
   return passes - 1;
 }
 
+/// How often the compute's kernel adds products to an element's sum, at most: each time the compute
+/// runs, a matrix unit takes up to kProductsAtOnce points of one of its loops, or of all together.
+double additions(const Workload& w, const ScheduledKernel& k, const ScheduleNode& compute) {
+  const Operator& op = w.op(compute.op);
+  std::vector<std::int64_t> points;  // of a run, by loop
+  for (LoopId l : op.loops) points.push_back(w.loop(l).extent);
+  double runs = 1;
+  for (NodeId at = compute.parent; at.valid(); at = k.node(at).parent)
+    for (const OpLoop& c : k.node(at).cuts) {
+      const auto local = static_cast<std::size_t>(c.local);
+      if (c.op != compute.op || !w.is_reduction(c.op, op.loops[local])) continue;
+      runs *= static_cast<double>(k.node(at).max_trips);
+      points[local] = std::min(points[local], k.node(at).step);
+    }
+  std::int64_t longest = 1;
+  for (std::size_t local = 0; local < op.loops.size(); ++local) {
+    if (!w.is_reduction(compute.op, op.loops[local])) continue;
+    runs *= static_cast<double>(points[local]);
+    longest = std::max(longest, points[local]);
+  }
+  return runs / static_cast<double>(longest) *
+         static_cast<double>(ceil_div(longest, kProductsAtOnce));
+}
+
 /// Whether a tensor is nowhere but in registers, and no matrix unit reads it.
 bool stays_in_registers(const Schedule& s, TensorId t) {
   const Workload& w = *s.workload;
@@ -295,6 +322,14 @@ Rounding rounding_of(const Schedule& s) {
         if (!narrow(use.tensor)) continue;
         double& stores = rounding.partial_stores[use.tensor.index()];
         stores = std::max(stores, partial_stores(w, k, n, use));
+        if (!w.is_contraction(n.op)) continue;
+        double terms = 1;
+        for (LoopId l : w.reduction_loops(n.op)) terms *= static_cast<double>(w.loop(l).extent);
+        const double added = additions(w, k, n);
+        if (added <= terms / kProductsAtOnce) continue;
+        rounding.additions.resize(w.tensors().size());
+        double& most = rounding.additions[use.tensor.index()];
+        most = std::max(most, added);
       }
     }
   return rounding;

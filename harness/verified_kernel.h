@@ -95,7 +95,7 @@ VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& worklo
 
 /// What a kernel of the schedule rounds to 16 bits: intermediates, but for those that never leave
 /// registers and are no operand of a product; partial sums whenever passes of the reduction's loops
-/// bring other tiles between, at most.
+/// bring other tiles between, at most. And how often it adds products to a sum.
 Rounding rounding_of(const Schedule& schedule);
 
 }  // namespace tilewright::harness

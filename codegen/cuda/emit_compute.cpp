@@ -4,6 +4,7 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/launch_text.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -152,16 +153,13 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
   if (!adds.empty()) out_.close();
 }
 
-/// Addresses of the tiles that a compute's loops walk along, each from a beginning of its own:
-/// ptxas (13.0) takes what is computed from a register before a loop to move along where the loop
-/// steps it.
+/// Addresses of the tiles that a compute's loops walk along, each for this compute alone.
 void KernelEmitter::make_addresses(const ScheduleNode& n) {
   const auto make = [this](BufferId b) {
     if (!b.valid() || block_.tile(b).in_registers() || here_.contains(b)) return;
     const std::string at = names_.fresh(name(b) + "_here");
     const std::string type = tile_type(b);
-    out_.line(type + "* const " + at + " = reinterpret_cast<" + type +
-              "*>(memory_begin + made_here(" + std::to_string(block_.tile(b).offset) + "));");
+    out_.line(type + "* const " + at + " = " + shared_place(type, block_.tile(b).offset) + ";");
     here_[b] = at;
   };
   for (const InputUse& use : n.reads) make(use.buffer);

@@ -83,18 +83,16 @@ void KernelEmitter::declare() {
                : p.swizzle == BlockTile::Swizzle::fours ? "kByFours"
                                                         : "false") +
               ">;");
-    out_.line(type + "* const " + n + "_data = reinterpret_cast<" + type + "*>(memory + " +
-              std::to_string(p.offset) + ");");
+    out_.line(type + "* const " + n + "_data = " + shared_place(type, p.offset) + ";");
     if (p.form != Form::ring) continue;
-    out_.line("u64* const " + n + "_barriers = reinterpret_cast<u64*>(memory) + " +
-              std::to_string(barrier) + ";");
+    out_.line("u64* const " + n + "_barriers = " + shared_place("u64", 8 * barrier) + ";");
     starts += (starts.empty() ? "" : " ") +
               ("start_ring<" + std::to_string(p.stages) + ">(" + n + "_barriers, " +
                std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
     barrier += 2 * p.stages;
   }
-  out_.line("float* const scratch = reinterpret_cast<float*>(memory + " +
-            std::to_string(block_.program().scratch_offset) + ");");
+  out_.line("float* const scratch = " + shared_place("float", block_.program().scratch_offset) +
+            ";");
   out_.line("(void)scratch;");
   if (!starts.empty()) {
     out_.open("if (thread == 0)");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/launch_text.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -74,10 +75,10 @@ void KernelEmitter::multiply_whole(NodeId id, const BlockProduct& p, const SymRa
     block_.note_half(l.need_rows * pitch * 2 + 128);
     out_.line("using Half = Tile<f16, " + std::to_string(l.need_rows) + ", " +
               std::to_string(l.need_columns) + ", " + std::to_string(pitch) + ", false>;");
-    half =
-        "Half{reinterpret_cast<f16*>(memory + " +
-        std::to_string(ceil_div(block_.program().shared_bytes - block_.half_bytes(), 128) * 128) +
-        ")}";
+    half = "Half{" +
+           shared_place("f16",
+                        ceil_div(block_.program().shared_bytes - block_.half_bytes(), 128) * 128) +
+           "}";
     out_.line("round_tile(" + tile_text(left) + ", " + half + ", thread, " + t + ");");
   }
   if (fresh != "false") {

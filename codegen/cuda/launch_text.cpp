@@ -137,6 +137,10 @@ std::optional<Reason> too_many_wait(const Machine& m, const Launch& l) {
                 " registers)"};
 }
 
+std::string shared_place(const std::string& type, std::int64_t bytes) {
+  return "reinterpret_cast<" + type + "*>(memory_begin + made_here(" + std::to_string(bytes) + "))";
+}
+
 KernelText launch_text(Program& p, int index, const KernelBody& body) {
   const Workload& w = p.workload();
   const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];

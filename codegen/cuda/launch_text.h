@@ -13,6 +13,11 @@ struct KernelBody {
 /// Text and launches; tiles and notes are left to the caller. Marks what the kernel needs at home.
 KernelText launch_text(Program& program, int kernel, const KernelBody& body);
 
+/// An array in the block's shared memory, so many bytes from its beginning, at an address that the
+/// compiler makes from no other array's and no other's from it: where a loop steps the register of
+/// an array's address, ptxas (12.8, 13.0) takes what was computed from it to move along.
+std::string shared_place(const std::string& type, std::int64_t bytes);
+
 /// The device headers' name for how blocks combine what they have of a result at home.
 std::string combining(Combine c);
 /// A value that an operator gives an output, rounded where its type is of whole numbers.

@@ -156,8 +156,8 @@ void ProgramPrinter::exchange(const Step& s) {
     parts.push_back(p_.names.fresh(v.name + "_parts"));
     const std::string more =
         s.flip.empty() ? "" : " + " + s.flip + " * " + std::to_string(j.elements);
-    out_.line(real() + "* const " + parts.back() + " = reinterpret_cast<" + real() +
-              "*>(memory + made_here(" + std::to_string(j.scratch) + "))" + more + ";");
+    out_.line(real() + "* const " + parts.back() + " = " + shared_place(real(), j.scratch) + more +
+              ";");
     open_loops(j.dims);
     out_.line((j.lanes == 1 ? "if (lane == 0) " : "") + part(j, parts.back(), "warp") + " = " +
               array(v) + ";");

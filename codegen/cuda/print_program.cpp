@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/launch_text.h"
+
 namespace tilewright::cuda {
 namespace {
 
@@ -30,9 +32,7 @@ std::string ProgramPrinter::body() {
   define_units();
   for (const Value& v : p_.values)
     if (v.storage == Storage::shared)
-      // As TW_SHARED has it, for each: loops step the register that has the first one's place.
-      out_.line(real() + "* const " + v.name + " = reinterpret_cast<" + real() +
-                "*>(memory + made_here(" + std::to_string(v.offset) + "));");
+      out_.line(real() + "* const " + v.name + " = " + shared_place(real(), v.offset) + ";");
   for (const std::string& flip : p_.flips) out_.line("int " + flip + " = 0;");
   defined_.emplace_back();
   print(p_.steps);

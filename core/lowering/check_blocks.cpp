@@ -53,7 +53,11 @@ BufferId shared_with_blocks(const ScheduledKernel& k, NodeId node) {
     for (const InputUse& use : n.reads)
       if (use.buffer.valid()) all.insert(use.buffer);
     for (const OutputUse& use : n.writes) all.insert(use.buffer);
-    return all;
+    // A tile is filled from that of the level outside and written to it.
+    std::set<BufferId> with_outer;
+    for (BufferId b : all)
+      for (; b.valid(); b = k.buffer(b).outer) with_outer.insert(b);
+    return with_outer;
   };
   const std::set<BufferId> own = tiles(node);
   for (std::size_t i = 0; i < k.nodes.size(); ++i) {

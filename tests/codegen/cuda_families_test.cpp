@@ -108,7 +108,9 @@ std::vector<Case> cases() {
       {"gemm f16", "gemm:m=70,n=90,k=50,dtype=f16", {gemm}, "m=32,n=48,k=16"},
       {"gemm bf16, whole blocks", "gemm:m=64,n=96,k=64,dtype=bf16", {gemm}, "m=64,n=48,k=32"},
       {"gemm f32", "gemm:m=70,n=90,k=50", {gemm}, "m=32,n=48,k=16"},
-      {"gemm f32, rows that begin anywhere, tiles of no four", "gemm:m=35,n=45,k=51", {gemm},
+      {"gemm f32, rows that begin anywhere, tiles of no four",
+       "gemm:m=35,n=45,k=51",
+       {gemm},
        "m=32,n=32,k=22"},
       {"gemm f32, transposed right",
        "name: nt\ndtype: f32\nloops: {b: 2, m: 35, n: 70, k: 50}\noperators:\n"
@@ -553,7 +555,7 @@ std::vector<std::string> stepped_addresses(const std::string& ptx) {
     std::ranges::replace(line, ',', ' ');
     std::ranges::replace(line, ';', ' ');
     std::istringstream in(line);
-    std::vector<std::string> words(4);
+    std::vector<std::string> words(5);
     for (std::string& w : words) in >> w;
     return words;
   };
@@ -570,6 +572,7 @@ std::vector<std::string> stepped_addresses(const std::string& ptx) {
     }
     return std::size_t{0};
   };
+  const char* const makes[] = {"add.", "mov.", "mad.", "sub.", "or.", "xor.", "and."};
   std::string kernel;
   std::set<std::string> roots;
   std::map<std::string, std::vector<std::size_t>> addresses;  // what is computed from each, where
@@ -587,8 +590,8 @@ std::vector<std::string> stepped_addresses(const std::string& ptx) {
       if (roots.contains(words[1]) ||
           std::ranges::any_of(addresses[words[1]], [&](std::size_t at) { return at < loop; }))
         found.push_back(kernel + ": " + lines[i]);
-    } else if (words[0].starts_with("add.") || words[0].starts_with("mov.")) {
-      for (std::size_t from : {2, 3})
+    } else if (std::ranges::any_of(makes, [&](const char* m) { return words[0].starts_with(m); })) {
+      for (std::size_t from : {2, 3, 4})
         if (addresses.contains(words[from])) {
           addresses[words[from]].push_back(i);
           addresses[words[1]];
@@ -609,6 +612,8 @@ TEST(CudaFamilies, NoAddressOfSharedMemoryIsStepped) {
   const std::string other = " add.s32 \t%r3, %r2, 128;\n";
   EXPECT_EQ(stepped_addresses(loop + other + "$L__BB0_1:\n" + step).size(), 1);
   EXPECT_EQ(stepped_addresses(loop + "$L__BB0_1:\n" + other + step).size(), 0);
+  const std::string multiplied = " mad.lo.s32 \t%r3, %r8, 128, %r2;\n";
+  EXPECT_EQ(stepped_addresses(loop + multiplied + "$L__BB0_1:\n" + step).size(), 1);
   const std::filesystem::path nvcc = cuda::find_nvcc();
   if (nvcc.empty()) GTEST_SKIP() << "SKIPPED: no nvcc";
   const std::filesystem::path folder =

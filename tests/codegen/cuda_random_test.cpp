@@ -104,6 +104,9 @@ void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int co
                              ", " + d.source.micro_kernel + "\n" + testing::describe(d.c) +
                              "resolved: " + to_text(d.schedule.resolved.kernels.front().tree);
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text << "\n" << what;
+    // ptxas takes an address that it derives from another array's to move along with that one.
+    EXPECT_EQ(d.source.text.find("*>(memory + "), std::string::npos) << d.source.text;
+    EXPECT_EQ(d.source.text.find("*>(memory)"), std::string::npos) << d.source.text;
     // An output that is read back and added to is rounded each time.
     EXPECT_LT(run->error, d.c.workload->dtype() == DType::f32   ? 1e-5
                           : d.c.workload->dtype() == DType::f16 ? 4e-3

@@ -129,6 +129,27 @@ TEST(Verify, ALongSumIsHeldToItsRounding) {
         << factor;
 }
 
+/// A plan whose steps have few points of the summed loops adds to its sums often.
+TEST(Verify, APlanSaysHowOftenProductsAreAdded) {
+  const auto additions = [](const std::string& workload, const std::string& tree) {
+    const auto w = std::make_shared<const Workload>(named_workload(workload));
+    Kernel k{.tree = parse_tree(tree)};
+    Plan plan;
+    plan.kernels.push_back(k);
+    const auto s =
+        resolve(plan, w, std::make_shared<const Machine>(named_machine("scratchpad:64K")));
+    EXPECT_TRUE(s.ok()) << s.reason();
+    const Rounding r = rounding_of(*s);
+    return r.additions.empty() ? 0.0 : r.additions[w->outputs().front().index()];
+  };
+  const std::string odd = "gemm:m=32,n=32,k=313,dtype=f16", even = "gemm:m=32,n=32,k=320,dtype=f16";
+  EXPECT_EQ(additions(odd, "m/16 n/16 ( k/1 ( C.gemm ) S.C )"), 313);
+  EXPECT_EQ(additions(odd, "m/16 n/16 ( k/64 ( k/4 ( C.gemm ) ) S.C )"), 5 * 16);
+  EXPECT_EQ(additions(even, "m/16 n/16 ( k/20 ( C.gemm ) S.C )"), 16 * 3);
+  EXPECT_EQ(additions(even, "m/16 n/16 ( k/32 ( C.gemm ) S.C )"), 0);  // eight at once
+  EXPECT_EQ(additions("gemm:m=32,n=32,k=313", "m/16 n/16 ( k/1 ( C.gemm ) S.C )"), 0);  // f32
+}
+
 /// Where rounding alone may make anything of most elements, nothing is called right: exponentials
 /// of scores that bf16 has to the nearest 32.
 TEST(Verify, WhatCannotBeSeenIsRefused) {

@@ -515,26 +515,104 @@ TEST(WitnessesAndKernels, ALoadForAComputeWithoutPoints) {
 }
 
 /// Of the boxes that a !once compute finishes, a thread keeps a record; the loop of its own sum,
-/// here of 520 turns a box, makes no more of them.
-TEST(WitnessesAndKernels, ALongSumFinishesFewBoxes) {
-  const auto w = workload_of(
-      "name: once\ndtype: f32\nloops: {m: 4, l: 4, k: 520, n: 4}\noperators:\n"
-      "  - \"first: t[m,l] += a[m,k] * b[k,l]\"\n"
-      "  - \"second: y[m,n] += t[m,l] * d[l,n]\"\n");
-  Kernel k{.name = "one", .tree = parse_tree("m/2 n/2 l/2 ( k/1 ( C.first!once ) C.second )")};
-  k.pins["t"] = {.level = "L1", .at = "m"};
-  const auto s =
-      resolve({.kernels = {k}}, w, std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+/// here of 520 turns a box, makes no more of them. There may be many, as long as a thread's local
+/// memory has room for the record.
+TEST(WitnessesAndKernels, BoxesThatAreFinishedAreRecorded) {
+  struct Case {
+    std::string loops, tree, pinned_at;
+  };
+  const Case few = {"{m: 4, l: 4, k: 520, n: 4}", "m/2 n/2 l/2 ( k/1 ( C.first!once ) C.second )",
+                    "m"};
+  const Case many = {"{m: 30, l: 20, k: 2, n: 2}", "n/1 m/1 l/1 ( C.first!once C.second )", "n"};
+  const Case too_many = {"{m: 100, l: 50, k: 2, n: 2}", many.tree, "n"};
+  const auto schedule_of = [](const Case& c) {
+    const auto w = workload_of("name: once\ndtype: f32\nloops: " + c.loops +
+                               "\noperators:\n  - \"first: t[m,l] += a[m,k] * b[k,l]\"\n"
+                               "  - \"second: y[m,n] += t[m,l] * d[l,n]\"\n");
+    Kernel k{.name = "one", .tree = parse_tree(c.tree)};
+    k.pins["t"] = {.level = "L1", .at = c.pinned_at};
+    return resolve({.kernels = {k}}, w,
+                   std::make_shared<const Machine>(named_machine("scratchpad:1M")));
+  };
+  for (const Case& c : {few, many}) {
+    const auto s = schedule_of(c);
+    ASSERT_TRUE(s) << s.reason();
+    const auto source = cuda::emit(*s, {.prefix = "once"});
+    ASSERT_TRUE(source) << source.reason();
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module) << module.reason();
+    const auto run = testing::run_cuda(*module, *source, *s->workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 2e-5);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+  }
+  const auto s = schedule_of(too_many);
   ASSERT_TRUE(s) << s.reason();
   const auto source = cuda::emit(*s, {.prefix = "once"});
-  ASSERT_TRUE(source) << source.reason();
-  const auto module = testing::build_cuda({*source});
-  ASSERT_TRUE(module) << module.reason();
-  const auto run = testing::run_cuda(*module, *source, *w, 3);
-  ASSERT_TRUE(run) << run.reason();
-  EXPECT_TRUE(run->report.clean());
-  EXPECT_LT(run->error, 2e-5);
-  EXPECT_EQ(run->bytes, testing::exact_bytes(*s));
+  ASSERT_FALSE(source);
+  EXPECT_NE(source.reason().find("its local memory has room for"), std::string::npos)
+      << source.reason();
+}
+
+/// What moves other bytes in a kernel of warps and lanes is a block's: a sum that is stored in
+/// every iteration of its own reduction, and a window that is wider than its tensor, so that two
+/// turns have the same box.
+TEST(WitnessesAndKernels, BlocksTakeWhatUnitsWouldMoveOtherwise) {
+  struct Case {
+    std::shared_ptr<const Workload> workload;
+    std::string tree, reason, tensor;
+    std::pair<std::int64_t, std::int64_t> bytes;  // read and written, by hand
+  };
+  const Case cases[] = {{std::make_shared<const Workload>(named_workload("gemm:m=9,n=3,k=4")),
+                         "m/8@grid n/1@warp k/3 n/1 ( L.A C.gemm S.C )",
+                         "writes what there is of C so far",
+                         "C",
+                         {0, 2 * 9 * 3 * 4}},
+                        {workload_of("name: windows\ndtype: f16\nloops: {b: 4, y: 2, r: 5, c: 1}\n"
+                                     "tensors: {I: [b, c, 1]}\noperators:\n"
+                                     "  - \"conv: O[b,y] += I[b,c,y+r-4] * W[c,r]\"\n"
+                                     "  - \"bias: P[b,y] = O[b,y] + v[y]\"\n"),
+                         "b/1@grid y/2@grid y/2@warp y/2@lane ( c/1 r/2 ( L.I C.conv ) C.bias )",
+                         "narrower than the window",
+                         "I",
+                         {4 * 2, 0}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.tree);
+    Kernel k{.name = "one", .tree = parse_tree(c.tree)};
+    k.level = "registers";
+    const auto s = resolve({.kernels = {k}}, c.workload,
+                           std::make_shared<const Machine>(named_machine("h200")));
+    ASSERT_TRUE(s) << s.reason();
+    const auto source = cuda::emit(*s, {.prefix = "units"});
+    ASSERT_TRUE(source) << source.reason();
+    EXPECT_TRUE(std::ranges::any_of(source->notes, [&](const std::string& note) {
+      return note.find(c.reason) != std::string::npos;
+    }));
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module) << module.reason();
+    const auto run = testing::run_cuda(*module, *source, *c.workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 4e-3);
+    EXPECT_EQ(run->bytes.at(c.tensor), c.bytes);
+  }
+}
+
+/// Blocks that would share a tile of an outer level, each with a part of it written.
+TEST(WitnessesAndKernels, BlocksShareNoTileOfAnOuterLevel) {
+  const auto w = workload_of(
+      "name: outer\ndtype: f32\nloops: {b: 3, s: 2, d: 4}\noperators:\n"
+      "  - \"sum: y[b,d] += k[b,s,d]\"\n");
+  Kernel k{.name = "one",
+           .tree = parse_tree("b/3@grid ( d/3@grid ( d/1 ( C.sum S.y@L2 ) ) S.y@DRAM!atomic )")};
+  k.level = "L1";
+  const auto s = resolve({.kernels = {k}}, w,
+                         std::make_shared<const Machine>(named_machine("scratchpad:1M,1M")));
+  ASSERT_TRUE(s) << s.reason();
+  const auto source = cuda::emit(*s, {.prefix = "outer"});
+  ASSERT_FALSE(source);
+  EXPECT_NE(source.reason().find("others use its tile of y"), std::string::npos) << source.reason();
 }
 
 }  // namespace

@@ -22,11 +22,11 @@
 #if defined(TW_STATIC_SHARED)
 #define TW_SHARED(name)                                                    \
   __shared__ __align__(1024) unsigned char name##_begin[TW_STATIC_SHARED]; \
-  unsigned char* const name = name##_begin + tw::made_here(0)
+  [[maybe_unused]] unsigned char* const name = name##_begin + tw::made_here(0)
 #else
 #define TW_SHARED(name)                                           \
   extern __shared__ __align__(1024) unsigned char name##_begin[]; \
-  unsigned char* const name = name##_begin + tw::made_here(0)
+  [[maybe_unused]] unsigned char* const name = name##_begin + tw::made_here(0)
 #endif
 #define TW_UNROLL _Pragma("unroll")
 #define TW_NO_UNROLL _Pragma("unroll 1")

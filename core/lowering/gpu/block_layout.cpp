@@ -37,6 +37,13 @@ bool BlockLowering::zero_filled(BufferId b) const {
   const BlockTile& p = tile(b);
   if (p.form != Form::computed) return false;
   if (is_operand(b)) return true;
+  // Of an outer level: what is flushed through it goes home with all of it.
+  const bool flushed_through = std::ranges::any_of(k_.nodes, [&](const ScheduleNode& n) {
+    for (BufferId f = n.flush; f.valid(); f = buffer(f).outer)
+      if (buffer(f).outer == b) return true;
+    return false;
+  });
+  if (flushed_through) return true;
   if (p.covered) return false;
   // Stored in a loop below which it is fixed: perhaps before all of it is computed.
   if (buffer(b).store.valid() && buffer(b).fixed_at.valid())

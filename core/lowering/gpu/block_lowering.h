@@ -150,6 +150,7 @@ class BlockLowering {
   // block_units.cpp
   void choose_roles();
   void place_units();
+  void check_records() const;
   void choose_views();
 
   // block_layout.cpp

@@ -80,7 +80,6 @@ std::vector<NodeId> BlockLowering::units_around(BufferId b, NodeId place) const 
 }
 
 void BlockLowering::place_units() {
-  constexpr std::int64_t kMostUnits = 1024;  // each thread keeps a record of each
   for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
     const BufferId b(i);
     if (!keeps(b)) continue;
@@ -118,11 +117,30 @@ void BlockLowering::place_units() {
       first_unit_[b][depth] = program_.tiles[i].units;
       program_.tiles[i].units += n;
     }
-    if (program_.tiles[i].units > kMostUnits)
-      throw Refused{std::to_string(program_.tiles[i].units) +
-                    " units of a block would each keep a tile of " + tensor_name(b) + ": at most " +
-                    std::to_string(kMostUnits)};
   }
+  check_records();
+}
+
+/// Every thread knows what tiles hold and which boxes of them are finished, in its local memory.
+void BlockLowering::check_records() const {
+  // Of all threads that an H100's multiprocessors hold, these are 17 GB of the device's 80.
+  constexpr std::int64_t kRecordBytes = 64 * 1024;
+  std::int64_t bytes = 0, most = 0;
+  BufferId largest(0);
+  for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
+    const BufferId b(i);
+    if (!keeps(b)) continue;
+    const auto box = 8 * static_cast<std::int64_t>(workload_.tensor(buffer(b).tensor).shape.size());
+    const std::int64_t finished = finished_boxes(b);
+    const std::int64_t one = box + 8 + (finished > 0 ? box * (finished + 1) + 4 : 0);
+    const std::int64_t all = std::max<std::int64_t>(1, program_.tiles[i].units) * one;
+    if (all > most) most = all, largest = b;
+    bytes += all;
+  }
+  if (bytes > kRecordBytes)
+    throw Refused{"each thread would keep " + std::to_string(bytes) +
+                  " bytes of records of tiles, most of them of " + tensor_name(largest) +
+                  ": its local memory has room for " + std::to_string(kRecordBytes)};
 }
 
 /// Whether its tile comes from or goes to another level's, or another level's comes from it.
@@ -180,7 +198,7 @@ BufferId BlockLowering::buffer_of_input(const ScheduleNode& compute, int input) 
 /// How many boxes !once computes may finish in a buffer before its tile is another; 0: none asks.
 /// A box more would be computed again.
 std::int64_t BlockLowering::finished_boxes(BufferId b) const {
-  constexpr std::int64_t kMost = 512;  // each thread keeps them
+  constexpr std::int64_t kMost = 1 << 20;  // more than any thread's memory has room for
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind != NodeKind::compute || !n.once ||
@@ -192,10 +210,6 @@ std::int64_t BlockLowering::finished_boxes(BufferId b) const {
          p = k_.node(p).parent)
       if (k_.node(p).kind == NodeKind::loop && !repeats_boxes(workload_, n, k_.node(p).loop))
         boxes *= k_.node(p).max_trips;
-    if (boxes > kMost)
-      throw Refused{"C." + workload_.op(n.op).name + "!once finishes " + std::to_string(boxes) +
-                    " or more boxes of a tile: this target keeps a record of at most " +
-                    std::to_string(kMost)};
     return boxes;
   }
   return 0;

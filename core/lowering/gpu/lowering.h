@@ -62,6 +62,7 @@ class Lowering {
   NodeId producer_node(TensorId tensor) const;
   void walk(NodeId node, const std::shared_ptr<const Point>& at);
   void enter_body(NodeId body, Point& at);
+  void check_window(TensorId t, const std::vector<Span>& tile) const;
   void walk_loop(NodeId node, const Point& around);
   void walk_compute(NodeId node, const Point& at);
   void infer(const Inference& inference, Point& at) const;

@@ -199,6 +199,16 @@ void Lowering::check_leaving(const Value& v) const {
   const OpId op = k_.node(v.producer).op;
   const Buffer& b = k_.buffer(v.buffer);
   const std::string& name = workload_.tensor(v.tensor).name;
+  for (std::size_t i = 0; v.sum && i < k_.nodes.size(); ++i) {
+    if (k_.nodes[i].kind != NodeKind::store || k_.nodes[i].buffer != v.buffer) continue;
+    for (NodeId l : loops_around(NodeId(i))) {
+      const ScheduleNode& n = k_.node(l);
+      if (n.max_trips > 1 && n.binding != Binding::grid && workload_.is_reduction(op, n.loop) &&
+          std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; }))
+        throw Refused{"every iteration of loop " + workload_.loop(n.loop).name +
+                      " writes what there is of " + name + " so far"};
+    }
+  }
   for (NodeId l : loops_around(v.producer)) {
     const ScheduleNode& n = k_.node(l);
     if (n.max_trips <= 1 || n.binding == Binding::grid) continue;

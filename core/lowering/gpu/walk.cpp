@@ -306,7 +306,7 @@ void Lowering::walk(NodeId id, const std::shared_ptr<const Point>& at) {
       return walk_compute(id, *at);
     case NodeKind::load:
       facts_[id.index()].tile = reads_ahead(n.reads_below, n.lookahead, *at);
-      return;
+      return check_window(n.tensor, facts_[id.index()].tile);
     case NodeKind::sequence:
     case NodeKind::pack:
       for (NodeId c : n.children) walk(c, at);
@@ -315,6 +315,20 @@ void Lowering::walk(NodeId id, const std::shared_ptr<const Point>& at) {
     case NodeKind::sync:
     case NodeKind::drop:
       return;
+  }
+}
+
+/// A window that is wider than its tensor has the same box, all of the tensor, in several turns:
+/// loaded once, where each turn would read of it what it needs.
+void Lowering::check_window(TensorId t, const std::vector<Span>& tile) const {
+  for (std::size_t d = 0; d < tile.size(); ++d) {
+    const std::int64_t wider = tile[d].most - workload_.tensor(t).shape[d];
+    if (!tile[d].from_zero || wider <= 0) continue;
+    for (const auto& [id, step] : tile[d].lo.terms)
+      if (index(id).kind == ProgramIndex::Kind::loop && index(id).count > 1 &&
+          std::abs(step) <= wider)
+        throw Refused{"turns of " + index(id).text + " read the same of " +
+                      workload_.tensor(t).name + ", which is narrower than the window"};
   }
 }
 

@@ -258,7 +258,8 @@ class Errors {
     const double n = terms(id), unit = arithmetic_of(type).unit;
     double variance = n * unit * unit;
     if (narrow(type) && w_.is_contraction(id)) {
-      const double cut_off = n / 8 * 2 * kF32 / kReach;
+      const double additions = rounding_.additions.empty() ? 0 : rounding_.additions[t.index()];
+      const double cut_off = std::max(n / kProductsAtOnce, additions) * 2 * kF32 / kReach;
       variance += cut_off * cut_off;
     }
     if (!rounding_.partial_stores.empty() && narrow(type)) {

@@ -11,7 +11,8 @@
 //   - a sum of n terms t: sqrt(sum e_t^2), what an input without the summed loop contributes added
 //     up instead, and n roundings of partial sums, whatever their order, each of them at most
 //     sqrt(S^2 + sum t^2), S the sum itself: partial sums of terms that come in no order of size or
-//     sign are not larger. In 16 bits also n / 8 last bits of f32, which tensor cores cut off;
+//     sign are not larger. In 16 bits also a last bit of f32 for each addition of products, which
+//     tensor cores cut off: n / 8 of them, or as many as a plan has steps (Rounding::additions);
 //   - the place of a row's largest element (ArgMax, written as select(lt(x, most), none, place)) is
 //     exact where one element alone may be the largest, else any of those that may be;
 //   - an integer result is exact where all that it may be rounds to the same number, else off by
@@ -42,6 +43,9 @@ namespace tilewright {
 /// off, and most errors are smaller than their bound assumes.
 inline constexpr double kReach = 6;
 
+/// Products that a tensor core adds to a sum at once, at least.
+inline constexpr std::int64_t kProductsAtOnce = 8;
+
 /// How a kernel rounds, beside what its workload says.
 struct Rounding {
   /// By TensorId: intermediates that stay in f32. Empty: none.
@@ -49,6 +53,9 @@ struct Rounding {
   /// By TensorId: how often an element's partial sum is rounded to the tensor's type before the sum
   /// is complete. Empty: never.
   std::vector<double> partial_stores = {};
+  /// By TensorId: how often products are added to an element's sum in 16 bits, where that is more
+  /// often than once for eight of them. Empty: nowhere.
+  std::vector<double> additions = {};
 };
 
 /// By TensorId: of outputs that say where a row is largest (or least), the elements for which

@@ -14,6 +14,10 @@
 #pragma clang diagnostic error "-Wframe-larger-than"
 #else
 #pragma GCC diagnostic error "-Wframe-larger-than=131072"
+#if __GNUC__ >= 12
+// A store that is moved behind a loop is read before it, where perhaps nobody has written.
+#pragma GCC optimize("no-move-loop-stores")
+#endif
 #endif
 
 #define __global__ __attribute__((visibility("default")))
@@ -23,7 +27,7 @@
 #define TW_DEVICE static inline __attribute__((always_inline, unused))
 #define TW_CALLED static __attribute__((noinline, unused))
 #define TW_SHARED(name) \
-  unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
+  [[maybe_unused]] unsigned char *const name##_begin = tw_host_self()->shared, *const name = name##_begin
 #define TW_TENSOR_MAP(name) tw::TensorMap name
 #define TW_CLUSTER(blocks)
 #define TW_UNROLL

@@ -27,15 +27,15 @@ extern "C" __global__ void __launch_bounds__(256) chain_0(const f16* A_home, con
   TW_SHARED(memory);
   const int thread = threadIdx.x, warp = thread / 32;
   using A_tile_layout = Tile<f16, 64, 64, 64, true>;
-  f16* const A_tile_data = reinterpret_cast<f16*>(memory + 128);
-  u64* const A_tile_barriers = reinterpret_cast<u64*>(memory) + 0;
+  f16* const A_tile_data = reinterpret_cast<f16*>(memory_begin + made_here(128));
+  u64* const A_tile_barriers = reinterpret_cast<u64*>(memory_begin + made_here(0));
   using B_tile_layout = Tile<f16, 64, 64, 64, true>;
-  f16* const B_tile_data = reinterpret_cast<f16*>(memory + 8320);
-  u64* const B_tile_barriers = reinterpret_cast<u64*>(memory) + 2;
+  f16* const B_tile_data = reinterpret_cast<f16*>(memory_begin + made_here(8320));
+  u64* const B_tile_barriers = reinterpret_cast<u64*>(memory_begin + made_here(16));
   using D_tile_layout = Tile<f16, 64, 64, 64, true>;
-  f16* const D_tile_data = reinterpret_cast<f16*>(memory + 24704);
-  u64* const D_tile_barriers = reinterpret_cast<u64*>(memory) + 6;
-  float* const scratch = reinterpret_cast<float*>(memory + 41088);
+  f16* const D_tile_data = reinterpret_cast<f16*>(memory_begin + made_here(24704));
+  u64* const D_tile_barriers = reinterpret_cast<u64*>(memory_begin + made_here(48));
+  float* const scratch = reinterpret_cast<float*>(memory_begin + made_here(41088));
   (void)scratch;
   if (thread == 0) {
     start_ring<1>(A_tile_barriers, 128, 4); start_ring<2>(B_tile_barriers, 128, 4); start_ring<2>(D_tile_barriers, 128, 4);
