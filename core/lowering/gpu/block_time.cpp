@@ -9,6 +9,7 @@
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/gpu/window_product.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -421,6 +422,62 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
+// Of convolutions by tensor cores. Assumed: instructions of a copy of a window's place; cycles until the blocks of a
+// cluster have met, until a block that has all of its sums has left them, and of an element's operators.
+constexpr double kOfWindowCopy = 12, kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
+
+/// All warps copy, ahead, and multiply; a block's tiles are one.
+PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes,
+                  double latency, std::int64_t resident, const BlockRates& r) {
+  const auto threads = static_cast<double>(p.threads()), turns = static_cast<double>(p.turns());
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
+  const double copies = left / real(p.left_piece) + right / real(p.right_piece);
+  const double fill = (left + right) * 2 / r.fill;
+  const double issue = copies / 32 * kOfWindowCopy / kSchedulers;
+  // Elements that are copied alone are waited for, eight of a thread at once.
+  double alone = 0;
+  for (const auto& [elements, piece] : {std::pair{left, p.left_piece}, {right, p.right_piece}})
+    if (piece == 1) alone += std::ceil(elements / (8 * threads)) * latency;
+  const double products = p.stage_cycles(r.mma);
+  const double ahead = std::max<double>(1, real(p.stages - 1));
+  PhaseTime t{.blocks = p.grid};
+  t.copies = turns * fill;
+  t.waits = turns * (latency + fill) / ahead;
+  t.tensor = turns * products;
+  t.issue = turns * (issue + products);
+  t.fill = t.copies;
+  t.work = turns * (std::max(products + issue + alone, (latency + fill) / ahead) + 2 * r.barrier);
+  const double sums = real(p.tile * p.columns());
+  double light = kOfWindowElement, expensive = 0, read = 0;
+  for (const OpId op : p.epilogue.operators)
+    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
+  for (const EpilogueRead& e : p.epilogue.reads) {
+    light += 2 * kOfRead;
+    if (e.by_row != 0 && (e.by_column != 0))
+      read += sums * real(size_of(w.tensor(e.tensor).dtype));
+  }
+  const double each = sums / real(p.share);
+  double ends = kWindowEnds + sums * 4 * real(p.warps_k + 1) / 128 +
+                each * (light / 128 + expensive / kSpecialUnits) +
+                (each * real(out_bytes) + read / real(p.share)) / r.fill +
+                (p.epilogue.reads.empty() ? 0 : latency);
+  if (p.share > 1)
+    ends += kWindowsMeet + sums * 4 * real(p.warps_k) / 128 +
+            4 * sums * real(p.share - 1) / real(p.share) / kBytesFromBlocks;
+  const double first = latency + std::min(ahead, turns) * (fill + issue) + alone;
+  t.ends = first + ends;
+  const double block = r.block + t.work + t.ends;
+  const double busy = std::max({t.tensor, t.fill, turns * issue}) + ends / 2;
+  std::int64_t here = ceil_div(p.grid, r.sms);
+  double cycles = 0;
+  t.rounds = real(ceil_div(here, resident));
+  for (; here > 0; here -= resident)
+    cycles += std::max(block, real(std::min(here, resident)) * busy);
+  t.seconds = std::max(cycles, real(p.grid) * r.dispatch) / r.clock;
+  return t;
+}
+
 /// How much of what is used again stays in L2: all below three quarters of it, nothing above it.
 double kept(double bytes, double capacity) {
   return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
@@ -468,6 +525,32 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
   }
+  if (r.mma > 0)
+    if (const auto p = window_product(s, kernel, warps, stages); p && (p->share == 1 || r.wgmma > 0)) {
+      // Registers are handed out to four warps at a time, 255 a thread at most.
+      const std::int64_t registers = std::min<std::int64_t>(
+          255, 72 + 4 * p->blocks_m * p->blocks_n + 4 * p->blocks_m + 2 * p->blocks_n);
+      const std::int64_t resident =
+          std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
+                    r.shared / (p->shared_bytes + kReservedShared)});
+      if (resident < 1) return Reason{formatted("{}: no block has room on an SM", k.name)};
+      double bytes = 0;
+      std::vector<TensorId> tensors = {p->left, p->right, p->result};
+      for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
+      for (const TensorId x : tensors)
+        bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
+      BlockTime t{.memory = from_memory(bytes),
+                  .warps = p->threads() / 32,
+                  .threads = p->threads(),
+                  .registers = registers,
+                  .shared = p->shared_bytes,
+                  .resident = resident};
+      t.phases.push_back(time_of(*p, *s.workload, size_of(s.workload->tensor(p->result).dtype),
+                                 latency, resident, r));
+      t.seconds = (r.wgmma > 0 ? kLeftOfLaunch : r.launch) / r.clock +
+                  std::max(t.phases.back().seconds, t.memory);
+      return t;
+    }
   Result<BlockWork> found = block_work(s, k);
   if (!found) return Reason{found.reason()};
   BlockWork work = std::move(found).value();
