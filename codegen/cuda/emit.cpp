@@ -161,7 +161,9 @@ Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
                     (p.options.shared_room == 0 || window->shared_bytes <= p.options.shared_room);
   templates.windows = templates.windows || fits;
   if (fits) return emit_windows(p, index, *window);
-  if (!window) why += "not as a convolution: " + window.reason();
+  why += !window ? "not as a convolution: " + window.reason()
+         : hopper ? "not as a convolution: its tile has no room"
+                  : "clusters are of sm_90a";
   if (clusters) return no_clusters(p, index, why);
   auto text = emit_block(p, index);
   if (!text) return text;

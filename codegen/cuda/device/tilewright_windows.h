@@ -65,10 +65,12 @@ struct WindowProduct {
 
   struct At { int x, y, z, w; };
 
-  /// Of `there` rows of so many elements, those that exist, Piece of them a copy; behind them zeros, up to Wide.
-  /// from(row): where it begins at home, null: nowhere; first, end(row): elements of it that exist.
-  template <int Piece, int Wide, class From>
-  static TW_MEMBER void copy_rows(T* to, int pitch, int rows, int thread, const From& from) {
+  /// Rows of Wide elements, Piece of them a copy: from(row, column, there) is where they begin at home, and `there` how
+  /// many exist; the others are zero.
+  /// A row lies Pitch elements behind the one before, the first of Group rows Apart behind that of the group before.
+  template <int Piece, int Wide, int Pitch, int Group, int Apart, class From>
+  static TW_MEMBER void copy_rows(T* to, int rows, int thread, const From& from) {
+    const auto place = [&](int row) { return Group == 1 ? row * Apart : row / Group * Apart + row % Group * Pitch; };
     constexpr int kPieces = Wide / Piece, kAtOnce = 8;
     if constexpr (Piece == 1) {
       for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
@@ -84,7 +86,7 @@ struct WindowProduct {
         TW_UNROLL
         for (int e = 0; e < kAtOnce; ++e) {
           const int i = begin + e * kThreads;
-          if (i < rows * kPieces) to[i / kPieces * pitch + i % kPieces] = x[e];
+          if (i < rows * kPieces) to[place(i / kPieces) + i % kPieces] = x[e];
         }
       }
     } else {
@@ -92,7 +94,7 @@ struct WindowProduct {
         const int column = i % kPieces * Piece;
         int there = 0;
         const T* const p = from(i / kPieces, column, there);
-        T* const at = to + i / kPieces * pitch + column;
+        T* const at = to + place(i / kPieces) + column;
         const int bytes = most(0, least(there, Piece)) * int(sizeof(T));
         if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
         else cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
@@ -104,7 +106,7 @@ struct WindowProduct {
   static TW_MEMBER void copy(T* stage, const T* left, const T* right, const WindowPlace& p, int channel, int channels,
                              int thread) {
     const int rows = least(S::kRows - p.row, S::kTile), depth = channels * kTaps;
-    copy_rows<S::kLeftPiece, kSteps * 16>(stage, kLeftPitch, S::kTile, thread, [&](int row, int column, int& there) {
+    copy_rows<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(stage, S::kTile, thread, [&](int row, int column, int& there) {
       there = row < rows ? depth - column : 0;
       return there > 0 ? left + (i64(p.row + row) * S::kLeftRow + i64(channel) * kTaps + column) : left;
     });
@@ -114,8 +116,8 @@ struct WindowProduct {
     const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX - S::kLead;
     const int end = least(S::kInX, x + S::kLead + wide);
     T* const to = stage + kLeft;
-    copy_rows<S::kRightPiece, S::kPitch>(
-        to, S::kPitch, S::kStep * kInRows, thread, [&](int row, int column, int& there) {
+    copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(
+        to, S::kStep * kInRows, thread, [&](int row, int column, int& there) {
           const int c = row / kInRows, line = row % kInRows;
           const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
           there = in ? end - (x + column) : 0;
