@@ -111,7 +111,12 @@ class GpuPlanner {
       if (best && all.front().seconds >= best->seconds) return;
       const auto s = resolved({.kernels = {all.front().kernel}}, w, q_);
       if (s && (!q_.refuses || !q_.refuses(*s))) break;
-      all.erase(all.begin());
+      // A target that refuses clusters refuses them all.
+      if (all.front().kernel.launch.cluster.value_or(1) > 1)
+        std::erase_if(all,
+                      [](const Choice& c) { return c.kernel.launch.cluster.value_or(1) > 1; });
+      else
+        all.erase(all.begin());
       ++refused;
     }
     if (all.empty() || refused == kMostRefused) return;
