@@ -242,7 +242,6 @@ struct WindowProduct {
       if constexpr (S::kStages > 1) fetch(turn + kAhead);
       multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
     }
-    cp_async_wait<0>();
     block_sync();  // nobody reads the ring any more
     if constexpr (S::kEarly) next_launch_may_begin();
     float* const parts = reinterpret_cast<float*>(memory + kTable);

@@ -253,7 +253,7 @@ class WindowFinder {
                (points > 0 || extent(term.loop) < t.shape[d] || i.offset != 0);
       });
       // A group's channels: its loop is in both operands, and moves by all of its channels.
-      const bool group = std::ranges::all_of(i.terms, [&](const Term& term) {
+      const bool group = points > 0 && std::ranges::all_of(i.terms, [&](const Term& term) {
         return extent(term.loop) == 1 || in(depth_, term.loop) || has(*left_, term.loop);
       });
       if (channel && i.offset == 0 && (!window_here || group)) {
