@@ -102,34 +102,93 @@ struct WindowProduct {
     }
   }
 
-  /// Channels from `channel` on, `channels` of them, into a stage.
-  static TW_MEMBER void copy(T* stage, const T* left, const T* right, const WindowPlace& p, int channel, int channels,
-                             int thread) {
+  /// Where a row of a stage's left operand is at home, and how many of its elements from `column` on exist.
+  static TW_MEMBER auto left_from(const T* left, const WindowPlace& p, int channel, int channels) {
     const int rows = least(S::kRows - p.row, S::kTile), depth = channels * kTaps;
-    copy_rows<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(stage, S::kTile, thread, [&](int row, int column, int& there) {
+    return [=](int row, int column, int& there) {
       there = row < rows ? depth - column : 0;
       return there > 0 ? left + (i64(p.row + row) * S::kLeftRow + i64(channel) * kTaps + column) : left;
-    });
-    // What the points of this tile need of the image.
+    };
+  }
+  /// The same of what the points of this tile need of the image.
+  static TW_MEMBER auto right_from(const T* right, const WindowPlace& p, int channel, int channels) {
     const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
     const int wide = (least(S::kTileX, S::kOutX - p.x) - 1) * S::kStrideX + (S::kTapsX - 1) * S::kDilateX + 1;
     const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX - S::kLead;
     const int end = least(S::kInX, x + S::kLead + wide);
-    T* const to = stage + kLeft;
-    copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(
-        to, S::kStep * kInRows, thread, [&](int row, int column, int& there) {
-          const int c = row / kInRows, line = row % kInRows;
-          const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
-          there = in ? end - (x + column) : 0;
-          return there > 0 ? right + (i64(channel + c) * S::kInChannel + i64(y + line) * S::kInRow + (x + column)) : right;
-        });
+    return [=](int row, int column, int& there) {
+      const int c = row / kInRows, line = row % kInRows;
+      const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
+      there = in ? end - (x + column) : 0;
+      return there > 0 ? right + (i64(channel + c) * S::kInChannel + i64(y + line) * S::kInRow + (x + column)) : right;
+    };
+  }
+  /// Channels from `channel` on, `channels` of them, into a stage.
+  static TW_MEMBER void copy(T* stage, const T* left, const T* right, const WindowPlace& p, int channel, int channels,
+                             int thread) {
+    copy_rows<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(stage, S::kTile, thread,
+                                                            left_from(left, p, channel, channels));
+    copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(stage + kLeft, S::kStep * kInRows, thread,
+                                                                       right_from(right, p, channel, channels));
+  }
+
+  /// Copies of a thread whose places are known once for all stages that are whole: elements from where a stage's begin
+  /// at home, or none; where they go, and above that their bytes.
+  template <int N>
+  struct Held {
+    int from[N], to[N];
+  };
+  static constexpr int kToBits = 20;
+  static constexpr int each(int pieces) { return (pieces + kThreads - 1) / kThreads; }
+  static constexpr int kLeftEach = each(S::kTile * kSteps * 16 / S::kLeftPiece);
+  static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
+  static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
+  static constexpr bool kHeld = kTurns > 1 && 2 * (kLeftEach + kRightEach) + kSumsEach <= 168 && kStage < 1 << kToBits;
+
+  template <int Piece, int Wide, int Pitch, int Group, int Apart, int N, class From>
+  static TW_MEMBER void hold(Held<N>& held, int offset, const T* home, int rows, int thread, const From& from) {
+    constexpr int kPieces = Wide / Piece;
+    TW_UNROLL
+    for (int e = 0; e < N; ++e) {
+      const int i = thread + e * kThreads, row = i / kPieces, column = i % kPieces * Piece;
+      int there = 0;
+      const T* const p = from(row, column, there);
+      const int bytes = most(0, least(there, Piece)) * int(sizeof(T));
+      held.from[e] = int(p - home);
+      const int at = offset + (Group == 1 ? row * Apart : row / Group * Apart + row % Group * Pitch) + column;
+      held.to[e] = i < rows * kPieces ? at | bytes << kToBits : -1;
+    }
+  }
+  /// Those copies begin; what is copied element by element is read.
+  template <int Piece, int N>
+  static TW_MEMBER void begin_held(const Held<N>& held, T* stage, const T* home, T* x) {
+    TW_UNROLL
+    for (int e = 0; e < N; ++e) {
+      if (held.to[e] < 0) continue;
+      const T* const p = home + held.from[e];
+      const int bytes = held.to[e] >> kToBits;
+      T* const at = stage + (held.to[e] & ((1 << kToBits) - 1));
+      if constexpr (Piece == 1) x[e] = bytes > 0 ? read_after_launch(p, true) : T{};
+      else if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
+      else cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
+    }
+  }
+  template <int Piece, int N>
+  static TW_MEMBER void end_held(const Held<N>& held, T* stage, const T* x) {
+    if constexpr (Piece == 1) {
+      TW_UNROLL
+      for (int e = 0; e < N; ++e)
+        if (held.to[e] >= 0) stage[held.to[e] & ((1 << kToBits) - 1)] = x[e];
+    }
   }
 
   static TW_MEMBER void multiply(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
                                  const int (&place)[S::kBlocksN], int m, int share, int lane) {
     const T* const right = stage + kLeft;
     const T* const left = stage + (m * 16 + lane % 16) * kLeftPitch + lane / 16 * 8;
-    TW_NO_UNROLL
+    // Of few sums the reads of a step are under way beside the products of the one before.
+    constexpr int kAtOnce = S::kBlocksM * S::kBlocksN <= 16 ? 2 : 1;
+    TW_UNROLL_BY(kAtOnce)
     for (int step = share; step < kSteps; step += S::kWarpsK) {
       const int s = made_here(step);
       u32 x[S::kBlocksM][4];
@@ -226,21 +285,48 @@ struct WindowProduct {
     if constexpr (S::kEarly) launches_ended();
     const int first = rank * S::kPart, channels = least(S::kPart, S::kChannels - first);
     const int turns = (channels + S::kStep - 1) / S::kStep;
-    const auto fetch = [&](int turn) {
-      if (turn < turns)
-        copy(ring + turn % S::kStages * kStage, left, right, p, first + turn * S::kStep,
-             least(S::kStep, channels - turn * S::kStep), thread);
+    Held<kHeld ? kLeftEach : 1> of_left;
+    Held<kHeld ? kRightEach : 1> of_right;
+    T left_x[kHeld && S::kLeftPiece == 1 ? kLeftEach : 1], right_x[kHeld && S::kRightPiece == 1 ? kRightEach : 1];
+    const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
+    const T* const right_home = right + i64(first) * S::kInChannel;
+    if constexpr (kHeld) {
+      hold<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(of_left, 0, left_home, S::kTile, thread,
+                                                         left_from(left, p, first, S::kStep));
+      hold<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(of_right, kLeft, right_home, S::kStep * kInRows, thread,
+                                                                    right_from(right, p, first, S::kStep));
+    }
+    const auto begins = [&](int turn) {
+      if (turn < turns) {
+        T* const stage = ring + turn % S::kStages * kStage;
+        const int rest = channels - turn * S::kStep;
+        if (kHeld && rest >= S::kStep) {
+          begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x);
+          begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x);
+        } else {
+          copy(stage, left, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
+        }
+      }
       cp_async_commit();
+    };
+    const auto ends = [&](int turn) {
+      if (!kHeld || turn >= turns || channels - turn * S::kStep < S::kStep) return;
+      end_held<S::kLeftPiece>(of_left, ring + turn % S::kStages * kStage, left_x);
+      end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x);
     };
     constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
     TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) fetch(i);
+    for (int i = 0; i < kAhead; ++i) {
+      begins(i);
+      ends(i);
+    }
     TW_NO_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
       cp_async_wait<kAhead - 1>();
       block_sync();
-      if constexpr (S::kStages > 1) fetch(turn + kAhead);
+      if constexpr (S::kStages > 1) begins(turn + kAhead);
       multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
+      if constexpr (S::kStages > 1) ends(turn + kAhead);
     }
     block_sync();  // nobody reads the ring any more
     if constexpr (S::kEarly) next_launch_may_begin();
