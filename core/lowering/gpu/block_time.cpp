@@ -88,6 +88,10 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
+// Cycles that a warp waits for each tensor that an operator reads beside the one before it, and for the place of an
+// element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an H100, which took
+// 2 to 6 times as long as was said without it (h100-convolutions-first.json).
+constexpr double kOtherWaits = 100, kTileWaits = 40;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
 constexpr double kIndependent = 2;
@@ -199,12 +203,18 @@ class Pricer {
     t.issue += all * warps * issue / kSchedulers;
   }
 
+  static double waits_of_point(const PointsRun& x) {
+    const auto others = static_cast<double>(x.touched.size()) - 2;
+    return kOtherWaits * std::max(0.0, others) + (x.in_registers ? 0 : kTileWaits);
+  }
+
   void add(const PointsRun& x, PhaseTime& t) const {
     const double turns = std::ceil(x.points / (32.0 * f_.warps()));
     const double issue =
         turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
     const double each = f_.warps() / kSchedulers;
-    const double alone = turns * (x.light * r_.light + x.expensive * r_.expensive) / kIndependent;
+    const double alone = turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent +
+                                  (r_.mma > 0 ? waits_of_point(x) : 0));
     double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
     // Warps that share rows exchange them: write, wait, read, wait.
     if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
@@ -422,9 +432,11 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
-// Of convolutions by tensor cores. Assumed: instructions of a copy of a window's place; cycles until the blocks of a
-// cluster have met, until a block that has all of its sums has left them, and of an element's operators.
-constexpr double kOfWindowCopy = 12, kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
+// Of convolutions by tensor cores. Assumed: instructions of a copy whose place is known, and of one whose place is
+// computed; cycles that a warp waits for the latter, until the blocks of a cluster have met, and until a block that has
+// all of its sums has left them; instructions of an element that leaves.
+constexpr double kOfHeldCopy = 7, kOfWindowCopy = 40, kWindowCopyWaits = 80;
+constexpr double kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
 
 /// All warps copy, ahead, and multiply; a block's tiles are one.
 PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes,
@@ -432,13 +444,12 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_by
   const auto threads = static_cast<double>(p.threads()), turns = static_cast<double>(p.turns());
   const auto real = [](std::int64_t n) { return static_cast<double>(n); };
   const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
-  const double copies = left / real(p.left_piece) + right / real(p.right_piece);
-  const double fill = (left + right) * 2 / r.fill;
-  const double issue = copies / 32 * kOfWindowCopy / kSchedulers;
-  // Elements that are copied alone are waited for, eight of a thread at once.
-  double alone = 0;
-  for (const auto& [elements, piece] : {std::pair{left, p.left_piece}, {right, p.right_piece}})
-    if (piece == 1) alone += std::ceil(elements / (8 * threads)) * latency;
+  const double fill = (left + right) * 2 / r.fill, copies = real(p.copies());
+  const double warps = threads / 32 / kSchedulers;
+  const double issue = copies * warps * (p.held() ? kOfHeldCopy : kOfWindowCopy);
+  // What is computed for each copy is waited for; so is what goes element by element.
+  double alone = p.held() ? 0 : copies * kWindowCopyWaits;
+  if (!p.held() && (p.left_piece == 1 || p.right_piece == 1)) alone += latency;
   const double products = p.stage_cycles(r.mma);
   const double ahead = std::max<double>(1, real(p.stages - 1));
   PhaseTime t{.blocks = p.grid};

@@ -51,6 +51,16 @@ struct WindowProduct {
   std::int64_t down() const { return ceil_div(rows, tile); }
   std::int64_t lines() const { return ceil_div(out_y, tile_y); }
   std::int64_t across() const { return ceil_div(out_x, tile_x); }
+  /// Copies of a thread for a stage.
+  std::int64_t copies() const {
+    return ceil_div(tile * 16 * steps() / left_piece, threads()) +
+           ceil_div(step * in_rows() * (pitch / right_piece), threads());
+  }
+  /// Whether a thread knows the places of its copies once for all stages: as
+  /// device/tilewright_windows.h has it.
+  bool held() const {
+    return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168;
+  }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
   /// Cycles that an SM has a stage's products for, copies left out; `mma`: multiply-adds a cycle.
