@@ -88,7 +88,7 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
-// Cycles that a warp waits for each tensor that an operator reads beside the one before it, and for the place of an
+// Cycles that a warp waits for each tile from home that an operator reads, and for the place of an
 // element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an H100, which took
 // 2 to 6 times as long as was said without it (h100-convolutions-first.json).
 constexpr double kOtherWaits = 100, kTileWaits = 40;
@@ -204,8 +204,7 @@ class Pricer {
   }
 
   static double waits_of_point(const PointsRun& x) {
-    const auto others = static_cast<double>(x.touched.size()) - 2;
-    return kOtherWaits * std::max(0.0, others) + (x.in_registers ? 0 : kTileWaits);
+    return kOtherWaits * x.loaded + (x.in_registers ? 0 : kTileWaits);
   }
 
   void add(const PointsRun& x, PhaseTime& t) const {
