@@ -89,8 +89,8 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
 // Cycles that a warp waits for each tile from home that an operator reads, and for the place of an
-// element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an H100, which took
-// 2 to 6 times as long as was said without it (h100-convolutions-first.json).
+// element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an
+// H100, which took 2 to 6 times as long as was said without it (h100-resnet50-windows.json).
 constexpr double kOtherWaits = 100, kTileWaits = 40;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
