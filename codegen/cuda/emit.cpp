@@ -142,7 +142,7 @@ Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
     if (clusters) return no_clusters(p, index, "it is not emitted for warpgroups");
     return emit_block(p, index);
   }
-  std::string why;
+  std::string why = hopper ? "" : "it is not emitted for warpgroups; ";
   if (hopper) {
     const auto product =
         lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
@@ -162,8 +162,7 @@ Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
   templates.windows = templates.windows || fits;
   if (fits) return emit_windows(p, index, *window);
   why += !window ? "not as a convolution: " + window.reason()
-         : hopper ? "not as a convolution: its tile has no room"
-                  : "clusters are of sm_90a";
+                 : "not as a convolution: clusters are of sm_90a, or its tile has no room";
   if (clusters) return no_clusters(p, index, why);
   auto text = emit_block(p, index);
   if (!text) return text;

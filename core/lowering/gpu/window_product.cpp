@@ -284,6 +284,10 @@ class WindowFinder {
     for (Outer& o : outer_)
       if (o.loop != y_) o.right = stride(*right_, o.loop);
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
+    const bool points = std::ranges::any_of(others_, [&](LoopId l) {
+      return extent(l) > 1 && has(*right_, l) && !has(*left_, l);
+    });
+    if (p_.taps() == 1 && !points) refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
   }
   void check_inside(const Affine& i, std::int64_t shape, const std::string& tensor) const {
