@@ -122,9 +122,10 @@ Result<KernelText> emit_block(Program& p, int index) {
 }
 
 Reason no_clusters(const Program& p, int index, const std::string& why) {
-  return Reason{
-      p.schedule.kernels[static_cast<std::size_t>(index)].name +
-      " asks for clusters of thread blocks, which products by warpgroups and convolutions alone have: " + why};
+  return Reason{p.schedule.kernels[static_cast<std::size_t>(index)].name +
+                " asks for clusters of thread blocks, which products by warpgroups and "
+                "convolutions alone have: " +
+                why};
 }
 
 /// What templates of whole kernels some kernel is.

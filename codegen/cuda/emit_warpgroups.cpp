@@ -20,7 +20,6 @@ namespace {
 using lowering::EpilogueRead;
 using lowering::WarpgroupProduct;
 
-
 /// Where a read finds its element.
 std::string offset_text(const Workload& w, const lowering::ProductLoops& loops,
                         const EpilogueRead& r) {
@@ -73,8 +72,8 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
   out.line("static constexpr bool kAny = true, kWhole = " +
            std::string(after.whole ? "true;" : "false;"));
   out.line("static constexpr int kReads = " + reads + ";");
-  out.open("TW_MEMBER void read(float (&x)[" + reads +
-           "][2], const " + after.element + "& at) const");
+  out.open("TW_MEMBER void read(float (&x)[" + reads + "][2], const " + after.element +
+           "& at) const");
   out.line("(void)x, (void)at;");
   const auto yes = [](bool b) { return std::string(b ? "true" : "false"); };
   for (std::size_t i = 0; i < epilogue.reads.size(); ++i) {
@@ -84,8 +83,8 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
              offset_text(w, *after.loops, r) + ", " + std::to_string(r.by_column) + ");");
   }
   out.close();
-  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads +
-           "][2], int n, const " + after.element + "& at) const");
+  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads + "][2], int n, const " +
+           after.element + "& at) const");
   out.line("(void)x, (void)n, (void)at;");
   const auto made = [&](TensorId t) {
     return t == w.op(after.product).outputs.front().target.tensor
@@ -146,13 +145,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
   text.text = (follows ? operators_text(w, {.name = operators,
-                                         .element = "ProductElements<kWhole>",
-                                         .whole = product.rows % product.tile_rows() == 0 &&
-                                                  product.columns % product.tile_columns == 0,
-                                         .product = product.product,
-                                         .result = product.result,
-                                         .loops = &product.loops,
-                                         .epilogue = &product.epilogue}) : std::string()) +
+                                            .element = "ProductElements<kWhole>",
+                                            .whole = product.rows % product.tile_rows() == 0 &&
+                                                     product.columns % product.tile_columns == 0,
+                                            .product = product.product,
+                                            .result = product.result,
+                                            .loops = &product.loops,
+                                            .epilogue = &product.epilogue})
+                       : std::string()) +
               "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
               std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
               "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +

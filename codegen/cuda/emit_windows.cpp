@@ -1,5 +1,5 @@
-// A kernel that is one convolution in 16 bits: the template of device/tilewright_windows.h, with the plan's tile as a
-// struct of constants and, where operators follow, a struct of these.
+// A kernel that is one convolution in 16 bits: the template of device/tilewright_windows.h, with
+// the plan's tile as a struct of constants and, where operators follow, a struct of these.
 #include "codegen/cuda/emit_windows.h"
 
 #include "codegen/cuda/emit_warpgroups.h"
@@ -23,8 +23,12 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
   line({{"kRows", p.rows}, {"kTile", p.tile}, {"kTileY", p.tile_y}, {"kTileX", p.tile_x}});
   line({{"kOutY", p.out_y}, {"kOutX", p.out_x}, {"kWide", p.wide}, {"kOfLine", p.of_line}});
   line({{"kChannels", p.channels}, {"kStep", p.step}, {"kPart", p.part}, {"kShare", p.share}});
-  line({{"kTapsY", p.taps_y}, {"kTapsX", p.taps_x}, {"kStrideY", p.stride_y}, {"kStrideX", p.stride_x}});
-  line({{"kDilateY", p.dilate_y}, {"kDilateX", p.dilate_x}, {"kPadY", p.pad_y}, {"kPadX", p.pad_x}});
+  line({{"kTapsY", p.taps_y},
+        {"kTapsX", p.taps_x},
+        {"kStrideY", p.stride_y},
+        {"kStrideX", p.stride_x}});
+  line(
+      {{"kDilateY", p.dilate_y}, {"kDilateX", p.dilate_x}, {"kPadY", p.pad_y}, {"kPadX", p.pad_x}});
   line({{"kInY", p.in_y}, {"kInX", p.in_x}, {"kInRow", p.in_row}, {"kInChannel", p.in_channel}});
   line({{"kLeftRow", p.left_row}, {"kLeftPiece", p.left_piece}, {"kRightPiece", p.right_piece}});
   line({{"kLead", p.lead}, {"kPitch", p.pitch}, {"kStages", p.stages}});
@@ -65,10 +69,11 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
   const std::string operators = "Operators_" + launch.symbol, shape = "Shape_" + launch.symbol;
   KernelText text;
   Lines out(0);
-  out.open("extern \"C\" __global__ void " +
-           (product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : std::string()) +
-           "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" + list +
-           ")");
+  out.open(
+      "extern \"C\" __global__ void " +
+      (product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : std::string()) +
+      "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" + list +
+      ")");
   out.line("TW_SHARED(memory);");
   std::string rest = product.share > 1 ? "int(blockIdx.x) / " + std::to_string(product.share)
                                        : std::string("int(blockIdx.x)");

@@ -58,8 +58,8 @@ class Forms {
     return std::move(forms_);
   }
 
-  /// One convolution as window_product.h has it: blocks of rows and of whole lines of points, steps of the
-  /// outermost channels, and clusters that share these.
+  /// One convolution as window_product.h has it: blocks of rows and of whole lines of points, steps
+  /// of the outermost channels, and clusters that share these.
   std::vector<Form> by_windows(bool clusters) {
     if (products_.size() != 1) return {};
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
@@ -87,7 +87,8 @@ class Forms {
     // The left operand's rows begin with the outermost channel.
     for (const Affine& i : left.index)
       for (const Term& t : i.terms)
-        if (const std::string& l = w_.loop(t.loop).name; channel.empty() && extent(l) > 1 && !has(out, l))
+        if (const std::string& l = w_.loop(t.loop).name;
+            channel.empty() && extent(l) > 1 && !has(out, l))
           channel = l;
     if (channel.empty()) return {};
     for (const std::int64_t tall : {64, 128, 32})
@@ -97,10 +98,10 @@ class Forms {
         for (const std::string& l : outer)
           f.variables.push_back(
               l == rows ? variable(l, extent(l), {16, 32, 64, 128}, tall)
-              : l == x  ? (extent(l) <= 256 ? Variable{l, {extent(l)}} : Variable{l, {64, 128, 256}})
-              : l == y  ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 16},
-                                   std::max<std::int64_t>(1, points / wide))
-                        : Variable{l, {1}});
+              : l == x ? (extent(l) <= 256 ? Variable{l, {extent(l)}} : Variable{l, {64, 128, 256}})
+              : l == y ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 16},
+                                  std::max<std::int64_t>(1, points / wide))
+                       : Variable{l, {1}});
         const std::size_t blocks = f.variables.size(), launch = blocks + 1;
         f.variables.push_back(variable(channel, extent(channel), {4, 8, 16, 32, 64, 128}, 16));
         f.variables.push_back({"", {0}});

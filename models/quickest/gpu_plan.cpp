@@ -113,8 +113,7 @@ class GpuPlanner {
       if (s && (!q_.refuses || !q_.refuses(*s))) break;
       // A target that refuses clusters refuses them all.
       if (all.front().kernel.launch.cluster.value_or(1) > 1)
-        std::erase_if(all,
-                      [](const Choice& c) { return c.kernel.launch.cluster.value_or(1) > 1; });
+        std::erase_if(all, [](const Choice& c) { return c.kernel.launch.cluster.value_or(1) > 1; });
       else
         all.erase(all.begin());
       ++refused;

@@ -1,6 +1,7 @@
-// Convolutions in 16 bits by tensor cores on simulator/cuda_host: drawn channels, images, windows, strides, dilations,
-// paddings, groups and tiles compute what the reference evaluator computes, move the bytes that `exact` counts, and have
-// no fault found in them; each of their waits that is left out is found.
+// Convolutions in 16 bits by tensor cores on simulator/cuda_host: drawn channels, images, windows,
+// strides, dilations, paddings, groups and tiles compute what the reference evaluator computes,
+// move the bytes that `exact` counts, and have no fault found in them; each of their waits that is
+// left out is found.
 #include <algorithm>
 #include <cstdlib>
 #include <random>
@@ -31,7 +32,8 @@ Case make_case(const std::string& yaml, const std::string& tree, int cluster) {
   auto s = resolve({.kernels = {std::move(kernel)}}, w,
                    std::make_shared<const Machine>(named_machine("h200")));
   if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
-  return {w, std::move(s).value(), formatted("{}{} in clusters of {}", yaml, tree, cluster), cluster};
+  return {w, std::move(s).value(), formatted("{}{} in clusters of {}", yaml, tree, cluster),
+          cluster};
 }
 
 class Draw {
@@ -50,31 +52,32 @@ class Draw {
                        dx = coin() ? dy : number(1, 3), py = number(0, r / 2 * dy),
                        px = number(0, s / 2 * dx);
     // As many points as the image has, or so many that the image is whole in pieces.
-    const std::int64_t high = number(1, 20) + (r - 1) * dy, across = coin() ? 8 * number(1, 4) : number(1, 25),
+    const std::int64_t high = number(1, 20) + (r - 1) * dy,
+                       across = coin() ? 8 * number(1, 4) : number(1, 25),
                        wide = std::max(across, (s - 1) * dx + 1 - 2 * px);
     const std::int64_t y = (high + 2 * py - (r - 1) * dy - 1) / sy + 1,
                        x = (wide + 2 * px - (s - 1) * dx - 1) / sx + 1;
     const std::string outer = std::string(batch ? "b," : "") + (groups ? "g," : "");
     const bool bfloat = number(0, 2) == 0, wider = number(0, 3) == 0;
     const std::string type = bfloat ? "bf16" : "f16";
-    static constexpr const char* kAfter[] = {
-        "", "  - Z[{0}o,y,x] = relu(Y[{0}o,y,x] + B[{1}o])\n",
-        "  - Z[{0}o,y,x] = Y[{0}o,y,x] + R[{0}o,y,x]\n",
-        "  - Z[{0}o,y,x] = tanh(Y[{0}o,y,x] * B[y,x])\n"};
+    static constexpr const char* kAfter[] = {"", "  - Z[{0}o,y,x] = relu(Y[{0}o,y,x] + B[{1}o])\n",
+                                             "  - Z[{0}o,y,x] = Y[{0}o,y,x] + R[{0}o,y,x]\n",
+                                             "  - Z[{0}o,y,x] = tanh(Y[{0}o,y,x] * B[y,x])\n"};
     std::string after = kAfter[number(0, 3)];
     const std::string group = groups ? "g," : "";
-    for (const auto& [from, to] : {std::pair{std::string("{0}"), outer}, {std::string("{1}"), group}})
+    for (const auto& [from, to] :
+         {std::pair{std::string("{0}"), outer}, {std::string("{1}"), group}})
       for (std::size_t at; (at = after.find(from)) != std::string::npos;)
         after.replace(at, from.size(), to);
     const std::string channel = !groups ? "c" : joint ? formatted("{}*g+c", c) : "g,c";
     const std::string loops =
         formatted("{}{}o: {}, c: {}, y: {}, x: {}, r: {}, s: {}", batch ? "b: 2, " : "",
                   groups ? "g: 3, " : "", o, c, y, x, r, s);
-    const std::string image =
-        formatted("{}{}, {}, {}", batch ? "2, " : "", !groups ? formatted("{}", c)
-                                                       : joint  ? formatted("{}", 3 * c)
-                                                                : formatted("3, {}", c),
-                  high, wide);
+    const std::string image = formatted("{}{}, {}, {}", batch ? "2, " : "",
+                                        !groups ? formatted("{}", c)
+                                        : joint ? formatted("{}", 3 * c)
+                                                : formatted("3, {}", c),
+                                        high, wide);
     const std::string yaml = formatted(
         "name: drawn\ndtype: {}\nloops: {{{}}}\ntensors:\n  X: [{}]\n  W: [{}o, c, r, s]\n"
         "  Y: [{}o, y, x]\ndtypes: {{{}: {}}}\noperators:\n"

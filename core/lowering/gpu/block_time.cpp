@@ -203,17 +203,15 @@ class Pricer {
     t.issue += all * warps * issue / kSchedulers;
   }
 
-  static double waits_of_point(const PointsRun& x) {
-    return kOtherWaits * x.loaded + (x.in_registers ? 0 : kTileWaits);
-  }
-
   void add(const PointsRun& x, PhaseTime& t) const {
     const double turns = std::ceil(x.points / (32.0 * f_.warps()));
     const double issue =
         turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
     const double each = f_.warps() / kSchedulers;
-    const double alone = turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent +
-                                  (r_.mma > 0 ? waits_of_point(x) : 0));
+    const double waits =
+        r_.mma > 0 ? kOtherWaits * x.loaded + (x.in_registers ? 0 : kTileWaits) : 0;
+    const double alone =
+        turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent + waits);
     double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
     // Warps that share rows exchange them: write, wait, read, wait.
     if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
@@ -431,15 +429,16 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
-// Of convolutions by tensor cores. Assumed: instructions of a copy whose place is known, and of one whose place is
-// computed; cycles that a warp waits for the latter, until the blocks of a cluster have met, and until a block that has
-// all of its sums has left them; instructions of an element that leaves.
+// Of convolutions by tensor cores. Assumed: instructions of a copy whose place is known, and of one
+// whose place is computed; cycles that a warp waits for the latter, until the blocks of a cluster
+// have met, and until a block that has all of its sums has left them; instructions of an element
+// that leaves.
 constexpr double kOfHeldCopy = 7, kOfWindowCopy = 40, kWindowCopyWaits = 80;
 constexpr double kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
 
 /// All warps copy, ahead, and multiply; a block's tiles are one.
-PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes,
-                  double latency, std::int64_t resident, const BlockRates& r) {
+PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes, double latency,
+                  std::int64_t resident, const BlockRates& r) {
   const auto threads = static_cast<double>(p.threads()), turns = static_cast<double>(p.turns());
   const auto real = [](std::int64_t n) { return static_cast<double>(n); };
   const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
@@ -464,8 +463,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_by
     for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
   for (const EpilogueRead& e : p.epilogue.reads) {
     light += 2 * kOfRead;
-    if (e.by_row != 0 && (e.by_column != 0))
-      read += sums * real(size_of(w.tensor(e.tensor).dtype));
+    if (e.by_row != 0 && (e.by_column != 0)) read += sums * real(size_of(w.tensor(e.tensor).dtype));
   }
   const double each = sums / real(p.share);
   double ends = kWindowEnds + sums * 4 * real(p.warps_k + 1) / 128 +
@@ -507,13 +505,16 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const auto from_memory = [&](double compulsory) {
     return (1 - stays) * compulsory / r.memory / r.clock;
   };
+  const auto memory_of = [&](const std::vector<TensorId>& tensors) {
+    double bytes = 0;
+    for (const TensorId x : tensors)
+      bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
+    return from_memory(bytes);
+  };
   if (r.wgmma > 0) {
     const auto by_warpgroups = [&](const auto& p, const std::vector<TensorId>& tensors,
                                    double launch, PhaseTime phase) {
-      double bytes = 0;
-      for (const TensorId x : tensors)
-        bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
-      BlockTime t{.memory = from_memory(bytes),
+      BlockTime t{.memory = memory_of(tensors),
                   .warps = 4 * p.groups,
                   .threads = p.threads(),
                   .registers = r.registers / (p.threads() * p.resident),
@@ -536,7 +537,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
   }
   if (r.mma > 0)
-    if (const auto p = window_product(s, kernel, warps, stages); p && (p->share == 1 || r.wgmma > 0)) {
+    if (const auto p = window_product(s, kernel, warps, stages);
+        p && (p->share == 1 || r.wgmma > 0)) {
       // Registers are handed out to four warps at a time, 255 a thread at most.
       const std::int64_t registers = std::min<std::int64_t>(
           255, 72 + 4 * p->blocks_m * p->blocks_n + 4 * p->blocks_m + 2 * p->blocks_n);
@@ -544,12 +546,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
           std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
                     r.shared / (p->shared_bytes + kReservedShared)});
       if (resident < 1) return Reason{formatted("{}: no block has room on an SM", k.name)};
-      double bytes = 0;
       std::vector<TensorId> tensors = {p->left, p->right, p->result};
       for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
-      for (const TensorId x : tensors)
-        bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
-      BlockTime t{.memory = from_memory(bytes),
+      BlockTime t{.memory = memory_of(tensors),
                   .warps = p->threads() / 32,
                   .threads = p->threads(),
                   .registers = registers,

@@ -200,8 +200,7 @@ class WindowFinder {
     check_whole_loops(w_, *left_);
     p_.left_row = stride(*left_, rows_);
     // The depth runs along a row.
-    std::ranges::sort(depth_, std::ranges::greater(),
-                      [&](LoopId l) { return stride(*left_, l); });
+    std::ranges::sort(depth_, std::ranges::greater(), [&](LoopId l) { return stride(*left_, l); });
     std::int64_t along = 1;
     for (std::size_t i = depth_.size(); i-- > 0; along *= extent(depth_[i]))
       if (stride(*left_, depth_[i]) != along)
@@ -253,9 +252,10 @@ class WindowFinder {
                (points > 0 || extent(term.loop) < t.shape[d] || i.offset != 0);
       });
       // A group's channels: its loop is in both operands, and moves by all of its channels.
-      const bool group = points > 0 && std::ranges::all_of(i.terms, [&](const Term& term) {
-        return extent(term.loop) == 1 || in(depth_, term.loop) || has(*left_, term.loop);
-      });
+      const bool group =
+          points > 0 && std::ranges::all_of(i.terms, [&](const Term& term) {
+            return extent(term.loop) == 1 || in(depth_, term.loop) || has(*left_, term.loop);
+          });
       if (channel && i.offset == 0 && (!window_here || group)) {
         check_inside(i, t.shape[d], t.name);
         continue;
@@ -276,7 +276,8 @@ class WindowFinder {
     std::int64_t between = 0;
     for (std::size_t i = before; i-- > 0;) {
       const std::int64_t own = stride(*right_, depth_[i]);
-      if (between > 0 && own != between) refuse("channels of " + t.name + " are at several distances");
+      if (between > 0 && own != between)
+        refuse("channels of " + t.name + " are at several distances");
       if (p_.in_channel == 0) p_.in_channel = own;
       p_.channels *= extent(depth_[i]), between = own * extent(depth_[i]);
       channel_ = depth_[i];
@@ -284,9 +285,8 @@ class WindowFinder {
     for (Outer& o : outer_)
       if (o.loop != y_) o.right = stride(*right_, o.loop);
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
-    const bool points = std::ranges::any_of(others_, [&](LoopId l) {
-      return extent(l) > 1 && has(*right_, l) && !has(*left_, l);
-    });
+    const bool points = std::ranges::any_of(
+        others_, [&](LoopId l) { return extent(l) > 1 && has(*right_, l) && !has(*left_, l); });
     if (p_.taps() == 1 && !points) refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
   }
@@ -326,8 +326,7 @@ class WindowFinder {
     }
     p_.step = step * (channel_.valid() ? p_.channels / extent(channel_) : 1);
     for (NodeId n : grid_)
-      if (k_.node(n).max_trips > 1 &&
-          std::ranges::find(depth_, k_.node(n).loop) != depth_.end())
+      if (k_.node(n).max_trips > 1 && std::ranges::find(depth_, k_.node(n).loop) != depth_.end())
         refuse("blocks share loop " + w_.loop(k_.node(n).loop).name + " of the sum");
     int loads[2] = {};
     for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
@@ -350,8 +349,9 @@ class WindowFinder {
           refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
       for (NodeId l : serial_)
         if (k_.node(l).max_trips > 1 && (store ? around(l, NodeId(i)) : !around(l, NodeId(i))))
-          refuse("tensor " + name(n.tensor) +
-                 (store ? " is stored before it is whole" : " is loaded for all of the sum at once"));
+          refuse(
+              "tensor " + name(n.tensor) +
+              (store ? " is stored before it is whole" : " is loaded for all of the sum at once"));
     }
     if (p_.tile < p_.rows && p_.tile % 16 != 0)
       refuse(formatted("its tile has {} rows, and takes multiples of 16", p_.tile));
@@ -359,14 +359,13 @@ class WindowFinder {
     if (p_.tile > kMostTile || p_.tile_y * p_.tile_x > kMostPoints)
       refuse(formatted("its tile has {} x {} rows and points, and {} of each at most", p_.tile,
                        p_.tile_y * p_.tile_x, kMostTile));
-    for (const std::int64_t n : {p_.rows * p_.left_row, p_.out_y * p_.out_x, p_.in_y * p_.in_x,
-                                 p_.channels * p_.taps()})
+    for (const std::int64_t n :
+         {p_.rows * p_.left_row, p_.out_y * p_.out_x, p_.in_y * p_.in_x, p_.channels * p_.taps()})
       if (n >= 1 << 30) refuse("a loop has 2^30 iterations or more");
     p_.share = k_.launch.cluster.value_or(1);
     if (p_.share > kMostOfCluster || p_.tile % p_.share != 0)
       refuse(formatted("{} rows of a tile are not shared by clusters of {}", p_.tile, p_.share));
-    p_.part = p_.share == 1 ? p_.channels
-                            : up_to_whole(ceil_div(p_.channels, p_.share), p_.step);
+    p_.part = p_.share == 1 ? p_.channels : up_to_whole(ceil_div(p_.channels, p_.share), p_.step);
     if ((p_.share - 1) * p_.part >= p_.channels)
       refuse(formatted("its {} channels in steps of {} are too few for clusters of {}", p_.channels,
                        p_.step, p_.share));
@@ -406,8 +405,9 @@ class WindowFinder {
       }
     if (whole && p_.right_piece > 1)
       p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
-    p_.pitch = up_to_whole(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                        p_.right_piece);
+    p_.pitch =
+        up_to_whole(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
+                    p_.right_piece);
     for (const std::int64_t v : {4, 2})
       if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
         p_.vector = v;
@@ -427,8 +427,7 @@ class WindowFinder {
           WindowProduct p = p_;
           p.warps_m = wm, p.warps_n = wn, p.warps_k = all / wm / wn;
           p.blocks_m = m / wm, p.blocks_n = ceil_div(n, wn);
-          if (4 * p.blocks_m * p.blocks_n > kMostSums || p.warps_k > p.steps() ||
-              p.warps_k > 4)
+          if (4 * p.blocks_m * p.blocks_n > kMostSums || p.warps_k > p.steps() || p.warps_k > 4)
             continue;
           // What warps add up of one another is read and written once more.
           const double cycles = static_cast<double>(p.turns()) * p.stage_cycles(kUsualMma) +
@@ -522,15 +521,15 @@ std::string describe(const WindowProduct& p, const Schedule& s, int kernel) {
   text += formatted("all warps\n  channels by {}, {} of {} a block\n", p.step, p.part, p.channels);
   text += formatted("    {} by {} bytes a copy, {} by {}, zeros around\n", name(p.left),
                     2 * p.left_piece, name(p.right), 2 * p.right_piece);
-  text += formatted(
-      "    {} steps of 16 of channels and {} x {} window by mma, {} warps in turn\n", p.steps(),
-      p.taps_y, p.taps_x, p.warps_k);
+  text += formatted("    {} steps of 16 of channels and {} x {} window by mma, {} warps in turn\n",
+                    p.steps(), p.taps_y, p.taps_x, p.warps_k);
   text += "  sums through shared memory";
   if (p.share > 1)
     text += formatted(", {} rows of {} blocks each; between blocks of clusters: {} bytes",
                       p.tile / p.share, p.share, p.cluster_bytes());
   text += "\n";
-  for (const OpId op : p.epilogue.operators) text += formatted("    C.{} on them\n", to_text(w, op));
+  for (const OpId op : p.epilogue.operators)
+    text += formatted("    C.{} on them\n", to_text(w, op));
   for (const EpilogueRead& r : p.epilogue.reads)
     text += formatted("      {} is read at home\n", name(r.tensor));
   return text + formatted("    results, {} elements a store\n", p.vector);

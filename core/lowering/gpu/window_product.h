@@ -1,8 +1,9 @@
-// Kernels that are one convolution in 16 bits, as a product of matrices that are nowhere made: whether a plan's kernel is
-// one, and how its block is arranged (device/tilewright_windows.h). Rows of the product are one loop of the results that
-// the left operand has, columns are points of the image, the depth is channels and the window. Where the launch has
-// clusters, the blocks of one have parts of the channels of one tile. Operators of elements may follow
-// (product_epilogue.h). A product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one.
+// Kernels that are one convolution in 16 bits, as a product of matrices that are nowhere made:
+// whether a plan's kernel is one, and how its block is arranged (device/tilewright_windows.h). Rows
+// of the product are one loop of the results that the left operand has, columns are points of the
+// image, the depth is channels and the window. Where the launch has clusters, the blocks of one
+// have parts of the channels of one tile. Operators of elements may follow (product_epilogue.h). A
+// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one.
 #pragma once
 
 #include <string>
@@ -28,7 +29,8 @@ struct WindowProduct {
   std::int64_t pad_y = 0, pad_x = 0;
   std::int64_t in_y = 1, in_x = 1, in_row = 0, in_channel = 0, left_row = 0;  ///< elements between
   std::int64_t left_piece = 1, right_piece = 1;  ///< elements of a copy: 16, 8, 4 or 2 bytes
-  std::int64_t lead = 0, pitch = 1;  ///< columns before the first that is needed; of a row, in shared memory
+  std::int64_t lead = 0,
+               pitch = 1;  ///< columns before the first that is needed; of a row, in shared memory
   std::int64_t blocks_m = 1, blocks_n = 1, warps_m = 1, warps_n = 1, warps_k = 1, stages = 1;
   std::int64_t out_row = 0, out_line = 0, vector = 1;
   /// A loop of which a block has one iteration: elements that it moves operands and results by, and
@@ -58,17 +60,15 @@ struct WindowProduct {
   }
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
-  bool held() const {
-    return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168;
-  }
+  bool held() const { return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168; }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
   /// Cycles that an SM has a stage's products for, copies left out; `mma`: multiply-adds a cycle.
   double stage_cycles(double mma) const;
 };
 
-/// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`, `stages`:
-/// 0: as the kernel's launch says, else as suits. Cost: a walk over the kernel's nodes.
+/// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`,
+/// `stages`: 0: as the kernel's launch says, else as suits. Cost: a walk over the kernel's nodes.
 Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps = 0, int stages = 0);
 
 /// Tiles, copies and products for people, a line each.
