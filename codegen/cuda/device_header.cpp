@@ -7,6 +7,7 @@
 #include "codegen/cuda/sums_text.h"
 #include "codegen/cuda/tiles_text.h"
 #include "codegen/cuda/warpgroups_text.h"
+#include "codegen/cuda/windows_text.h"
 
 namespace tilewright::cuda {
 
@@ -19,7 +20,8 @@ std::span<const DeviceHeader> device_headers() {
       {"tilewright_stitch.h", {k_stitch_text, sizeof k_stitch_text - 1}},
       {"tilewright_hopper.h", {k_hopper_text, sizeof k_hopper_text - 1}},
       {"tilewright_warpgroups.h", {k_warpgroups_text, sizeof k_warpgroups_text - 1}},
-      {"tilewright_pairs.h", {k_pairs_text, sizeof k_pairs_text - 1}}};
+      {"tilewright_pairs.h", {k_pairs_text, sizeof k_pairs_text - 1}},
+      {"tilewright_windows.h", {k_windows_text, sizeof k_windows_text - 1}}};
   return kHeaders;
 }
 

@@ -6,6 +6,7 @@
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/emit_pairs.h"
 #include "codegen/cuda/emit_warpgroups.h"
+#include "codegen/cuda/emit_windows.h"
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 #include "codegen/cuda/shared_kernels.h"
@@ -121,32 +122,53 @@ Result<KernelText> emit_block(Program& p, int index) {
 }
 
 Reason no_clusters(const Program& p, int index, const std::string& why) {
-  return Reason{
-      p.schedule.kernels[static_cast<std::size_t>(index)].name +
-      " asks for clusters of thread blocks, which products by warpgroups alone have: " + why};
+  return Reason{p.schedule.kernels[static_cast<std::size_t>(index)].name +
+                " asks for clusters of thread blocks, which products by warpgroups and "
+                "convolutions alone have: " +
+                why};
 }
 
-/// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two.
-Result<KernelText> emit_shared(Program& p, int index, bool& warpgroups) {
+/// What templates of whole kernels some kernel is.
+struct Templates {
+  bool warpgroups = false, windows = false;
+};
+
+/// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two; as
+/// one convolution by tensor cores; else block by block.
+Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
   const bool clusters =
       p.schedule.kernels[static_cast<std::size_t>(index)].launch.cluster.value_or(1) > 1;
-  if (!p.options.warpgroups || !p.options.micro_kernel.empty()) {
+  const bool hopper = p.options.warpgroups;
+  if (!p.options.micro_kernel.empty()) {
     if (clusters) return no_clusters(p, index, "it is not emitted for warpgroups");
     return emit_block(p, index);
   }
-  const auto product =
-      lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
-  warpgroups = warpgroups || product.ok();
-  if (product) return emit_warpgroups(p, index, *product);
-  const auto pair = lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
-  warpgroups = warpgroups || pair.ok();
-  if (pair) return emit_pair(p, index, *pair);
-  if (clusters) return no_clusters(p, index, product.reason());
+  std::string why = hopper ? "" : "it is not emitted for warpgroups; ";
+  if (hopper) {
+    const auto product =
+        lowering::warpgroup_product(p.schedule, index, p.options.warps, p.options.stages);
+    templates.warpgroups = templates.warpgroups || product.ok();
+    if (product) return emit_warpgroups(p, index, *product);
+    const auto pair =
+        lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
+    templates.warpgroups = templates.warpgroups || pair.ok();
+    if (pair) return emit_pair(p, index, *pair);
+    why = "not by warpgroups: as one product, " + product.reason() + "; as two, " + pair.reason() +
+          "; ";
+  }
+  const auto window =
+      lowering::window_product(p.schedule, index, p.options.warps, p.options.stages);
+  const bool fits = window && p.options.registers && (hopper || window->share == 1) &&
+                    (p.options.shared_room == 0 || window->shared_bytes <= p.options.shared_room);
+  templates.windows = templates.windows || fits;
+  if (fits) return emit_windows(p, index, *window);
+  why += !window ? "not as a convolution: " + window.reason()
+                 : "not as a convolution: clusters are of sm_90a, or its tile has no room";
+  if (clusters) return no_clusters(p, index, why);
   auto text = emit_block(p, index);
   if (!text) return text;
   KernelText value = std::move(text).value();
-  value.program += "not by warpgroups: as one product, " + product.reason() + "; as two, " +
-                   pair.reason() + "\n";
+  if (hopper) value.program += why + "\n";
   return value;
 }
 
@@ -191,13 +213,14 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Source source{.prefix = options.prefix};
   std::string kernels;
   SharedKernels functions;
-  bool stitched = false, cold = false, warpgroups = false;
+  bool stitched = false, cold = false;
+  Templates templates;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     const int index = static_cast<int>(k);
     if (s.kernels[k].launch.cluster.value_or(1) > 1 && lowering::binds_units(s.kernels[k]))
       return no_clusters(p, index, "its loops are bound to threads");
     auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
-                                                    : emit_shared(p, index, warpgroups);
+                                                    : emit_shared(p, index, templates);
     if (!text) return text.why();
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
@@ -224,7 +247,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.text = head(p, source) +
                 (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
                 "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
-                (warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
+                (templates.warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
+                (templates.windows ? "#include \"tilewright_windows.h\"\n" : "") +
                 "\nusing namespace tw;\n\n" + kernels;
   return source;
 }

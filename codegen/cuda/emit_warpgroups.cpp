@@ -10,17 +10,19 @@
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
-namespace {
-
-using lowering::EpilogueRead;
-using lowering::WarpgroupProduct;
 
 std::string home_of(const Workload& w, TensorId t) {
   return identifier("", w.tensor(t).name) + "_home";
 }
 
+namespace {
+
+using lowering::EpilogueRead;
+using lowering::WarpgroupProduct;
+
 /// Where a read finds its element.
-std::string offset_text(const Workload& w, const WarpgroupProduct& product, const EpilogueRead& r) {
+std::string offset_text(const Workload& w, const lowering::ProductLoops& loops,
+                        const EpilogueRead& r) {
   std::string text;
   const auto add = [&](std::int64_t by, const std::string& index) {
     if (by != 0) text += " + i64(" + index + ") * " + std::to_string(by);
@@ -28,7 +30,7 @@ std::string offset_text(const Workload& w, const WarpgroupProduct& product, cons
   add(r.by_row, "at.row"), add(r.by_column, "at.column");
   std::int64_t below = 1;
   for (std::size_t i = r.by_product.size(); i-- > 0;) {
-    const std::int64_t extent = w.loop(product.loops.products[i]).extent;
+    const std::int64_t extent = w.loop(loops.products[i]).extent;
     add(r.by_product[i], "at.product / " + std::to_string(below) + " % " + std::to_string(extent));
     below *= extent;
   }
@@ -36,58 +38,56 @@ std::string offset_text(const Workload& w, const WarpgroupProduct& product, cons
 }
 
 /// The value of an operator's expression at one of two neighbours of a row, `n`.
-std::string value_text(const Workload& w, const WarpgroupProduct& product, const Expr& e) {
+std::string value_text(const Workload& w, const lowering::ProductLoops& loops, const Expr& e) {
   if (e.kind == Expr::Kind::constant && std::isinf(e.constant))
     return e.constant > 0 ? "kInfinity" : "-kInfinity";
   if (e.kind == Expr::Kind::call) {
     std::string text = "f_" + e.function + "(";
     for (std::size_t i = 0; i < e.args.size(); ++i)
-      text += (i == 0 ? "" : ", ") + value_text(w, product, e.args[i]);
+      text += (i == 0 ? "" : ", ") + value_text(w, loops, e.args[i]);
     return text + ")";
   }
   return codegen::expression(e, "float", [&](LoopId loop) -> std::string {
-    if (loop == product.loops.rows) return "float(at.row)";
-    if (loop == product.loops.columns) return "float(at.column + n)";
+    if (loop == loops.rows) return "float(at.row)";
+    if (loop == loops.columns) return "float(at.column + n)";
     std::int64_t below = 1;
-    for (std::size_t i = product.loops.products.size(); i-- > 0;) {
-      if (product.loops.products[i] == loop) break;
-      below *= w.loop(product.loops.products[i]).extent;
+    for (std::size_t i = loops.products.size(); i-- > 0;) {
+      if (loops.products[i] == loop) break;
+      below *= w.loop(loops.products[i]).extent;
     }
     return "float(at.product / " + std::to_string(below) + " % " +
            std::to_string(w.loop(loop).extent) + ")";
   });
 }
 
-std::string operators_text(const Workload& w, const WarpgroupProduct& product,
-                           const std::string& name) {
+}  // namespace
+
+std::string operators_text(const Workload& w, const OperatorsAfter& after) {
   Lines out(0);
-  const lowering::ProductEpilogue& epilogue = product.epilogue;
-  out.open("struct " + name);
+  const lowering::ProductEpilogue& epilogue = *after.epilogue;
+  out.open("struct " + after.name);
   for (const EpilogueRead& r : epilogue.reads)
     out.line("const " + element_type(w.tensor(r.tensor).dtype) + "* " + home_of(w, r.tensor) + ";");
   const std::string reads = std::to_string(std::max<std::size_t>(1, epilogue.reads.size()));
   out.line("static constexpr bool kAny = true, kWhole = " +
-           std::string(product.rows % product.tile_rows() == 0 &&
-                               product.columns % product.tile_columns == 0
-                           ? "true;"
-                           : "false;"));
+           std::string(after.whole ? "true;" : "false;"));
   out.line("static constexpr int kReads = " + reads + ";");
-  out.open("TW_MEMBER void read(float (&x)[" + reads +
-           "][2], const ProductElements<kWhole>& at) const");
+  out.open("TW_MEMBER void read(float (&x)[" + reads + "][2], const " + after.element +
+           "& at) const");
   out.line("(void)x, (void)at;");
   const auto yes = [](bool b) { return std::string(b ? "true" : "false"); };
   for (std::size_t i = 0; i < epilogue.reads.size(); ++i) {
     const EpilogueRead& r = epilogue.reads[i];
     out.line("at.read<" + yes(r.by_row != 0) + ", " + yes(r.by_column != 0) + ", " + yes(r.pairs) +
              ">(x[" + std::to_string(i) + "], " + home_of(w, r.tensor) +
-             offset_text(w, product, r) + ", " + std::to_string(r.by_column) + ");");
+             offset_text(w, *after.loops, r) + ", " + std::to_string(r.by_column) + ");");
   }
   out.close();
-  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads +
-           "][2], int n, const ProductElements<kWhole>& at) const");
+  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads + "][2], int n, const " +
+           after.element + "& at) const");
   out.line("(void)x, (void)n, (void)at;");
   const auto made = [&](TensorId t) {
-    return t == w.op(product.product).outputs.front().target.tensor
+    return t == w.op(after.product).outputs.front().target.tensor
                ? std::string("sum")
                : identifier("made_", w.tensor(t).name);
   };
@@ -102,17 +102,15 @@ std::string operators_text(const Workload& w, const WarpgroupProduct& product,
                (r < 0 ? made(op.inputs[i].tensor) : "x[" + std::to_string(r) + "][n]") + ";");
     }
     for (const Output& y : op.outputs)
-      out.line(made(y.target.tensor) + " = " + value_text(w, product, y.value) + ";");
+      out.line(made(y.target.tensor) + " = " + value_text(w, *after.loops, y.value) + ";");
     out.close();
   }
-  out.line("return " + made(product.result) + ";");
+  out.line("return " + made(after.result) + ";");
   out.close();
   out.end();
   out.line("};");
   return out.text();
 }
-
-}  // namespace
 
 KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProduct& product) {
   const Workload& w = p.workload();
@@ -146,7 +144,15 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   p.needed[product.result.index()] = true;
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
-  text.text = (follows ? operators_text(w, product, operators) : std::string()) +
+  text.text = (follows ? operators_text(w, {.name = operators,
+                                            .element = "ProductElements<kWhole>",
+                                            .whole = product.rows % product.tile_rows() == 0 &&
+                                                     product.columns % product.tile_columns == 0,
+                                            .product = product.product,
+                                            .result = product.result,
+                                            .loops = &product.loops,
+                                            .epilogue = &product.epilogue})
+                       : std::string()) +
               "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
               std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
               "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +

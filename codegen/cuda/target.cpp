@@ -154,9 +154,12 @@ class OnDevice final : public CudaEmitted {
   void describe_files(ordered_json& json) const override {
     CudaEmitted::describe_files(json);
     json["builds"] = ordered_json::array();
-    // Warpgroups and the TMA unit, which has maps, are of sm_90a.
+    // Warpgroups and the TMA unit, which has maps, clusters and launches that overlap are of
+    // sm_90a.
     std::vector<std::string> architectures = {"sm_90a"};
-    if (std::ranges::all_of(source().launches, [](const Launch& l) { return l.maps.empty(); }))
+    if (std::ranges::all_of(source().launches, [](const Launch& l) {
+          return l.maps.empty() && !l.early && l.cluster == 1;
+        }))
       architectures.insert(architectures.begin(), "sm_80");
     if (arch_) architectures = {*arch_};
     for (const std::string& arch : architectures) {

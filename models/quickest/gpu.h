@@ -26,6 +26,9 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 /// core/lowering/gpu/warpgroup_product.h, without and with a cluster's blocks that share its sum,
 /// and of two in those of warpgroup_pair.h. Few enough to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
+/// The same of one convolution by tensor cores, of a device that has clusters or not.
+std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
+                               bool clusters);
 
 /// The machine with no more instructions than the target's text may have, and with the cycles that
 /// its file lacks, as on an H200.

@@ -58,6 +58,66 @@ class Forms {
     return std::move(forms_);
   }
 
+  /// One convolution as window_product.h has it: blocks of rows and of whole lines of points, steps
+  /// of the outermost channels, and clusters that share these.
+  std::vector<Form> by_windows(bool clusters) {
+    if (products_.size() != 1) return {};
+    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    if (!elements_follow()) return {};
+    const Operator& op = w_.op(*w_.find_op(products_.front().op));
+    const Access& out = op.outputs.front().target;
+    const auto has = [&](const Access& a, const std::string& loop) {
+      return std::ranges::any_of(a.index, [&](const Affine& i) {
+        return std::ranges::any_of(i.terms,
+                                   [&](const Term& t) { return w_.loop(t.loop).name == loop; });
+      });
+    };
+    const std::vector<std::string> outer = outer_loops();
+    if (outer.empty() || op.inputs.size() != 2) return {};
+    const std::string x = outer.back();
+    const Access& left = op.inputs[has(op.inputs[1], x) ? 0 : 1];
+    const Access& right = op.inputs[has(op.inputs[1], x) ? 1 : 0];
+    std::string rows, y, channel;
+    for (const std::string& l : outer) {
+      if (l == x || !has(out, l)) continue;
+      if (has(left, l) && !has(right, l) && (rows.empty() || extent(l) > extent(rows))) rows = l;
+      if (has(right, l) && !has(left, l)) y = l;  // the last of them
+    }
+    if (rows.empty() || has(left, x) || (!window() && (y.empty() || extent(y) == 1))) return {};
+    // The left operand's rows begin with the outermost channel.
+    for (const Affine& i : left.index)
+      for (const Term& t : i.terms)
+        if (const std::string& l = w_.loop(t.loop).name;
+            channel.empty() && extent(l) > 1 && !has(out, l))
+          channel = l;
+    if (channel.empty()) return {};
+    for (const std::int64_t tall : {64, 128, 32})
+      for (const std::int64_t points : {64, 128, 200}) {
+        Form f;
+        const std::int64_t wide = std::min<std::int64_t>(extent(x), 256);
+        for (const std::string& l : outer)
+          f.variables.push_back(
+              l == rows ? variable(l, extent(l), {16, 32, 64, 128}, tall)
+              : l == x ? (extent(l) <= 256 ? Variable{l, {extent(l)}} : Variable{l, {64, 128, 256}})
+              : l == y ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 16},
+                                  std::max<std::int64_t>(1, points / wide))
+                       : Variable{l, {1}});
+        const std::size_t blocks = f.variables.size(), launch = blocks + 1;
+        f.variables.push_back(variable(channel, extent(channel), {4, 8, 16, 32, 64, 128}, 16));
+        f.variables.push_back({"", {0}});
+        f.variables.push_back({"", {0}});
+        if (clusters) {
+          f.variables.push_back({"", {1, 2, 4, 8}});
+          f.variables.back().at = tall == 128 ? 1 : 2;
+        }
+        f.kernel = [=, parts = parts(false)](const std::vector<Variable>& all) {
+          return kernel(all, blocks, {blocks}, {{}}, nullptr, nullptr, launch, false, parts);
+        };
+        forms_.push_back(std::move(f));
+      }
+    return std::move(forms_);
+  }
+
  private:
   /// Both products in one kernel: blocks have rows, and columns where there are too many for one.
   std::vector<Form> pair_by_warpgroups() {
@@ -276,7 +336,8 @@ class Forms {
     Kernel k{.name = p.products.back(), .tree = nest(loops, sequence(std::move(body)))};
     if (const auto n = static_cast<int>(all[launch].step()); n > 0) k.launch.warps = n;
     if (const auto n = static_cast<int>(all[launch + 1].step()); n > 0) k.launch.stages = n;
-    if (launch + 2 < all.size()) k.launch.cluster = static_cast<int>(all[launch + 2].step());
+    if (launch + 2 < all.size() && all[launch + 2].step() > 1)
+      k.launch.cluster = static_cast<int>(all[launch + 2].step());
     return k;
   }
 
@@ -311,6 +372,11 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products) {
   return Forms(w, products).by_warpgroups();
+}
+
+std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
+                               bool clusters) {
+  return Forms(w, products).by_windows(clusters);
 }
 
 }  // namespace tilewright::quickest

@@ -87,7 +87,7 @@ class GpuPlanner {
               std::vector<std::string> rewrites, std::optional<Best>& best) const {
     const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
-    if (!pricer || forms.empty()) return;
+    if (!pricer) return;
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
@@ -101,14 +101,22 @@ class GpuPlanner {
       forms = warpgroup_forms(*w, products);
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
-      std::ranges::stable_sort(all, {}, &Choice::seconds);
     }
+    if (pricer->rates().mma > 0) {
+      forms = window_forms(*w, products, pricer->rates().wgmma > 0);
+      for (Choice& c : Descent<Choice>(priced, 2 * effort_).run(forms)) all.push_back(std::move(c));
+    }
+    std::ranges::stable_sort(all, {}, &Choice::seconds);
     int refused = 0;
     while (!all.empty() && refused < kMostRefused) {
       if (best && all.front().seconds >= best->seconds) return;
       const auto s = resolved({.kernels = {all.front().kernel}}, w, q_);
       if (s && (!q_.refuses || !q_.refuses(*s))) break;
-      all.erase(all.begin());
+      // A target that refuses clusters refuses them all.
+      if (all.front().kernel.launch.cluster.value_or(1) > 1)
+        std::erase_if(all, [](const Choice& c) { return c.kernel.launch.cluster.value_or(1) > 1; });
+      else
+        all.erase(all.begin());
       ++refused;
     }
     if (all.empty() || refused == kMostRefused) return;

@@ -9,6 +9,7 @@
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/gpu/window_product.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -89,6 +90,10 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
 // turn of a loop; of an element between registers and shared memory, one by one.
 constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
+// Cycles that a warp waits for each tile from home that an operator reads, and for the place of an
+// element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an
+// H100, which took 2 to 6 times as long as was said without it (h100-resnet50-windows.json).
+constexpr double kOtherWaits = 100, kTileWaits = 40;
 // Assumed: how many instructions of a warp are under way at the same time where they are
 // independent.
 constexpr double kIndependent = 2;
@@ -205,7 +210,10 @@ class Pricer {
     const double issue =
         turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
     const double each = f_.warps() / kSchedulers;
-    const double alone = turns * (x.light * r_.light + x.expensive * r_.expensive) / kIndependent;
+    const double waits =
+        r_.mma > 0 ? kOtherWaits * x.loaded + (x.in_registers ? 0 : kTileWaits) : 0;
+    const double alone =
+        turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent + waits);
     double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
     // Warps that share rows exchange them: write, wait, read, wait.
     if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
@@ -423,6 +431,63 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
+// Of convolutions by tensor cores. Assumed: instructions of a copy whose place is known, and of one
+// whose place is computed; cycles that a warp waits for the latter, until the blocks of a cluster
+// have met, and until a block that has all of its sums has left them; instructions of an element
+// that leaves.
+constexpr double kOfHeldCopy = 7, kOfWindowCopy = 40, kWindowCopyWaits = 80;
+constexpr double kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
+
+/// All warps copy, ahead, and multiply; a block's tiles are one.
+PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes, double latency,
+                  std::int64_t resident, const BlockRates& r) {
+  const auto threads = static_cast<double>(p.threads()), turns = static_cast<double>(p.turns());
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
+  const double fill = (left + right) * 2 / r.fill, copies = real(p.copies());
+  const double warps = threads / 32 / kSchedulers;
+  const double issue = copies * warps * (p.held() ? kOfHeldCopy : kOfWindowCopy);
+  // What is computed for each copy is waited for; so is what goes element by element.
+  double alone = p.held() ? 0 : copies * kWindowCopyWaits;
+  if (!p.held() && (p.left_piece == 1 || p.right_piece == 1)) alone += latency;
+  const double products = p.stage_cycles(r.mma);
+  const double ahead = std::max<double>(1, real(p.stages - 1));
+  PhaseTime t{.blocks = p.grid};
+  t.copies = turns * fill;
+  t.waits = turns * (latency + fill) / ahead;
+  t.tensor = turns * products;
+  t.issue = turns * (issue + products);
+  t.fill = t.copies;
+  t.work = turns * (std::max(products + issue + alone, (latency + fill) / ahead) + 2 * r.barrier);
+  const double sums = real(p.tile * p.columns());
+  double light = kOfWindowElement, expensive = 0, read = 0;
+  for (const OpId op : p.epilogue.operators)
+    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
+  for (const EpilogueRead& e : p.epilogue.reads) {
+    light += 2 * kOfRead;
+    if (e.by_row != 0 && (e.by_column != 0)) read += sums * real(size_of(w.tensor(e.tensor).dtype));
+  }
+  const double each = sums / real(p.share);
+  double ends = kWindowEnds + sums * 4 * real(p.warps_k + 1) / 128 +
+                each * (light / 128 + expensive / kSpecialUnits) +
+                (each * real(out_bytes) + read / real(p.share)) / r.fill +
+                (p.epilogue.reads.empty() ? 0 : latency);
+  if (p.share > 1)
+    ends += kWindowsMeet + sums * 4 * real(p.warps_k) / 128 +
+            4 * sums * real(p.share - 1) / real(p.share) / kBytesFromBlocks;
+  const double first = latency + std::min(ahead, turns) * (fill + issue) + alone;
+  t.ends = first + ends;
+  const double block = r.block + t.work + t.ends;
+  const double busy = std::max({t.tensor, t.fill, turns * issue}) + ends / 2;
+  std::int64_t here = ceil_div(p.grid, r.sms);
+  double cycles = 0;
+  t.rounds = real(ceil_div(here, resident));
+  for (; here > 0; here -= resident)
+    cycles += std::max(block, real(std::min(here, resident)) * busy);
+  t.seconds = std::max(cycles, real(p.grid) * r.dispatch) / r.clock;
+  return t;
+}
+
 }  // namespace
 
 double stays(double bytes, double capacity) {
@@ -441,13 +506,16 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const auto from_memory = [&](double compulsory) {
     return (1 - kept) * compulsory / r.memory / r.clock;
   };
+  const auto memory_of = [&](const std::vector<TensorId>& tensors) {
+    double bytes = 0;
+    for (const TensorId x : tensors)
+      bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
+    return from_memory(bytes);
+  };
   if (r.wgmma > 0) {
     const auto by_warpgroups = [&](const auto& p, const std::vector<TensorId>& tensors,
                                    double launch, PhaseTime phase) {
-      double bytes = 0;
-      for (const TensorId x : tensors)
-        bytes += static_cast<double>(s.workload->tensor(x).bytes().value);
-      BlockTime t{.memory = from_memory(bytes),
+      BlockTime t{.memory = memory_of(tensors),
                   .warps = 4 * p.groups,
                   .threads = p.threads(),
                   .registers = r.registers / (p.threads() * p.resident),
@@ -469,6 +537,30 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
   }
+  if (r.mma > 0)
+    if (const auto p = window_product(s, kernel, warps, stages);
+        p && (p->share == 1 || r.wgmma > 0)) {
+      // Registers are handed out to four warps at a time, 255 a thread at most.
+      const std::int64_t registers = std::min<std::int64_t>(
+          255, 72 + 4 * p->blocks_m * p->blocks_n + 4 * p->blocks_m + 2 * p->blocks_n);
+      const std::int64_t resident =
+          std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
+                    r.shared / (p->shared_bytes + kReservedShared)});
+      if (resident < 1) return Reason{formatted("{}: no block has room on an SM", k.name)};
+      std::vector<TensorId> tensors = {p->left, p->right, p->result};
+      for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
+      BlockTime t{.memory = memory_of(tensors),
+                  .warps = p->threads() / 32,
+                  .threads = p->threads(),
+                  .registers = registers,
+                  .shared = p->shared_bytes,
+                  .resident = resident};
+      t.phases.push_back(time_of(*p, *s.workload, size_of(s.workload->tensor(p->result).dtype),
+                                 latency, resident, r));
+      t.seconds = (r.wgmma > 0 ? kLeftOfLaunch : r.launch) / r.clock +
+                  std::max(t.phases.back().seconds, t.memory);
+      return t;
+    }
   Result<BlockWork> found = block_work(s, k);
   if (!found) return Reason{found.reason()};
   BlockWork work = std::move(found).value();

@@ -362,7 +362,10 @@ class BlockWalk {
     for (std::size_t l = 0; l < op.loops.size(); ++l)
       p.reduces = p.reduces || (extents[l] > 1 && w_.is_reduction(n.op, op.loops[l]));
     for (const InputUse& use : n.reads)
-      if (use.buffer.valid()) p.touched.push_back(use.buffer);
+      if (use.buffer.valid()) {
+        p.touched.push_back(use.buffer);
+        p.loaded += k_.buffers[use.buffer.index()].role == BufferRole::input;
+      }
     for (const OutputUse& use : n.writes) p.touched.push_back(use.buffer);
     phase().points.push_back(std::move(p));
   }

@@ -33,6 +33,7 @@ struct PointsRun {
   double light = 0, expensive = 0;  ///< instructions of a point
   bool reduces = false;
   std::vector<BufferId> touched;
+  int loaded = 0;  ///< of these, tiles that come from home
   bool in_registers = false;  ///< found by block_forms
 };
 struct CopyRun {

@@ -1,0 +1,377 @@
+// A whole kernel of a convolution as a product of matrices that are nowhere made: the left operand's rows run along
+// channels and window, as they lie at home; of the right one a block has the part of the image that its points' windows
+// cover, with zeros around, and a column of the product is a place in it. Tensor cores by mma.m16n8k16. Blocks of a
+// cluster may have parts of the channels of one tile; they then add up what each has, each some rows.
+// Plain C++ on top of tilewright_products.h.
+#pragma once
+
+#include "tilewright_hopper.h"
+#include "tilewright_products.h"
+
+namespace tw {
+
+/// Where a block's tile begins: row of the product, point of the image, and which of the products.
+struct WindowPlace { int row, y, x, product; };
+
+/// An element of the product, for operators after it: its row, its point's last loop and all its other loops.
+struct WindowElement {
+  static constexpr bool kWhole = false;
+  int row, column, product;
+  bool top, left;  // of the tile: what does not depend on the row or the point counts once
+  template <bool ByRow, bool ByColumn, bool Pairs, class T>
+  TW_MEMBER void read(float (&x)[2], const T* from, i64) const {
+    x[0] = to_float(read_after_launch(from, (ByRow || top) && (ByColumn || left)));
+    x[1] = 0.0f;
+  }
+};
+
+/// No operators after a convolution.
+struct NoWindowOperators {
+  static constexpr bool kAny = false;
+  static constexpr int kReads = 1;
+  TW_MEMBER void read(float (&)[1][2], const WindowElement&) const {}
+  TW_MEMBER float change(float sum, const float (&)[1][2], int, const WindowElement&) const { return sum; }
+};
+
+constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 : (n + 7) / 8 * 8 + 8; }
+
+/// T: operands, Out: results at home. S has constants:
+///   kRows, kTile: rows of the product, and of a tile; kTileY, kTileX, kOutY, kOutX: points; kWide: the last loop's
+///   kChannels, kStep, kPart, kShare: all; a stage's; a block's; blocks of a cluster
+///   kTapsY, kTapsX, kStrideY, kStrideX, kDilateY, kDilateX, kPadY, kPadX: the window
+///   kInY, kInX, kInRow, kInChannel: the image, and elements between its rows and channels
+///   kLeftRow: elements between rows of the left operand; kLeftPiece, kRightPiece: elements of a copy
+///   kLead, kPitch: columns before the first that is needed, and of a row in shared memory
+///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
+///   kStages, kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
+///   kEarly: the launch may begin before the one before has ended
+template <class T, class Out, class S, class Operators = NoWindowOperators>
+struct WindowProduct {
+  static constexpr int kThreads = 32 * S::kWarpsM * S::kWarpsN * S::kWarpsK;
+  static constexpr int kTaps = S::kTapsY * S::kTapsX;
+  static constexpr int kDepth = S::kStep * kTaps, kSteps = (kDepth + 15) / 16;
+  static constexpr int kLeftPitch = kSteps * 16 + 8;  // rows of eight meet in no bank
+  static constexpr int kPoints = S::kTileY * S::kTileX;
+  static constexpr int kInRows = (S::kTileY - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
+  static constexpr int kChannel = odd_eights(kInRows * S::kPitch);
+  static constexpr int kLeft = S::kTile * kLeftPitch, kStage = kLeft + S::kStep * kChannel;  // elements
+  static constexpr int kColumns = 8 * S::kBlocksN * S::kWarpsN;
+  static constexpr int kSumPitch = kColumns + (40 - kColumns % 32) % 32;
+  static constexpr int kSums = S::kTile * kSumPitch;  // floats of a warp's share of the depth
+  static constexpr int kTurns = (S::kPart + S::kStep - 1) / S::kStep;
+  static constexpr int kTable = kTaps == 1 ? 0 : 64 * kSteps;  // bytes
+  static_assert(16 * S::kBlocksM * S::kWarpsM == S::kTile && kColumns >= kPoints, "warps have the tile");
+  static_assert(S::kStages > 1 || kTurns == 1, "a stage is filled while another is read");
+
+  struct At { int x, y, z, w; };
+
+  /// Rows of Wide elements, Piece of them a copy: from(row, column, there) is where they begin at home, and `there` how
+  /// many exist; the others are zero.
+  /// A row lies Pitch elements behind the one before, the first of Group rows Apart behind that of the group before.
+  template <int Piece, int Wide, int Pitch, int Group, int Apart, class From>
+  static TW_MEMBER void copy_rows(T* to, int rows, int thread, const From& from) {
+    const auto place = [&](int row) { return Group == 1 ? row * Apart : row / Group * Apart + row % Group * Pitch; };
+    constexpr int kPieces = Wide / Piece, kAtOnce = 8;
+    if constexpr (Piece == 1) {
+      for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
+        T x[kAtOnce];
+        TW_UNROLL
+        for (int e = 0; e < kAtOnce; ++e) {
+          const int i = begin + e * kThreads;
+          if (i >= rows * kPieces) continue;
+          int there = 0;
+          const T* const p = from(i / kPieces, i % kPieces, there);
+          x[e] = there > 0 ? read_after_launch(p, true) : T{};
+        }
+        TW_UNROLL
+        for (int e = 0; e < kAtOnce; ++e) {
+          const int i = begin + e * kThreads;
+          if (i < rows * kPieces) to[place(i / kPieces) + i % kPieces] = x[e];
+        }
+      }
+    } else {
+      for (int i = thread; i < rows * kPieces; i += kThreads) {
+        const int column = i % kPieces * Piece;
+        int there = 0;
+        const T* const p = from(i / kPieces, column, there);
+        T* const at = to + place(i / kPieces) + column;
+        const int bytes = most(0, least(there, Piece)) * int(sizeof(T));
+        if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
+        else cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
+      }
+    }
+  }
+
+  /// Where a row of a stage's left operand is at home, and how many of its elements from `column` on exist.
+  static TW_MEMBER auto left_from(const T* left, const WindowPlace& p, int channel, int channels) {
+    const int rows = least(S::kRows - p.row, S::kTile), depth = channels * kTaps;
+    return [=](int row, int column, int& there) {
+      there = row < rows ? depth - column : 0;
+      return there > 0 ? left + (i64(p.row + row) * S::kLeftRow + i64(channel) * kTaps + column) : left;
+    };
+  }
+  /// The same of what the points of this tile need of the image.
+  static TW_MEMBER auto right_from(const T* right, const WindowPlace& p, int channel, int channels) {
+    const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
+    const int wide = (least(S::kTileX, S::kOutX - p.x) - 1) * S::kStrideX + (S::kTapsX - 1) * S::kDilateX + 1;
+    const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX - S::kLead;
+    const int end = least(S::kInX, x + S::kLead + wide);
+    return [=](int row, int column, int& there) {
+      const int c = row / kInRows, line = row % kInRows;
+      const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
+      there = in ? end - (x + column) : 0;
+      return there > 0 ? right + (i64(channel + c) * S::kInChannel + i64(y + line) * S::kInRow + (x + column)) : right;
+    };
+  }
+  /// Channels from `channel` on, `channels` of them, into a stage.
+  static TW_MEMBER void copy(T* stage, const T* left, const T* right, const WindowPlace& p, int channel, int channels,
+                             int thread) {
+    copy_rows<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(stage, S::kTile, thread,
+                                                            left_from(left, p, channel, channels));
+    copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(stage + kLeft, S::kStep * kInRows, thread,
+                                                                       right_from(right, p, channel, channels));
+  }
+
+  /// Copies of a thread whose places are known once for all stages that are whole: elements from where a stage's begin
+  /// at home, or none; where they go, and above that their bytes.
+  template <int N>
+  struct Held {
+    int from[N], to[N];
+  };
+  static constexpr int kToBits = 20;
+  static constexpr int each(int pieces) { return (pieces + kThreads - 1) / kThreads; }
+  static constexpr int kLeftEach = each(S::kTile * kSteps * 16 / S::kLeftPiece);
+  static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
+  static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
+  static constexpr bool kHeld = kTurns > 1 && 2 * (kLeftEach + kRightEach) + kSumsEach <= 168 && kStage < 1 << kToBits;
+
+  template <int Piece, int Wide, int Pitch, int Group, int Apart, int N, class From>
+  static TW_MEMBER void hold(Held<N>& held, int offset, const T* home, int rows, int thread, const From& from) {
+    constexpr int kPieces = Wide / Piece;
+    TW_UNROLL
+    for (int e = 0; e < N; ++e) {
+      const int i = thread + e * kThreads, row = i / kPieces, column = i % kPieces * Piece;
+      int there = 0;
+      const T* const p = from(row, column, there);
+      const int bytes = most(0, least(there, Piece)) * int(sizeof(T));
+      held.from[e] = int(p - home);
+      const int at = offset + (Group == 1 ? row * Apart : row / Group * Apart + row % Group * Pitch) + column;
+      held.to[e] = i < rows * kPieces ? at | bytes << kToBits : -1;
+    }
+  }
+  /// Those copies begin; what is copied element by element is read.
+  template <int Piece, int N>
+  static TW_MEMBER void begin_held(const Held<N>& held, T* stage, const T* home, T* x) {
+    TW_UNROLL
+    for (int e = 0; e < N; ++e) {
+      if (held.to[e] < 0) continue;
+      const T* const p = home + held.from[e];
+      const int bytes = held.to[e] >> kToBits;
+      T* const at = stage + (held.to[e] & ((1 << kToBits) - 1));
+      if constexpr (Piece == 1) x[e] = bytes > 0 ? read_after_launch(p, true) : T{};
+      else if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
+      else cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
+    }
+  }
+  template <int Piece, int N>
+  static TW_MEMBER void end_held(const Held<N>& held, T* stage, const T* x) {
+    if constexpr (Piece == 1) {
+      TW_UNROLL
+      for (int e = 0; e < N; ++e)
+        if (held.to[e] >= 0) stage[held.to[e] & ((1 << kToBits) - 1)] = x[e];
+    }
+  }
+
+  static TW_MEMBER void multiply(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
+                                 const int (&place)[S::kBlocksN], int m, int share, int lane) {
+    const T* const right = stage + kLeft;
+    const T* const left = stage + (m * 16 + lane % 16) * kLeftPitch + lane / 16 * 8;
+    // Of few sums the reads of a step are under way beside the products of the one before.
+    constexpr int kAtOnce = S::kBlocksM * S::kBlocksN <= 16 ? 2 : 1;
+    TW_UNROLL_BY(kAtOnce)
+    for (int step = share; step < kSteps; step += S::kWarpsK) {
+      const int s = made_here(step);
+      u32 x[S::kBlocksM][4];
+      TW_UNROLL
+      for (int i = 0; i < S::kBlocksM; ++i) ldmatrix4(x[i], left + i * 16 * kLeftPitch + s * 16);
+      At at;
+      if constexpr (kTaps == 1) {
+        const int first = (s * 16 + lane % 4 * 2) * kChannel;
+        // Channels past a stage's end are multiplied by zero, and are any that exist.
+        at = {first, first + kChannel, first + 8 * kChannel, first + 9 * kChannel};
+        if constexpr (kDepth % 16 != 0) {
+          const int k = s * 16 + lane % 4 * 2;
+          at.x = k < kDepth ? at.x : 0, at.y = k + 1 < kDepth ? at.y : 0;
+          at.z = k + 8 < kDepth ? at.z : 0, at.w = k + 9 < kDepth ? at.w : 0;
+        }
+      } else {
+        at = table[s * 4 + lane % 4];
+      }
+      const T* const of[4] = {right + at.x, right + at.y, right + at.z, right + at.w};
+      TW_UNROLL
+      for (int j = 0; j < S::kBlocksN; ++j) {
+        const u32 low = side_by_side<T>(of[0][place[j]], of[1][place[j]]);
+        const u32 high = side_by_side<T>(of[2][place[j]], of[3][place[j]]);
+        TW_UNROLL
+        for (int i = 0; i < S::kBlocksM; ++i) mma_16x8x16<T>(sums[i][j], x[i], low, high);
+      }
+    }
+  }
+
+  /// Some elements side by side, after the operators, to home.
+  static TW_MEMBER void leave(const float (&sum)[4], int row, int point, Out* home, const WindowPlace& p,
+                              const Operators& operators) {
+    TW_UNROLL
+    for (int v = 0; v < 4; v += S::kVector) {
+      const int y = p.y + (point + v) / S::kTileX, x = p.x + (point + v) % S::kTileX;
+      if (point + v >= kPoints || y >= S::kOutY || x >= S::kOutX) continue;
+      float out[S::kVector];
+      TW_UNROLL
+      for (int e = 0; e < S::kVector; ++e) {
+        const int flat = y * S::kOutX + x + e;
+        const WindowElement at{p.row + row, flat % S::kWide, p.product + flat / S::kWide * S::kOfLine, row == 0,
+                               point + v + e == 0};
+        float read[Operators::kReads][2];
+        operators.read(read, at);
+        out[e] = operators.change(sum[v + e], read, 0, at);
+      }
+      Out* const to = home + (i64(p.row + row) * S::kOutRow + i64(y) * S::kOutLine + x);
+      if constexpr (S::kVector == 1) {
+        store_home(to, Rounded<Out>::of(out[0]));
+      } else if constexpr (sizeof(Out) == 4) {
+        if constexpr (S::kVector == 4) store_home(reinterpret_cast<b128*>(to), four_floats_of(out));
+        else store_home(reinterpret_cast<b64*>(to), b64{bits_of(out[0]), bits_of(out[1])});
+      } else if constexpr (S::kVector == 4) {
+        store_home(reinterpret_cast<b64*>(to), b64{Packed<Out>::of(out[0], out[1]), Packed<Out>::of(out[2], out[3])});
+      } else {
+        store_home(reinterpret_cast<u32*>(to), Packed<Out>::of(out[0], out[1]));
+      }
+    }
+  }
+  static TW_MEMBER b128 four_floats_of(const float* x) { return {bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])}; }
+  static TW_MEMBER void add(float (&sum)[4], const b128& x) {
+    sum[0] += __builtin_bit_cast(float, x.x), sum[1] += __builtin_bit_cast(float, x.y);
+    sum[2] += __builtin_bit_cast(float, x.z), sum[3] += __builtin_bit_cast(float, x.w);
+  }
+
+  static TW_MEMBER void run(unsigned char* memory, const T* left, const T* right, Out* home, const WindowPlace& p,
+                            const Operators& operators = {}) {
+    At* const table = reinterpret_cast<At*>(memory);
+    T* const ring = reinterpret_cast<T*>(memory + kTable);
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+    const int m = warp % S::kWarpsM * S::kBlocksM, n = warp / S::kWarpsM % S::kWarpsN * S::kBlocksN;
+    const int of_depth = warp / (S::kWarpsM * S::kWarpsN);
+    const int rank = S::kShare > 1 ? int(blockIdx.x % S::kShare) : 0;
+    if constexpr (kTaps > 1) {
+      int* const places = reinterpret_cast<int*>(memory);
+      for (int i = thread; i < kSteps * 16; i += kThreads) {
+        const int k = i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2, tap = k % kTaps;
+        places[i] = k < kDepth ? k / kTaps * kChannel + tap / S::kTapsX * S::kDilateY * S::kPitch + tap % S::kTapsX * S::kDilateX : 0;
+      }
+    }
+    int place[S::kBlocksN];
+    TW_UNROLL
+    for (int j = 0; j < S::kBlocksN; ++j) {
+      const int point = (n + j) * 8 + lane / 4, y = point / S::kTileX, x = point % S::kTileX;
+      place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;
+    }
+    float sums[S::kBlocksM][S::kBlocksN][4];
+    TW_UNROLL
+    for (int i = 0; i < S::kBlocksM; ++i)
+      TW_UNROLL
+      for (int j = 0; j < S::kBlocksN; ++j)
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
+    if constexpr (S::kEarly) launches_ended();
+    const int first = rank * S::kPart, channels = least(S::kPart, S::kChannels - first);
+    const int turns = (channels + S::kStep - 1) / S::kStep;
+    Held<kHeld ? kLeftEach : 1> of_left;
+    Held<kHeld ? kRightEach : 1> of_right;
+    T left_x[kHeld && S::kLeftPiece == 1 ? kLeftEach : 1], right_x[kHeld && S::kRightPiece == 1 ? kRightEach : 1];
+    const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
+    const T* const right_home = right + i64(first) * S::kInChannel;
+    if constexpr (kHeld) {
+      hold<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(of_left, 0, left_home, S::kTile, thread,
+                                                         left_from(left, p, first, S::kStep));
+      hold<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(of_right, kLeft, right_home, S::kStep * kInRows, thread,
+                                                                    right_from(right, p, first, S::kStep));
+    }
+    const auto begins = [&](int turn) {
+      if (turn < turns) {
+        T* const stage = ring + turn % S::kStages * kStage;
+        const int rest = channels - turn * S::kStep;
+        if (kHeld && rest >= S::kStep) {
+          begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x);
+          begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x);
+        } else {
+          copy(stage, left, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
+        }
+      }
+      cp_async_commit();
+    };
+    const auto ends = [&](int turn) {
+      if (!kHeld || turn >= turns || channels - turn * S::kStep < S::kStep) return;
+      end_held<S::kLeftPiece>(of_left, ring + turn % S::kStages * kStage, left_x);
+      end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x);
+    };
+    constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      begins(i);
+      ends(i);
+    }
+    TW_NO_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      cp_async_wait<kAhead - 1>();
+      block_sync();
+      if constexpr (S::kStages > 1) begins(turn + kAhead);
+      multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
+      if constexpr (S::kStages > 1) ends(turn + kAhead);
+    }
+    block_sync();  // nobody reads the ring any more
+    if constexpr (S::kEarly) next_launch_may_begin();
+    float* const parts = reinterpret_cast<float*>(memory + kTable);
+    TW_UNROLL
+    for (int i = 0; i < S::kBlocksM; ++i)
+      TW_UNROLL
+      for (int j = 0; j < S::kBlocksN; ++j)
+        TW_UNROLL
+        for (int h = 0; h < 2; ++h)
+          *reinterpret_cast<b64*>(parts + of_depth * kSums + ((m + i) * 16 + lane / 4 + h * 8) * kSumPitch + (n + j) * 8 +
+                                  lane % 4 * 2) = b64{bits_of(sums[i][j][h * 2]), bits_of(sums[i][j][h * 2 + 1])};
+    block_sync();
+    constexpr int kPieces = kColumns / 4, kPer = S::kTile / S::kShare;
+    if constexpr (S::kShare > 1) {
+      if constexpr (S::kWarpsK > 1) {
+        for (int i = thread; i < S::kTile * kPieces; i += kThreads) {
+          float* const at = parts + i / kPieces * kSumPitch + i % kPieces * 4;
+          float sum[4] = {};
+          TW_UNROLL
+          for (int w = 0; w < S::kWarpsK; ++w) add(sum, *reinterpret_cast<const b128*>(at + w * kSums));
+          *reinterpret_cast<b128*>(at) = four_floats_of(sum);
+        }
+      }
+      cluster_sync();
+    }
+    for (int i = thread; i < kPer * kPieces; i += kThreads) {
+      const int row = rank * kPer + i / kPieces, point = i % kPieces * 4;
+      if (point >= kPoints || p.row + row >= S::kRows) continue;
+      float sum[4] = {};
+      const float* const at = parts + row * kSumPitch + point;
+      if constexpr (S::kShare > 1) {
+        b128 x[S::kShare];
+        TW_UNROLL
+        for (int b = 0; b < S::kShare; ++b) x[b] = load_of_block(at, b);
+        TW_UNROLL
+        for (int b = 0; b < S::kShare; ++b) add(sum, x[b]);
+      } else {
+        TW_UNROLL
+        for (int w = 0; w < S::kWarpsK; ++w) add(sum, *reinterpret_cast<const b128*>(at + w * kSums));
+      }
+      leave(sum, row, point, home, p, operators);
+    }
+    if constexpr (S::kShare > 1) cluster_meet();  // no block's sums are given up before all are read
+  }
+};
+
+}  // namespace tw

@@ -1,0 +1,140 @@
+// A kernel that is one convolution in 16 bits: the template of device/tilewright_windows.h, with
+// the plan's tile as a struct of constants and, where operators follow, a struct of these.
+#include "codegen/cuda/emit_windows.h"
+
+#include "codegen/cuda/emit_warpgroups.h"
+
+namespace tilewright::cuda {
+namespace {
+
+using lowering::WindowProduct;
+
+std::string shape_text(const WindowProduct& p, const std::string& name, bool early) {
+  Lines out(0);
+  out.open("struct " + name);
+  using Constant = std::pair<const char*, std::int64_t>;
+  const auto line = [&](std::initializer_list<Constant> all) {
+    std::string text;
+    for (const auto& [constant, value] : all)
+      text += (text.empty() ? "static constexpr int " : ", ") + std::string(constant) + " = " +
+              std::to_string(value);
+    out.line(text + ";");
+  };
+  line({{"kRows", p.rows}, {"kTile", p.tile}, {"kTileY", p.tile_y}, {"kTileX", p.tile_x}});
+  line({{"kOutY", p.out_y}, {"kOutX", p.out_x}, {"kWide", p.wide}, {"kOfLine", p.of_line}});
+  line({{"kChannels", p.channels}, {"kStep", p.step}, {"kPart", p.part}, {"kShare", p.share}});
+  line({{"kTapsY", p.taps_y},
+        {"kTapsX", p.taps_x},
+        {"kStrideY", p.stride_y},
+        {"kStrideX", p.stride_x}});
+  line(
+      {{"kDilateY", p.dilate_y}, {"kDilateX", p.dilate_x}, {"kPadY", p.pad_y}, {"kPadX", p.pad_x}});
+  line({{"kInY", p.in_y}, {"kInX", p.in_x}, {"kInRow", p.in_row}, {"kInChannel", p.in_channel}});
+  line({{"kLeftRow", p.left_row}, {"kLeftPiece", p.left_piece}, {"kRightPiece", p.right_piece}});
+  line({{"kLead", p.lead}, {"kPitch", p.pitch}, {"kStages", p.stages}});
+  line({{"kBlocksM", p.blocks_m}, {"kBlocksN", p.blocks_n}});
+  line({{"kWarpsM", p.warps_m}, {"kWarpsN", p.warps_n}, {"kWarpsK", p.warps_k}});
+  line({{"kOutRow", p.out_row}, {"kOutLine", p.out_line}, {"kVector", p.vector}});
+  out.line("static constexpr bool kEarly = " + std::string(early ? "true;" : "false;"));
+  out.end();
+  out.line("};");
+  return out.text();
+}
+
+}  // namespace
+
+KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
+  const Workload& w = p.workload();
+  const bool hopper = p.options.warpgroups;
+  Launch launch{.symbol = p.options.prefix + "_" + std::to_string(index),
+                .tensors = {product.result, product.left, product.right},
+                .blocks = product.grid,
+                .threads = static_cast<int>(product.threads()),
+                .shared_bytes = product.shared_bytes,
+                .early = hopper,
+                .cluster = static_cast<int>(product.share)};
+  const auto parameter = [&](TensorId t) {
+    return element_type(w.tensor(t).dtype) + "* " + home_of(w, t);
+  };
+  std::string list = parameter(product.result) + ", const " + parameter(product.left) + ", const " +
+                     parameter(product.right);
+  std::string homes;
+  for (const lowering::EpilogueRead& r : product.epilogue.reads) {
+    launch.tensors.push_back(r.tensor);
+    list += ", const " + parameter(r.tensor);
+    homes += (homes.empty() ? "" : ", ") + home_of(w, r.tensor);
+  }
+  for (const TensorId t : launch.tensors) p.needed[t.index()] = true;
+  const bool follows = !product.epilogue.operators.empty();
+  const std::string operators = "Operators_" + launch.symbol, shape = "Shape_" + launch.symbol;
+  KernelText text;
+  Lines out(0);
+  out.open(
+      "extern \"C\" __global__ void " +
+      (product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : std::string()) +
+      "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" + list +
+      ")");
+  out.line("TW_SHARED(memory);");
+  std::string rest = product.share > 1 ? "int(blockIdx.x) / " + std::to_string(product.share)
+                                       : std::string("int(blockIdx.x)");
+  const auto index_of = [&](const std::string& name, std::int64_t count) {
+    if (count == 1) return std::string("0");
+    out.line("const int " + name + " = (" + rest + ") % " + std::to_string(count) + ";");
+    rest = "(" + rest + ") / " + std::to_string(count);
+    return name;
+  };
+  const auto times = [](const std::string& at, std::int64_t by) {
+    return at == "0" || by == 0 ? std::string("0") : at + " * " + std::to_string(by);
+  };
+  const std::string down = index_of("down", product.down()),
+                    across = index_of("across", product.across()),
+                    lines = index_of("line", product.lines());
+  std::string left = home_of(w, product.left), right = home_of(w, product.right),
+              result = home_of(w, product.result), count = "0";
+  int loop = 0;
+  for (const WindowProduct::Outer& o : product.outer) {
+    const std::string at = index_of("outer" + std::to_string(loop++), o.extent);
+    const auto add = [&](std::string& to, std::int64_t by) {
+      if (by != 0 && at != "0") to += " + i64(" + at + ") * " + std::to_string(by);
+    };
+    add(left, o.left), add(right, o.right), add(result, o.result);
+    if (at != "0" && o.product != 0) count += " + " + times(at, o.product);
+  }
+  out.line("using Product = WindowProduct<" + element_type(product.operand) + ", " +
+           element_type(w.tensor(product.result).dtype) + ", " + shape +
+           (follows ? ", " + operators : std::string()) + ">;");
+  out.line("Product::run(memory, " + left + ", " + right + ", " + result + ", {" +
+           times(down, product.tile) + ", " + times(lines, product.tile_y) + ", " +
+           times(across, product.tile_x) + ", " + count + "}" +
+           (follows ? ", " + operators + "{" + homes + "}" : std::string()) + ");");
+  out.close();
+  text.text = (follows ? operators_text(w, {.name = operators,
+                                            .element = "WindowElement",
+                                            .product = product.product,
+                                            .result = product.result,
+                                            .loops = &product.loops,
+                                            .epilogue = &product.epilogue})
+                       : std::string()) +
+              shape_text(product, shape, hopper) + out.text();
+  text.launches.push_back(std::move(launch));
+  const std::string level =
+      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const auto stages = static_cast<int>(product.stages);
+  text.tiles.push_back({w.tensor(product.left).name, level, "shared", stages,
+                        product.stages * product.left_bytes(), "copied ahead of its use"});
+  text.tiles.push_back({w.tensor(product.right).name, level, "shared", stages,
+                        product.stages * product.right_bytes(),
+                        "what the points' windows cover, zeros around"});
+  const auto in_registers = [&](OpId op) {
+    for (const Output& o : w.op(op).outputs)
+      text.tiles.push_back({w.tensor(o.target.tensor).name, level, "registers", 1, 0,
+                            "the sums of a warp's matrix instructions"});
+  };
+  in_registers(product.product);
+  std::ranges::for_each(product.epilogue.operators, in_registers);
+  text.program = lowering::describe(product, p.schedule, index);
+  p.used.push_back("mma");
+  return text;
+}
+
+}  // namespace tilewright::cuda

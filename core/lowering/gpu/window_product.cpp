@@ -1,0 +1,538 @@
+#include "core/lowering/gpu/window_product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/base/format.h"
+#include "core/lowering/checks.h"
+#include "core/lowering/gpu/matrix_access.h"
+#include "core/workload/text.h"
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr std::int64_t kMostTile = 256, kMostPoints = 256, kMostSums = 112;  // sums of a thread
+constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
+constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
+constexpr std::int64_t kTwoBlocks = 110 * 1024;  // of shared memory, so that an SM has two blocks
+
+std::int64_t up_to_whole(std::int64_t x, std::int64_t to) { return ceil_div(x, to) * to; }
+
+class WindowFinder {
+ public:
+  WindowFinder(const Schedule& s, int kernel)
+      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+
+  WindowProduct find(int warps, int stages) {
+    walk();
+    const Operator& op = operands();
+    find_result();
+    name_loops(op);
+    follow();
+    place_left();
+    place_right();
+    place_result();
+    check_tiles();
+    join_lines();
+    choose_pieces();
+    arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
+            stages > 0 ? stages : k_.launch.stages.value_or(0));
+    return p_;
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
+  std::string name(TensorId t) const { return w_.tensor(t).name; }
+  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
+  static bool has(const Access& a, LoopId loop) {
+    return std::ranges::any_of(a.index, [&](const Affine& i) {
+      return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
+    });
+  }
+
+  bool around(NodeId outer, NodeId inner) const {
+    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
+      if (n == outer) return true;
+    return false;
+  }
+
+  /// A chain of grid loops around loops of one block, a product and what is computed of its
+  /// results, and what these load and store.
+  void walk() {
+    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
+      const ScheduleNode& n = k_.nodes[i];
+      switch (n.kind) {
+        case NodeKind::loop:
+          if (n.binding == Binding::grid && !serial_.empty())
+            refuse("a loop of blocks stands inside of one within a block");
+          if (n.binding != Binding::grid && n.binding != Binding::seq)
+            refuse("loop " + w_.loop(n.loop).name + " is bound within the block");
+          (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
+          break;
+        case NodeKind::compute:
+          if (n.once || computes_.size() == k_.ops.size()) refuse("it computes more than once");
+          computes_.push_back(NodeId(i));
+          break;
+        case NodeKind::sequence:
+        case NodeKind::load:
+        case NodeKind::store:
+          break;
+        default:
+          refuse("it has barriers, packs or drops");
+      }
+    }
+    for (const Buffer& b : k_.buffers)
+      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
+        refuse("tensor " + name(b.tensor) + " has tiles at several levels");
+    if (computes_.empty()) refuse("it is not a product of two tensors");
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i)
+      if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), computes_.front()))
+        refuse("its loops are not a chain");
+  }
+
+  const Operator& operands() {
+    const ScheduleNode& n = k_.node(computes_.front());
+    const Operator& op = w_.op(n.op);
+    p_.product = n.op;
+    if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(n.op))
+      refuse("it is not a product of two tensors");
+    const Output& out = op.outputs.front();
+    const Expr& e = out.value;
+    if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
+        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+        e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
+      refuse("it is not a sum of products of two tensors");
+    return op;
+  }
+
+  /// What leaves the kernel: of the last operator.
+  void find_result() {
+    for (const Buffer& b : k_.buffers)
+      if (b.leaves) refuse("tensor " + name(b.tensor) + " leaves it, and is read in it");
+    for (const NodeId c : computes_)
+      for (const Output& o : w_.op(k_.node(c).op).outputs) {
+        const auto leaves = [&](const Buffer& b) {
+          return b.tensor == o.target.tensor && b.role == BufferRole::output;
+        };
+        if (std::ranges::none_of(k_.buffers, leaves)) continue;
+        if (result_ != nullptr) refuse("it has several results");
+        result_ = &o.target;
+      }
+    if (result_ == nullptr || result_->index.empty()) refuse("it has no results");
+    check_whole_loops(w_, *result_);
+  }
+
+  /// A block's part of a loop: the step of the innermost grid loop, else all of it.
+  std::int64_t part(LoopId loop) const {
+    std::int64_t step = extent(loop);
+    for (NodeId n : grid_)
+      if (k_.node(n).loop == loop) step = k_.node(n).step;
+    return step;
+  }
+
+  void name_loops(const Operator& op) {
+    x_ = *result_->index.back().plain_loop();
+    const int right = has(op.inputs[1], x_) ? 1 : 0;
+    left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
+    right_ = &op.inputs[static_cast<std::size_t>(right)];
+    if (has(*left_, x_) || !has(*right_, x_))
+      refuse("neighbours among its results are no points of one operand");
+    for (const LoopId l : op.loops) {
+      const bool in_left = has(*left_, l), in_right = has(*right_, l), in_out = has(*result_, l);
+      if (!in_out) {
+        if (extent(l) == 1) continue;
+        if (!in_left || !in_right) refuse("it sums over one operand's loop alone");
+        depth_.push_back(l);
+        continue;
+      }
+      if (l == x_) continue;
+      if (in_left && !in_right && extent(l) > 1 && (!rows_.valid() || part(l) > 1)) {
+        if (rows_.valid() && part(rows_) > 1) refuse("its rows are several loops");
+        rows_ = l;
+      }
+    }
+    if (!rows_.valid()) refuse("its results have no rows");
+    if (depth_.empty()) refuse("it sums nothing");
+    p_.rows = extent(rows_), p_.tile = part(rows_);
+    for (const Affine& i : result_->index)
+      if (const LoopId l = *i.plain_loop(); l != rows_ && l != x_) others_.push_back(l);
+    p_.loops = {rows_, x_, others_};
+    p_.left = left_->tensor, p_.right = right_->tensor, p_.result = result_->tensor;
+    p_.operand = w_.tensor(p_.left).dtype;
+    const DType out = w_.tensor(p_.result).dtype;
+    if ((p_.operand != DType::f16 && p_.operand != DType::bf16) ||
+        w_.tensor(p_.right).dtype != p_.operand)
+      refuse("its operands are not both of f16 or both of bf16");
+    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
+      refuse("its results are not of f16, bf16 or f32");
+  }
+
+  /// Operators after the product are within the same blocks, and after all of its sum.
+  void follow() {
+    p_.epilogue = product_epilogue(w_, k_, computes_, p_.loops);
+    for (const EpilogueRead& r : p_.epilogue.reads)
+      if (r.tensor == p_.left || r.tensor == p_.right)
+        refuse("tensor " + name(r.tensor) + " is an operand, and is read after it");
+    for (std::size_t i = 1; i < computes_.size(); ++i)
+      check_block(computes_[i], "operator " + w_.op(k_.node(computes_[i]).op).name);
+  }
+  void check_block(NodeId n, const std::string& what) const {
+    for (const NodeId g : grid_)
+      if (k_.node(g).max_trips > 1 && !around(g, n)) refuse(what + " is for several blocks");
+    for (const NodeId l : serial_)
+      if (k_.node(l).max_trips > 1 && around(l, n)) refuse(what + " is within the loop of the sum");
+  }
+
+  /// Elements that an iteration of the loop moves a tensor's element by, where it stands alone.
+  std::int64_t stride(const Access& a, LoopId loop) const {
+    const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
+    std::int64_t by = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d)
+      for (const Term& t : a.index[d].terms)
+        if (t.loop == loop) by += t.coefficient * strides[d];
+    return by;
+  }
+
+  void place_left() {
+    check_whole_loops(w_, *left_);
+    p_.left_row = stride(*left_, rows_);
+    // The depth runs along a row.
+    std::ranges::sort(depth_, std::ranges::greater(), [&](LoopId l) { return stride(*left_, l); });
+    std::int64_t along = 1;
+    for (std::size_t i = depth_.size(); i-- > 0; along *= extent(depth_[i]))
+      if (stride(*left_, depth_[i]) != along)
+        refuse("tensor " + name(p_.left) + "'s channels and window are no row of it");
+    for (const LoopId l : others_) {
+      Outer o{.loop = l, .extent = extent(l), .left = stride(*left_, l)};
+      outer_.push_back(o);
+    }
+  }
+
+  /// The image: its last dimension, one before it with a window or several lines, and channels.
+  void place_right() {
+    const Tensor& t = w_.tensor(p_.right);
+    const std::vector<std::int64_t> strides = strides_of(t);
+    std::vector<LoopId> window;
+    const auto in = [](const std::vector<LoopId>& all, LoopId l) {
+      return std::ranges::find(all, l) != all.end();
+    };
+    const auto dimension = [&](const Affine& i, LoopId& point, LoopId& tap, std::int64_t& by,
+                               std::int64_t& dilate) {
+      for (const Term& term : i.terms) {
+        if (extent(term.loop) == 1) continue;
+        const bool of_depth = in(depth_, term.loop);
+        LoopId& slot = of_depth ? tap : point;
+        if (slot.valid() || term.coefficient < 1)
+          refuse("tensor " + t.name + " is indexed by more than a point and a window");
+        slot = term.loop;
+        (of_depth ? dilate : by) = term.coefficient;
+      }
+    };
+    LoopId of_x, tap_x, tap_y;
+    dimension(right_->index.back(), of_x, tap_x, p_.stride_x, p_.dilate_x);
+    if (of_x.valid() && of_x != x_) refuse("tensor " + t.name + "'s rows are no points");
+    if (!of_x.valid() && extent(x_) > 1) refuse("tensor " + t.name + "'s rows are no points");
+    p_.pad_x = -right_->index.back().offset, p_.in_x = t.shape.back();
+    for (std::size_t d = 0; d + 1 < right_->index.size(); ++d) {
+      const Affine& i = right_->index[d];
+      bool channel = true;  // terms are channels or iterations of blocks' loops
+      int points = 0;
+      for (const Term& term : i.terms) {
+        if (extent(term.loop) == 1) continue;
+        if (in(depth_, term.loop)) continue;
+        ++points;
+        if (part(term.loop) > 1) channel = false;
+        if (!in(others_, term.loop)) refuse("tensor " + t.name + " has its rows in two dimensions");
+      }
+      const bool window_here = std::ranges::any_of(i.terms, [&](const Term& term) {
+        return extent(term.loop) > 1 && in(depth_, term.loop) &&
+               (points > 0 || extent(term.loop) < t.shape[d] || i.offset != 0);
+      });
+      // A group's channels: its loop is in both operands, and moves by all of its channels.
+      const bool group =
+          points > 0 && std::ranges::all_of(i.terms, [&](const Term& term) {
+            return extent(term.loop) == 1 || in(depth_, term.loop) || has(*left_, term.loop);
+          });
+      if (channel && i.offset == 0 && (!window_here || group)) {
+        check_inside(i, t.shape[d], t.name);
+        continue;
+      }
+      if (y_dimension_ >= 0) refuse("its window or its points have three dimensions");
+      y_dimension_ = static_cast<int>(d);
+      dimension(i, y_, tap_y, p_.stride_y, p_.dilate_y);
+      p_.pad_y = -i.offset, p_.in_y = t.shape[d], p_.in_row = strides[d];
+    }
+    for (const LoopId tap : {tap_y, tap_x})
+      if (tap.valid()) window.push_back(tap);
+    if (tap_y.valid()) p_.taps_y = extent(tap_y);
+    if (tap_x.valid()) p_.taps_x = extent(tap_x);
+    const std::size_t before = depth_.size() - window.size();
+    for (std::size_t i = 0; i < window.size(); ++i)
+      if (depth_[before + i] != window[i])
+        refuse("tensor " + name(p_.left) + "'s windows are no rows within its channels");
+    std::int64_t between = 0;
+    for (std::size_t i = before; i-- > 0;) {
+      const std::int64_t own = stride(*right_, depth_[i]);
+      if (between > 0 && own != between)
+        refuse("channels of " + t.name + " are at several distances");
+      if (p_.in_channel == 0) p_.in_channel = own;
+      p_.channels *= extent(depth_[i]), between = own * extent(depth_[i]);
+      channel_ = depth_[i];
+    }
+    for (Outer& o : outer_)
+      if (o.loop != y_) o.right = stride(*right_, o.loop);
+    if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
+    const bool points = std::ranges::any_of(
+        others_, [&](LoopId l) { return extent(l) > 1 && has(*right_, l) && !has(*left_, l); });
+    if (p_.taps() == 1 && !points) refuse("it is a product of matrices");
+    p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
+  }
+  void check_inside(const Affine& i, std::int64_t shape, const std::string& tensor) const {
+    std::int64_t last = i.offset;
+    for (const Term& t : i.terms) {
+      if (t.coefficient < 0) refuse("tensor " + tensor + " is read backwards");
+      last += t.coefficient * (extent(t.loop) - 1);
+    }
+    if (last >= shape) refuse("tensor " + tensor + " is read outside of its elements");
+  }
+
+  void place_result() {
+    p_.out_row = stride(*result_, rows_);
+    if (y_.valid()) p_.out_line = stride(*result_, y_);
+    std::int64_t below = 1;
+    for (std::size_t i = outer_.size(); i-- > 0;) {
+      outer_[i].result = stride(*result_, outer_[i].loop), outer_[i].product = below;
+      if (outer_[i].loop == y_) p_.of_line = below;
+      below *= outer_[i].extent;
+    }
+    for (const Outer& o : outer_) {
+      if (o.loop == y_ || o.extent == 1) continue;
+      if (part(o.loop) != 1)
+        refuse("a block has several iterations of loop " + w_.loop(o.loop).name);
+      p_.outer.push_back(o);
+    }
+  }
+
+  void check_tiles() {
+    std::int64_t step = channel_.valid() ? extent(channel_) : 1;
+    for (NodeId n : serial_) {
+      if (k_.node(n).max_trips == 1) continue;
+      if (k_.node(n).loop != channel_)
+        refuse("a block has several tiles of loop " + w_.loop(k_.node(n).loop).name);
+      step = std::min(step, k_.node(n).step);
+    }
+    p_.step = step * (channel_.valid() ? p_.channels / extent(channel_) : 1);
+    for (NodeId n : grid_)
+      if (k_.node(n).max_trips > 1 && std::ranges::find(depth_, k_.node(n).loop) != depth_.end())
+        refuse("blocks share loop " + w_.loop(k_.node(n).loop).name + " of the sum");
+    int loads[2] = {};
+    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
+      const ScheduleNode& n = k_.nodes[i];
+      const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
+      if (!load && !store) continue;
+      if (load && n.tensor != p_.left && n.tensor != p_.right && n.tensor != p_.result) {
+        check_block(NodeId(i), "the load of " + name(n.tensor));
+        if (std::ranges::count_if(k_.nodes, [&](const ScheduleNode& other) {
+              return other.kind == NodeKind::load && other.tensor == n.tensor;
+            }) > 1)
+          refuse("it loads tensor " + name(n.tensor) + " twice");
+        continue;
+      }
+      const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
+      if (load && n.tensor == p_.result) refuse("it loads its results");
+      if (load && ++loads[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
+      for (NodeId g : grid_)
+        if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
+          refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
+      for (NodeId l : serial_)
+        if (k_.node(l).max_trips > 1 && (store ? around(l, NodeId(i)) : !around(l, NodeId(i))))
+          refuse(
+              "tensor " + name(n.tensor) +
+              (store ? " is stored before it is whole" : " is loaded for all of the sum at once"));
+    }
+    if (p_.tile < p_.rows && p_.tile % 16 != 0)
+      refuse(formatted("its tile has {} rows, and takes multiples of 16", p_.tile));
+    p_.tile = up_to_whole(p_.tile, 16);
+    if (p_.tile > kMostTile || p_.tile_y * p_.tile_x > kMostPoints)
+      refuse(formatted("its tile has {} x {} rows and points, and {} of each at most", p_.tile,
+                       p_.tile_y * p_.tile_x, kMostTile));
+    for (const std::int64_t n :
+         {p_.rows * p_.left_row, p_.out_y * p_.out_x, p_.in_y * p_.in_x, p_.channels * p_.taps()})
+      if (n >= 1 << 30) refuse("a loop has 2^30 iterations or more");
+    p_.share = k_.launch.cluster.value_or(1);
+    if (p_.share > kMostOfCluster || p_.tile % p_.share != 0)
+      refuse(formatted("{} rows of a tile are not shared by clusters of {}", p_.tile, p_.share));
+    p_.part = p_.share == 1 ? p_.channels : up_to_whole(ceil_div(p_.channels, p_.share), p_.step);
+    if ((p_.share - 1) * p_.part >= p_.channels)
+      refuse(formatted("its {} channels in steps of {} are too few for clusters of {}", p_.channels,
+                       p_.step, p_.share));
+  }
+
+  /// Lines of points that follow one another, in the image and among the results, are one line.
+  void join_lines() {
+    if (p_.taps() != 1 || p_.stride_x != 1 || p_.stride_y != 1 || p_.pad_x != 0 || p_.pad_y != 0 ||
+        p_.tile_x != p_.out_x || p_.in_x != p_.out_x || p_.in_y != p_.out_y ||
+        p_.in_row != p_.in_x || p_.out_line != p_.out_x)
+      return;
+    p_.tile_x *= p_.tile_y, p_.out_x *= p_.out_y, p_.in_x *= p_.in_y;
+    p_.tile_y = p_.out_y = p_.in_y = 1, p_.in_row = p_.out_line = 0;
+  }
+
+  void choose_pieces() {
+    const bool several = p_.part > p_.step || p_.share > 1;
+    const auto divides = [&](std::int64_t v, std::initializer_list<std::int64_t> all) {
+      return std::ranges::all_of(all, [&](std::int64_t n) { return n % v == 0; });
+    };
+    const auto outer = [&](std::int64_t v, auto member) {
+      return std::ranges::all_of(p_.outer, [&](const Outer& o) { return o.*member % v == 0; });
+    };
+    for (const std::int64_t v : {8, 4, 2})
+      if (divides(v, {p_.left_row, several ? p_.step * p_.taps() : 0,
+                      p_.share > 1 ? p_.part * p_.taps() : 0}) &&
+          outer(v, &Outer::left)) {
+        p_.left_piece = v;
+        break;
+      }
+    const bool whole = p_.tile_x == p_.out_x;
+    for (const std::int64_t v : {8, 4, 2})
+      if (divides(v, {p_.in_x, p_.in_row, p_.in_channel}) && outer(v, &Outer::right) &&
+          (whole || divides(v, {p_.pad_x, p_.tile_x * p_.stride_x}))) {
+        p_.right_piece = v;
+        break;
+      }
+    if (whole && p_.right_piece > 1)
+      p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
+    p_.pitch =
+        up_to_whole(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
+                    p_.right_piece);
+    for (const std::int64_t v : {4, 2})
+      if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
+        p_.vector = v;
+        break;
+      }
+  }
+
+  void arrange(int warps, int stages) {
+    const std::int64_t m = p_.tile / 16, n = ceil_div(p_.tile_y * p_.tile_x, std::int64_t{8});
+    double least = std::numeric_limits<double>::infinity();
+    WindowProduct best = p_;
+    for (const std::int64_t all : {4, 8}) {
+      if (warps > 0 && warps != all) continue;
+      for (std::int64_t wm = 1; wm <= all; wm *= 2)
+        for (std::int64_t wn = 1; wm * wn <= all; wn *= 2) {
+          if (m % wm != 0) continue;
+          WindowProduct p = p_;
+          p.warps_m = wm, p.warps_n = wn, p.warps_k = all / wm / wn;
+          p.blocks_m = m / wm, p.blocks_n = ceil_div(n, wn);
+          if (4 * p.blocks_m * p.blocks_n > kMostSums || p.warps_k > p.steps() || p.warps_k > 4)
+            continue;
+          // What warps add up of one another is read and written once more.
+          const double cycles = static_cast<double>(p.turns()) * p.stage_cycles(kUsualMma) +
+                                static_cast<double>(p.warps_k * p.tile * p.columns()) / 16;
+          if (cycles < least * 0.98) least = cycles, best = p;
+        }
+    }
+    if (least == std::numeric_limits<double>::infinity())
+      refuse(formatted("{} warps have no room for the sums of its tile of {} x {}",
+                       warps > 0 ? warps : 8, p_.tile, p_.tile_y * p_.tile_x));
+    p_ = best;
+    const std::int64_t room = s_.machine->level(k_.level).capacity.value - kReservedOfBlock;
+    const std::int64_t table = p_.taps() == 1 ? 0 : 64 * p_.steps();
+    const std::int64_t stage = p_.left_bytes() + p_.right_bytes();
+    const std::int64_t pitch = p_.columns() + (40 - p_.columns() % 32) % 32;
+    const std::int64_t sums = 4 * p_.warps_k * p_.tile * pitch;
+    const auto bytes = [&](std::int64_t n_stages) {
+      return table + std::max(n_stages * stage, sums);
+    };
+    p_.stages = std::min<std::int64_t>(p_.turns(), stages > 0 ? stages : 4);
+    while (stages == 0 && p_.stages > 2 && bytes(p_.stages) > kTwoBlocks) --p_.stages;
+    p_.shared_bytes = bytes(p_.stages);
+    if (p_.shared_bytes > room)
+      refuse(formatted("its tiles need {} bytes of shared memory, and a block has {}",
+                       p_.shared_bytes, room));
+    if (p_.stages < 2 && p_.turns() > 1) refuse("one stage is filled while it is read");
+    p_.tiles = p_.down() * p_.lines() * p_.across();
+    for (const Outer& o : p_.outer) p_.tiles *= o.extent;
+    p_.grid = p_.tiles * p_.share;
+    if (p_.grid >= 1 << 30) refuse("it has 2^30 tiles or more");
+  }
+
+  using Outer = WindowProduct::Outer;
+  const Schedule& s_;
+  const Workload& w_;
+  const ScheduledKernel& k_;
+  WindowProduct p_;
+  std::vector<NodeId> grid_, serial_, computes_;
+  const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
+  LoopId rows_, x_, y_, channel_;
+  std::vector<LoopId> depth_, others_;  ///< outermost first
+  std::vector<Outer> outer_;
+  int y_dimension_ = -1;
+};
+
+}  // namespace
+
+std::int64_t WindowProduct::right_bytes() const {
+  const std::int64_t eights = ceil_div(in_rows() * pitch, std::int64_t{8});
+  return 2 * step * 8 * (eights % 2 == 1 ? eights : eights + 1);
+}
+
+std::int64_t WindowProduct::cluster_bytes() const {
+  return tiles * 4 * (share - 1) * tile * up_to_whole(tile_y * tile_x, 4);
+}
+
+double WindowProduct::stage_cycles(double mma) const {
+  const auto m = static_cast<double>(blocks_m), n = static_cast<double>(blocks_n);
+  const double warps = static_cast<double>(warps_m * warps_n * warps_k),
+               each = static_cast<double>(ceil_div(steps(), warps_k));
+  // Of 16 of the depth, a warp: its products; instructions (four reads, four additions and two
+  // words for 8 points); cycles of shared memory; what it waits for, alone.
+  const double tensor = m * n * 2048 * 4 / mma, issue = 2 * m + 10 + 10 * n + m * n;
+  const double near = 4 * n + 4 * m + 4;
+  const double alone = 90 + issue + m * n;
+  return each * std::max({std::max(tensor, issue) * std::ceil(warps / 4), near * warps, alone});
+}
+
+Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps, int stages) {
+  try {
+    return WindowFinder(s, kernel).find(warps, stages);
+  } catch (const Refused& refused) {
+    return Reason{refused.text};
+  }
+}
+
+std::string describe(const WindowProduct& p, const Schedule& s, int kernel) {
+  const Workload& w = *s.workload;
+  const auto name = [&](TensorId t) { return w.tensor(t).name; };
+  std::string text = formatted(
+      "{}: {} blocks of {} warps{} for {} tiles of {} rows x {} x {} points, {} bytes of shared "
+      "memory\n",
+      s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
+      p.share > 1 ? formatted(", in clusters of {}", p.share) : std::string(), p.tiles, p.tile,
+      p.tile_y, p.tile_x, p.shared_bytes);
+  text += formatted(
+      "tiles\n  {}, {}: ring of {} stages of {} channels, {} bytes each\n  {}: registers, {} x {} "
+      "blocks of 16 x 8 a warp\n",
+      name(p.left), name(p.right), p.stages, p.step, p.left_bytes() + p.right_bytes(),
+      name(w.op(p.product).outputs.front().target.tensor), p.blocks_m, p.blocks_n);
+  text += formatted("all warps\n  channels by {}, {} of {} a block\n", p.step, p.part, p.channels);
+  text += formatted("    {} by {} bytes a copy, {} by {}, zeros around\n", name(p.left),
+                    2 * p.left_piece, name(p.right), 2 * p.right_piece);
+  text += formatted("    {} steps of 16 of channels and {} x {} window by mma, {} warps in turn\n",
+                    p.steps(), p.taps_y, p.taps_x, p.warps_k);
+  text += "  sums through shared memory";
+  if (p.share > 1)
+    text += formatted(", {} rows of {} blocks each; between blocks of clusters: {} bytes",
+                      p.tile / p.share, p.share, p.cluster_bytes());
+  text += "\n";
+  for (const OpId op : p.epilogue.operators)
+    text += formatted("    C.{} on them\n", to_text(w, op));
+  for (const EpilogueRead& r : p.epilogue.reads)
+    text += formatted("      {} is read at home\n", name(r.tensor));
+  return text + formatted("    results, {} elements a store\n", p.vector);
+}
+
+}  // namespace tilewright::lowering

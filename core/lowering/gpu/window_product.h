@@ -1,0 +1,77 @@
+// Kernels that are one convolution in 16 bits, as a product of matrices that are nowhere made:
+// whether a plan's kernel is one, and how its block is arranged (device/tilewright_windows.h). Rows
+// of the product are one loop of the results that the left operand has, columns are points of the
+// image, the depth is channels and the window. Where the launch has clusters, the blocks of one
+// have parts of the channels of one tile. Operators of elements may follow (product_epilogue.h). A
+// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/lowering/gpu/product_epilogue.h"
+#include "core/plan/schedule.h"
+
+namespace tilewright::lowering {
+
+struct WindowProduct {
+  TensorId left, right, result;  ///< result: of the last operator
+  OpId product;
+  ProductLoops loops;  ///< columns: the last loop of the points; products: all others but the rows
+  ProductEpilogue epilogue;
+  DType operand = DType::f16;
+  std::int64_t rows = 1, tile = 16;  ///< of the product, and of a tile: a multiple of 16
+  /// Points of a tile and of the results; lines that follow one another at home may be one.
+  std::int64_t tile_y = 1, tile_x = 1, out_y = 1, out_x = 1;
+  std::int64_t wide = 1, of_line = 0;  ///< the last loop, and how `products` count the one before
+  std::int64_t channels = 1, step = 1, part = 1, share = 1;  ///< all, a stage's, a block's; blocks
+  std::int64_t taps_y = 1, taps_x = 1, stride_y = 1, stride_x = 1, dilate_y = 1, dilate_x = 1;
+  std::int64_t pad_y = 0, pad_x = 0;
+  std::int64_t in_y = 1, in_x = 1, in_row = 0, in_channel = 0, left_row = 0;  ///< elements between
+  std::int64_t left_piece = 1, right_piece = 1;  ///< elements of a copy: 16, 8, 4 or 2 bytes
+  std::int64_t lead = 0,
+               pitch = 1;  ///< columns before the first that is needed; of a row, in shared memory
+  std::int64_t blocks_m = 1, blocks_n = 1, warps_m = 1, warps_n = 1, warps_k = 1, stages = 1;
+  std::int64_t out_row = 0, out_line = 0, vector = 1;
+  /// A loop of which a block has one iteration: elements that it moves operands and results by, and
+  /// what it counts in `products`.
+  struct Outer {
+    LoopId loop;
+    std::int64_t extent = 1, left = 0, right = 0, result = 0, product = 0;
+  };
+  std::vector<Outer> outer;
+  std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
+
+  std::int64_t taps() const { return taps_y * taps_x; }
+  std::int64_t threads() const { return 32 * warps_m * warps_n * warps_k; }
+  std::int64_t steps() const { return ceil_div(step * taps(), std::int64_t{16}); }
+  std::int64_t turns() const { return ceil_div(part, step); }
+  std::int64_t in_rows() const { return (tile_y - 1) * stride_y + (taps_y - 1) * dilate_y + 1; }
+  std::int64_t columns() const { return 8 * blocks_n * warps_n; }
+  std::int64_t left_bytes() const { return 2 * tile * (16 * steps() + 8); }
+  std::int64_t right_bytes() const;
+  std::int64_t down() const { return ceil_div(rows, tile); }
+  std::int64_t lines() const { return ceil_div(out_y, tile_y); }
+  std::int64_t across() const { return ceil_div(out_x, tile_x); }
+  /// Copies of a thread for a stage.
+  std::int64_t copies() const {
+    return ceil_div(tile * 16 * steps() / left_piece, threads()) +
+           ceil_div(step * in_rows() * (pitch / right_piece), threads());
+  }
+  /// Whether a thread knows the places of its copies once for all stages: as
+  /// device/tilewright_windows.h has it.
+  bool held() const { return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168; }
+  /// That the blocks of clusters read of one another, all together.
+  std::int64_t cluster_bytes() const;
+  /// Cycles that an SM has a stage's products for, copies left out; `mma`: multiply-adds a cycle.
+  double stage_cycles(double mma) const;
+};
+
+/// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`,
+/// `stages`: 0: as the kernel's launch says, else as suits. Cost: a walk over the kernel's nodes.
+Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps = 0, int stages = 0);
+
+/// Tiles, copies and products for people, a line each.
+std::string describe(const WindowProduct& p, const Schedule& s, int kernel);
+
+}  // namespace tilewright::lowering

@@ -1,0 +1,203 @@
+// Convolutions in 16 bits by tensor cores on simulator/cuda_host: drawn channels, images, windows,
+// strides, dilations, paddings, groups and tiles compute what the reference evaluator computes,
+// move the bytes that `exact` counts, and have no fault found in them; each of their waits that is
+// left out is found.
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "codegen/cuda/build.h"
+#include "core/base/format.h"
+#include "core/lowering/gpu/window_product.h"
+#include "core/plan/file.h"
+#include "tests/codegen/cuda_barriers.h"
+
+namespace tilewright {
+namespace {
+
+constexpr std::uint64_t kSeed = 24001;
+
+struct Case {
+  std::shared_ptr<const Workload> workload;
+  Schedule schedule;
+  std::string text;  ///< for messages
+  int cluster = 1;
+};
+
+Case make_case(const std::string& yaml, const std::string& tree, int cluster) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
+  Kernel kernel{.name = "one"};
+  kernel.tree = parse_tree(tree);
+  if (cluster > 1) kernel.launch.cluster = cluster;
+  auto s = resolve({.kernels = {std::move(kernel)}}, w,
+                   std::make_shared<const Machine>(named_machine("h200")));
+  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
+  return {w, std::move(s).value(), formatted("{}{} in clusters of {}", yaml, tree, cluster),
+          cluster};
+}
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  std::int64_t number(std::int64_t from, std::int64_t to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
+  }
+  bool coin() { return number(0, 1) == 1; }
+
+  Case convolution() {
+    const bool batch = number(0, 3) == 0, groups = number(0, 3) == 0, joint = groups && coin();
+    const std::int64_t c = coin() ? 8 * number(1, 4) : number(2, 33), o = number(2, 50);
+    const std::int64_t r = number(0, 2) == 0 ? 1 : number(1, 4), s = coin() ? r : number(1, 4);
+    const std::int64_t sy = number(1, 3), sx = coin() ? sy : number(1, 2), dy = number(1, 2),
+                       dx = coin() ? dy : number(1, 3), py = number(0, r / 2 * dy),
+                       px = number(0, s / 2 * dx);
+    // As many points as the image has, or so many that the image is whole in pieces.
+    const std::int64_t high = number(1, 20) + (r - 1) * dy,
+                       across = coin() ? 8 * number(1, 4) : number(1, 25),
+                       wide = std::max(across, (s - 1) * dx + 1 - 2 * px);
+    const std::int64_t y = (high + 2 * py - (r - 1) * dy - 1) / sy + 1,
+                       x = (wide + 2 * px - (s - 1) * dx - 1) / sx + 1;
+    const std::string outer = std::string(batch ? "b," : "") + (groups ? "g," : "");
+    const bool bfloat = number(0, 2) == 0, wider = number(0, 3) == 0;
+    const std::string type = bfloat ? "bf16" : "f16";
+    static constexpr const char* kAfter[] = {"", "  - Z[{0}o,y,x] = relu(Y[{0}o,y,x] + B[{1}o])\n",
+                                             "  - Z[{0}o,y,x] = Y[{0}o,y,x] + R[{0}o,y,x]\n",
+                                             "  - Z[{0}o,y,x] = tanh(Y[{0}o,y,x] * B[y,x])\n"};
+    std::string after = kAfter[number(0, 3)];
+    const std::string group = groups ? "g," : "";
+    for (const auto& [from, to] :
+         {std::pair{std::string("{0}"), outer}, {std::string("{1}"), group}})
+      for (std::size_t at; (at = after.find(from)) != std::string::npos;)
+        after.replace(at, from.size(), to);
+    const std::string channel = !groups ? "c" : joint ? formatted("{}*g+c", c) : "g,c";
+    const std::string loops =
+        formatted("{}{}o: {}, c: {}, y: {}, x: {}, r: {}, s: {}", batch ? "b: 2, " : "",
+                  groups ? "g: 3, " : "", o, c, y, x, r, s);
+    const std::string image = formatted("{}{}, {}, {}", batch ? "2, " : "",
+                                        !groups ? formatted("{}", c)
+                                        : joint ? formatted("{}", 3 * c)
+                                                : formatted("3, {}", c),
+                                        high, wide);
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{{}}}\ntensors:\n  X: [{}]\n  W: [{}o, c, r, s]\n"
+        "  Y: [{}o, y, x]\ndtypes: {{{}: {}}}\noperators:\n"
+        "  - conv: Y[{}o,y,x] += X[{}{},{}*y+{}*r-{},{}*x+{}*s-{}] * W[{}o,c,r,s]\n{}",
+        type, loops, image, group, outer, after.empty() ? "Y" : "Z", wider ? "f32" : type, outer,
+        batch ? "b," : "", channel, sy, dy, py, sx, dx, px, group, after);
+    // Most tiles have whole lines.
+    const std::int64_t rows = std::min(o, 16 * number(1, 3)), lines = std::min(y, number(1, 4)),
+                       points = number(0, 4) > 0 ? x : std::min(x, 4 * number(1, 3));
+    std::int64_t step = std::min(c, coin() ? std::int64_t{8} : number(1, 12));
+    std::int64_t cluster = std::int64_t{1} << number(0, 3);
+    const auto part = [&] { return ceil_div(ceil_div(c, cluster), step) * step; };
+    while ((cluster - 1) * part() >= c) cluster /= 2;
+    return make_case(yaml,
+                     formatted("{}{}o/{}@grid y/{}@grid x/{}@grid ( c/{} ( C.conv ) {} )",
+                               batch ? "b/1@grid " : "", groups ? "g/1@grid " : "", rows, lines,
+                               points, step, after.empty() ? "S.Y" : "C.Z S.Z"),
+                     static_cast<int>(cluster));
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+cuda::Source emitted(const Case& c, cuda::EmitOptions options) {
+  auto source = cuda::emit(c.schedule, options);
+  EXPECT_TRUE(source.ok()) << source.reason() << "\n" << c.text;
+  return source ? std::move(source).value() : cuda::Source{};
+}
+
+TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) : 16;
+  const char* const seed = std::getenv("TILEWRIGHT_SEED");
+  Draw draw(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  while (std::ssize(drawn) < count) {
+    Case c = draw.convolution();
+    const auto product = lowering::window_product(c.schedule, 0);
+    // A window of one, and one channel: no product of matrices.
+    if (!product && product.reason() == "it sums nothing") continue;
+    ASSERT_TRUE(product) << product.reason() << "\n" << c.text;
+    drawn.push_back(std::move(c));
+    const int at = static_cast<int>(sources.size());
+    sources.push_back(emitted(drawn.back(), {.warpgroups = drawn.back().cluster > 1 || at % 2 == 0,
+                                             .prefix = "k" + std::to_string(at)}));
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  int clusters = 0, pieces = 0, joined = 0;
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
+    const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
+    EXPECT_LT(run->error, bfloat ? 2e-2 : 3e-3) << c.text;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    const auto product = lowering::window_product(c.schedule, 0);
+    clusters += product->share > 1, pieces += product->right_piece > 1;
+    joined += product->out_x > product->wide;
+  }
+  EXPECT_GE(clusters, count / 8);
+  EXPECT_GE(pieces, count / 16);
+  if (count >= 100) {
+    EXPECT_GE(joined, 1);
+  }
+}
+
+TEST(Windows, WhatIsNoConvolutionIsSaid) {
+  const auto reason = [&](const std::string& access, const std::string& tree, int cluster = 1) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{o: 64, c: 32, y: 14, x: 14, r: 3, s: 3}}\n"
+                  "tensors: {{X: [32, 14, 14], Y: [64, 14, 14]}}\n"
+                  "operators:\n  - conv: Y[o,y,x] += X[c,y+r-1,x+s-1] * {}\n",
+                  access),
+        tree, cluster);
+    const auto product = lowering::window_product(c.schedule, 0);
+    return product ? std::string("none") : product.reason();
+  };
+  const std::string lines = "o/64@grid y/2@grid x/14@grid ";
+  EXPECT_EQ(reason("W[o,c,r,s]", lines + "( c/16 ( C.conv ) S.Y )"), "none");
+  EXPECT_EQ(reason("W[o,c,r,s]", lines + "( c/16 ( C.conv ) S.Y )", 2), "none");
+  EXPECT_EQ(reason("W[o,c,r,s]", lines + "( c/16 ( C.conv ) S.Y )", 4),
+            "its 32 channels in steps of 16 are too few for clusters of 4");
+  EXPECT_EQ(reason("V[c,r,s,o]", lines + "( c/16 ( C.conv ) S.Y )"),
+            "tensor V's channels and window are no row of it");
+  EXPECT_EQ(reason("W[o,c,r,s]", lines + "( r/1 ( C.conv ) S.Y )"),
+            "a block has several tiles of loop r");
+  EXPECT_EQ(reason("W[o,c,r,s]", "o/40@grid y/2@grid x/14@grid ( c/16 ( C.conv ) S.Y )"),
+            "its tile has 40 rows, and takes multiples of 16");
+}
+
+TEST(Windows, EachWaitThatIsLeftOutIsFound) {
+  // With and without a cluster, warps in turn in the depth, operators, and copies one by one.
+  testing::BarriersLeftOut barriers;
+  for (const auto& [size, tree, cluster] :
+       {std::tuple(8, "o/16@grid y/4@grid x/8@grid ( c/4 ( C.conv ) C.Z S.Z )", 1),
+        std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/4 ( C.conv ) C.Z S.Z )", 2)}) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{o: 16, c: 16, y: {0}, x: {0}, r: 3, s: 3}}\n"
+                  "tensors: {{X: [16, {0}, {0}], W: [16, 16, 3, 3], Y: [16, {0}, {0}], B: [16]}}\n"
+                  "operators:\n  - conv: Y[o,y,x] += X[c,y+r-1,x+s-1] * W[o,c,r,s]\n"
+                  "  - Z[o,y,x] = relu(Y[o,y,x] + B[o])\n",
+                  size),
+        tree, cluster);
+    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    const auto module = testing::build_cuda({source});
+    ASSERT_TRUE(module.ok()) << module.reason();
+    barriers.look(*module, source, *c.workload, kSeed, c.text);
+  }
+  barriers.print();
+  using Left = testing::BarriersLeftOut;
+  EXPECT_GE(barriers.barriers(), 8);
+  EXPECT_EQ(
+      barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
+}
+
+}  // namespace
+}  // namespace tilewright
