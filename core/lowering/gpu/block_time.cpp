@@ -311,11 +311,12 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
-  // Of clusters of 3, 5, 6 and 7 only as many run at the same time as there are with one block an
-  // SM: five of the six such plans in h100-products-shares.json and the two recordings above
-  // that had more took longer by a round, the two that had no more did not.
+  // Of clusters of more than two only as many run at the same time as there are with one block an
+  // SM: five of the six plans in h100-products-shares.json and the two recordings above whose 3, 5,
+  // 6 or 7 blocks had more took longer by a round, the two that had no more did not, and neither of
+  // 4 and 8 (h100-products-of-128-rows.json: 32 clusters of 4 and 16 of 8).
   std::int64_t together_most = p.grid;
-  if ((p.share & (p.share - 1)) != 0)
+  if (p.share > 2)
     together_most = std::min(together_most, p.share * clusters_at_once(r.sms, 1, p.share));
   const auto blocks = static_cast<double>(p.tiles * p.share),
              grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
