@@ -59,8 +59,8 @@ class Forms {
   }
 
  private:
-  /// Both products in one kernel: blocks have rows of all columns, or of some: more blocks, of which
-  /// each makes the first product again.
+  /// Both products in one kernel: blocks have rows of all columns, or of some: more blocks, of
+  /// which each makes the first product again.
   std::vector<Form> pair_by_warpgroups() {
     for (const GpuProduct& p : products_)
       if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it

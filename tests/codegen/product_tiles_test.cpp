@@ -123,8 +123,8 @@ TEST(ProductTiles, BlocksArePricedAsTheyAreLaidOut) {
   for (int i = 0; i < 60; ++i) {
     const bool half = i % 2 == 0;
     const auto w = std::make_shared<const Workload>(
-        named_workload(formatted("gemm:m={},n={},k={},dtype={}", 16 * draw(8, 60), 16 * draw(12, 60),
-                                 16 * draw(6, 60), half ? "f16" : "f32")));
+        named_workload(formatted("gemm:m={},n={},k={},dtype={}", 16 * draw(8, 60),
+                                 16 * draw(12, 60), 16 * draw(6, 60), half ? "f16" : "f32")));
     Kernel kernel{.name = "one"};
     kernel.tree = parse_tree(formatted("m/{}@grid n/{}@grid ( k/{} ( L.A L.B C.gemm ) S.C )",
                                        16 * draw(1, 8), 16 * draw(1, 12), 16 * draw(1, 6)));
@@ -161,12 +161,13 @@ TEST(ProductTiles, AChainsResultsAreWhereTheirPriceHasThem) {
   int in_registers = 0, in_shared = 0;
   for (int i = 0; i < 40; ++i) {
     const std::int64_t l = 16 * draw(4, 16), k = 16 * draw(1, 6);
-    const auto w = std::make_shared<const Workload>(named_workload(
-        formatted("gemm-chain:m={},l={},k={},n={},dtype=f16", 16 * draw(1, 20), l, k, 16 * draw(4, 20))));
+    const auto w = std::make_shared<const Workload>(named_workload(formatted(
+        "gemm-chain:m={},l={},k={},n={},dtype=f16", 16 * draw(1, 20), l, k, 16 * draw(4, 20))));
     const std::int64_t part = i % 2 == 0 ? l : 16 * draw(1, static_cast<int>(l / 32));
     Kernel kernel{.name = "one"};
-    kernel.tree = parse_tree(formatted("m/16@grid n/{}@grid ( k/{} ( C.gemm1 ) l/{} ( C.gemm2 ) S.E )",
-                                       16 * draw(1, 4), i % 3 == 0 ? 16 : k, part));
+    kernel.tree =
+        parse_tree(formatted("m/16@grid n/{}@grid ( k/{} ( C.gemm1 ) l/{} ( C.gemm2 ) S.E )",
+                             16 * draw(1, 4), i % 3 == 0 ? 16 : k, part));
     const auto s = resolve({.kernels = {kernel}}, w, machine);
     ASSERT_TRUE(s.ok()) << s.reason();
     lowering::BlockRates by_mma = *lowering::block_rates(*machine, w->dtype());
