@@ -22,8 +22,8 @@ constexpr std::string_view kIntoSm = "l1tex__m_xbar2l1tex_read_bytes.sum";
 constexpr std::string_view kOutOfSm = "l1tex__m_l1tex2xbar_write_bytes.sum";
 constexpr std::string_view kSeconds = "gpu__time_duration.sum";
 
-// Emitted kernels copy by cp.async and by plain loads, which pass through L1TEX: what the tensor
-// memory accelerator moves has counters of its own, and none of it is used.
+// All that comes into an SM: by loads, by cp.async and by the TMA unit, whose boxes count whole, and
+// what the blocks of a cluster read of one another.
 constexpr std::string_view kMetrics[] = {
     kDramRead,
     kDramWritten,

@@ -9,6 +9,21 @@
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
+namespace {
+
+/// Whether they are the same, whatever the program's variables are: a loop of a single turn has one
+/// that is always where it begins.
+bool same(const Variables& v, const SymBox& a, const SymBox& b) {
+  const auto equal = [&](const Linear& x, const Linear& y) {
+    const Linear apart = x - y;
+    return v.lower(apart) == 0 && v.upper(apart) == 0;
+  };
+  return std::ranges::equal(a, b, [&](const SymRange& x, const SymRange& y) {
+    return equal(x.lo, y.lo) && equal(x.hi, y.hi);
+  });
+}
+
+}  // namespace
 
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
@@ -101,7 +116,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     }
     if (!fixed_[w.buffer.index()])
       throw Refused{tensor_name(w.tensor) + " is written before its tile is known"};
-    if (box != *fixed_[w.buffer.index()]) block_.note_part(w.buffer);
+    if (!same(variables_, box, *fixed_[w.buffer.index()])) block_.note_part(w.buffer);
     if (fresh != "true") block_.note_added(w.buffer);
     hold(w, *fixed_[w.buffer.index()], fresh);
   }
@@ -111,7 +126,7 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     if (!fixed_[b.index()])
       throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
     if (buffer(b).role != BufferRole::input &&
-        access_box(n.op, op.inputs[i], ranges) != *fixed_[b.index()])
+        !same(variables_, access_box(n.op, op.inputs[i], ranges), *fixed_[b.index()]))
       block_.note_part(b);
   }
   const std::vector<std::int64_t> most = mosts(n.op, ranges);

@@ -119,15 +119,18 @@ class Forms {
   }
 
  private:
-  /// Both products in one kernel: blocks have rows, and columns where there are too many for one.
+  /// Both products in one kernel: blocks have rows of all columns, or of some: more blocks, of
+  /// which each makes the first product again.
   std::vector<Form> pair_by_warpgroups() {
     for (const GpuProduct& p : products_)
       if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it
     if (!chained()) return {};
-    std::vector<std::string> outer = outer_loops();
+    const std::vector<std::string> outer = outer_loops();
+    std::vector<std::string> rows = outer;
+    std::erase(rows, products_.back().columns);
     if (extent(products_.back().columns) <= kMostColumns)
-      std::erase(outer, products_.back().columns);
-    add(outer, 128, {.within = true, .warpgroups = true});
+      add(rows, 128, {.within = true, .warpgroups = true});
+    if (rows.size() < outer.size()) add(outer, 128, {.within = true, .warpgroups = true});
     return std::move(forms_);
   }
 

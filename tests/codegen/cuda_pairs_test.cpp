@@ -406,6 +406,29 @@ TEST(Pairs, SpillNothingInTilesOfEverySize) {
       }
       EXPECT_EQ(found, rows < 192 || width < 256) << rows << " rows, " << width << " wide";
     }
+  // Three warpgroups have larger turns where none has an edge or a mask.
+  const auto without = [](int l) {
+    return make_case(
+        formatted(
+            "name: drawn\ndtype: f16\nloops: {{m: 1000, l: {}, k: 64, \"n\": 64}}\noperators:\n"
+            "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n"
+            "  - \"rowmax: R[m] max= S[m,l]; shift[m] = before(R) - after(R) running\"\n"
+            "  - \"exp: P[m,l] = exp(S[m,l] - R[m])\"\n"
+            "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
+            "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
+            "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running\"\n"
+            "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
+            l),
+        "m/192@grid ( l/128 ( k/64 ( C.qk ) C.rowmax C.exp C.rowsum C.rescale C.pv ) C.divide S.E "
+        ")",
+        132);
+  };
+  EXPECT_FALSE(lowering::warpgroup_pair(without(1000).schedule, 0));
+  ASSERT_TRUE(lowering::warpgroup_pair(without(1024).schedule, 0));
+  const cuda::Source whole =
+      emitted(without(1024), {.warpgroups = true, .prefix = "tile_without_edges"});
+  all.text += whole.text;
+  all.launches.push_back(whole.launches.back());
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

@@ -123,8 +123,8 @@ TEST(ProductTiles, BlocksArePricedAsTheyAreLaidOut) {
   for (int i = 0; i < 60; ++i) {
     const bool half = i % 2 == 0;
     const auto w = std::make_shared<const Workload>(
-        named_workload(formatted("gemm:m={},n={},k={},dtype={}", 16 * draw(8, 60), 16 * draw(12, 60),
-                                 16 * draw(6, 60), half ? "f16" : "f32")));
+        named_workload(formatted("gemm:m={},n={},k={},dtype={}", 16 * draw(8, 60),
+                                 16 * draw(12, 60), 16 * draw(6, 60), half ? "f16" : "f32")));
     Kernel kernel{.name = "one"};
     kernel.tree = parse_tree(formatted("m/{}@grid n/{}@grid ( k/{} ( L.A L.B C.gemm ) S.C )",
                                        16 * draw(1, 8), 16 * draw(1, 12), 16 * draw(1, 6)));
@@ -147,6 +147,47 @@ TEST(ProductTiles, BlocksArePricedAsTheyAreLaidOut) {
     EXPECT_EQ(time->shared, source->launches.back().shared_bytes) << to_text(kernel.tree);
   }
   EXPECT_GT(priced, 50);
+}
+
+/// The first product's results stay in registers where the second one takes them at once, in a loop
+/// of one turn, too, and have a tile in shared memory where it takes a part of them at a time. The
+/// price says the same.
+TEST(ProductTiles, AChainsResultsAreWhereTheirPriceHasThem) {
+  std::mt19937_64 random(2611);
+  const auto draw = [&](int from, int to) {
+    return std::uniform_int_distribution<std::int64_t>(from, to)(random);
+  };
+  const auto machine = std::make_shared<const Machine>(named_machine("h200"));
+  int in_registers = 0, in_shared = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t l = 16 * draw(4, 16), k = 16 * draw(1, 6);
+    const auto w = std::make_shared<const Workload>(named_workload(formatted(
+        "gemm-chain:m={},l={},k={},n={},dtype=f16", 16 * draw(1, 20), l, k, 16 * draw(4, 20))));
+    const std::int64_t part = i % 2 == 0 ? l : 16 * draw(1, static_cast<int>(l / 32));
+    Kernel kernel{.name = "one"};
+    kernel.tree =
+        parse_tree(formatted("m/16@grid n/{}@grid ( k/{} ( C.gemm1 ) l/{} ( C.gemm2 ) S.E )",
+                             16 * draw(1, 4), i % 3 == 0 ? 16 : k, part));
+    const auto s = resolve({.kernels = {kernel}}, w, machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    lowering::BlockRates by_mma = *lowering::block_rates(*machine, w->dtype());
+    by_mma.wgmma = 0;
+    const auto time = lowering::block_time(*s, 0, by_mma);
+    const auto source = cuda::emit(*s, {});
+    if (!time || !source) continue;
+    const auto c = std::ranges::find(source->tiles, "C", &cuda::TileUse::tensor);
+    ASSERT_NE(c, source->tiles.end());
+    const bool shared = c->place != "registers";
+    EXPECT_EQ(shared, part < l) << to_text(kernel.tree) << ": " << c->reason;
+    // Paddings differ, C's tile of floats is there or is not.
+    EXPECT_NEAR(static_cast<double>(time->shared),
+                static_cast<double>(source->launches.back().shared_bytes),
+                16 * 4 * static_cast<double>(l) / 2)
+        << to_text(kernel.tree);
+    ++(shared ? in_shared : in_registers);
+  }
+  EXPECT_GT(in_registers, 12);
+  EXPECT_GT(in_shared, 12);
 }
 
 /// What is read again later is alive until then, also around a loop.

@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "core/base/format.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -91,6 +92,41 @@ TEST(BlockTime, RingsLinesAndClustersOfProducts) {
   EXPECT_LT(seconds(deep, "m/64@grid n/64@grid ( k/1024@cluster ( k/64 ( C.gemm ) ) S.C )"),
             0.5 * seconds(deep, alone));
   EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
+}
+
+/// h100-chain-plans.json and h100-products-of-128-rows.json, of an H100: chains by warpgroups and
+/// by `mma` whose first results lie in shared memory, because the second product takes a part of
+/// them at a time; 16 clusters of 8 blocks, of which 15 run at the same time, take longer than 16
+/// of 4.
+TEST(BlockTime, RecordedChainsAndClusters) {
+  const auto seconds = [](const std::string& w, const std::string& tree) {
+    const auto t = timed(w, tree, h200());
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  const auto fused = [&](int rows, int inner, bool columns) {
+    return seconds("mcfuser/G11",
+                   formatted("b/1@grid m/{}@grid {}( l/{} ( k/128 ( C.gemm1 ) C.gemm2 ) S.E )",
+                             rows, columns ? "n/64@grid " : "", inner));
+  };
+  EXPECT_NEAR(fused(64, 128, true), 6.89e-6, 0.12 * 6.89e-6);
+  EXPECT_NEAR(fused(64, 128, false), 8.45e-6, 0.12 * 8.45e-6);
+  EXPECT_NEAR(fused(128, 64, true), 9.46e-6, 0.12 * 9.46e-6);
+  EXPECT_NEAR(fused(128, 64, false), 11.81e-6, 0.12 * 11.81e-6);
+  const auto parts = [&](int columns, int inner) {
+    return seconds(
+        "flashfuser/G1",
+        formatted("m/16@grid n/{}@grid ( k/32 ( C.gemm1 ) l/{} ( C.gemm2 ) S.E )", columns, inner));
+  };
+  EXPECT_NEAR(parts(64, 128), 5.07e-6, 0.12 * 5.07e-6);
+  EXPECT_NEAR(parts(128, 256), 6.52e-6, 0.12 * 6.52e-6);
+  const auto shared = [&](int rows, int columns, int part) {
+    return seconds("gemm:m=128,n=1024,k=4096,dtype=f16",
+                   formatted("m/{}@grid n/{}@grid ( k/{}@cluster ( k/64 ( C.gemm ) ) S.C )", rows,
+                             columns, part));
+  };
+  EXPECT_NEAR(shared(64, 128, 512), 10.01e-6, 0.12 * 10.01e-6);
+  EXPECT_LT(shared(128, 64, 1024), 0.85 * shared(64, 128, 512));
 }
 
 /// Products by fused multiply-adds: large tiles where there are many, small ones where there are

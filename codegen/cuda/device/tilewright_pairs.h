@@ -69,6 +69,10 @@ struct WarpgroupPair {
 #else
   static constexpr bool kInTurn = Groups > 1;
 #endif
+  // Whether a turn waits for the next one's operand before it waits for the second product. ptxas moves a wait for
+  // products forward over arithmetic, to where the operators begin that run meanwhile, but not over a branch. Where edges
+  // or masks are, the operators have one.
+  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked;
   static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
   static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
 
@@ -211,9 +215,10 @@ struct WarpgroupPair {
     if (all.from + 1 == all.to && first) mbarrier_arrive(left_free);
     between(ops, x, at, whole);
     pack(packed, x);
+    if (kWaitsAhead && all.from + 1 < all.to) rights.wait();
     for (int turn = all.from + 1; turn < all.to; ++turn) {
-      // Both at once: between instructions of a warpgroup its threads must not go ways of their own.
-      rights.wait();
+      // Before the products: between their instructions a warpgroup's threads must not go ways of their own.
+      if constexpr (!kWaitsAhead) rights.wait();
       seconds.wait();
       order.wait(group);
       keep(x);
@@ -230,6 +235,7 @@ struct WarpgroupPair {
       if (turn + 1 == all.to && first) mbarrier_arrive(left_free);
       at.column += Middle;
       between(ops, x, at, whole);
+      if (kWaitsAhead && turn + 1 < all.to) rights.wait();
       wgmma_wait<0>();
       keep(sums);
       seconds.give(first);

@@ -55,6 +55,12 @@ class Forms {
     return b.valid() && in_sums_.contains(b) && !banned_.contains(b);
   }
 
+  /// Of its left operand's tile.
+  bool takes_part(const ProductRun& x) const {
+    const BlockWork::Tile& t = work_.tiles[x.left.index()];
+    return (x.left_across ? x.rows : x.depth) < ceil_div(t.columns, std::int64_t{16});
+  }
+
   void apply() {
     in_sums_.clear();
     each_product([&](ProductRun& x) {
@@ -62,9 +68,10 @@ class Forms {
       x.covers = x.points >= t.rows * t.columns;
       if (!x.by_elements && x.covers) in_sums_.insert(x.result);
     });
-    // Sums in registers are no operand of a product whose own are in shared memory.
+    // Sums in registers are no operand of a product whose own are in shared memory, nor of one that
+    // takes a part of them at a time.
     each_product([&](ProductRun& x) {
-      if (x.left.valid() && !in_sums(x.result)) in_sums_.erase(x.left);
+      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) in_sums_.erase(x.left);
     });
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {

@@ -321,11 +321,12 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
-  // Of clusters of 3, 5, 6 and 7 only as many run at the same time as there are with one block an
-  // SM: five of the six such plans in h100-products-shares.json and the two recordings above
-  // that had more took longer by a round, the two that had no more did not.
+  // Of clusters of more than two only as many run at the same time as there are with one block an
+  // SM: five of the six plans in h100-products-shares.json and the two recordings above whose 3, 5,
+  // 6 or 7 blocks had more took longer by a round, the two that had no more did not, and neither of
+  // 4 and 8 (h100-products-of-128-rows.json: 32 clusters of 4 and 16 of 8).
   std::int64_t together_most = p.grid;
-  if ((p.share & (p.share - 1)) != 0)
+  if (p.share > 2)
     together_most = std::min(together_most, p.share * clusters_at_once(r.sms, 1, p.share));
   const auto blocks = static_cast<double>(p.tiles * p.share),
              grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
@@ -363,16 +364,19 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   return t;
 }
 
-// Of two products with operators between them. Fitted to h100-attention-masks.json, an H100: of
+// Of two products with operators between them. Fitted to h100-attention-masks.json, -long and
+// -at-will, and to the fourteen chains by warpgroups of h100-chain-plans.json, of an H100: of
 // products and of operators, the part of the shorter that is not hidden beside the longer; cycles
-// of a turn beside both; cycles of a tile beside its first and last products and its results. The
-// root of the mean square of log(price / time) is 0.084 over the tiles of the 24 rows that they are
-// fitted to, 0.083 over the 24 drawn ones, which were left out.
-constexpr double kNotBeside = 0.37, kPairTurn = 340, kPairTile = 1240;
+// of a turn beside both where operators reduce rows, and beside one warpgroup's own where no other
+// hides them; cycles of a tile beside its first and last products and its results. The root of the
+// mean square of log(price / time) is 0.094 over attention (with h100-attention-three.json, by
+// which three warpgroups have a number of their own), 0.069 over the chains.
+constexpr double kNotBeside = 0.70, kNotBesideOfThree = 0.5, kPairTurn = 210, kPairAlone = 327,
+                 kPairTile = 800;
 // Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
 // Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
 // of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
-constexpr double kPairBoxes = 1.33, kPairOneSm = 59, kPairTwoLines = 1.31, kPairLasts = 0.842;
+constexpr double kPairBoxes = 1.33, kPairOneSm = 59, kPairTwoLines = 1.31;
 constexpr double kPairLatency = 149, kPairResults = 372;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
@@ -383,13 +387,14 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const auto steps = [](double depth) { return std::ceil(depth / 16); };
   // Cycles of one warpgroup a turn: an instruction reads shared operands, 128 bytes a cycle.
   const double first = steps(static_cast<double>(p.depth)) *
-                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128) / kPairLasts,
-               second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128) /
-                        kPairLasts;
+                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128),
+               second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128);
   double light = 0.5, expensive = 0;  // an element is half of a rounded pair
+  bool exchanges = false;             // threads of a row
   for (const PairOperator& o : p.between) {
     if (o.domain != PairValue::Place::middle) continue;
     const bool reduces = !w.reduction_loops(o.op).empty();
+    exchanges = exchanges || reduces;
     for (const Output& out : w.op(o.op).outputs) {
       if (reduces && out.combine == Combine::assign) continue;  // once a row
       count_operations(out.value, light, expensive);
@@ -398,14 +403,16 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   }
   // A comparison and a choice for each edge, in the turns that it goes through alone.
   light -= 2 * static_cast<double>(p.edges.size()) * (1 - p.part_masked());
-  light += columns / middle;  // what there is so far, rescaled
+  if (w.op(p.second_op).outputs.front().rescale)
+    light += columns / middle;  // what there is so far, rescaled
   const double operators = 64 * middle * (light / 128 + expensive / kSpecialUnits);
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
   const double products = together * groups * (first + second),
                others = together * groups * operators;
-  const double turn = std::max(std::max(products, others) + kNotBeside * std::min(products, others),
-                               first + std::max(second, operators)) +
-                      kPairTurn;
+  const double apart = p.groups == 3 ? kNotBesideOfThree : kNotBeside;
+  const double turn = std::max(std::max(products, others) + apart * std::min(products, others),
+                               first + std::max(second, operators) + kPairAlone) +
+                      (exchanges ? kPairTurn : 0);
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
   const auto turns = static_cast<double>(p.most_turns());

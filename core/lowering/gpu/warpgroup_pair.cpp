@@ -21,6 +21,8 @@ constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come 
 // one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
 // tile that this allows is spilled (cuda_pairs_test).
 constexpr std::int64_t kOther = 40, kColumnsEach = 16, kOfMask = 6;
+// Of three warpgroups, where no turn has an edge or a mask: one text of the operators, not two.
+constexpr std::int64_t kOtherOfThree = 16;
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
 /// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
@@ -451,7 +453,8 @@ class PairFinder {
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + kOther + p_.tile_middle / kColumnsEach + (p_.edges.empty() ? 0 : kOfMask));
+        rows + (p_.groups == 3 && p_.edges.empty() && !p_.ragged() ? kOtherOfThree : kOther) +
+        p_.tile_middle / kColumnsEach + (p_.edges.empty() ? 0 : kOfMask));
     if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
