@@ -1,27 +1,44 @@
 #include "codegen/cpu/loaded.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <cstddef>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <new>
+#include <string_view>
+#include <utility>
+
+#include "codegen/common/host_memory.h"
 
 namespace tilewright::cpu {
 namespace {
 
-constexpr std::size_t kAlignment = 4096, kLargePage = std::size_t{1} << 21;
-
-std::shared_ptr<void> allocate(std::size_t bytes) {
-  const std::size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
-  const std::size_t whole =
-      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, whole);
+std::shared_ptr<void> allocate(std::size_t bytes, std::size_t alignment) {
+  std::shared_ptr<void> memory = codegen::host_memory(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
-  // A hint: where it is not taken, pages are small.
-  if (alignment == kLargePage) madvise(memory, whole, MADV_HUGEPAGE);
-  return {memory, std::free};
+  return memory;
+}
+
+/// What some kernel has packed already, where its bytes are the same: what a step of a recurrent
+/// layer reads is in the caches, since the step before read it.
+std::shared_ptr<void> shared(std::vector<std::byte>&& packed) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::size_t, std::size_t>, std::weak_ptr<void>> known;
+  const std::size_t bytes = packed.size();
+  const std::string_view text(reinterpret_cast<const char*>(packed.data()), bytes);
+  const std::lock_guard lock(mutex);
+  std::erase_if(known, [](const auto& k) { return k.second.expired(); });
+  std::weak_ptr<void>& other = known[{bytes, std::hash<std::string_view>()(text)}];
+  if (std::shared_ptr<void> there = other.lock();
+      there != nullptr && std::memcmp(there.get(), packed.data(), bytes) == 0)
+    return there;
+  std::shared_ptr<void> memory = allocate(bytes, 64);
+  std::memcpy(memory.get(), packed.data(), bytes);
+  other = memory;
+  return memory;
 }
 
 }  // namespace
@@ -33,7 +50,7 @@ Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size())
 
 void* Tensors::at(TensorId tensor) {
   std::shared_ptr<void>& memory = storage_[tensor.index()];
-  if (memory == nullptr) memory = allocate(bytes(tensor));
+  if (memory == nullptr) memory = allocate(bytes(tensor), 4096);
   return memory.get();
 }
 
@@ -73,8 +90,9 @@ std::shared_ptr<void> LoadedKernel::kept() {
     if (source().constant[t]) where.push_back(tensors_[t]);
   std::shared_ptr<void>& memory = kept_[where];
   if (memory == nullptr) {
-    memory = allocate(static_cast<std::size_t>(source().kept_bytes));
-    kernel_.prepare(tensors_, memory.get());
+    std::vector<std::byte> packed(static_cast<std::size_t>(source().kept_bytes));
+    kernel_.prepare(tensors_, packed.data());
+    memory = shared(std::move(packed));
   }
   return memory;
 }

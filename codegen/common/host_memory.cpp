@@ -1,0 +1,44 @@
+#include "codegen/common/host_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+namespace tilewright::codegen {
+namespace {
+
+constexpr std::size_t kLargePage = std::size_t{1} << 21;
+constexpr std::size_t kPages = 8;  // taken at once for small pieces
+
+std::size_t whole(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::shared_ptr<char> large_pages(std::size_t bytes) {
+  const std::size_t size = whole(bytes, kLargePage);
+  void* const memory = std::aligned_alloc(kLargePage, size);
+  if (memory == nullptr) return nullptr;
+  madvise(memory, size, MADV_HUGEPAGE);  // a hint: where it is not taken, pages are small
+  return {static_cast<char*>(memory), std::free};
+}
+
+}  // namespace
+
+std::shared_ptr<void> host_memory(std::size_t bytes, std::size_t alignment) {
+  if (bytes >= kLargePage) return large_pages(bytes);
+  static std::mutex mutex;
+  static std::shared_ptr<char> pages;
+  static std::size_t used = 0;
+  const std::lock_guard lock(mutex);
+  used = whole(used, alignment);
+  if (pages == nullptr || used + bytes > kPages * kLargePage) {
+    pages = large_pages(kPages * kLargePage);
+    used = 0;
+    if (pages == nullptr) return nullptr;
+  }
+  std::shared_ptr<void> piece(pages, pages.get() + used);
+  used += std::max<std::size_t>(bytes, 1);
+  return piece;
+}
+
+}  // namespace tilewright::codegen
