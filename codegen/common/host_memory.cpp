@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
 #include <mutex>
+#include <string_view>
+#include <utility>
 
 namespace tilewright::codegen {
 namespace {
@@ -39,6 +44,24 @@ std::shared_ptr<void> host_memory(std::size_t bytes, std::size_t alignment) {
   std::shared_ptr<void> piece(pages, pages.get() + used);
   used += std::max<std::size_t>(bytes, 1);
   return piece;
+}
+
+std::shared_ptr<void> shared_memory(std::span<const std::byte> bytes) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::size_t, std::size_t>, std::weak_ptr<void>> known;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::pair key(bytes.size(), std::hash<std::string_view>()(text));
+  const std::lock_guard lock(mutex);
+  if (const auto other = known.find(key); other != known.end())
+    if (std::shared_ptr<void> there = other->second.lock();
+        there != nullptr && std::memcmp(there.get(), bytes.data(), bytes.size()) == 0)
+      return there;
+  std::shared_ptr<void> memory = host_memory(bytes.size());
+  if (memory == nullptr) return nullptr;
+  std::memcpy(memory.get(), bytes.data(), bytes.size());
+  std::erase_if(known, [](const auto& k) { return k.second.expired(); });
+  known[key] = memory;
+  return memory;
 }
 
 }  // namespace tilewright::codegen

@@ -4,44 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <mutex>
 #include <new>
-#include <string_view>
-#include <utility>
 
 #include "codegen/common/host_memory.h"
 
 namespace tilewright::cpu {
-namespace {
-
-std::shared_ptr<void> allocate(std::size_t bytes, std::size_t alignment) {
-  std::shared_ptr<void> memory = codegen::host_memory(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-/// What some kernel has packed already, where its bytes are the same: what a step of a recurrent
-/// layer reads is in the caches, since the step before read it.
-std::shared_ptr<void> shared(std::vector<std::byte>&& packed) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::size_t, std::size_t>, std::weak_ptr<void>> known;
-  const std::size_t bytes = packed.size();
-  const std::string_view text(reinterpret_cast<const char*>(packed.data()), bytes);
-  const std::lock_guard lock(mutex);
-  std::erase_if(known, [](const auto& k) { return k.second.expired(); });
-  std::weak_ptr<void>& other = known[{bytes, std::hash<std::string_view>()(text)}];
-  if (std::shared_ptr<void> there = other.lock();
-      there != nullptr && std::memcmp(there.get(), packed.data(), bytes) == 0)
-    return there;
-  std::shared_ptr<void> memory = allocate(bytes, 64);
-  std::memcpy(memory.get(), packed.data(), bytes);
-  other = memory;
-  return memory;
-}
-
-}  // namespace
 
 Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size()) {
   for (const Tensor& t : workload.tensors())
@@ -50,7 +17,8 @@ Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size())
 
 void* Tensors::at(TensorId tensor) {
   std::shared_ptr<void>& memory = storage_[tensor.index()];
-  if (memory == nullptr) memory = allocate(bytes(tensor), 4096);
+  if (memory == nullptr) memory = codegen::host_memory(bytes(tensor), 4096);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory.get();
 }
 
@@ -92,7 +60,9 @@ std::shared_ptr<void> LoadedKernel::kept() {
   if (memory == nullptr) {
     std::vector<std::byte> packed(static_cast<std::size_t>(source().kept_bytes));
     kernel_.prepare(tensors_, packed.data());
-    memory = shared(std::move(packed));
+    // A step of a recurrent layer packs what the step before has packed.
+    memory = codegen::shared_memory(packed);
+    if (memory == nullptr) throw std::bad_alloc();
   }
   return memory;
 }
