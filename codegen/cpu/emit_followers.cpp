@@ -167,7 +167,7 @@ void KernelEmitter::Follower::point(Width width) {
     e_.out_.line(combined(output(0).combine, value_, next));
   } else {
     e_.out_.line("const Vector " + y(0) + " = " + next + ";");
-    store(width, 0);
+    if (stores_) store(width, 0);
     e_.out_.line(value_ + " = " + y(0) + ";");
   }
   e_.out_.close();
@@ -222,11 +222,19 @@ KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int colum
     taken.insert(next.id);
   }
   e_.followed_.insert(taken.begin(), taken.end());
-  const Buffer& b = e_.buffer(n.writes[0].buffer);
-  stores_ = b.role != BufferRole::intermediate || b.leaves;
+  stores_ = leaves_registers(n.writes[0].buffer, taken);
+  for (const auto& f : all_)
+    if (!f->reduces() && !leaves_registers(f->result_buffer(), taken)) f->only_in_registers();
+}
+
+/// Whether somebody beside those that follow reads what is made.
+bool KernelEmitter::Followers::leaves_registers(BufferId id, const std::set<NodeId>& taken) const {
+  const Buffer& b = e_.buffer(id);
+  bool leaves = b.role != BufferRole::intermediate || b.leaves;
   for (std::size_t i = 0; i < e_.k_.nodes.size(); ++i)
     for (const InputUse& use : e_.k_.nodes[i].reads)
-      stores_ = stores_ || (use.buffer == n.writes[0].buffer && !taken.contains(NodeId(i)));
+      leaves = leaves || (use.buffer == id && !taken.contains(NodeId(i)));
+  return leaves;
 }
 
 /// Whether the producer's sums are whole when they are made.
