@@ -139,7 +139,10 @@ void KernelEmitter::Follower::begin() {
   e_.prepare_outputs(id_, ranges_);
   for (std::size_t i = 0; i < op_.inputs.size(); ++i)
     if (values_[i].empty()) array(in(i), name_in(i), true);
-  array(n_.writes[0].buffer, name_out(0), false);
+  if (stores_)
+    array(n_.writes[0].buffer, name_out(0), false);
+  else
+    e_.out_.line("(void)" + e_.tile_names_[n_.writes[0].buffer.index()] + ";");
   if (!reduces_) return;
   Kept& lanes = e_.lanes_of_rows_[id_];
   lanes.bytes =
