@@ -441,9 +441,8 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) 
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
 // (i, j): where the block begins, for `after`. Rows of B that lie apart are fetched ahead, and kept in
 // `to`, one behind the other, for the groups of rows that follow. Those fetch a column of the next panel,
-// whose rows are `next_k` apart. What streams by once, panel behind panel, is fetched far ahead: by
-// itself hardware begins anew with every page.
-enum class Right { near, apart, kept, before, streams };
+// whose rows are `next_k` apart.
+enum class Right { near, apart, kept, before };
 template <int MI, int NI, bool Partial, Right B = Right::near, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
@@ -475,11 +474,6 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     if constexpr (B == Right::before) {
       __builtin_prefetch(next, 0, 2);
       next += next_k;
-    }
-    if constexpr (B == Right::streams) {
-      constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real)), ahead = 256 * line;
-#pragma GCC unroll 12
-      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + ahead + n, 0, 2);
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
@@ -598,7 +592,7 @@ TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a,
   }
 }
 // `to`: where the first group keeps B's rows for the others, if B's rows lie apart; `next`: the next panel.
-template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, bool Packed, class After>
+template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh, int64_t j, const After& after, Real* to, const Real* next) {
@@ -626,11 +620,7 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
         i += rest;
       }
     }
-  } else if (Packed && groups == 1) {
-    if constexpr (M == 0 || M <= ROWS)
-      rows_of_block<ROWS, NI, Partial, M, Right::streams>(rows, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                          lanes, fresh, i, j, after, to, next, b_k);
-  } else if constexpr (!Packed || M == 0 || M > ROWS) {
+  } else {
     for (; g < groups; ++g) {
       const int64_t size = least + (g < larger);
       rows_of_block<ROWS, NI, Partial, M, Right::near>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
@@ -659,27 +649,27 @@ TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, co
   switch (vectors) {
     case 1:
       if constexpr (Packed ? may_be_left(all, NI, 1) : may_be(all, NI, 1))
-        panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M, Apart, Packed>(rows, depth, a, a_row, a_k, b,
+        panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
             b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 2:
       if constexpr (Packed ? may_be_left(all, NI, 2) : may_be(all, NI, 2))
-        panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M, Apart, Packed>(rows, depth, a, a_row, a_k, b,
+        panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
             b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 3:
       if constexpr (Packed ? may_be_left(all, NI, 3) : may_be(all, NI, 3))
-        panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M, Apart, Packed>(rows, depth, a, a_row, a_k, b,
+        panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
             b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     case 4:
       if constexpr (Packed ? may_be_left(all, NI, 4) : may_be(all, NI, 4))
-        panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M, Apart, Packed>(rows, depth, a, a_row, a_k, b,
+        panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
             b_k, c, c_row, lanes, fresh, j, after, to, next);
       return;
     default:
       if constexpr (Packed ? may_be_left(all, NI, NI) : may_be(all, NI, NI))
-        return panel<MI, NI, Partial, M, Apart, Packed>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
+        return panel<MI, NI, Partial, M, Apart>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
                                                 fresh, j, after, to, next);
   }
 }
