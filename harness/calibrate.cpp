@@ -135,7 +135,6 @@ std::string points_text(const std::string& value, int rows) {
                    kPointsOfRow, value);
 }
 
-
 std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   std::vector<Gauge> all;
   all.push_back({"cycle", [] {
@@ -177,13 +176,10 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
                  }});
-  all.push_back({"points library", [] {
-                   return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints);
-                 }});
+  all.push_back({"points library",
+                 [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
   const auto region = [](int of) {
-    return [of] {
-      return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1);
-    };
+    return [of] { return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1); };
   };
   if (threads > 1) all.push_back({"region", region(2)});
   if (threads > 2) all.push_back({"region, all threads", region(threads)});

@@ -325,8 +325,8 @@ bool KernelEmitter::Followers::fits_vectors(const ScheduleNode& n, int vector,
          b.role == BufferRole::intermediate && b.fixed_at.valid();
 }
 
-/// Whether an operator's elements lie one row of columns after the other, and nothing asks which row
-/// it is.
+/// Whether an operator's elements lie one row of columns after the other, and nothing asks which
+/// row it is.
 bool KernelEmitter::Followers::lies_flat(const ScheduleNode& n, int column,
                                          const std::vector<std::string>& names,
                                          const std::vector<std::string>& values) const {

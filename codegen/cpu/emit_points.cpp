@@ -295,22 +295,23 @@ class KernelEmitter::Points : PointText {
     });
     const int opened = open(true, vector_);
     e_.out_.open("");
-    by_vectors([&](Width width) {
-      inputs(width, values());
-      for (std::size_t o = 0; o < n_.writes.size(); ++o) {
-        if (names_outputs(output(o).value)) continue;
-        std::string next = value(width, output(o).value);
-        if (width == Width::part)
-          next = "first_of(lanes, " + next + ", " + identity(width, output(o)) + ")";
-        e_.out_.line(combined(output(o).combine, part(o), next));
-      }
-    }, chains, &chain);
+    by_vectors(
+        [&](Width width) {
+          inputs(width, values());
+          for (std::size_t o = 0; o < n_.writes.size(); ++o) {
+            if (names_outputs(output(o).value)) continue;
+            std::string next = value(width, output(o).value);
+            if (width == Width::part)
+              next = "first_of(lanes, " + next + ", " + identity(width, output(o)) + ")";
+            e_.out_.line(combined(output(o).combine, part(o), next));
+          }
+        },
+        chains, &chain);
     e_.out_.close();
     close(opened);
     each_part([&](std::size_t o) {
       const std::string other = part(o);
-      if (chain > 0)
-        e_.out_.line(combined(output(o).combine, "part" + std::to_string(o), other));
+      if (chain > 0) e_.out_.line(combined(output(o).combine, "part" + std::to_string(o), other));
     });
     for (std::size_t o = 0; o < n_.writes.size(); ++o) {
       const Combine combine = output(o).combine;

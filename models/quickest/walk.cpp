@@ -640,8 +640,8 @@ class Walk {
     Work p = nothing();
     touch_all(n, ranges, p);
     stream(p);
-    // Cycles: a load that begins anywhere in a line and a multiply-add a tap; elements that lie apart
-    // are two loads and put together.
+    // Cycles: a load that begins anywhere in a line and a multiply-add a tap; elements that lie
+    // apart are two loads and put together.
     const double tap = apart ? 3.1 : 1.9;
     p.arithmetic =
         points / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap * r_.cycle;

@@ -12,8 +12,9 @@ namespace {
 
 TEST(HostMemory, PiecesAreApartAndAligned) {
   std::vector<std::pair<std::shared_ptr<void>, std::size_t>> pieces;
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{5 << 20},
-                                  std::size_t{2 << 20}, std::size_t{(2 << 20) - 1}})
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{5 << 20},
+        std::size_t{2 << 20}, std::size_t{(2 << 20) - 1}})
     for (const std::size_t alignment : {std::size_t{64}, std::size_t{4096}})
       for (int i = 0; i < 10; ++i) {
         const auto piece = host_memory(bytes, alignment);
