@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "codegen/common/host_memory.h"
 #include "codegen/common/team.h"
 
 namespace tilewright::codegen {
@@ -20,13 +20,12 @@ double since(Clock::time_point start) {
 class HostSequence final : public LaunchSequence {
  public:
   Result<void*> take(std::int64_t bytes) override {
-    constexpr std::size_t kPage = 4096;
-    const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
-    void* memory = std::aligned_alloc(kPage, size);
+    const auto size = static_cast<std::size_t>(bytes);
+    std::shared_ptr<void> memory = host_memory(size);
     if (memory == nullptr) return Reason{"there is not so much memory"};
-    owned_.emplace_back(memory, std::free);
-    std::memset(memory, 0xff, size);
-    return memory;
+    std::memset(memory.get(), 0xff, size);
+    owned_.push_back(std::move(memory));
+    return owned_.back().get();
   }
   std::optional<Reason> write(void* to, const void* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));

@@ -139,7 +139,10 @@ void KernelEmitter::Follower::begin() {
   e_.prepare_outputs(id_, ranges_);
   for (std::size_t i = 0; i < op_.inputs.size(); ++i)
     if (values_[i].empty()) array(in(i), name_in(i), true);
-  array(n_.writes[0].buffer, name_out(0), false);
+  if (stores_)
+    array(n_.writes[0].buffer, name_out(0), false);
+  else
+    e_.out_.line("(void)" + e_.tile_names_[n_.writes[0].buffer.index()] + ";");
   if (!reduces_) return;
   Kept& lanes = e_.lanes_of_rows_[id_];
   lanes.bytes =
@@ -167,7 +170,7 @@ void KernelEmitter::Follower::point(Width width) {
     e_.out_.line(combined(output(0).combine, value_, next));
   } else {
     e_.out_.line("const Vector " + y(0) + " = " + next + ";");
-    store(width, 0);
+    if (stores_) store(width, 0);
     e_.out_.line(value_ + " = " + y(0) + ";");
   }
   e_.out_.close();
@@ -222,11 +225,19 @@ KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int colum
     taken.insert(next.id);
   }
   e_.followed_.insert(taken.begin(), taken.end());
-  const Buffer& b = e_.buffer(n.writes[0].buffer);
-  stores_ = b.role != BufferRole::intermediate || b.leaves;
+  stores_ = leaves_registers(n.writes[0].buffer, taken);
+  for (const auto& f : all_)
+    if (!f->reduces() && !leaves_registers(f->result_buffer(), taken)) f->only_in_registers();
+}
+
+/// Whether somebody beside those that follow reads what is made.
+bool KernelEmitter::Followers::leaves_registers(BufferId id, const std::set<NodeId>& taken) const {
+  const Buffer& b = e_.buffer(id);
+  bool leaves = b.role != BufferRole::intermediate || b.leaves;
   for (std::size_t i = 0; i < e_.k_.nodes.size(); ++i)
     for (const InputUse& use : e_.k_.nodes[i].reads)
-      stores_ = stores_ || (use.buffer == n.writes[0].buffer && !taken.contains(NodeId(i)));
+      leaves = leaves || (use.buffer == id && !taken.contains(NodeId(i)));
+  return leaves;
 }
 
 /// Whether the producer's sums are whole when they are made.
@@ -314,8 +325,8 @@ bool KernelEmitter::Followers::fits_vectors(const ScheduleNode& n, int vector,
          b.role == BufferRole::intermediate && b.fixed_at.valid();
 }
 
-/// Whether an operator's elements lie one row of columns after the other, and nothing asks which row
-/// it is.
+/// Whether an operator's elements lie one row of columns after the other, and nothing asks which
+/// row it is.
 bool KernelEmitter::Followers::lies_flat(const ScheduleNode& n, int column,
                                          const std::vector<std::string>& names,
                                          const std::vector<std::string>& values) const {

@@ -135,15 +135,27 @@ class KernelEmitter::Points : PointText {
     for (; opened > 0; --opened) e_.out_.close();
   }
 
-  /// Runs `body` over the vector loop: whole vectors, then what is left over.
+  /// Runs `body` over the vector loop: whole vectors, then what is left over. `chain`: counts so
+  /// many whole vectors at a time, which need not wait for one another.
   template <class Body>
-  void by_vectors(const Body& body) const {
+  void by_vectors(const Body& body, int chains = 1, int* chain = nullptr) const {
     const SymRange& r = range_of(vector_);
     const std::string& p = names_[static_cast<std::size_t>(vector_)];
     const std::string high = e_.variables_.text(r.hi);
     const std::int64_t lanes = e_.p_.vector_bytes / e_.p_.element_bytes;
     const Linear size = r.hi - r.lo;
     e_.out_.line("int64_t " + p + " = " + e_.variables_.text(r.lo) + ";");
+    if (chains > 1) {
+      e_.out_.open("for (; " + p + " + " + std::to_string(chains) + " * kLanes <= " + high + ";)");
+      for (*chain = 0; *chain < chains; ++*chain) {
+        e_.out_.open("");
+        body(Width::whole);
+        e_.out_.close();
+        e_.out_.line(p + " += kLanes;");
+      }
+      *chain = 0;
+      e_.out_.close();
+    }
     if (r.most >= lanes) {
       e_.out_.open("for (; " + p + " + kLanes <= " + high + "; " + p + " += kLanes)");
       body(Width::whole);
@@ -264,25 +276,43 @@ class KernelEmitter::Points : PointText {
 
   /// One point at a time; vectors run along its reduction, and their lanes are joined at its end.
   void across() const {
+    constexpr int kChains = 4;  // additions that wait for one another take four cycles each
     start(Width::one);
-    const auto part = [](std::size_t o) { return "part" + std::to_string(o); };
-    for (std::size_t o = 0; o < n_.writes.size(); ++o)
-      if (!names_outputs(output(o).value))
-        e_.out_.line("Vector " + part(o) + " = " + identity(Width::whole, output(o)) + ";");
+    const std::int64_t lanes = e_.p_.vector_bytes / e_.p_.element_bytes;
+    const int chains = range_of(vector_).most >= 2 * kChains * lanes ? kChains : 1;
+    int chain = 0;
+    const auto part = [&chain](std::size_t o) {
+      return "part" + std::to_string(o) + (chain > 0 ? "_" + std::to_string(chain) : "");
+    };
+    const auto each_part = [&](const auto& write) {
+      for (std::size_t o = 0; o < n_.writes.size(); ++o)
+        if (!names_outputs(output(o).value))
+          for (chain = 0; chain < chains; ++chain) write(o);
+      chain = 0;
+    };
+    each_part([&](std::size_t o) {
+      e_.out_.line("Vector " + part(o) + " = " + identity(Width::whole, output(o)) + ";");
+    });
     const int opened = open(true, vector_);
     e_.out_.open("");
-    by_vectors([&](Width width) {
-      inputs(width, values());
-      for (std::size_t o = 0; o < n_.writes.size(); ++o) {
-        if (names_outputs(output(o).value)) continue;
-        std::string next = value(width, output(o).value);
-        if (width == Width::part)
-          next = "first_of(lanes, " + next + ", " + identity(width, output(o)) + ")";
-        e_.out_.line(combined(output(o).combine, part(o), next));
-      }
-    });
+    by_vectors(
+        [&](Width width) {
+          inputs(width, values());
+          for (std::size_t o = 0; o < n_.writes.size(); ++o) {
+            if (names_outputs(output(o).value)) continue;
+            std::string next = value(width, output(o).value);
+            if (width == Width::part)
+              next = "first_of(lanes, " + next + ", " + identity(width, output(o)) + ")";
+            e_.out_.line(combined(output(o).combine, part(o), next));
+          }
+        },
+        chains, &chain);
     e_.out_.close();
     close(opened);
+    each_part([&](std::size_t o) {
+      const std::string other = part(o);
+      if (chain > 0) e_.out_.line(combined(output(o).combine, "part" + std::to_string(o), other));
+    });
     for (std::size_t o = 0; o < n_.writes.size(); ++o) {
       const Combine combine = output(o).combine;
       if (!names_outputs(output(o).value))

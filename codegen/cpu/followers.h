@@ -29,6 +29,9 @@ class KernelEmitter::Follower : PointText {
   /// What its result is called at a point.
   const std::string& value() const { return value_; }
   bool reduces() const { return reduces_; }
+  /// Everybody who reads its result follows, too.
+  void only_in_registers() { stores_ = false; }
+  BufferId result_buffer() const { return n_.writes[0].buffer; }
 
  private:
   std::string lanes_of_row() const;
@@ -37,6 +40,7 @@ class KernelEmitter::Follower : PointText {
   std::vector<std::string> values_;  ///< by input: in a register, under this name; empty: loaded
   std::string value_;
   bool reduces_;
+  bool stores_ = true;
 };
 
 /// All that follow one compute, in order.
@@ -64,6 +68,7 @@ class KernelEmitter::Followers {
   struct Known;
   bool take(NodeId id, const SymRanges& ranges, std::vector<Known>& known);
   bool complete(NodeId producer, const SymRanges& ranges) const;
+  bool leaves_registers(BufferId id, const std::set<NodeId>& taken) const;
   bool fits_vectors(const ScheduleNode& n, int vector,
                     const std::vector<std::string>& values) const;
 

@@ -120,6 +120,8 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
                                            : *reinterpret_cast<const Unaligned*>(from);
     }
   for (int64_t k = 0; k < depth; ++k, a += a_k, panel += NI * kLanes) {
+    // Weights follow one another, and hardware begins anew with every page of them.
+    __builtin_prefetch(a + (4096 / sizeof(Real)), 0, 2);
     const Real* const line = LIE == kPacked ? panel : b + at[k];
     Vector row[NI];
 #pragma GCC unroll 12

@@ -1,30 +1,14 @@
 #include "codegen/cpu/loaded.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
+#include <cstddef>
 #include <cstring>
 #include <new>
 
+#include "codegen/common/host_memory.h"
+
 namespace tilewright::cpu {
-namespace {
-
-constexpr std::size_t kAlignment = 4096, kLargePage = std::size_t{1} << 21;
-
-std::shared_ptr<void> allocate(std::size_t bytes) {
-  const std::size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
-  const std::size_t whole =
-      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  // A hint: where it is not taken, pages are small.
-  if (alignment == kLargePage) madvise(memory, whole, MADV_HUGEPAGE);
-  return {memory, std::free};
-}
-
-}  // namespace
 
 Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size()) {
   for (const Tensor& t : workload.tensors())
@@ -33,7 +17,8 @@ Tensors::Tensors(const Workload& workload) : storage_(workload.tensors().size())
 
 void* Tensors::at(TensorId tensor) {
   std::shared_ptr<void>& memory = storage_[tensor.index()];
-  if (memory == nullptr) memory = allocate(bytes(tensor));
+  if (memory == nullptr) memory = codegen::host_memory(bytes(tensor), 4096);
+  if (memory == nullptr) throw std::bad_alloc();
   return memory.get();
 }
 
@@ -73,8 +58,11 @@ std::shared_ptr<void> LoadedKernel::kept() {
     if (source().constant[t]) where.push_back(tensors_[t]);
   std::shared_ptr<void>& memory = kept_[where];
   if (memory == nullptr) {
-    memory = allocate(static_cast<std::size_t>(source().kept_bytes));
-    kernel_.prepare(tensors_, memory.get());
+    std::vector<std::byte> packed(static_cast<std::size_t>(source().kept_bytes));
+    kernel_.prepare(tensors_, packed.data());
+    // A step of a recurrent layer packs what the step before has packed.
+    memory = codegen::shared_memory(packed);
+    if (memory == nullptr) throw std::bad_alloc();
   }
   return memory;
 }

@@ -27,6 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import drawn_networks
 
+KERNEL = ("kernel", "operators", "compiled", "predicted_seconds", "seconds", "flops", "exact_bytes")
 NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "densenet121", "vgg19")
 
 
@@ -106,7 +107,8 @@ def row(a, path, name, threads):
             "plan_seconds": quiet["plan_seconds"], "build_seconds": quiet["build_seconds"],
             "gflops": quiet["flops"] / ours * 1e-9, "kernels": quiet["compiled"],
             "packed_once_bytes": sum(k.get("packed_once_bytes", 0) for k in quiet["profile"]),
-            "prediction": quiet["prediction"], "load": [load, os.getloadavg()[0]]}
+            "prediction": quiet["prediction"], "load": [load, os.getloadavg()[0]],
+            **({"profile": [{q: k[q] for q in KERNEL} for k in quiet["profile"] if k["seconds"]]} if a.kernels else {})}
 
 
 def geomean(values):
@@ -142,6 +144,7 @@ def main():
     p.add_argument("--networks", type=int, default=0, help="drawn networks of each family")
     p.add_argument("--drawn", type=int, default=24, help="layers")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
+    p.add_argument("--kernels", action="store_true", help="keep each kernel's predicted and measured seconds")
     p.add_argument("--out")
     a = p.parse_args()
     light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")

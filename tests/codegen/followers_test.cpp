@@ -136,6 +136,22 @@ TEST(Followers, StayWhereTheyStandWhereThatIsNotTheSame) {
         "X: X[l,m] = relu(C[m,l])");
 }
 
+TEST(Followers, StoreNothingThatTheyAloneRead) {
+  const Schedule s = schedule_of(
+      "name: f\nloops: {r: 5, c: 203}\noperators:\n"
+      "  - \"M[r] += X[r,c]\"\n  - \"D[r,c] = X[r,c] - M[r]\"\n"
+      "  - \"Q[r,c] = D[r,c] * D[r,c]\"\n  - \"V[r] += Q[r,c]\"\n"
+      "  - \"Y[r,c] = D[r,c] / V[r]\"\n",
+      "r ( C.M C.D C.Q C.V C.Y )", "r=2");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.Q: Q[r,c] = D[r,c] * D[r,c], from registers"));
+  EXPECT_FALSE(says(*source, "store(&out0_1["));
+  EXPECT_TRUE(says(*source, "store(&out0[")) << "Y reads D";
+  EXPECT_TRUE(says(*source, "part0_3 += x0;")) << "a row's sum in four chains";
+}
+
 TEST(Followers, LeaveTheTileToOthersThatReadIt) {
   // C is read by F too, in a loop of its own: it has to be stored.
   const Schedule s = schedule_of(chain("  - \"X[m,l] = relu(C[m,l])\"\n") +

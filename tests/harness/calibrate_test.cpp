@@ -36,7 +36,10 @@ std::map<std::string, Gauged> numbers() {
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
   add("product deep", (512 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
   add("product short", (32 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
-  add("points light", 3.5 * 0.25e-9), add("points expensive", 3e-9), add("points library", 10e-9);
+  // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
+  add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
+  add("points light, one row", (64 * 3.5 + 50) * 0.25e-9);
+  add("points expensive", 3e-9), add("points library", 10e-9);
   add("region", 2e-6);
   return all;
 }

@@ -208,7 +208,9 @@ class Cells {
             const Value& h) {
     // Gates z, r, h.
     const bool after = n_.integer("linear_before_reset", 0) != 0;
-    const Value from_h = product(step + "_h", h, of.r);
+    // Else the last gate's product is of what the second lets through.
+    const Value from_h =
+        product(step + "_h", h, after ? of.r : b_.sliced(n_.name, of.r, 0, 0, 1, 2));
     std::vector<Value> ins;
     if (after) {
       for (const std::int64_t g : {0, 1, 2}) parts(ins, of, x, from_h, g);
