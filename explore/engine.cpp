@@ -41,8 +41,10 @@ ordered_json answer(const std::string& question) {
       arguments.erase(arguments.begin());
       harness::Asked all = cli::parse_arguments(v, arguments).asked;
       if (asked.contains("subject")) all.subject_text = asked["subject"].get<std::string>();
-      const harness::Answer said = harness::ask(v, all);
-      return {{"status", said.ok() ? 0 : 3}, {"answer", said.json}};
+      harness::Answer said = harness::ask(v, all);
+      ordered_json reply{{"status", said.ok() ? 0 : 3}};
+      reply["answer"] = std::move(said.json);
+      return reply;
     }
     throw InputError({.where = "verb", .value = name, .problem = "is not a verb"});
   } catch (const InputError& e) {

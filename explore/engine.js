@@ -37,7 +37,7 @@ function engineCode() {
   }
 
   /** Of the module, compiled or its bytes: a function from a question, {words: the command line's, subject: the text of the file that
-   * it names, if any}, to {status, answer or error}. */
+   * it names, if any}, to {status, answer or error}. Its member `text` gives the same as it was written. */
   async function start(bytes) {
     let memory = null;
     const module = bytes instanceof WebAssembly.Module ? bytes : await WebAssembly.compile(bytes);
@@ -48,14 +48,15 @@ function engineCode() {
     const {exports} = await WebAssembly.instantiate(module, imports);
     memory = exports.memory;
     exports._initialize();
-    return question => {
+    const said = question => {
       const text = new TextEncoder().encode(JSON.stringify(question));
       const at = exports.room(text.length);
       new Uint8Array(memory.buffer, at, text.length).set(text);
       const from = exports.ask(at, text.length);
       const all = new Uint8Array(memory.buffer);
-      return JSON.parse(new TextDecoder().decode(all.subarray(from, all.indexOf(0, from))));
+      return new TextDecoder().decode(all.subarray(from, all.indexOf(0, from)));
     };
+    return Object.assign(question => JSON.parse(said(question)), {text: said});
   }
   return {start};
 }
@@ -68,7 +69,7 @@ class TwLane {
     this.code = URL.createObjectURL(new Blob([`const TwEngine = (${engineCode})(); let engine;
       onmessage = async ({data: {module, question}}) => {
         if (module) return void (engine = TwEngine.start(module));
-        try { postMessage((await engine)(question)); } catch (e) { postMessage({status: 1, error: 'The engine stopped (' + e.message + ').'}); }
+        try { postMessage((await engine).text(question)); } catch (e) { postMessage({status: 1, error: 'The engine stopped (' + e.message + ').'}); }
       };`], {type: 'text/javascript'}));
     this.begin();
   }
@@ -77,7 +78,8 @@ class TwLane {
     this.waiting = [];  // answers come in the order of the questions
     this.worker = new Worker(this.code);
     this.worker.postMessage({module: this.module});
-    this.worker.onmessage = ({data}) => {
+    this.worker.onmessage = ({data: said}) => {  // a text is passed on quicker than what it stands for
+      const data = typeof said === 'string' ? JSON.parse(said) : said;
       const reply = this.waiting.shift();
       if (data.status === 1) this.begin();  // what a stopped engine would say next is not to be relied on
       reply(data);

@@ -11,7 +11,7 @@ const bytes = n => n.toLocaleString('en') + ' B';
 const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them
 const answers = new Map();
 let engine = null;          // in the page itself: steps and lists, which take a few milliseconds
-const lanes = {};           // in workers: plans, and walks, which may take long
+const lanes = {};           // in workers: plans, what models say of one beside that, and walks, which may take long
 let machines = [];
 
 function element(name, attributes = {}, ...children) {
@@ -46,7 +46,7 @@ function asked(words) {
   }
 }
 
-/** The answer from a worker, `plans` or `walks`. Never comes where the fields have changed meanwhile. */
+/** The answer from a worker: `plans`, `models` or `walks`. Never comes where the fields have changed meanwhile. */
 async function ask(words, lane = 'plans') {
   const question = questionOf(words);
   return answers.get(JSON.stringify(question)) || remember(question, await lanes[lane].ask(question));
@@ -145,19 +145,19 @@ async function showPlan(plan) {
 }
 
 /** The traffic that a model predicts of the plan; empty where it does not say. */
-async function predicted(plan, resolved, model) {
+async function predicted(plan, resolved, model, lane) {
   const kernels = resolved?.resolved.kernels || [];
   const pins = Object.entries(kernels[0]?.pins || {}).filter(p => typeof p[1] === 'string').flatMap(p => ['--pin', p.join('=')]);
   const at = plan.findIndex(w => w === '--model'), withoutModel = at < 0 ? plan : plan.toSpliced(at, 2);
   const says = withoutModel.includes('--order') || withoutModel.includes('--tree');
   const words = says ? withoutModel : kernels.length === 1 ? [...withoutModel, '--tree', kernels[0].tree, ...pins] : null;
-  const said = words ? await ask(['predict', ...words, '--model', model]) : {};
+  const said = words ? await ask(['predict', ...words, '--model', model], lane) : {};
   return said.status === 0 && said.answer.traffic || [];
 }
 /** What `exact` and the plan's model predict, and which loop decides each tensor's bytes. */
 async function predictions(plan, resolved) {
-  const model = field('model') || 'chimera', exact = await predicted(plan, resolved, 'exact');
-  const own = model === 'exact' || field('tree') ? [] : await predicted(plan, resolved, model);
+  const model = field('model') || 'chimera', alone = model === 'exact' || field('tree');
+  const [exact, own] = await Promise.all([predicted(plan, resolved, 'exact', 'plans'), alone ? [] : predicted(plan, resolved, model, 'models')]);
   const order = plan.includes('--order') ? plan[plan.indexOf('--order') + 1] : null;
   return {model, exact, own, deciding: (await ask(ordersAsked())).answer?.orders?.find(o => o.order === order)?.tensors || {}};
 }
@@ -349,7 +349,7 @@ async function begin() {
   const plain = new Blob([coded]).stream().pipeThrough(new DecompressionStream('gzip'));
   const module = await WebAssembly.compile(await new Response(plain).arrayBuffer());
   engine = await TwEngine.start(module);
-  for (const lane of ['plans', 'walks']) lanes[lane] = new TwLane(module);
+  for (const lane of ['plans', 'models', 'walks']) lanes[lane] = new TwLane(module);
   await Promise.all(kFirst.flatMap(words => Object.values(lanes).map(lane => lane.ask({words}))));
   readState();
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));

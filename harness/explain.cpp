@@ -125,7 +125,9 @@ Answer explain(const Request& request, bool resolved) {
   name_workload(json, of);
   json["machine"] = setting.machine->name;
   json["model"] = model.name;
-  merge(json, said.detail);
+  // Moved: a ranking of many orders is long.
+  for (auto it = said.detail.begin(); it != said.detail.end(); ++it)
+    json[it.key()] = std::move(it.value());
   if (said.refused) return refuse(std::move(json), *said.refused);
   return {std::move(json), Status::done};
 }

@@ -1,4 +1,7 @@
 // Machines by name: carried files, the host, synthetic ones and the user's own files.
+#include <map>
+#include <mutex>
+
 #include "core/base/document.h"
 #include "core/base/error.h"
 #include "core/base/names.h"
@@ -14,13 +17,27 @@ std::vector<std::string> machine_names() {
   return names;
 }
 
+namespace {
+
+/// A machine that the program carries: its text is read once.
+Machine carried(const MachineFile& file) {
+  static std::mutex mutex;
+  static std::map<std::string_view, Machine> known;
+  const std::lock_guard lock(mutex);
+  const auto at = known.find(file.name);
+  if (at != known.end()) return at->second;
+  return known
+      .emplace(file.name, machine_from_yaml(
+                              file.text, "core/machine/files/" + std::string(file.name) + ".yaml"))
+      .first->second;
+}
+
+}  // namespace
+
 Machine named_machine(std::string_view name) {
   if (name == "host") return detect_host();
-  for (const MachineFile& file : machine_files()) {
-    if (file.name == name) {
-      return machine_from_yaml(file.text, "core/machine/files/" + std::string(name) + ".yaml");
-    }
-  }
+  for (const MachineFile& file : machine_files())
+    if (file.name == name) return carried(file);
   if (name.ends_with(".yaml") || name.ends_with(".yml")) {
     {
       const std::string path(name);

@@ -10,11 +10,30 @@ namespace tilewright::chimera::detail {
 Flat::Flat(const Workload& w, const Order& order, const Options& options)
     : chain_(std::make_shared<const Chain>(w)), order_(order), options_(options) {
   place();
+  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+    const TensorId id(t);
+    if (w.producer(id).valid() && !w.consumers(id).empty() && !options_.spilled.contains(id))
+      on_chip_ |= bit(t);
+  }
+  add_foots();
+  add_uses();
 }
 
 Flat::Flat(const Flat& other, const Order& order)
-    : chain_(other.chain_), order_(order), options_(other.options_) {
+    : chain_(other.chain_),
+      order_(order),
+      options_(other.options_),
+      on_chip_(other.on_chip_),
+      foots_(other.foots_),
+      uses_(other.uses_),
+      by_op_(other.by_op_),
+      produced_by_(other.produced_by_) {
   place();
+  for (Foot& f : foots_) {
+    f.accessed = positions_of(other.loops_at(f.accessed));
+    f.windows = positions_of(other.loops_at(f.windows));
+  }
+  for (Use& u : uses_) u.counted = positions_of(other.loops_at(u.counted));
 }
 
 void Flat::place() {
@@ -31,13 +50,6 @@ void Flat::place() {
     position_[loops_[i].index()] = static_cast<int>(i);
     extents_.push_back(w.loop(loops_[i]).extent);
   }
-  for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-    const TensorId id(t);
-    if (w.producer(id).valid() && !w.consumers(id).empty() && !options_.spilled.contains(id))
-      on_chip_ |= bit(t);
-  }
-  add_foots();
-  add_uses();
 }
 
 Mask Flat::positions_of(Mask loops) const {
@@ -327,16 +339,21 @@ std::int64_t Flat::operations(std::size_t op, const Point& p) const {
   Mask cut = ~Mask{0};  // what of the loops it follows lies around its results' home
   for (const Output& out : o.outputs)
     if (has(on_chip_, out.target.tensor.index())) cut &= s.cut[out.target.tensor.index()];
+  std::int64_t n = 1, points = 1;
+  std::vector<std::size_t> slid;  // loops whose ranges depend on the tile; others are whole
   std::vector<Mask> dims;
   for (std::size_t i = 0; i < o.loops.size(); ++i) {
     const Follows& f = chain_->follows(op, i);
-    dims.push_back(f.inferred && !f.simple.valid() ? positions_of(f.loops | f.windows) : 0);
+    if (f.inferred && !f.simple.valid()) {
+      slid.push_back(i);
+      dims.push_back(positions_of(f.loops | f.windows));
+    } else {
+      points = saturating_mul(points, workload().loop(o.loops[i]).extent);
+    }
   }
-  std::int64_t n = 1, points = sum_over_tiles(dims, p, cut, [&](std::size_t d, auto&&r) {
-                        const Follows& f = chain_->follows(op, d);
-                        return f.inferred && !f.simple.valid() ? r[chain_->base(op) + d].size()
-                                                               : workload().loop(o.loops[d]).extent;
-                      });
+  points = saturating_mul(points, sum_over_tiles(dims, p, cut, [&](std::size_t d, auto&& r) {
+                            return r[chain_->base(op) + slid[d]].size();
+                          }));
   each(s.foreign[op] & p.multi, [&](std::size_t i) { n = saturating_mul(n, p.trips[i]); });
   return saturating_mul(n, points);
 }

@@ -131,6 +131,8 @@ void check_tiles(const Flat& f, const Tiles& tiles);
 Price price_of(const Flat& f, const Point& p);
 /// With several trips of the loops in `multi` (positions).
 Legality legality_of(const Flat& f, Mask multi);
+/// tree_of, of an order that is analysed already.
+Node tree_at(const Flat& f, const Tiles& tiles);
 /// Tiles by LoopId for a point: batch loops 1, inferred loops as a full tile has them.
 Tiles tiles_of(const Flat& f, const Point& p);
 

@@ -1,6 +1,7 @@
 // explain: every order of a workload priced and ranked, or the plan for every level or path.
 #include <algorithm>
 
+#include "models/chimera/flat.h"
 #include "models/chimera/model.h"
 
 namespace tilewright::chimera {
@@ -10,11 +11,13 @@ using nlohmann::ordered_json;
 
 ordered_json tensors_json(const Workload& w, const Price& price) {
   ordered_json json = ordered_json::object();
-  for (const TensorPrice& t : price.tensors)
-    json[w.tensor(t.tensor).name] = {{"footprint_elements", t.footprint.value},
-                                     {"movement_elements", t.movement.value},
-                                     {"buffer_elements", t.buffer.value},
-                                     {"decided_by", t.decided_by}};
+  for (const TensorPrice& t : price.tensors) {
+    ordered_json& row = json[w.tensor(t.tensor).name];
+    row["footprint_elements"] = t.footprint.value;
+    row["movement_elements"] = t.movement.value;
+    row["buffer_elements"] = t.buffer.value;
+    row["decided_by"] = t.decided_by;
+  }
   return json;
 }
 
@@ -22,8 +25,10 @@ ordered_json legality_json(const Legality& l) {
   return l.legal ? ordered_json(nullptr) : ordered_json(l.reason);
 }
 
-/// One row. `solution.tiles` empty: nothing fits, so there is no price.
-ordered_json order_json(const Workload& w, const Solution& s, Elements capacity) {
+/// One row. `solution.tiles` empty: nothing fits, so there is no price. `any`: an order of the same
+/// loops, analysed once for all.
+ordered_json order_json(const detail::Flat& any, const Solution& s, Elements capacity) {
+  const Workload& w = any.workload();
   const bool priced = !s.tiles.empty();
   ordered_json json;
   json["order"] = to_text(w, s.order);
@@ -41,7 +46,7 @@ ordered_json order_json(const Workload& w, const Solution& s, Elements capacity)
   json["volume_bytes"] = bytes_of(s.price.volume, w.dtype()).value;
   json["memory_paper_elements"] = s.price.memory_paper.value;
   json["recomputed_operations"] = s.price.recomputed.value;
-  json["tree"] = to_text(tree_of(w, s.order, s.tiles));
+  json["tree"] = to_text(detail::tree_at(detail::Flat(any, s.order), s.tiles));
   return json;
 }
 
@@ -143,7 +148,10 @@ Explained explain_orders(const Question& q, const ExplainAsked& asked, const Set
     out.refused = solutions.reason();
     return out;
   }
-  for (const Solution& s : *solutions) json["orders"].push_back(order_json(w, s, capacity));
+  if (!solutions->empty()) {
+    const detail::Flat any(w, solutions->front().order, {});
+    for (const Solution& s : *solutions) json["orders"].push_back(order_json(any, s, capacity));
+  }
   add_closed_form(json, w, *solutions, options, capacity);
   return out;
 }

@@ -21,6 +21,14 @@ namespace {
 
 constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is given up
 
+/// What a search of a set of cut loops came to. The point that it finds first of those of least
+/// volume does not depend on the limit, as long as that is no less than this volume.
+struct Searched {
+  bool found = false;
+  double volume = 0;          ///< the least, or where nothing was found, there is nothing up to this
+  std::vector<int> choice;    ///< indices into Tables::candidates, by loop
+};
+
 /// What orders of the same loops have in common, each by all that it depends on, as masks of loops
 /// and tensors. All of the same tables and capacity.
 struct Common {
@@ -32,6 +40,9 @@ struct Common {
   std::map<std::vector<Mask>, double> bounds;
   /// By position in the tables; nothing where there is none.
   std::map<std::vector<Mask>, std::optional<RealOptimum>> optima;
+  /// What was found for a set of loops that are cut, as `bounds` has them, and the loops that are
+  /// left to choose, by position in the tables, in the order in which they are searched.
+  std::map<std::vector<Mask>, Searched> searched;
 };
 
 class OrderSolver {
@@ -104,6 +115,8 @@ class OrderSolver {
   void try_neighbours(const RealOptimum& r);
   void try_closed_form();
   std::vector<Mask>& key_of(Mask multi, Mask counted);
+  Searched searched(Sub& sub, std::span<const std::size_t> open, double limit,
+                    std::int64_t& budget);
   void add_tree(std::vector<Mask>& key, Mask multi) const;
   std::optional<RealOptimum> optimum();
   double floor_of(Mask multi);
@@ -255,6 +268,32 @@ std::vector<OrderSolver::Sub> OrderSolver::sets_to_try(bool legal_only) {
   return subs;
 }
 
+/// The best choices of a set of cut loops for no more than `limit`, of this order or of an earlier
+/// one with the same problem. `open`: its loops that are left to choose.
+Searched OrderSolver::searched(Sub& sub, std::span<const std::size_t> open, double limit,
+                               std::int64_t& budget) {
+  std::vector<Mask>& key = key_of(sub.multi, sub.multi);
+  if (f_.options().memory != Memory::paper) add_tree(key, sub.multi);
+  for (std::size_t position : open) key.push_back(rows_[position]);
+  const auto [it, added] = common_.searched.try_emplace(key);
+  Searched& kept = it->second;
+  if (!added && (kept.found || limit <= kept.volume)) return kept;
+  if (!sub.problem) sub.problem = make_problem(f_, t_, rows_, sub.multi);
+  Descent descent(*sub.problem, capacity_, limit, false);
+  kept = {.found = descent.run(budget), .volume = limit};
+  budget -= descent.evaluated + descent.pruned;
+  effort_.evaluated += descent.evaluated;
+  effort_.pruned += descent.pruned;
+  proven_ = proven_ && !descent.exhausted();
+  if (kept.found) kept.volume = descent.volume();
+  for (std::size_t j = 0; kept.found && j < sub.problem->loops.size(); ++j)
+    kept.choice.push_back(
+        sub.problem->loops[j].choice[static_cast<std::size_t>(descent.choices()[j])]);
+  const Searched result = kept;
+  if (descent.exhausted()) common_.searched.erase(it);  // another order has a budget of its own
+  return result;
+}
+
 /// Sets in the order of their bounds. A set's own tree is looked at only when its floor is the
 /// least that is left: its bound takes the floor's place then.
 void OrderSolver::search(bool legal_only) {
@@ -274,22 +313,13 @@ void OrderSolver::search(bool legal_only) {
       std::ranges::push_heap(subs, std::greater{});
       continue;
     }
-    if (!sub.problem) sub.problem = make_problem(f_, t_, rows_, sub.multi);
-    Descent descent(*sub.problem, capacity_, limit, false);
-    const bool found = descent.run(budget);
-    budget -= descent.evaluated + descent.pruned;
-    effort_.evaluated += descent.evaluated;
-    effort_.pruned += descent.pruned;
-    proven_ = proven_ && !descent.exhausted();
-    if (!found) continue;
+    const std::vector<std::size_t> open = free_loops(f_, t_, rows_, sub.multi);
+    const Searched s = searched(sub, open, limit, budget);
+    if (!s.found || s.volume > limit) continue;
     Point p = whole_point(f_);
-    for (std::size_t j = 0; j < sub.problem->loops.size(); ++j) {
-      const Free& loop = sub.problem->loops[j];
-      const auto choice = static_cast<std::size_t>(descent.choices()[j]);
-      set_choice(p, loop.position,
-                 of(loop.position)[static_cast<std::size_t>(loop.choice[choice])]);
-    }
-    offer(p, descent.volume(), legal_only);
+    for (std::size_t j = 0; j < open.size(); ++j)
+      set_choice(p, open[j], of(open[j])[static_cast<std::size_t>(s.choice[j])]);
+    offer(p, s.volume, legal_only);
   }
   effort_.pruned += static_cast<std::int64_t>(subs.size());
 }

@@ -142,6 +142,12 @@ class Maker {
   Maker(const Flat& f, const Tables& t, std::span<const std::size_t> rows, Mask multi)
       : f_(f), t_(t), rows_(rows), multi_(multi) {}
 
+  std::vector<std::size_t> open() {
+    choose();
+    std::vector<std::size_t> positions;
+    for (const Free& l : p_.loops) positions.push_back(l.position);
+    return positions;
+  }
   Problem make(bool relaxed) {
     choose();
     reserve();
@@ -324,6 +330,11 @@ Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t
 Problem make_relaxed_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
                              Mask multi) {
   return Maker(f, t, rows, multi).make(f.options().memory != Memory::paper);
+}
+
+std::vector<std::size_t> free_loops(const Flat& f, const Tables& t,
+                                    std::span<const std::size_t> rows, Mask multi) {
+  return Maker(f, t, rows, multi).open();
 }
 
 std::vector<std::size_t> rows_in(const Flat& base, const Flat& f) {

@@ -60,6 +60,9 @@ Problem make_problem(const Flat& f, const Tables& t, std::span<const std::size_t
 /// tree holds at least. It does not need the order's tree.
 Problem make_relaxed_problem(const Flat& f, const Tables& t, std::span<const std::size_t> rows,
                              Mask multi);
+/// Positions of `Problem::loops` of these problems, in the same order.
+std::vector<std::size_t> free_loops(const Flat& f, const Tables& t,
+                                    std::span<const std::size_t> rows, Mask multi);
 /// Of each position of `f`, the position of the same loop in `base`, which has it.
 std::vector<std::size_t> rows_in(const Flat& base, const Flat& f);
 

@@ -55,9 +55,12 @@ Skeleton skeleton(const Flat& f, const Tiles& tiles) {
 
 }  // namespace
 
+namespace detail {
+Node tree_at(const Flat& f, const Tiles& tiles) { return body_of(f, skeleton(f, tiles), -1); }
+}  // namespace detail
+
 Node tree_of(const Workload& w, const Order& order, const Tiles& tiles) {
-  const Flat f(w, order, {});
-  return body_of(f, skeleton(f, tiles), -1);
+  return detail::tree_at(Flat(w, order, {}), tiles);
 }
 
 std::map<std::string, std::int64_t> tile_table(const Workload& w, const Order& order,

@@ -151,4 +151,18 @@ def test_slides_show_texts_code_and_results_and_no_answer():
     assert "matplotlib inline" not in first and "import tilewright" not in first
     assert "How many?" in second and "42" not in second
     page = slides["page"](slides["title_of"](notebook), [first, second])
-    assert page.count("<section>") == 2 and "<title>A title</title>" in page and "http" not in page.replace("http://www.w3", "")
+    assert page.count("<section>") == 2 and "columns" in first and "columns" not in second and "<title>A title</title>" in page and "http" not in page.replace("http://www.w3", "")
+
+
+def test_a_slider_of_a_slide_has_every_value():
+    """Executed as scripts/slides does it: the code's answer at each value is in the page, the first value's is shown."""
+    slides = runpy.run_path(str(FOLDER.parent / "scripts" / "slides"))
+    new = nbformat.v4
+    code = new.new_code_cell("from ipywidgets import IntSlider, interact\ninteract(lambda n: print(n * n), n=IntSlider(min=2, max=5, value=3));")
+    notebook = new.new_notebook(cells=[new.new_code_cell(slides["EVERY_VALUE"]), new.new_markdown_cell("Drag"), code])
+    nbclient.NotebookClient(notebook, timeout=SECONDS).execute()
+    del notebook.cells[0]
+    (slide,) = slides["slides_of"](notebook)
+    shown = re.findall(r'<div data-at="(\d)"( hidden)?><pre class="result">(\d+)\n</pre></div>', slide)
+    assert shown == [("0", " hidden", "4"), ("1", "", "9"), ("2", " hidden", "16"), ("3", " hidden", "25")]
+    assert 'max="3" value="1" data-values="[2, 3, 4, 5]"' in slide and "<output>3</output>" in slide
