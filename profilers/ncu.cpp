@@ -22,8 +22,8 @@ constexpr std::string_view kIntoSm = "l1tex__m_xbar2l1tex_read_bytes.sum";
 constexpr std::string_view kOutOfSm = "l1tex__m_l1tex2xbar_write_bytes.sum";
 constexpr std::string_view kSeconds = "gpu__time_duration.sum";
 
-// All that comes into an SM: by loads, by cp.async and by the TMA unit, whose boxes count whole, and
-// what the blocks of a cluster read of one another.
+// All that comes into an SM: by loads, by cp.async and by the TMA unit, whose boxes count whole,
+// and what the blocks of a cluster read of one another.
 constexpr std::string_view kMetrics[] = {
     kDramRead,
     kDramWritten,
@@ -119,7 +119,8 @@ Result<NcuLaunch> launch_of(const std::vector<std::string>& cells, const Columns
   if (columns.has_grid) launch.blocks = blocks_of(cells[columns.grid]);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     // Other columns are attributes of the device and of the launch, and rollups nobody asked for.
-    if (std::ranges::find(kMetrics, std::string_view(columns.names[i])) == std::end(kMetrics)) continue;
+    if (std::ranges::find(kMetrics, std::string_view(columns.names[i])) == std::end(kMetrics))
+      continue;
     const auto value = number_of(cells[i]);
     if (value)
       launch.metrics[columns.names[i]] = *value * columns.scales[i];

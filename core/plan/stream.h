@@ -18,19 +18,19 @@ namespace tilewright {
 enum class AccessKind : std::uint8_t {
   kernel_begin,  ///< kernel
   zero,          ///< tensor written whole at home before the blocks start (atomic), box = whole
-  load,          ///< bring `box` (the tile) to `buffer`; explicit or by a compute without a load node
-  flush,         ///< a spilled tensor is about to be read: store `buffer` if changed
-  compute,       ///< op runs once over `operations`; its reads and updates follow
-  read,          ///< compute reads `box` of tensor from `buffer` (or home)
-  gather,        ///< compute reads `elements` elements of tensor at home, within `box`, one a point
-                 ///< of gather_loops, for `level`: by other inputs' values, in no buffer
-  update,        ///< compute writes `box` within `buffer`'s tile `tile`; `initialises` says whether
-                 ///< every reduction range is at its low end
-  store,         ///< explicit store of `buffer`'s tile to `level`; `box` is the tile,
-                 ///< `initialises` as for update, at the store's own ranges
-  sync,          ///< barrier at `scope`
-  drop,          ///< `buffer` is emptied: of `instance`, or of all (kEveryInstance)
-  kernel_end,    ///< buffers still changed are written
+  load,        ///< bring `box` (the tile) to `buffer`; explicit or by a compute without a load node
+  flush,       ///< a spilled tensor is about to be read: store `buffer` if changed
+  compute,     ///< op runs once over `operations`; its reads and updates follow
+  read,        ///< compute reads `box` of tensor from `buffer` (or home)
+  gather,      ///< compute reads `elements` elements of tensor at home, within `box`, one a point
+               ///< of gather_loops, for `level`: by other inputs' values, in no buffer
+  update,      ///< compute writes `box` within `buffer`'s tile `tile`; `initialises` says whether
+               ///< every reduction range is at its low end
+  store,       ///< explicit store of `buffer`'s tile to `level`; `box` is the tile,
+               ///< `initialises` as for update, at the store's own ranges
+  sync,        ///< barrier at `scope`
+  drop,        ///< `buffer` is emptied: of `instance`, or of all (kEveryInstance)
+  kernel_end,  ///< buffers still changed are written
 };
 
 struct AccessEvent {
@@ -39,34 +39,35 @@ struct AccessEvent {
   NodeId node;
   BufferId buffer;
   TensorId tensor;
-  LevelId level;            ///< store: target; gather: the kernel's
+  LevelId level;  ///< store: target; gather: the kernel's
   OpId op;
-  std::int64_t block = 0;   ///< linear block
+  std::int64_t block = 0;     ///< linear block
   std::int64_t instance = 0;  ///< which instance of `buffer`: equal keys share contents
   Box box;
-  Box tile;                 ///< update: the buffer's current tile; else equals box
+  Box tile;  ///< update: the buffer's current tile; else equals box
   bool initialises = false;
   bool atomic = false;
-  int input = -1;           ///< read, gather: position in op.inputs
-  int output = -1;          ///< update: position in op.outputs
+  int input = -1;               ///< read, gather: position in op.inputs
+  int output = -1;              ///< update: position in op.outputs
   std::int64_t operations = 0;  ///< compute
   std::int64_t elements = 0;    ///< gather
-  /// The instance key of a chain of outer buffers is asked for by this: same key rule, other buffer.
+  /// The instance key of a chain of outer buffers is asked for by this: same key rule, other
+  /// buffer.
   const std::int64_t* instances = nullptr;  ///< by BufferId: current instance of every buffer
   const Box* tiles = nullptr;               ///< by BufferId: current tile of every fixed buffer
   const Ranges* ranges = nullptr;           ///< compute, gather: the operator ranges
 };
 
-/// An instance's key is its block, how many unit-bound loops tell it apart within that, and its linear
-/// number in those: a unit is not the first of the units within it (rule 7).
+/// An instance's key is its block, how many unit-bound loops tell it apart within that, and its
+/// linear number in those: a unit is not the first of the units within it (rule 7).
 inline constexpr std::int64_t kUnitsOfBlock = std::int64_t{1} << 28, kUnitDepths = 8;
 inline constexpr std::int64_t kEveryInstance = -1;
 inline std::int64_t unit_number(std::int64_t instance) { return instance % kUnitsOfBlock; }
 
 using AccessSink = std::function<void(const AccessEvent&)>;
 
-/// Walks every kernel in order, blocks in linear order, unit iterations in order. Cost: one call for
-/// each node visited.
+/// Walks every kernel in order, blocks in linear order, unit iterations in order. Cost: one call
+/// for each node visited.
 void walk(const Schedule& s, const AccessSink& sink);
 
 /// A walk before iteration `next` of the `count` of a loop.
@@ -150,7 +151,7 @@ class AddressMap {
 
  private:
   struct Array {
-    BufferId buffer;           // see array_of
+    BufferId buffer;  // see array_of
     TensorId tensor;
     std::int64_t base = 0;     // where buffer is itself
     std::int64_t element = 0;  // bytes

@@ -50,8 +50,8 @@ ordered_json order_json(const detail::Flat& any, const Solution& s, Elements cap
   return json;
 }
 
-Solution at_tiles(const Workload& w, const Order& order,
-                           const Tiles& tiles, const Options& options) {
+Solution at_tiles(const Workload& w, const Order& order, const Tiles& tiles,
+                  const Options& options) {
   Solution s;
   s.order = order;
   s.tiles = tiles;
@@ -64,7 +64,7 @@ Solution at_tiles(const Workload& w, const Order& order,
 
 /// All orders asked for, with --tiles or solved, by volume; what has no price comes last.
 Result<std::vector<Solution>> priced_orders(const Question& q, const Words& words,
-                                             const Options& options, Elements capacity) {
+                                            const Options& options, Elements capacity) {
   const Workload& w = *q.workload;
   const bool all = words.text.value_or("all") == "all";
   std::vector<Solution> solutions;
@@ -78,7 +78,8 @@ Result<std::vector<Solution>> priced_orders(const Question& q, const Words& word
     orders = all_orders(w);
   else
     orders.push_back(parse_order(w, *words.text));
-  if (orders.empty()) return Reason{"the workload has too many orders to list; name one by --order"};
+  if (orders.empty())
+    return Reason{"the workload has too many orders to list; name one by --order"};
   if (words.tiles) {
     const Tiles tiles = tiles_from(w, *words.tiles, "--tiles");
     for (const Order& o : orders) solutions.push_back(at_tiles(w, o, tiles, options));
@@ -95,16 +96,14 @@ Result<std::vector<Solution>> priced_orders(const Question& q, const Words& word
       solutions.push_back(std::move(none));
     }
   }
-  std::stable_sort(solutions.begin(), solutions.end(), [](const auto& a, const auto& b) {
-    return a.price.volume < b.price.volume;
-  });
+  std::stable_sort(solutions.begin(), solutions.end(),
+                   [](const auto& a, const auto& b) { return a.price.volume < b.price.volume; });
   return solutions;
 }
 
 /// The paper's closed form beside the integer optimum of the same order. The workload may name its
 /// loops as it likes, so every order is tried; only mlkn in its roles has one.
-void add_closed_form(ordered_json& json, const Workload& w,
-                     const std::vector<Solution>& solutions,
+void add_closed_form(ordered_json& json, const Workload& w, const std::vector<Solution>& solutions,
                      const Options& options, Elements capacity) {
   for (const Solution& s : solutions) {
     const auto form = chimera::closed_form(w, s.order, capacity, options.min_tile);

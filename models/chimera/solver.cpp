@@ -25,8 +25,8 @@ constexpr std::int64_t kBudget = 1'000'000;  // boxes an order, before proof is 
 /// volume does not depend on the limit, as long as that is no less than this volume.
 struct Searched {
   bool found = false;
-  double volume = 0;          ///< the least, or where nothing was found, there is nothing up to this
-  std::vector<int> choice;    ///< indices into Tables::candidates, by loop
+  double volume = 0;        ///< the least, or where nothing was found, there is nothing up to this
+  std::vector<int> choice;  ///< indices into Tables::candidates, by loop
 };
 
 /// What orders of the same loops have in common, each by all that it depends on, as masks of loops

@@ -227,8 +227,8 @@ class Maker {
       });
       std::size_t at = 0;
       double lowest = m.factor[j][0];
-      least.factor[j] = stored(
-          loop, [&](std::size_t) { return lowest = std::min(lowest, m.factor[j][at++]); });
+      least.factor[j] =
+          stored(loop, [&](std::size_t) { return lowest = std::min(lowest, m.factor[j][at++]); });
     }
     p_.volume.push_back(m);
     p_.least.push_back(least);
@@ -255,8 +255,9 @@ class Maker {
             most = std::max(most, own[c]);
         return most;
       };
-      if (std::any_of(feet.begin(), feet.end(),
-                      [&](std::size_t foot) { return !t_.foot[foot][rows_[loop.position]].empty(); }))
+      if (std::any_of(feet.begin(), feet.end(), [&](std::size_t foot) {
+            return !t_.foot[foot][rows_[loop.position]].empty();
+          }))
         m.factor[j] = stored(loop, factor);
     }
     p_.sizes.push_back(m);
@@ -268,7 +269,8 @@ class Maker {
     std::vector<std::size_t> size;
     for (std::size_t i = 0; i < f_.foots().size(); ++i) {
       const TensorId t = f_.foots()[i].tensor;
-      size.push_back(add_size({{has(f_.on_chip(), t.index()) ? f_.producer_foot(t) : i}}, ~Mask{0}));
+      size.push_back(
+          add_size({{has(f_.on_chip(), t.index()) ? f_.producer_foot(t) : i}}, ~Mask{0}));
     }
     for (std::size_t op = 0; op < f_.chain().size(); ++op) {
       p_.rows.emplace_back();

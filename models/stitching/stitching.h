@@ -1,8 +1,8 @@
 // Kernels of memory-intensive operators whose values stay on chip between them: which sets of
-// operators one kernel can hold, how a kernel's rows, warps and lanes can be laid out, what each layout
-// asks of a GPU and takes, and its tree. What to put together is for the models that plan by it. Sections
-// are those of FusionStitching (Zheng et al., arXiv:2009.10924), after whose stitching schemes it is
-// made. Predictions only: nothing here runs or counts.
+// operators one kernel can hold, how a kernel's rows, warps and lanes can be laid out, what each
+// layout asks of a GPU and takes, and its tree. What to put together is for the models that plan by
+// it. Sections are those of FusionStitching (Zheng et al., arXiv:2009.10924), after whose stitching
+// schemes it is made. Predictions only: nothing here runs or counts.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ namespace tilewright::stitching {
 enum class Kind : std::uint8_t { light, expensive, reduction, product };
 std::string_view name_of(Kind k);
 
-enum class Groupings : std::uint8_t { few, each };        ///< of expensive operators: see stitch()
+enum class Groupings : std::uint8_t { few, each };  ///< of expensive operators: see stitch()
 /// Which contractions are compute-intensive: those of a higher arithmetic intensity than the
-/// machine's ridge point (Williams et al., Roofline, CACM 2009), or those that have more points than
-/// their largest tensor has elements.
+/// machine's ridge point (Williams et al., Roofline, CACM 2009), or those that have more points
+/// than their largest tensor has elements.
 enum class Products : std::uint8_t { ridge, points };
 enum class Latency : std::uint8_t { overlap, published };  ///< what a kernel takes: overlap.h, or L
 std::string_view name_of(Groupings g);
@@ -48,10 +48,11 @@ struct Options {
   int most_operators = 64;  ///< of a pattern, at most 64; keeps the search linear
   Groupings groupings = Groupings::few;
   Products products = Products::ridge;
-  bool written = true;     ///< schedules that a plan can say, priced as it says them: see stitch()
+  bool written = true;  ///< schedules that a plan can say, priced as it says them: see stitch()
   Latency latency = Latency::overlap;
-  bool bandwidth = false;  ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
-  int schedule = 1;        ///< by their time, of the kernel that takes longest; 1: the best
+  bool bandwidth =
+      false;         ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
+  int schedule = 1;  ///< by their time, of the kernel that takes longest; 1: the best
   friend bool operator==(const Options&, const Options&) = default;
 };
 
@@ -68,14 +69,14 @@ struct Device {
   double shared_bytes_per_second = 0;  ///< 128 bytes a clock and SM
   double light = 0, expensive = 0, shuffle = 0, shared = 0, global = 0, barrier = 0;  ///< cycles
   double fill_bytes_per_second = 0;  ///< of an SM, from L2
-  double l2 = 260;       ///< cycles until a load from L2 is there
-  double dram = 800;     ///< cycles until a load from DRAM is there
-  double dispatch = 1.1; ///< cycles from one block given out to the next, of the whole GPU
-  double block = 700;    ///< cycles of a block besides its own: being given its place, ending
-  double launch = 3000;  ///< cycles of a kernel before its first block and after its last
+  double l2 = 260;                   ///< cycles until a load from L2 is there
+  double dram = 800;                 ///< cycles until a load from DRAM is there
+  double dispatch = 1.1;   ///< cycles from one block given out to the next, of the whole GPU
+  double block = 700;      ///< cycles of a block besides its own: being given its place, ending
+  double launch = 3000;    ///< cycles of a kernel before its first block and after its last
   double launch_unit = 0;  ///< more of it for each SM that has blocks
   double l2_bytes = 0;     ///< that L2 holds
-  double stays = 0;  ///< the part that L2 keeps of what is used again: see with_working_set
+  double stays = 0;        ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   std::shared_ptr<const Machine> machine;
   /// Cycles until a load from home is there that no other block has made.
@@ -85,9 +86,9 @@ struct Device {
 Device with_working_set(Device d, double bytes);
 /// A Reason where the machine is no GPU or its file gives no cycles of instructions.
 Result<Device> device_of(const Machine& m);
-/// Flops a byte from which on a contraction is a product, as Options::products says: f32 FMA peak, which
-/// is what a stitched kernel adds up with, over DRAM's rate. 0: by its points (also where the machine
-/// file gives no peak).
+/// Flops a byte from which on a contraction is a product, as Options::products says: f32 FMA peak,
+/// which is what a stitched kernel adds up with, over DRAM's rate. 0: by its points (also where the
+/// machine file gives no peak).
 double ridge_of(const Device& d, const Options& o);
 
 /// One consumer of a vertex's tensor.
@@ -95,8 +96,8 @@ struct Edge {
   int from = -1, to = -1;  ///< vertices
   TensorId tensor;
   std::int64_t bytes = 0;  ///< that the consumer reads of it
-  LoopSet bad;            ///< loops along which blocks would need each other's parts
-  LoopSet indexed;        ///< the producer's loops that index the tensor
+  LoopSet bad;             ///< loops along which blocks would need each other's parts
+  LoopSet indexed;         ///< the producer's loops that index the tensor
 };
 
 /// An operator. Vertices are numbered in topological order.
@@ -122,8 +123,8 @@ class Graph {
 
   const Workload& workload() const { return *workload_; }
   const std::shared_ptr<const Workload>& shared_workload() const { return workload_; }
-  /// What schedules of its parts ask of a machine, as far as they have been priced: many patterns have
-  /// the same parts. Shared by copies; not for several threads.
+  /// What schedules of its parts ask of a machine, as far as they have been priced: many patterns
+  /// have the same parts. Shared by copies; not for several threads.
   struct Priced {
     std::shared_ptr<const Machine> machine;
     std::map<std::vector<int>, std::shared_ptr<const Workload>> parts;  ///< by their vertices
@@ -207,7 +208,8 @@ struct Group {
   std::vector<int> vertices;  ///< an operator may be in several groups: it is computed in each
 };
 
-/// What a row's loops besides the contiguous one do where an operator has several (written schedules).
+/// What a row's loops besides the contiguous one do where an operator has several (written
+/// schedules).
 enum class Spread : std::uint8_t {
   turns,       ///< every thread goes over all of them
   others,      ///< they take the lanes that the contiguous loop leaves, and a block's warps
@@ -218,21 +220,21 @@ enum class Spread : std::uint8_t {
 struct Stitched {
   Component component;
   std::vector<Group> groups;  ///< in topological order of their roots
-  std::int64_t vector = 1;  ///< elements that a thread takes at once (written schedules)
-  std::int64_t turns = 1;   ///< of a thread over a block's points (written schedules)
-  std::int64_t splits = 1;  ///< blocks that a sum over columns is cut over (written schedules)
+  std::int64_t vector = 1;    ///< elements that a thread takes at once (written schedules)
+  std::int64_t turns = 1;     ///< of a thread over a block's points (written schedules)
+  std::int64_t splits = 1;    ///< blocks that a sum over columns is cut over (written schedules)
   Spread spread = Spread::turns;
   std::int64_t rows_in_turn = 1;  ///< that a block (a warp of it) takes: with partial sums only
   std::int64_t rows_per_block = 1;
   std::int64_t blocks = 0;
-  std::int64_t added_bytes = 0;  ///< that all blocks together add atomically (written schedules)
+  std::int64_t added_bytes = 0;   ///< that all blocks together add atomically (written schedules)
   double cycles_per_warp = 0;     ///< L_warp
   std::int64_t shared_bytes = 0;  ///< a block's, after sharing
   std::int64_t shared_unshared_bytes = 0;
   std::int64_t registers = 0;  ///< a thread's
   double recomputed = 1;       ///< evaluations of operators over points of operators
   bool written = false;        ///< a plan can say it
-  Demand demand;                ///< of a written one
+  Demand demand;               ///< of a written one
 };
 struct StitchedKernel {
   std::vector<Stitched> parts;  ///< several: packing
@@ -243,9 +245,9 @@ struct StitchedKernel {
   double cycles = 0;            ///< L, equation 1
   Overlap overlap;              ///< of written parts
   double seconds = 0;           ///< by Options::latency
-  std::int64_t schedules = 0;  ///< enumerated that keep locality
-  std::string without_units;   ///< why it is the kernel without units; empty: it is not
-  bool written() const;        ///< all its parts are
+  std::int64_t schedules = 0;   ///< enumerated that keep locality
+  std::string without_units;    ///< why it is the kernel without units; empty: it is not
+  bool written() const;         ///< all its parts are
 };
 /// The best launch dimension, grouping and scheme of each sub-root by the latency-evaluator, or a
 /// Reason where nothing fits. Groupings of expensive operators: `few` tries none as sub-root, those
@@ -253,21 +255,22 @@ struct StitchedKernel {
 /// of them. More than 6 groups: the 64 best combinations of schemes a group are gone on with.
 ///
 /// With Options::written a schedule is what bound_tree() can say: one scheme for all groups, an
-/// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut over
-/// blocks; values kept between passes count as registers. Where none fits, the kernel is
-/// without_units(); by `published`, which has no time for that, the paper's schedules are tried, and
-/// Stitched::written is false. Without Options::written all are the paper's: groups of different
-/// schemes, recomputation, an element an access. So all kernels of one choice of options are priced by
-/// one evaluator. Every one of packings_of() is tried. Cost: schedules times operators.
+/// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut
+/// over blocks; values kept between passes count as registers. Where none fits, the kernel is
+/// without_units(); by `published`, which has no time for that, the paper's schedules are tried,
+/// and Stitched::written is false. Without Options::written all are the paper's: groups of
+/// different schemes, recomputation, an element an access. So all kernels of one choice of options
+/// are priced by one evaluator. Every one of packings_of() is tried. Cost: schedules times
+/// operators.
 Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o);
-/// All of them that can be written, no two with the same tree, the best first (of a pack's parts the
-/// one that takes longest varies). Empty where none can. Ties keep the order of enumeration.
+/// All of them that can be written, no two with the same tree, the best first (of a pack's parts
+/// the one that takes longest varies). Empty where none can. Ties keep the order of enumeration.
 std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
                                    const Options& o);
-/// The kernel without units: a block's 128 threads compute the points of its tiles in shared memory,
-/// one operator after the other, and 128 more bring the tiles; as many rows a block as take the
-/// least time. Its time is an upper bound in the seconds of overlap.h: no operator, no tile and no
-/// turn of a loop overlaps another. A Reason where the tiles fit no SM. `why` becomes
+/// The kernel without units: a block's 128 threads compute the points of its tiles in shared
+/// memory, one operator after the other, and 128 more bring the tiles; as many rows a block as take
+/// the least time. Its time is an upper bound in the seconds of overlap.h: no operator, no tile and
+/// no turn of a loop overlaps another. A Reason where the tiles fit no SM. `why` becomes
 /// StitchedKernel::without_units. Cost: the operators times ten or so numbers of rows.
 Result<StitchedKernel> without_units(const Graph& g, const Device& d, const Pattern& p,
                                      const Options& o, std::string why);
@@ -302,17 +305,18 @@ struct PlanPrice {
   std::vector<StitchedKernel> kernels;  ///< in launch order; a product's is empty
   std::vector<Pattern> patterns;        ///< theirs
 };
-using Known = std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched before, for the same options
+using Known =
+    std::map<Pattern, Result<StitchedKernel>>;  ///< patterns stitched before, for the same options
 /// Disjoint patterns; every other operator is a kernel of its own. The operators of a pattern that
 /// fits no kernel are a kernel each. A Reason where one of those does not fit either.
 Result<PlanPrice> price(const Graph& g, const Device& d, std::span<const Pattern> patterns,
                         const Options& o, Known* known = nullptr);
 /// The kernels with two made one wherever they share a tensor and one takes less time than both,
-/// those that save most first; nothing where none do. `make`: stitch(), or what knows alike kernels.
-/// Cost: at most 200 times that.
-std::optional<std::vector<Pattern>> joined(const Graph& g, const Device& d, const Options& o,
-                                           const PlanPrice& p, Known& known,
-                                           const std::function<Result<StitchedKernel>(const Pattern&)>& make = {});
+/// those that save most first; nothing where none do. `make`: stitch(), or what knows alike
+/// kernels. Cost: at most 200 times that.
+std::optional<std::vector<Pattern>> joined(
+    const Graph& g, const Device& d, const Options& o, const PlanPrice& p, Known& known,
+    const std::function<Result<StitchedKernel>(const Pattern&)>& make = {});
 /// The operators that each kernel of any plan computes.
 std::vector<Pattern> patterns_of(const Graph& g, const Plan& plan);
 /// Bytes of tensors that kernels read and write from and to home, each once a kernel, at the
@@ -322,8 +326,8 @@ Traffic traffic_of(const Machine& machine, const Graph& g, std::span<const Patte
 /// What each part of its kernels computes: operators that share what they read from home.
 std::vector<Pattern> parts_of(const PlanPrice& p);
 
-/// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason where that
-/// has fewer.
+/// The plan with the o.schedule-th of ranked() in the kernel that takes longest by L; a Reason
+/// where that has fewer.
 Result<PlanPrice> with_schedule(const Graph& g, const Device& d, PlanPrice p, const Options& o);
 
 // ---- Compositions -------------------------------------------------------------------------------
@@ -352,13 +356,13 @@ double compared_seconds(const Priced& p);
 /// Whether the first takes fewer compared_seconds() than the second.
 bool is_better(const Priced& a, const Priced& b);
 
-/// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the rows,
-/// operators in topological order, values on chip; a part whose sums nobody waits for is cut within
-/// its rows too. For any machine.
+/// The plan in the plan language without units: a kernel a pattern in launch order, a grid over the
+/// rows, operators in topological order, values on chip; a part whose sums nobody waits for is cut
+/// within its rows too. For any machine.
 Plan plan_of(const Graph& g, const PlanPrice& p);
 
-/// The plan with the schedules that were chosen: kernels at level `registers`, their loops bound to warps,
-/// lanes and threads (bound_tree.h).
+/// The plan with the schedules that were chosen: kernels at level `registers`, their loops bound to
+/// warps, lanes and threads (bound_tree.h).
 struct WrittenPlan {
   Plan plan;
   std::vector<std::string> unbound;  ///< by kernel: why its tree is plan_of()'s; empty: it is not
@@ -375,8 +379,9 @@ struct WrittenKernel {
   std::string without_units;  ///< why its tree is bound to nothing below blocks; empty: it is
 };
 /// choices() for kernel `k` of the plan, written: what to put in its place, in this order, where a
-/// target refuses it. The first is the plan's own unless Options::schedule has asked for another; the last
-/// one is without units. Of a product, smaller and smaller tiles. Not checked by resolve(). Cost: choices().
+/// target refuses it. The first is the plan's own unless Options::schedule has asked for another;
+/// the last one is without units. Of a product, smaller and smaller tiles. Not checked by
+/// resolve(). Cost: choices().
 std::vector<WrittenKernel> kernel_choices(const Graph& g, const Device& d, const PlanPrice& p,
                                           std::size_t k, const Options& o);
 

@@ -229,9 +229,7 @@ TEST(RandomCudaKernels, BarriersTakenOutAreFound) {
   std::cout << found << " of " << sources.size() << " found\n";
 }
 
-TEST(RandomCudaKernels, Gathers) {
-  run_batch({.units = false, .gathers = true}, 20273, 24);
-}
+TEST(RandomCudaKernels, Gathers) { run_batch({.units = false, .gathers = true}, 20273, 24); }
 
 }  // namespace
 }  // namespace tilewright

@@ -1,7 +1,7 @@
-// Does the explorer's engine (explore/engine.cpp) link from its own list of sources and its stubs, and answer what the
-// command prints? Here it is compiled for this machine: a missing symbol or an answer that is no JSON shows without
-// the compiler for WebAssembly. What only that compiler refuses, headers that its library lacks, is looked for in the
-// sources.
+// Does the explorer's engine (explore/engine.cpp) link from its own list of sources and its stubs,
+// and answer what the command prints? Here it is compiled for this machine: a missing symbol or an
+// answer that is no JSON shows without the compiler for WebAssembly. What only that compiler
+// refuses, headers that its library lacks, is looked for in the sources.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,13 +76,15 @@ TEST(Explorer, AnswersAreTheCommands) {
 }
 
 TEST(Explorer, AWorkloadOfThePageIsAnswered) {
-  const json said = asked({{"words", {"simulate", "workload.yaml", "-m", "scratchpad:8K"}},
-                           {"subject", "loops: {m: 24, n: 8, k: 16}\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n"}});
+  const json said = asked(
+      {{"words", {"simulate", "workload.yaml", "-m", "scratchpad:8K"}},
+       {"subject", "loops: {m: 24, n: 8, k: 16}\noperators:\n  - C[m,n] += A[m,k] * B[k,n]\n"}});
   ASSERT_EQ(said["status"], 0) << said;
   EXPECT_FALSE(said["answer"]["traffic"].empty());
 }
 
-/// It is compiled without threads: these headers declare nothing there, and these names are not declared.
+/// It is compiled without threads: these headers declare nothing there, and these names are not
+/// declared.
 TEST(Explorer, SourcesIncludeWhatItsLibraryHas) {
   const std::regex lacking(
       R"(#include <(future|condition_variable|semaphore|latch|barrier|stop_token|execution)>|std::(scoped_lock|this_thread|call_once)\b)");
@@ -93,7 +95,8 @@ TEST(Explorer, SourcesIncludeWhatItsLibraryHas) {
     std::stringstream text;
     text << in.rdbuf();
     ++sources;
-    EXPECT_FALSE(std::regex_search(text.str(), lacking)) << file << ": use std::thread, std::mutex and std::lock_guard";
+    EXPECT_FALSE(std::regex_search(text.str(), lacking))
+        << file << ": use std::thread, std::mutex and std::lock_guard";
   };
   const std::filesystem::path top = TILEWRIGHT_SOURCE_DIR;
   std::stringstream host(TILEWRIGHT_HOST_SOURCES);

@@ -33,7 +33,7 @@ struct PointsRun {
   double light = 0, expensive = 0;  ///< instructions of a point
   bool reduces = false;
   std::vector<BufferId> touched;
-  int loaded = 0;  ///< of these, tiles that come from home
+  int loaded = 0;             ///< of these, tiles that come from home
   bool in_registers = false;  ///< found by block_forms
 };
 struct CopyRun {
@@ -49,8 +49,8 @@ struct BlockPhase {
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
-  double stored_in_pieces = 0;  ///< of `stored`, where rows begin at no multiple of 16 bytes
-  double compulsory = 0;        ///< bytes of all blocks, each once
+  double stored_in_pieces = 0;       ///< of `stored`, where rows begin at no multiple of 16 bytes
+  double compulsory = 0;             ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;
   std::vector<CopyRun> copies;
