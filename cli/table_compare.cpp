@@ -73,10 +73,6 @@ std::string verdict(const ordered_json& j) {
               : folded((counted ? "least bytes: " : "least bytes of operands: ") + bytes));
 }
 
-std::string milliseconds(const ordered_json& seconds) {
-  return seconds.is_number() ? formatted("{:.1f}", 1e3 * seconds.get<double>()) : "-";
-}
-
 /// A row a plan, the fastest first, those without seconds last.
 std::string plans_text(const ordered_json& j) {
   std::vector<ordered_json> plans;
@@ -85,8 +81,7 @@ std::string plans_text(const ordered_json& j) {
   std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
     return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
   });
-  Table table(
-      {"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
+  Table table({"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];
@@ -95,7 +90,7 @@ std::string plans_text(const ordered_json& j) {
                text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
                get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
                text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
-               text(own, "volume_bytes"), milliseconds(p["search_seconds"])});
+               text(own, "volume_bytes")});
   }
   return table.text();
 }
@@ -179,8 +174,8 @@ std::string compare_table(const ordered_json& j) {
              "us: every plan priced by {}, products included. B: {}, by exact; the bound, {} B, is "
              "{} ({}). operands B: each kernel's inputs and outputs once. own: what the plan's "
              "model says itself, which may leave products out; compare it with no other row's. "
-             "search: milliseconds of the model's search. "
-             "--json: every price by every model, and why it differs from exact, by tensor.",
+             "--json: every price by every model, each search's time, and why a price differs from "
+             "exact, by tensor.",
              text(j, "seconds_by"), text(j, "counted"), text(j, "bound_bytes"), text(j, "bound"),
              text(j, "bound_is")));
 }
