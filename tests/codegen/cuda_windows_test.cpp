@@ -118,8 +118,15 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   while (std::ssize(drawn) < count) {
     Case c = draw.convolution();
     const auto product = lowering::window_product(c.schedule, 0);
-    // A window of one, and one channel: no product of matrices.
+    // A window of one, and one channel: no product of matrices. A window of one, and one line: no
+    // more than such a product.
     if (!product && product.reason() == "it sums nothing") continue;
+    const auto one = [&](const char* loop) {
+      return c.workload->loop(*c.workload->find_loop(loop)).extent == 1;
+    };
+    if (!product && product.reason() == "it is a product of matrices" && one("y") && one("r") &&
+        one("s"))
+      continue;
     ASSERT_TRUE(product) << product.reason() << "\n" << c.text;
     drawn.push_back(std::move(c));
     const int at = static_cast<int>(sources.size());
