@@ -23,7 +23,8 @@ Variable variable(const std::string& loop, std::int64_t extent,
 
 class Forms {
  public:
-  Forms(const Workload& w, const std::vector<GpuProduct>& products) : w_(w), products_(products) {}
+  Forms(const Workload& w, const std::vector<GpuProduct>& products, bool image = false)
+      : w_(w), products_(products), image_(image) {}
 
   std::vector<Form> run() {
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
@@ -277,7 +278,9 @@ class Forms {
       f.variables.push_back({"", {0}});
       if (kind.shares) f.variables.push_back({"", {2, 4, 8}});
     } else {
-      f.variables.push_back({"", {0, 2, 4, 8}});
+      // Two warps make no convolution by tensor cores of an image's tile, and its other kernels are
+      // slower than those (h100-convolutions-again.json).
+      f.variables.push_back(image_ ? Variable{"", {0, 4, 8}} : Variable{"", {0, 2, 4, 8}});
       f.variables.push_back({"", {0, 2, 3, 4, 6}});
     }
     std::vector<std::vector<Variable>> turns(products_.size());
@@ -346,6 +349,7 @@ class Forms {
 
   const Workload& w_;
   const std::vector<GpuProduct>& products_;
+  bool image_;  ///< by_windows has forms of it
   std::vector<std::string> order_;
   std::vector<Form> forms_;
 };
@@ -370,7 +374,14 @@ std::vector<GpuProduct> gpu_products(const Workload& w) {
 
 std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& products) {
   if (products.empty() || products.size() > 2) return {};
-  return Forms(w, products).run();
+  const auto narrow = [&](const std::string& name) {
+    const auto op = w.find_op(name);  // none where a rewrite has made something else of it
+    if (!op) return false;
+    const DType type = w.tensor(w.op(*op).inputs.front().tensor).dtype;
+    return type == DType::f16 || type == DType::bf16;
+  };
+  const bool image = narrow(products.front().op) && !Forms(w, products).by_windows(false).empty();
+  return Forms(w, products, image).run();
 }
 
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products) {

@@ -78,10 +78,10 @@ struct WindowProduct {
         TW_UNROLL
         for (int e = 0; e < kAtOnce; ++e) {
           const int i = begin + e * kThreads;
-          if (i >= rows * kPieces) continue;
           int there = 0;
           const T* const p = from(i / kPieces, i % kPieces, there);
-          x[e] = there > 0 ? read_after_launch(p, true) : T{};
+          const T read = read_after_launch(p, there > 0);  // without a branch: all are under way at the same time
+          x[e] = there > 0 ? read : T{};
         }
         TW_UNROLL
         for (int e = 0; e < kAtOnce; ++e) {
@@ -144,6 +144,7 @@ struct WindowProduct {
   static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
   static constexpr bool kHeld = kTurns > 1 && 2 * (kLeftEach + kRightEach) + kSumsEach <= 168 && kStage < 1 << kToBits;
+  static constexpr bool kWhole = S::kChannels % S::kPart == 0 && S::kPart % S::kStep == 0;  // all stages
 
   template <int Piece, int Wide, int Pitch, int Group, int Apart, int N, class From>
   static TW_MEMBER void hold(Held<N>& held, int offset, const T* home, int rows, int thread, const From& from) {
@@ -159,18 +160,22 @@ struct WindowProduct {
       held.to[e] = i < rows * kPieces ? at | bytes << kToBits : -1;
     }
   }
-  /// Those copies begin; what is copied element by element is read.
+  /// Those copies begin; what is copied element by element is read. Threads have as many but for the last; there are no
+  /// other branches, each of which would wait for those before. What does not exist is read where its row begins.
   template <int Piece, int N>
   static TW_MEMBER void begin_held(const Held<N>& held, T* stage, const T* home, T* x) {
     TW_UNROLL
     for (int e = 0; e < N; ++e) {
-      if (held.to[e] < 0) continue;
       const T* const p = home + held.from[e];
+      if constexpr (Piece == 1) {
+        x[e] = read_after_launch(p, held.to[e] >> kToBits > 0);
+        continue;
+      }
+      if (e == N - 1 && held.to[e] < 0) continue;
       const int bytes = held.to[e] >> kToBits;
       T* const at = stage + (held.to[e] & ((1 << kToBits) - 1));
-      if constexpr (Piece == 1) x[e] = bytes > 0 ? read_after_launch(p, true) : T{};
-      else if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
-      else cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
+      if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
+      else if constexpr (Piece > 1) cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
     }
   }
   template <int Piece, int N>
@@ -178,7 +183,8 @@ struct WindowProduct {
     if constexpr (Piece == 1) {
       TW_UNROLL
       for (int e = 0; e < N; ++e)
-        if (held.to[e] >= 0) stage[held.to[e] & ((1 << kToBits) - 1)] = x[e];
+        if (e < N - 1 || held.to[e] >= 0)
+          stage[held.to[e] & ((1 << kToBits) - 1)] = held.to[e] >> kToBits > 0 ? x[e] : T{};
     }
   }
 
@@ -287,7 +293,9 @@ struct WindowProduct {
     const int turns = (channels + S::kStep - 1) / S::kStep;
     Held<kHeld ? kLeftEach : 1> of_left;
     Held<kHeld ? kRightEach : 1> of_right;
-    T left_x[kHeld && S::kLeftPiece == 1 ? kLeftEach : 1], right_x[kHeld && S::kRightPiece == 1 ? kRightEach : 1];
+    constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
+    T left_x[kAhead][kHeld && S::kLeftPiece == 1 ? kLeftEach : 1];
+    T right_x[kAhead][kHeld && S::kRightPiece == 1 ? kRightEach : 1];
     const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
     const T* const right_home = right + i64(first) * S::kInChannel;
     if constexpr (kHeld) {
@@ -296,37 +304,36 @@ struct WindowProduct {
       hold<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(of_right, kLeft, right_home, S::kStep * kInRows, thread,
                                                                     right_from(right, p, first, S::kStep));
     }
-    const auto begins = [&](int turn) {
+    // `x`: which of the arrays has what goes element by element.
+    const auto begins = [&](int turn, int x) {
       if (turn < turns) {
         T* const stage = ring + turn % S::kStages * kStage;
         const int rest = channels - turn * S::kStep;
-        if (kHeld && rest >= S::kStep) {
-          begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x);
-          begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x);
+        if (kHeld && (kWhole || rest >= S::kStep)) {
+          begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x[x]);
+          begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x[x]);
         } else {
           copy(stage, left, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
         }
       }
       cp_async_commit();
     };
-    const auto ends = [&](int turn) {
-      if (!kHeld || turn >= turns || channels - turn * S::kStep < S::kStep) return;
-      end_held<S::kLeftPiece>(of_left, ring + turn % S::kStages * kStage, left_x);
-      end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x);
+    const auto ends = [&](int turn, int x) {
+      if (!kHeld || turn >= turns || !(kWhole || channels - turn * S::kStep >= S::kStep)) return;
+      end_held<S::kLeftPiece>(of_left, ring + turn % S::kStages * kStage, left_x[x]);
+      end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x[x]);
     };
-    constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
     TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) {
-      begins(i);
-      ends(i);
-    }
+    for (int i = 0; i < kAhead; ++i) begins(i, i);
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) ends(i, i);
     TW_NO_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
       cp_async_wait<kAhead - 1>();
       block_sync();
-      if constexpr (S::kStages > 1) begins(turn + kAhead);
+      if constexpr (S::kStages > 1) begins(turn + kAhead, 0);
       multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
-      if constexpr (S::kStages > 1) ends(turn + kAhead);
+      if constexpr (S::kStages > 1) ends(turn + kAhead, 0);
     }
     block_sync();  // nobody reads the ring any more
     if constexpr (S::kEarly) next_launch_may_begin();

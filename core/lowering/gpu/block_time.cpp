@@ -9,7 +9,7 @@
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
-#include "core/lowering/gpu/window_product.h"
+#include "core/lowering/gpu/window_time.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -262,15 +262,15 @@ class Pricer {
 // rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
 // where others copy it; until a tile's results leave, and for each 64 rows by one column of a
 // warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
-// shares a sum: cycles until its 2, 4 or 8 blocks have met twice, and bytes a cycle that an SM
-// reads of others. What a round waits for adds up by this power: neither the longest alone nor all.
+// shares a sum: cycles until its 2, 4 or 8 blocks have met twice. What a round waits for adds up by
+// this power: neither the longest alone nor all.
 constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
 constexpr double kTwoLines = 1.774, kNoSectors = 2.846, kTwoLinesOfSm = 1.093,
                  kNoSectorOfSm = 1.533;
 constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
-constexpr double kBytesFromBlocks = 16.6, kTogether = 3.556;
+constexpr double kTogether = 3.556;
 
 double touched(const BoxMap& m, double two, double none) {
   const std::int64_t row = m.stride[1];
@@ -282,11 +282,6 @@ double add_up(std::initializer_list<double> all) {
   for (const double x : all) sum += std::pow(x, kTogether);
   return std::pow(sum, 1 / kTogether);
 }
-
-// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
-// Guide, throughput of arithmetic instructions). Assumed: instructions for what an operator after
-// a product reads at home, of an element.
-constexpr double kSpecialUnits = 16, kOfRead = 2;
 
 /// Cycles of an SM for the operators on a tile's sums, while no product of the block is under way.
 double operators_time(const WarpgroupProduct& p, const Workload& w, double latency,
@@ -438,63 +433,6 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   return t;
 }
 
-// Of convolutions by tensor cores. Assumed: instructions of a copy whose place is known, and of one
-// whose place is computed; cycles that a warp waits for the latter, until the blocks of a cluster
-// have met, and until a block that has all of its sums has left them; instructions of an element
-// that leaves.
-constexpr double kOfHeldCopy = 7, kOfWindowCopy = 40, kWindowCopyWaits = 80;
-constexpr double kWindowsMeet = 1200, kWindowEnds = 500, kOfWindowElement = 12;
-
-/// All warps copy, ahead, and multiply; a block's tiles are one.
-PhaseTime time_of(const WindowProduct& p, const Workload& w, std::int64_t out_bytes, double latency,
-                  std::int64_t resident, const BlockRates& r) {
-  const auto threads = static_cast<double>(p.threads()), turns = static_cast<double>(p.turns());
-  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
-  const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
-  const double fill = (left + right) * 2 / r.fill, copies = real(p.copies());
-  const double warps = threads / 32 / kSchedulers;
-  const double issue = copies * warps * (p.held() ? kOfHeldCopy : kOfWindowCopy);
-  // What is computed for each copy is waited for; so is what goes element by element.
-  double alone = p.held() ? 0 : copies * kWindowCopyWaits;
-  if (!p.held() && (p.left_piece == 1 || p.right_piece == 1)) alone += latency;
-  const double products = p.stage_cycles(r.mma);
-  const double ahead = std::max<double>(1, real(p.stages - 1));
-  PhaseTime t{.blocks = p.grid};
-  t.copies = turns * fill;
-  t.waits = turns * (latency + fill) / ahead;
-  t.tensor = turns * products;
-  t.issue = turns * (issue + products);
-  t.fill = t.copies;
-  t.work = turns * (std::max(products + issue + alone, (latency + fill) / ahead) + 2 * r.barrier);
-  const double sums = real(p.tile * p.columns());
-  double light = kOfWindowElement, expensive = 0, read = 0;
-  for (const OpId op : p.epilogue.operators)
-    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
-  for (const EpilogueRead& e : p.epilogue.reads) {
-    light += 2 * kOfRead;
-    if (e.by_row != 0 && (e.by_column != 0)) read += sums * real(size_of(w.tensor(e.tensor).dtype));
-  }
-  const double each = sums / real(p.share);
-  double ends = kWindowEnds + sums * 4 * real(p.warps_k + 1) / 128 +
-                each * (light / 128 + expensive / kSpecialUnits) +
-                (each * real(out_bytes) + read / real(p.share)) / r.fill +
-                (p.epilogue.reads.empty() ? 0 : latency);
-  if (p.share > 1)
-    ends += kWindowsMeet + sums * 4 * real(p.warps_k) / 128 +
-            4 * sums * real(p.share - 1) / real(p.share) / kBytesFromBlocks;
-  const double first = latency + std::min(ahead, turns) * (fill + issue) + alone;
-  t.ends = first + ends;
-  const double block = r.block + t.work + t.ends;
-  const double busy = std::max({t.tensor, t.fill, turns * issue}) + ends / 2;
-  std::int64_t here = ceil_div(p.grid, r.sms);
-  double cycles = 0;
-  t.rounds = real(ceil_div(here, resident));
-  for (; here > 0; here -= resident)
-    cycles += std::max(block, real(std::min(here, resident)) * busy);
-  t.seconds = std::max(cycles, real(p.grid) * r.dispatch) / r.clock;
-  return t;
-}
-
 }  // namespace
 
 double stays(double bytes, double capacity) {
@@ -547,9 +485,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   if (r.mma > 0)
     if (const auto p = window_product(s, kernel, warps, stages);
         p && (p->share == 1 || r.wgmma > 0)) {
-      // Registers are handed out to four warps at a time, 255 a thread at most.
-      const std::int64_t registers = std::min<std::int64_t>(
-          255, 72 + 4 * p->blocks_m * p->blocks_n + 4 * p->blocks_m + 2 * p->blocks_n);
+      const std::int64_t registers = registers_of(*p);
       const std::int64_t resident =
           std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
                     r.shared / (p->shared_bytes + kReservedShared)});
@@ -562,8 +498,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                   .registers = registers,
                   .shared = p->shared_bytes,
                   .resident = resident};
-      t.phases.push_back(time_of(*p, *s.workload, size_of(s.workload->tensor(p->result).dtype),
-                                 latency, resident, r));
+      t.phases.push_back(time_of(*p, *s.workload, latency, resident, r));
       t.seconds = (r.wgmma > 0 ? kLeftOfLaunch : r.launch) / r.clock +
                   std::max(t.phases.back().seconds, t.memory);
       return t;

@@ -72,6 +72,14 @@ struct BlockWork {
 Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k);
 /// Adds the calls of an expression: of one arithmetic instruction, and of more.
 void count_operations(const Expr& e, double& light, double& expensive);
+/// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
+/// Guide, throughput of arithmetic instructions).
+inline constexpr double kSpecialUnits = 16;
+/// Assumed: instructions for what an operator after a product reads at home, of an element.
+inline constexpr double kOfRead = 2;
+/// Bytes a cycle that an SM reads of other blocks of a cluster, chosen with block_time.cpp's
+/// numbers of products by warpgroups.
+inline constexpr double kBytesFromBlocks = 16.6;
 
 /// How warps share the products, what stays in registers, and what a block needs of an SM, about as
 /// blocks' lowering chooses (block_lowering.h), by the same rules (block_rules.h).

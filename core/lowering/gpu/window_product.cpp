@@ -419,6 +419,15 @@ class WindowFinder {
     const std::int64_t m = p_.tile / 16, n = ceil_div(p_.tile_y * p_.tile_x, std::int64_t{8});
     double least = std::numeric_limits<double>::infinity();
     WindowProduct best = p_;
+    // Cycles of a stage's products, about, and what a warp alone waits for beside them.
+    const auto stage_cycles = [](const WindowProduct& p) {
+      const auto each = static_cast<double>(ceil_div(p.steps(), p.warps_k)),
+                 of_block = static_cast<double>(p.threads() / 32),
+                 blocks = static_cast<double>(p.blocks_m * p.blocks_n);
+      const WindowProduct::Step step = p.step_work(kUsualMma);
+      return each * std::max({std::max(step.tensor, step.issue) * std::ceil(of_block / 4),
+                              step.near * of_block, 90 + step.issue + blocks});
+    };
     for (const std::int64_t all : {4, 8}) {
       if (warps > 0 && warps != all) continue;
       for (std::int64_t wm = 1; wm <= all; wm *= 2)
@@ -430,7 +439,7 @@ class WindowFinder {
           if (4 * p.blocks_m * p.blocks_n > kMostSums || p.warps_k > p.steps() || p.warps_k > 4)
             continue;
           // What warps add up of one another is read and written once more.
-          const double cycles = static_cast<double>(p.turns()) * p.stage_cycles(kUsualMma) +
+          const double cycles = static_cast<double>(p.turns()) * stage_cycles(p) +
                                 static_cast<double>(p.warps_k * p.tile * p.columns()) / 16;
           if (cycles < least * 0.98) least = cycles, best = p;
         }
@@ -484,16 +493,12 @@ std::int64_t WindowProduct::cluster_bytes() const {
   return tiles * 4 * (share - 1) * tile * up_to_whole(tile_y * tile_x, 4);
 }
 
-double WindowProduct::stage_cycles(double mma) const {
+WindowProduct::Step WindowProduct::step_work(double mma) const {
   const auto m = static_cast<double>(blocks_m), n = static_cast<double>(blocks_n);
-  const double warps = static_cast<double>(warps_m * warps_n * warps_k),
-               each = static_cast<double>(ceil_div(steps(), warps_k));
-  // Of 16 of the depth, a warp: its products; instructions (four reads, four additions and two
-  // words for 8 points); cycles of shared memory; what it waits for, alone.
-  const double tensor = m * n * 2048 * 4 / mma, issue = 2 * m + 10 + 10 * n + m * n;
-  const double near = 4 * n + 4 * m + 4;
-  const double alone = 90 + issue + m * n;
-  return each * std::max({std::max(tensor, issue) * std::ceil(warps / 4), near * warps, alone});
+  // Four reads, four additions and two words for 8 points.
+  return {.tensor = m * n * 2048 * 4 / mma,
+          .issue = 2 * m + 10 + 10 * n + m * n,
+          .near = 4 * n + 4 * m + 4};
 }
 
 Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps, int stages) {

@@ -54,17 +54,23 @@ struct WindowProduct {
   std::int64_t lines() const { return ceil_div(out_y, tile_y); }
   std::int64_t across() const { return ceil_div(out_x, tile_x); }
   /// Copies of a thread for a stage.
-  std::int64_t copies() const {
-    return ceil_div(tile * 16 * steps() / left_piece, threads()) +
-           ceil_div(step * in_rows() * (pitch / right_piece), threads());
+  std::int64_t left_copies() const { return ceil_div(tile * 16 * steps() / left_piece, threads()); }
+  std::int64_t right_copies() const {
+    return ceil_div(step * in_rows() * (pitch / right_piece), threads());
   }
+  std::int64_t copies() const { return left_copies() + right_copies(); }
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
   bool held() const { return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168; }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
-  /// Cycles that an SM has a stage's products for, copies left out; `mma`: multiply-adds a cycle.
-  double stage_cycles(double mma) const;
+  /// What a warp does for 16 of the depth, copies left out; `mma`: multiply-adds a cycle of an SM.
+  struct Step {
+    double tensor = 0;  ///< cycles of a scheduler's tensor core
+    double issue = 0;   ///< instructions, its products among them
+    double near = 0;    ///< cycles of shared memory
+  };
+  Step step_work(double mma) const;
 };
 
 /// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`,

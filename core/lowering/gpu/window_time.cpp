@@ -1,0 +1,101 @@
+#include "core/lowering/gpu/window_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/lowering/gpu/block_work.h"
+
+namespace tilewright::lowering {
+namespace {
+
+// Chosen by the plans of h100-convolutions-again.json: fitted to every other of its workloads, the
+// root of the mean square of log(price / time) is 0.28 and 0.25 over the others; 0.24 over all, and
+// 0.27 over h100-convolutions-drawn.json. Of a copy of a thread whose place is known: instructions
+// (assumed), and cycles that a warp waits for; of one whose place is computed: instructions.
+// Elements that are copied one by one are under way at the same time: all whose places are known,
+// else eight of a thread, as device/tilewright_windows.h has it.
+constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
+// warp alone, whose next ones wait for it.
+constexpr double kStepWaits = 105, kStepCycles = 3.8;
+// Cycles until the blocks of a cluster have met, and until a block that has all of its sums has
+// left them; instructions of an element that leaves (assumed).
+constexpr double kWindowsMeet = 760, kWindowEnds = 415, kOfWindowElement = 1;
+// Of blocks that are on an SM together, the part of each that the others do not hide.
+constexpr double kNotHidden = 0.41;
+
+/// Cycles that an SM has a stage's products of one block for, copies left out.
+double stage_cycles(const WindowProduct& p, double mma) {
+  const WindowProduct::Step step = p.step_work(mma);
+  const auto warps = static_cast<double>(p.threads() / 32),
+             blocks = static_cast<double>(p.blocks_m * p.blocks_n);
+  return static_cast<double>(ceil_div(p.steps(), p.warps_k)) *
+         std::max({std::max(step.tensor, step.issue) * std::ceil(warps / 4), step.near * warps,
+                   kStepWaits + kStepCycles * (step.issue + blocks)});
+}
+
+}  // namespace
+
+std::int64_t registers_of(const WindowProduct& p) {
+  // Sums, what is read for the next ones, and two for each copy whose place is known: chosen by
+  // what ptxas gave the plans of h100-convolutions-again.json, 12 off in the root of the mean
+  // square.
+  const std::int64_t sums = 4 * p.blocks_m * p.blocks_n, held = p.held() ? p.copies() : 0;
+  return std::min<std::int64_t>(255, 32 + sums * 5 / 4 + held * 17 / 8);
+}
+
+PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std::int64_t resident,
+                  const BlockRates& r) {
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const double turns = real(p.turns()), copies = real(p.copies());
+  const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
+  const double fill = (left + right) * 2 / r.fill;
+  // An SM has four schedulers.
+  const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
+  const double waits = p.held() ? copies * kHeldCopyWaits : 0;
+  // What goes element by element comes within the turn.
+  const double elements =
+      real((p.left_piece == 1 ? p.left_copies() : 0) + (p.right_piece == 1 ? p.right_copies() : 0));
+  const double come = elements == 0 ? 0
+                      : p.held()    ? latency
+                                    : latency * std::ceil(elements / kElementsAtOnce);
+  const double products = stage_cycles(p, r.mma);
+  const double ahead = std::max<double>(1, real(p.stages - 1));
+  PhaseTime t{.blocks = p.grid};
+  t.copies = turns * fill;
+  t.waits = turns * (latency + fill) / ahead;
+  t.tensor = turns * products;
+  t.issue = turns * issue;
+  t.fill = t.copies;
+  t.work = std::max(turns * (products + issue + waits + come), t.waits);
+  const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
+  double light = kOfWindowElement, expensive = 0, read = 0;
+  for (const OpId op : p.epilogue.operators)
+    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
+  for (const EpilogueRead& e : p.epilogue.reads) {
+    light += 2 * kOfRead;
+    if (e.by_row != 0 && e.by_column != 0) read += each * real(size_of(w.tensor(e.tensor).dtype));
+  }
+  double ends = kWindowEnds + sums * 4 * real(p.warps_k + 1) / 128 +
+                each * (light / 128 + expensive / kSpecialUnits) +
+                (each * real(size_of(w.tensor(p.result).dtype)) + read) / r.fill +
+                (p.epilogue.reads.empty() ? 0 : latency);
+  if (p.share > 1)
+    ends += kWindowsMeet + sums * 4 * real(p.warps_k) / 128 +
+            4 * sums * real(p.share - 1) / real(p.share) / kBytesFromBlocks;
+  const double first = latency + std::min(ahead, turns) * (fill + issue + waits) + come;
+  t.ends = first + ends;
+  const double block = r.block + t.work + t.ends;
+  const double busy = std::max({t.tensor, t.fill, t.issue}) + ends / 2;
+  std::int64_t here = ceil_div(p.grid, r.sms);
+  double cycles = 0;
+  t.rounds = real(ceil_div(here, resident));
+  for (; here > 0; here -= resident) {
+    const double together = real(std::min(here, resident));
+    cycles += std::max(block * (1 + kNotHidden * (together - 1)), together * busy);
+  }
+  t.seconds = std::max(cycles, real(p.grid) * r.dispatch) / r.clock;
+  return t;
+}
+
+}  // namespace tilewright::lowering
