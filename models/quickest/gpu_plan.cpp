@@ -60,7 +60,7 @@ class GpuPlanner {
     double bytes = 0;
     for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
     return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
-           (1 - device_.stays) * bytes / device_.dram_bytes_per_second;
+           device_.brought_seconds(bytes);
   }
 
   std::optional<Best> find(const Group& group) {

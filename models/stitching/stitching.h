@@ -81,6 +81,11 @@ struct Device {
   std::shared_ptr<const Machine> machine;
   /// Cycles until a load from home is there that no other block has made.
   double home() const { return stays * l2 + (1 - stays) * dram; }
+  /// At least, for all SMs to bring so many bytes: what L2 keeps comes from there.
+  double brought_seconds(double bytes) const {
+    return bytes * ((1 - stays) / dram_bytes_per_second +
+                    stays / (fill_bytes_per_second * static_cast<double>(sms)));
+  }
 };
 /// As it is for a program that uses so many bytes again and again.
 Device with_working_set(Device d, double bytes);

@@ -61,36 +61,56 @@ class Forms {
     return (x.left_across ? x.rows : x.depth) < ceil_div(t.columns, std::int64_t{16});
   }
 
+  /// Again until nothing leaves registers: what cannot stay there takes what is computed with it
+  /// along.
   void apply() {
-    in_sums_.clear();
-    each_product([&](ProductRun& x) {
-      const BlockWork::Tile& t = work_.tiles[x.result.index()];
-      x.covers = x.points >= t.rows * t.columns;
-      if (!x.by_elements && x.covers) in_sums_.insert(x.result);
-    });
-    // Sums in registers are no operand of a product whose own are in shared memory, nor of one that
-    // takes a part of them at a time.
-    each_product([&](ProductRun& x) {
-      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) in_sums_.erase(x.left);
-    });
-    for (BlockPhase& p : work_.phases)
-      for (PointsRun& x : p.points) {
-        x.in_registers =
-            std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
-            std::ranges::none_of(x.touched, [&](BufferId b) { return banned_.contains(b); });
-        if (x.in_registers)
-          for (BufferId b : x.touched)
-            if (work_.tiles[b.index()].made) in_sums_.insert(b);
-        if (!x.in_registers)
-          for (BufferId b : x.touched)
-            if (in_sums(b)) in_sums_.erase(b);
-      }
+    std::set<BufferId> shared;
+    while (!place(shared)) {
+    }
     each_product([&](ProductRun& x) {
       const bool made = x.left.valid() && !work_.tiles[x.left.index()].ring;
       x.left_sums = made && in_sums(x.left);
       x.left_tile = made && !x.left_sums;
       x.result_tile = !in_sums(x.result);
     });
+  }
+
+  /// Puts sums, and what reads them, into registers, but for the sums in `shared`, to which it adds
+  /// those that turn out to have no place there. Returns whether there were none.
+  bool place(std::set<BufferId>& shared) {
+    const std::size_t before = shared.size();
+    in_sums_.clear();
+    each_product([&](ProductRun& x) {
+      const BlockWork::Tile& t = work_.tiles[x.result.index()];
+      x.covers = x.points >= t.rows * t.columns;
+      if (!x.by_elements && x.covers && !shared.contains(x.result)) in_sums_.insert(x.result);
+    });
+    // Sums in registers are no operand of a product whose own are in shared memory, nor of one that
+    // takes a part of them at a time.
+    each_product([&](ProductRun& x) {
+      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) {
+        in_sums_.erase(x.left);
+        if (work_.tiles[x.left.index()].made) shared.insert(x.left);
+      }
+    });
+    const std::set<BufferId> of_products = in_sums_;
+    for (BlockPhase& p : work_.phases)
+      for (PointsRun& x : p.points) {
+        x.in_registers = std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
+                         std::ranges::none_of(x.touched, [&](BufferId b) {
+                           return banned_.contains(b) || shared.contains(b);
+                         });
+        if (x.in_registers)
+          for (BufferId b : x.touched)
+            if (work_.tiles[b.index()].made) in_sums_.insert(b);
+        if (!x.in_registers)
+          for (BufferId b : x.touched)
+            if (in_sums(b)) {
+              in_sums_.erase(b);
+              if (of_products.contains(b)) shared.insert(b);
+            }
+      }
+    return shared.size() == before;
   }
 
   /// Floats of a thread in the phase that has most, by product's result.
