@@ -1,5 +1,6 @@
 // Operators on the values that a thread has.
 #include <cmath>
+#include <set>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/launch_text.h"
@@ -117,25 +118,51 @@ void ProgramPrinter::compute(const Step& s) {
   const OpId id = p_.kernel->node(s.node).op;
   out_.comment("C." + to_text(workload_, id));
   std::optional<Run> run = s.run;
-  const bool braces = run || s.dims.empty();
+  std::set<int> open;  // indices whose loops are open
+  const auto is_known = [&](const Read& r) {
+    return std::ranges::all_of(r.dims, [&](int e) {
+      return open.contains(e) || (run && r.from == Read::From::run && e == run->element);
+    });
+  };
+  const auto from_home = [](const Read& r) {
+    return r.from == Read::From::home || r.from == Read::From::gather;
+  };
+  const bool braces = run || s.dims.empty() || std::ranges::any_of(s.reads, [&](const Read& r) {
+                        return from_home(r) && r.dims.empty();
+                      });
   if (braces) {
     out_.open("");
     defined_.emplace_back();
   }
-  for (int e : s.dims)
-    if (!run || e != run->element) open_loop(e);
-  std::vector<bool> known(s.reads.size());
-  const auto define = [&](std::size_t i) {
-    if (known[i]) return;
-    known[i] = true;
+  std::vector<bool> defined(s.reads.size());
+  const std::function<void(std::size_t)> define = [&](std::size_t i) {
+    if (defined[i]) return;
+    defined[i] = true;
     const Read& r = s.reads[i];
+    for (const Gather::Dimension& d : r.gather.dimensions)
+      if (d.by >= 0) define(static_cast<std::size_t>(d.by));
     const std::string value =
         r.from == Read::From::run ? run->name + "[" + index(run->element).text + "]" : read(r);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
   };
+  // What is read from home is read outside of the loops that it is the same in.
+  const auto read_known = [&] {
+    for (std::size_t i = 0; i < s.reads.size(); ++i) {
+      const Read& r = s.reads[i];
+      if (from_home(r) && is_known(r)) define(i);
+      if (r.from != Read::From::run || !run->name.empty() || !is_known(r)) continue;
+      for (int by : run->named_by) define(static_cast<std::size_t>(by));
+      load_run(*run);
+    }
+  };
+  for (int e : s.dims) {
+    if (run && e == run->element) continue;
+    read_known();
+    open_loop(e);
+    open.insert(e);
+  }
   if (run) {
-    for (int i : run->named_by) define(static_cast<std::size_t>(i));
-    load_run(*run);
+    read_known();
     open_loop(run->element);
   }
   for (std::size_t i = 0; i < s.reads.size(); ++i) define(i);

@@ -197,12 +197,18 @@ NodeId reads_ahead(const Draft& d, const OutputUse& out, NodeId reader, int inpu
 std::optional<Reason> check_ahead(const Draft& d) {
   for (std::size_t i = 0; i < d.k.nodes.size(); ++i)
     for (const InputUse& use : d.k.nodes[i].reads) {
-      if (!use.buffer.valid() || d.k.buffer(use.buffer).role != BufferRole::intermediate) continue;
+      if (!use.buffer.valid()) continue;
       const OpId producer = d.w.producer(use.tensor);
       if (!d.computed_here(producer)) continue;
       const NodeId maker = d.compute_of[producer.index()];
       const auto& writes = d.node(maker).writes;
-      const auto out = std::ranges::find(writes, use.buffer, &OutputUse::buffer);
+      // What is spilled is read through another buffer than it is written through.
+      const BufferRole role = d.k.buffer(use.buffer).role;
+      const bool spilled = role == BufferRole::input;
+      if (!spilled && role != BufferRole::intermediate) continue;
+      const auto out = std::ranges::find_if(writes, [&](const OutputUse& w) {
+        return spilled ? w.tensor == use.tensor : w.buffer == use.buffer;
+      });
       if (out == writes.end()) continue;
       const Access& made = d.w.op(producer).outputs[static_cast<std::size_t>(out->output)].target;
       const auto loops = loops_that_make(d, maker, NodeId(i), d.k.buffer(use.buffer), made);

@@ -364,10 +364,7 @@ std::vector<GpuProduct> gpu_products(const Workload& w) {
     const auto name = [&](int l) {
       return w.loop(w.op(op).loops[static_cast<std::size_t>(l)]).name;
     };
-    const bool window = std::ranges::any_of(w.op(op).inputs, [](const Access& a) {
-      return std::ranges::any_of(a.index, [](const Affine& i) { return i.terms.size() > 1; });
-    });
-    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth), window});
+    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth), p->window});
   }
   return all;
 }

@@ -29,6 +29,11 @@ std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t sha
 double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
+/// What a price may be off by where nothing but it tells two kernels apart (docs/gpu.md).
+inline constexpr double kTied = 0.002;
+/// Which of these is chosen: the one of least price; where others, of as many threads each the
+/// first of least price, are tied with it, the one of least L, which is the slowest warp's.
+std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o);
 
 /// The part's tree without units: a grid over the rows, Stitched::rows_per_block of them a block.
 Node tree_without_units(const Graph& g, const Stitched& s);
@@ -138,7 +143,7 @@ class Part {
   bool nested_ = false;        ///< has_nested_rows()
   bool running_ = false;       ///< it has running operators
   std::int64_t widest_ = 1;
-  double dram_bytes_ = 0;  ///< compulsory
+  double dram_bytes_ = 0;                                  ///< compulsory
   double most_ = std::numeric_limits<double>::infinity();  ///< seconds: what takes more is left out
 };
 

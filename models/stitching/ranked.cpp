@@ -1,5 +1,7 @@
 // Kernels of parts, what they take, and a choice among all that could be.
 #include <cmath>
+#include <limits>
+#include <map>
 #include <queue>
 #include <set>
 
@@ -48,6 +50,24 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
 
 double price_of(const StitchedKernel& k, const Options& o) {
   return o.latency == Latency::overlap ? k.seconds : k.cycles;
+}
+
+std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o) {
+  std::map<std::int64_t, std::size_t> best;  // by threads
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double price = price_of(all[i], o);
+    least = std::min(least, price);
+    const auto [at, fresh] = best.try_emplace(all[i].threads, i);
+    if (!fresh && price < price_of(all[at->second], o)) at->second = i;
+  }
+  std::size_t chosen = all.size();
+  for (const auto& [threads, i] : best) {
+    if (price_of(all[i], o) > (1 + kTied) * least) continue;
+    const auto key = [&](std::size_t k) { return std::pair(all[k].cycles, price_of(all[k], o)); };
+    if (chosen == all.size() || key(i) < key(chosen)) chosen = i;
+  }
+  return chosen;
 }
 
 bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitched::written); }
@@ -114,6 +134,10 @@ std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Patter
   for (const std::vector<Component>& parts : packings_of(g, p, o.most_operators))
     rank(g, d, o, parts, all);
   std::ranges::stable_sort(all, {}, [&o](const StitchedKernel& k) { return price_of(k, o); });
+  if (!all.empty()) {
+    const auto chosen = all.begin() + static_cast<std::ptrdiff_t>(chosen_of(all, o));
+    std::rotate(all.begin(), chosen, chosen + 1);
+  }
   for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
   return all;
 }

@@ -349,21 +349,27 @@ class PartsOfPack {
 std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
                                       std::span<const std::vector<Component>> packings,
                                       std::int64_t& tried) {
-  std::optional<StitchedKernel> best;
+  std::vector<StitchedKernel> all;
+  double least = kForever;
   PartsOfPack pack(g, d, o);
   for (const std::vector<Component>& parts : packings)
     for (std::int64_t threads : threads_of(o)) {
       std::vector<Stitched> chosen;
-      const double most = best ? best->seconds : kForever;
       for (const Component& c : parts)
-        if (auto s = parts.size() == 1 ? Part(g, d, c, o).best(threads, tried, most)
+        if (auto s = parts.size() == 1 ? Part(g, d, c, o).best(threads, tried, (1 + kTied) * least)
                                        : pack.best(c, threads, tried))
           chosen.push_back(std::move(*s));
       if (chosen.size() != parts.size()) continue;
       StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
-      if (k.occupancy > 0 && (!best || price_of(k, o) < price_of(*best, o))) best = std::move(k);
+      const bool known = std::ranges::any_of(all, [&k](const StitchedKernel& other) {
+        return k.overlap.seconds > 0 && other.overlap == k.overlap;  // its tree is the same
+      });
+      if (k.occupancy == 0 || known) continue;
+      least = std::min(least, k.seconds);
+      all.push_back(std::move(k));
     }
-  return best;
+  if (all.empty()) return std::nullopt;
+  return std::move(all[chosen_of(all, o)]);
 }
 
 }  // namespace

@@ -147,10 +147,13 @@ Result<Schedule> resolve_gather(const std::string& operators, const Kernel& kern
 const char* const kLookup = "  - \"look: y[b,d] = T[ids[b],d] + q[d]\"\n  - \"u: u[r] = w[r]\"\n";
 
 /// Why `resolve` takes no such plan; empty: it does.
-std::string refusal(const std::string& workload, const std::string& tree) {
+std::string refusal(const std::string& workload, const std::string& tree,
+                    const std::string& at_home = "") {
   const auto w = std::make_shared<const Workload>(workload_from_yaml(workload, "test"));
   const auto m = std::make_shared<const Machine>(parse_synthetic_machine("scratchpad:1M"));
-  const auto s = resolve({.kernels = {{.tree = parse_tree(tree, "tree")}}}, w, m);
+  Kernel k{.tree = parse_tree(tree, "tree")};
+  if (!at_home.empty()) k.pins[at_home].level = "DRAM";
+  const auto s = resolve({.kernels = {k}}, w, m);
   return s.ok() ? "" : s.reason();
 }
 
@@ -167,6 +170,11 @@ TEST(Resolve, ReadersDoNotRunAheadOfWhatALoopAroundBothHasMade) {
   EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t ) r/2 ( C.u ) r/9 ( C.v )"), "");
   // Within one turn's tile the producer makes what its readers need.
   EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t C.u C.v )"), "");
+  // Nor where the tensor is kept at home in between.
+  EXPECT_THAT(refusal(reads_at("r+1"), tree, "t"), HasSubstr("u reads t further along r"));
+  EXPECT_EQ(refusal(reads_at("r"), tree, "t"), "");
+  EXPECT_EQ(refusal(reads_at("r-1"), tree, "t"), "");
+  EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t ) r/2 ( C.u ) r/9 ( C.v )", "t"), "");
 }
 
 TEST(Resolve, RowsThatAreCompleteMayBeReadToTheirEnd) {

@@ -555,6 +555,67 @@ TEST(WitnessesAndKernels, BoxesThatAreFinishedAreRecorded) {
       << source.reason();
 }
 
+/// An element that is read from home for several points of a thread is read once for all of them:
+/// looked up, alone or several at once, or where it lies. A block's kernel has what is in no order.
+TEST(WitnessesAndKernels, ThreadsReadOnceWhatSeveralPointsNeed) {
+  Machine of_warps = named_machine("scratchpad:1M");
+  of_warps.levels.back().private_to = Unit::warp;
+  const auto warps = std::make_shared<const Machine>(of_warps);
+  const auto gpu = testing::random_stitched::machine();
+  struct Case {
+    std::string text, tree, tensor;
+    std::shared_ptr<const Machine> machine;
+    std::int64_t elements;  // of the tensor, by hand
+    bool threads = true;    // no kernel of blocks
+  };
+  const std::string lookup = "dtypes: {ids: i8}\noperators:\n  - \"y: ";
+  const Case cases[] = {
+      {"loops: {b: 10, d: 10, e: 8}\ntensors: {T: [11, d], ids: [b], y: [b, e], W: [d, e]}\n" +
+           lookup + "y[b,e] += T[ids[b],d] * W[d,e]\"\n  - \"act: a[b,e] = relu(y[b,e])\"\n",
+       "e/4@unroll d/5@warp b/2 ( C.y ) b/7 e/1 b/4 ( C.act )", "T", warps, 2 * 10 * 10},
+      {"loops: {r: 6, e: 7, c: 64}\ntensors: {T: [11, c], ids: [r], W: [e, c]}\n" + lookup +
+           "y[r,e,c] = T[ids[r],c] * W[e,c]\"\n",
+       "r/2@grid r/1@warp e/3 c/2@lane ( C.y )", "T", gpu, 3 * 6 * 64},
+      {"loops: {r: 6, e: 30}\ntensors: {T: [11], ids: [r]}\n" + lookup +
+           "y[r,e] = T[ids[r]] * g[e]\"\n",
+       "r/1@grid e/4@lane ( C.y )", "T", gpu, 8 * 6},
+      {"loops: {b: 100, e: 16}\noperators:\n  - \"y: y[b,e] = x[b] * g[e]\"\n", "e/4@lane ( C.y )",
+       "x", gpu, 4 * 100},
+      {"loops: {r: 6, c: 30}\ntensors: {T: [11], S: [9], ids: [r], at: [c]}\ndtypes: {at: i8, ids: "
+       "i8}"
+       "\noperators:\n  - \"y: y[r,c] = T[ids[r]] * S[at[c]]\"\n",
+       "r/2@grid c/3@lane ( C.y )", "T", gpu, 10 * 6, false},
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text + c.tree);
+    Kernel k{.name = "one", .tree = parse_tree(c.tree)};
+    if (c.machine == gpu) k.level = "registers";
+    const auto s =
+        resolve({.kernels = {k}}, workload_of("name: once\ndtype: f32\n" + c.text), c.machine);
+    ASSERT_TRUE(s) << s.reason();
+    const auto source = cuda::emit(*s, {.prefix = "once" + std::to_string(sources.size())});
+    ASSERT_TRUE(source) << source.reason();
+    EXPECT_NE(c.threads, std::ranges::any_of(source->notes, [](const std::string& note) {
+                return note.find("again for each element of another") != std::string::npos;
+              }));
+    sources.push_back(*source);
+    schedules.push_back(*s);
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    SCOPED_TRACE(cases[i].text + cases[i].tree);
+    const auto run = testing::run_cuda(*module, sources[i], *schedules[i].workload, 3);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean());
+    EXPECT_LT(run->error, 2e-5);
+    EXPECT_EQ(run->bytes, testing::exact_bytes(schedules[i]));
+    EXPECT_EQ(run->bytes.at(cases[i].tensor).first, 4 * cases[i].elements);
+  }
+}
+
 /// What moves other bytes in a kernel of warps and lanes is a block's: a sum that is stored in
 /// every iteration of its own reduction, and a window that is wider than its tensor, so that two
 /// turns have the same box.

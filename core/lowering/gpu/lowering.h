@@ -158,6 +158,10 @@ class Lowering {
 
   // step_compute.cpp
   void compute(NodeId node, std::vector<Step>& out);
+  Step reads_of(NodeId node, std::optional<Run> run);
+  std::set<int> elements_named(NodeId compute, int input) const;
+  void read_once(Step& step) const;
+  static bool order_elements(Step& step);
   Read read(const Use& use);
   Write write(std::size_t value) const;
 

@@ -130,7 +130,7 @@ struct Read {
   std::vector<Linear> inside;  ///< shared, home: zero elsewhere
   Copies copies;               ///< home
   std::string name;            ///< held: the array
-  std::vector<int> dims;       ///< held: its indices
+  std::vector<int> dims;       ///< held: its indices; home, gather, run: elements that say where
   Gather gather;
 };
 
@@ -219,7 +219,7 @@ struct Step {
   };
   std::vector<Joined> joined;
   std::string flip;  ///< exchange in a loop: which of two places is next
-  // compute
+  // compute: in `dims` those come first that say what is read from home
   std::vector<Linear> point;  ///< every loop of the operator, as a value
   std::optional<Run> run;
   std::vector<Read> reads;
