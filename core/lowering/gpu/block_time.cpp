@@ -72,6 +72,8 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     r.grid_barrier_block = each->second;
   if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
     r.launch_unit = each->second;
+  if (const auto each = u.cycles.find("launch_products"); each != u.cycles.end())
+    r.launch_products = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
@@ -522,6 +524,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const Pricer price(r, *forms, latency);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
+  if (r.mma > 0 &&
+      std::ranges::any_of(work.phases, [](const BlockPhase& p) { return !p.products.empty(); }))
+    cycles += r.launch_products;
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
