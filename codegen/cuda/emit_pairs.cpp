@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "codegen/common/expression.h"
+#include "codegen/cuda/emit_warpgroups.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
@@ -307,12 +308,11 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
                 .early = true};
   const std::string out = element_type(w.tensor(pair.result).dtype),
                     operators = "Operators_" + launch.symbol;
-  std::string list = out + "* " + name(pair.result) + "_home";
+  std::string list = home_parameters(p, launch, {}).list;
   for (const lowering::BoxMap& m : pair.maps) {
     list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
     p.needed[m.tensor.index()] = true;
   }
-  p.needed[pair.result.index()] = true;
   const auto of = [](const lowering::MatrixAccess& m) {
     return ", {" + std::to_string(m.divide) + ", " + std::to_string(m.modulo) + "}";
   };
@@ -331,8 +331,7 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
       of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) +
       number(pair.section) + "});\n}\n";
   text.launches.push_back(std::move(launch));
-  const std::string level =
-      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const std::string level = level_of_tiles(p, index);
   const auto shared = [&](TensorId t, int stages, std::int64_t bytes) {
     text.tiles.push_back({w.tensor(t).name, level, "shared", stages, stages * bytes,
                           "boxes that the TMA unit copies ahead of their use"});

@@ -45,6 +45,9 @@ bool KernelEmitter::operand_fits(NodeId id, const BlockProduct& product, std::op
   const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],
                           op.loops[static_cast<std::size_t>(depth)]};
   std::int64_t need_rows = p.need_rows, need_columns = p.need_columns;
+  // Sums in registers are an operand of whole blocks, whatever the micro-kernel.
+  const bool to_the_point = exact_depth && input &&
+                            block_.tile(block_.buffer_of_input(n, product.left)).form != Form::sums;
   int row_dims = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     const auto loop = block_.runs_along(n.op, a.index[d], most);
@@ -60,8 +63,11 @@ bool KernelEmitter::operand_fits(NodeId id, const BlockProduct& product, std::op
     if (!covers && (box[d].most % 16 != 0 || divisor(box[d].lo - tile[d].lo) % 16 != 0) &&
         !(along_depth && exact_depth))
       return false;
-    const std::int64_t blocks = ceil_div(box[d].most, 16) * 16;
-    const std::int64_t need = covers ? blocks : ceil_div(tile[d].most, box[d].most) * blocks;
+    // The last box begins at the last multiple of what all begin at.
+    const std::int64_t each = covers ? tile[d].most : divisor(box[d].lo - tile[d].lo);
+    const std::int64_t need = along_depth && to_the_point
+                                  ? tile[d].most
+                                  : (tile[d].most - 1) / each * each + round_up(box[d].most, 16);
     std::int64_t& target = last ? need_columns : need_rows;
     target = std::max(target, need);
   }
@@ -151,7 +157,8 @@ void KernelEmitter::multiply(NodeId id, const BlockProduct& p, const SymRanges& 
   } else if (fresh != "false") {
     out_.line("if (" + fresh + ") fill(" + sums + ", 0);");
   }
-  rescale(id, p, ranges, fresh, sums, block_.sums_rows(out), block_.sums_columns(out));
+  rescale(id, p, ranges, fresh, sums, block_.sums_rows(out), block_.sums_columns(out),
+          first_column(out));
   if (block_.tile(left).form != Form::sums)
     return call_product(id, p, ranges, sums, first_column(out));
   const Joined from = joined(left);

@@ -46,7 +46,7 @@ void KernelEmitter::multiply_parts(NodeId id, const BlockProduct& p, const SymRa
     if (fresh != "false") out_.line("if (" + fresh + ") fill(sums, 0); else");
     out_.line("sums_from_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column +
               ");");
-    rescale(id, p, ranges, fresh, "sums", rows, part);
+    rescale(id, p, ranges, fresh, "sums", rows, part, "first");
   }
   call_product(id, p, ranges, "sums", "first");
   out_.line("sums_to_tile(sums, me, first, " + sum_tile + ", " + at.row + ", " + at.column + ");");

@@ -21,44 +21,68 @@ const char* functor(Combine c) {
   }
 }
 
+/// Whether an expression, or an input that it reads, has the loop as an index.
+bool reads_loop(const Operator& op, const Expr& e, LoopId loop) {
+  if (e.kind == Expr::Kind::index) return e.loop == loop;
+  if (e.kind == Expr::Kind::input)
+    return std::ranges::any_of(
+        op.inputs[static_cast<std::size_t>(e.input)].index, [&](const Affine& i) {
+          return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
+        });
+  return std::ranges::any_of(e.args, [&](const Expr& a) { return reads_loop(op, a, loop); });
+}
+
 }  // namespace
 
 /// What the result so far of a product is multiplied by before this block is added (rule 14).
 /// `sums`: where it is, of so many rows and columns in the units of Sums; from the first row of the
-/// product on.
+/// product on, and from block `first` of its columns.
 void KernelEmitter::rescale(NodeId id, const BlockProduct& p, const SymRanges& ranges,
                             const std::string& fresh, const std::string& sums, std::int64_t rows,
-                            std::int64_t columns) {
+                            std::int64_t columns, const std::string& first) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const auto& by = output_of(id, p.write).rescale;
   if (!by || fresh == "true") return;
+  const bool of_columns = reads_loop(op, *by, op.loops[static_cast<std::size_t>(p.columns)]);
   std::vector<std::string> loops(op.loops.size());
   for (std::size_t l = 0; l < loops.size(); ++l) {
     const std::string low = variables_.text(range(ranges, n.op, static_cast<int>(l)).lo, true);
-    loops[l] = static_cast<int>(l) == p.rows ? "(" + low + " + r)" : low;
+    loops[l] = static_cast<int>(l) == p.rows                    ? "(" + low + " + r)"
+               : of_columns && static_cast<int>(l) == p.columns ? "(" + low + " + c)"
+                                                                : low;
   }
+  const std::string beyond = "r >= " + size_text(range(ranges, n.op, p.rows));
   if (fresh != "false") out_.open("if (!(" + fresh + "))");
-  out_.open("each_row<" + std::to_string(rows) + ">(me, [&](int i, int h, int r)");
-  out_.line("if (r >= " + size_text(range(ranges, n.op, p.rows)) + ") return;");
+  if (of_columns) {
+    out_.open("each<" + std::to_string(rows) + ", " + std::to_string(columns) + ">(me, " + first +
+              ", [&](int i, int j, int e, int r, int c)");
+    out_.line("(void)r;");
+    out_.line("if (" + beyond + " || c >= " + size_text(range(ranges, n.op, p.columns)) +
+              ") return;");
+  } else {
+    out_.open("each_row<" + std::to_string(rows) + ">(me, [&](int i, int h, int r)");
+    out_.line("if (" + beyond + ") return;");
+  }
   for (std::size_t x = 0; x < op.inputs.size(); ++x) {
     if (!reads_input(*by, static_cast<int>(x))) continue;
     const BufferId b = block_.buffer_of_input(n, static_cast<int>(x));
-    const Form form = block_.tile(b).form;
-    if (form == Form::sums)
-      throw Refused{"operator " + op.name + " is rescaled by " + tensor_name(op.inputs[x].tensor) +
-                    ", which is not one value a row"};
-    if (form == Form::rows)
-      out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][h];");
+    if (block_.tile(b).form == Form::rows)
+      out_.line("const float x" + std::to_string(x) + " = " + name(b) + ".x[i][" +
+                (of_columns ? "e / 2" : "h") + "];");
     else
       declare_input(id, x, loops, ranges);
   }
   out_.line("const float by = " + expression_text(*by, n.op, loops) + ";");
-  out_.line("TW_UNROLL");
-  out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
-  out_.line(sums + ".x[i][j][2 * h] *= by;");
-  out_.line(sums + ".x[i][j][2 * h + 1] *= by;");
-  out_.close();
+  if (of_columns) {
+    out_.line(sums + ".x[i][j][e] *= by;");
+  } else {
+    out_.line("TW_UNROLL");
+    out_.open("for (int j = 0; j < " + std::to_string(columns) + "; ++j)");
+    out_.line(sums + ".x[i][j][2 * h] *= by;");
+    out_.line(sums + ".x[i][j][2 * h + 1] *= by;");
+    out_.close();
+  }
   out_.end();
   out_.line("});");
   if (fresh != "false") out_.close();

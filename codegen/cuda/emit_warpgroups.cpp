@@ -15,6 +15,37 @@ std::string home_of(const Workload& w, TensorId t) {
   return identifier("", w.tensor(t).name) + "_home";
 }
 
+HomeParameters home_parameters(Program& p, Launch& launch,
+                               const lowering::ProductEpilogue& epilogue) {
+  const Workload& w = p.workload();
+  HomeParameters found;
+  for (const lowering::EpilogueRead& r : epilogue.reads) {
+    launch.tensors.push_back(r.tensor);
+    found.after += (found.after.empty() ? "" : ", ") + home_of(w, r.tensor);
+  }
+  for (const TensorId t : launch.tensors) {
+    found.list += (found.list.empty() ? "" : ", const ") + element_type(w.tensor(t).dtype) + "* " +
+                  home_of(w, t);
+    p.needed[t.index()] = true;
+  }
+  return found;
+}
+
+std::string level_of_tiles(const Program& p, int kernel) {
+  return p.machine().level(p.schedule.kernels[static_cast<std::size_t>(kernel)].level).name;
+}
+
+void add_sums(KernelText& text, const Program& p, int kernel, OpId product,
+              const lowering::ProductEpilogue& epilogue, const std::string& reason) {
+  const auto add = [&](OpId op) {
+    for (const Output& o : p.workload().op(op).outputs)
+      text.tiles.push_back({p.workload().tensor(o.target.tensor).name, level_of_tiles(p, kernel),
+                            "registers", 1, 0, reason});
+  };
+  add(product);
+  std::ranges::for_each(epilogue.operators, add);
+}
+
 namespace {
 
 using lowering::EpilogueRead;
@@ -127,21 +158,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .early = true,
                 .cluster = product.cluster()};
   const std::string out = element_type(w.tensor(product.result).dtype);
-  std::string list = out + "* " + name(product.result) + "_home";
   const bool follows = !product.epilogue.operators.empty();
   const std::string operators = "Operators_" + launch.symbol;
-  std::string homes;
-  for (const EpilogueRead& r : product.epilogue.reads) {
-    launch.tensors.push_back(r.tensor);
-    list += ", const " + element_type(w.tensor(r.tensor).dtype) + "* " + home_of(w, r.tensor);
-    homes += (homes.empty() ? "" : ", ") + home_of(w, r.tensor);
-    p.needed[r.tensor.index()] = true;
-  }
+  const HomeParameters homes = home_parameters(p, launch, product.epilogue);
+  std::string list = homes.list;
   for (const lowering::BoxMap& m : product.maps) {
     list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
     p.needed[m.tensor.index()] = true;
   }
-  p.needed[product.result.index()] = true;
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
   text.text = (follows ? operators_text(w, {.name = operators,
@@ -168,10 +192,9 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
               number(product.depth) + number(product.count) + number(product.order) +
               number(product.part) + "}" +
-              (follows ? ", " + operators + "{" + homes + "}" : std::string()) + ");\n}\n";
+              (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));
-  const std::string level =
-      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const std::string level = level_of_tiles(p, index);
   const std::int64_t left =
                          std::int64_t{product.stages} * product.steps * product.tile_rows() * 128,
                      right = product.stages * product.stage_bytes() - left;
@@ -179,13 +202,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
     text.tiles.push_back({w.tensor(t).name, level, "shared", product.stages,
                           t == product.left ? left : right,
                           "boxes that the TMA unit copies ahead of their use"});
-  const auto in_registers = [&](OpId op) {
-    for (const Output& o : w.op(op).outputs)
-      text.tiles.push_back({w.tensor(o.target.tensor).name, level, "registers", 1, 0,
-                            "the sums of a warpgroup's matrix instructions"});
-  };
-  in_registers(product.product);
-  std::ranges::for_each(product.epilogue.operators, in_registers);
+  add_sums(text, p, index, product.product, product.epilogue,
+           "the sums of a warpgroup's matrix instructions");
   text.program = lowering::describe(product, p.schedule, index);
   p.used.push_back("wgmma");
   return text;

@@ -53,18 +53,7 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
                 .shared_bytes = product.shared_bytes,
                 .early = hopper,
                 .cluster = static_cast<int>(product.share)};
-  const auto parameter = [&](TensorId t) {
-    return element_type(w.tensor(t).dtype) + "* " + home_of(w, t);
-  };
-  std::string list = parameter(product.result) + ", const " + parameter(product.left) + ", const " +
-                     parameter(product.right);
-  std::string homes;
-  for (const lowering::EpilogueRead& r : product.epilogue.reads) {
-    launch.tensors.push_back(r.tensor);
-    list += ", const " + parameter(r.tensor);
-    homes += (homes.empty() ? "" : ", ") + home_of(w, r.tensor);
-  }
-  for (const TensorId t : launch.tensors) p.needed[t.index()] = true;
+  const HomeParameters homes = home_parameters(p, launch, product.epilogue);
   const bool follows = !product.epilogue.operators.empty();
   const std::string operators = "Operators_" + launch.symbol, shape = "Shape_" + launch.symbol;
   KernelText text;
@@ -72,8 +61,8 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
   out.open(
       "extern \"C\" __global__ void " +
       (product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : std::string()) +
-      "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" + list +
-      ")");
+      "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" +
+      homes.list + ")");
   out.line("TW_SHARED(memory);");
   std::string rest = product.share > 1 ? "int(blockIdx.x) / " + std::to_string(product.share)
                                        : std::string("int(blockIdx.x)");
@@ -106,7 +95,7 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
   out.line("Product::run(memory, " + left + ", " + right + ", " + result + ", {" +
            times(down, product.tile) + ", " + times(lines, product.tile_y) + ", " +
            times(across, product.tile_x) + ", " + count + "}" +
-           (follows ? ", " + operators + "{" + homes + "}" : std::string()) + ");");
+           (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");");
   out.close();
   text.text = (follows ? operators_text(w, {.name = operators,
                                             .element = "WindowElement",
@@ -117,21 +106,15 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
                        : std::string()) +
               shape_text(product, shape, hopper) + out.text();
   text.launches.push_back(std::move(launch));
-  const std::string level =
-      p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;
+  const std::string level = level_of_tiles(p, index);
   const auto stages = static_cast<int>(product.stages);
   text.tiles.push_back({w.tensor(product.left).name, level, "shared", stages,
                         product.stages * product.left_bytes(), "copied ahead of its use"});
   text.tiles.push_back({w.tensor(product.right).name, level, "shared", stages,
                         product.stages * product.right_bytes(),
                         "what the points' windows cover, zeros around"});
-  const auto in_registers = [&](OpId op) {
-    for (const Output& o : w.op(op).outputs)
-      text.tiles.push_back({w.tensor(o.target.tensor).name, level, "registers", 1, 0,
-                            "the sums of a warp's matrix instructions"});
-  };
-  in_registers(product.product);
-  std::ranges::for_each(product.epilogue.operators, in_registers);
+  add_sums(text, p, index, product.product, product.epilogue,
+           "the sums of a warp's matrix instructions");
   text.program = lowering::describe(product, p.schedule, index);
   p.used.push_back("mma");
   return text;

@@ -238,7 +238,8 @@ class KernelEmitter : private RangeEmitter {
   // emit_rows.cpp
   void row_computes(NodeId id, const SymRanges& ranges, const std::string& fresh);
   void rescale(NodeId id, const BlockProduct& p, const SymRanges& ranges, const std::string& fresh,
-               const std::string& sums, std::int64_t rows, std::int64_t columns);
+               const std::string& sums, std::int64_t rows, std::int64_t columns,
+               const std::string& first);
 
   Program& p_;
   int index_;

@@ -87,6 +87,53 @@ std::pair<int, int> BlockLowering::alive(BufferId b) const {
   return span;
 }
 
+/// Whether only the uses of one content bound the time for which a computed tile's place holds
+/// something: nothing is kept of it for later, and a product reads no more of its depth than there
+/// is.
+bool BlockLowering::lives_by_use(BufferId b) const {
+  const BlockTile& p = tile(b);
+  if (p.form != Form::computed || p.own || p.units > 1 || slides(b) || chained(b) ||
+      (keeps(b) && !p.plain))
+    return false;
+  if (!zero_filled(b)) return true;
+  // What lies past the tile's rows and columns gives results that nobody reads: unless these stay
+  // in registers, where the next product takes whole blocks of them for its depth.
+  if (!is_operand(b) || !p.covered || micro_kernel().blocks || !micro_kernel().fragments)
+    return false;
+  return std::ranges::none_of(program_.products, [&](const auto& of) {
+    const ScheduleNode& n = k_.node(of.first);
+    return std::ranges::any_of(of.second, [&](const BlockProduct& x) {
+      const BufferId result = n.writes[static_cast<std::size_t>(x.write)].buffer;
+      return buffer_of_input(n, x.right) == b &&
+             (tile(buffer_of_input(n, x.left)).form == Form::sums ||
+              tile(result).form == Form::sums);
+    });
+  });
+}
+
+/// From which node to which: what a loop comes back to, in all of the loop. A ring is filled again
+/// in every loop around it.
+std::pair<NodeId, NodeId> BlockLowering::used_between(BufferId b) const {
+  const std::vector<NodeId> last_below = last_nodes_below(k_);
+  std::pair<NodeId, NodeId> span{NodeId(k_.nodes.size()), NodeId(0)};
+  const auto touch = [&](NodeId n) {
+    NodeId first = n, last = n;
+    const NodeId scope = tile(b).form == Form::ring ? NodeId() : buffer(b).fixed_at;
+    for (NodeId l = k_.node(n).parent; l.valid() && l != scope; l = k_.node(l).parent)
+      if (k_.node(l).kind == NodeKind::loop && k_.node(l).binding != Binding::grid &&
+          k_.node(l).max_trips > 1)
+        first = l, last = last_below[l.index()];
+    span = {std::min(span.first, first), std::max(span.second, last)};
+  };
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& n = k_.nodes[i];
+    const auto is = [&](const auto& use) { return use.buffer == b; };
+    if (n.buffer == b || std::ranges::any_of(n.reads, is) || std::ranges::any_of(n.writes, is))
+      touch(NodeId(i));
+  }
+  return span;
+}
+
 /// Loads that may begin before the barrier of all blocks that their phase follows: the first of a
 /// buffer in its phase, of a tensor that this kernel does not make, into a stage that no warp holds
 /// then.
@@ -174,17 +221,35 @@ void BlockLowering::shape() {
 /// Gives every tile its place; what a block needs.
 std::int64_t BlockLowering::total() {
   program_.barrier_bytes = 0;
+  std::vector<std::optional<std::pair<NodeId, NodeId>>> uses(program_.tiles.size());
   for (BlockTile& p : program_.tiles) {
     std::tie(p.first_phase, p.last_phase) = alive(p.buffer);
+    p.takes_turns = take_turns_ && lives_by_use(p.buffer);
+    if (p.takes_turns || (take_turns_ && p.form == Form::ring))
+      uses[p.buffer.index()] = used_between(p.buffer);
     if (p.form == Form::ring) program_.barrier_bytes += 16 * p.stages;
   }
   const std::int64_t first = round_up(program_.barrier_bytes, kSharedLine);
   std::int64_t end = first;
+  // Copying warps run ahead: a ring's place is another tile's after its last use, never before its
+  // first.
+  const auto gives_way = [&](const BlockTile& ring, const BlockTile& to) {
+    return uses[ring.buffer.index()]->second < uses[to.buffer.index()]->first &&
+           !zero_filled(to.buffer);
+  };
+  const auto apart = [&](const BlockTile& p, const BlockTile& q) {
+    if (p.last_phase < q.first_phase || q.last_phase < p.first_phase) return true;
+    const auto &of_p = uses[p.buffer.index()], &of_q = uses[q.buffer.index()];
+    if (!of_p || !of_q || (!p.takes_turns && !q.takes_turns)) return false;
+    if (!p.takes_turns) return gives_way(p, q);
+    if (!q.takes_turns) return gives_way(q, p);
+    return of_p->second < of_q->first || of_q->second < of_p->first;
+  };
   for (BlockTile& p : program_.tiles) {
     if (!p.in_shared()) continue;
     p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages * p.units;
     const std::int64_t bytes = round_up(p.bytes, kSharedLine);
-    // As low as the tiles before it allow that are alive in one of its phases.
+    // As low as the tiles before it allow that are alive when it is.
     p.offset = first;
     for (bool moved = true; moved;) {
       moved = false;
@@ -192,7 +257,7 @@ std::int64_t BlockLowering::total() {
         if (&q == &p) break;
         const std::int64_t end_of_q = q.offset + round_up(q.bytes, kSharedLine);
         if (q.in_registers() || q.bytes == 0 || q.offset >= p.offset + bytes ||
-            end_of_q <= p.offset || p.last_phase < q.first_phase || q.last_phase < p.first_phase)
+            end_of_q <= p.offset || apart(p, q))
           continue;
         p.offset = end_of_q;
         moved = true;
@@ -226,6 +291,10 @@ void BlockLowering::lay_out() {
   if (measuring_) choose_ahead();
   std::int64_t& needed = program_.shared_bytes;
   while ((needed = total()) > room()) {
+    if (!take_turns_) {
+      take_turns_ = true;
+      continue;
+    }
     std::set<NodeId>& ahead = program_.loads_ahead;
     if (measuring_ && !ahead.empty()) {
       // The largest tile is the first to wait.

@@ -33,6 +33,8 @@ struct BlockChoices {
 
 /// Whether an index lies outside its dimension for some points.
 bool leaves(const Workload& w, const Access& a, std::size_t d);
+/// By node, the last of the nodes below it.
+std::vector<NodeId> last_nodes_below(const ScheduledKernel& k);
 /// Dimensions whose index, where it may leave the tensor, the depth has a part in: whether an
 /// element is there is known for a row or column and a point of the depth together.
 std::vector<std::size_t> checked_together(const Workload& w, const Operator& op, const Access& a,
@@ -155,6 +157,8 @@ class BlockLowering {
 
   // block_layout.cpp
   std::pair<int, int> alive(BufferId b) const;
+  bool lives_by_use(BufferId b) const;
+  std::pair<NodeId, NodeId> used_between(BufferId b) const;
   void choose_ahead();
   bool can_be_narrow(BufferId b) const;
   void shape();
@@ -179,6 +183,7 @@ class BlockLowering {
   std::vector<std::string> fresh_at_fix_;
   std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0;
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
+  bool take_turns_ = false;       ///< tiles share places between their uses, for want of room
   bool measuring_ = true;         ///< what copies ahead is still to be chosen
 };
 

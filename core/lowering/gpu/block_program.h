@@ -59,7 +59,8 @@ struct BlockTile {
   bool narrow = false;                 ///< computed: elements as the tensor's type has them
   bool plain = false;                  ///< written: stored by its node each time, never read back
   bool own = false;  ///< each unit of a loop within the block has a buffer of its own (rule 7)
-  std::int64_t units = 1;  ///< of them in shared memory: one that changes hands, or one a unit
+  std::int64_t units = 1;    ///< of them in shared memory: one that changes hands, or one a unit
+  bool takes_turns = false;  ///< with tiles of other uses, in one place
   int first_phase = 0,
       last_phase = 0;  ///< between barriers of all blocks: when its place is its own
 

@@ -28,6 +28,16 @@ std::optional<LoopId> loop_at(const Access& a, int dimension) {
 
 }  // namespace
 
+std::vector<NodeId> last_nodes_below(const ScheduledKernel& k) {
+  std::vector<NodeId> last(k.nodes.size());
+  for (std::size_t i = k.nodes.size(); i-- > 0;) {
+    last[i] = std::max(last[i].valid() ? last[i] : NodeId(i), NodeId(i));
+    if (const NodeId p = k.nodes[i].parent; p.valid())
+      last[p.index()] = std::max(last[p.index()].valid() ? last[p.index()] : p, last[i]);
+  }
+  return last;
+}
+
 void BlockLowering::choose_forms() {
   for (std::size_t i = 0; i < program_.tiles.size(); ++i) {
     BlockTile& p = program_.tiles[i];
@@ -87,13 +97,7 @@ std::vector<BufferId> BlockLowering::most_sums_alive() const {
   };
   const NodeId end(k_.nodes.size());
   std::vector<Life> lives(program_.tiles.size(), {end, NodeId(0)});
-  std::vector<NodeId> last_below(k_.nodes.size());
-  for (std::size_t i = k_.nodes.size(); i-- > 0;) {
-    last_below[i] = std::max(last_below[i].valid() ? last_below[i] : NodeId(i), NodeId(i));
-    if (const NodeId p = k_.nodes[i].parent; p.valid())
-      last_below[p.index()] =
-          std::max(last_below[p.index()].valid() ? last_below[p.index()] : p, last_below[i]);
-  }
+  const std::vector<NodeId> last_below = last_nodes_below(k_);
   const auto touch = [&](BufferId b, NodeId n) {
     if (!b.valid() || tile(b).form != Form::sums) return;
     Life& life = lives[b.index()];

@@ -106,11 +106,16 @@ constexpr double kIndependent = 2;
 constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
-// Rows that begin at no sector of 32 bytes touch a sector more: how much longer L2 takes for them.
-// Chosen by products by warpgroups (below); threads that copy lose no less: 3456 x 3816 x 2232,
-// whose rows begin so, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by
-// warpgroups (h100-products-overlap.json).
-constexpr double kNoSector = 2.47;
+/// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
+/// 32 bytes a sector more: how many times as long they take as others.
+struct RowsThatStraddle {
+  double lines = 1, sectors = 1;
+};
+// Of L2, for threads that copy and for the boxes of a pair of products. Chosen by products by
+// warpgroups (below); threads that copy lose no less: 3456 x 3816 x 2232, whose rows begin at no
+// sector, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by warpgroups
+// (h100-products-overlap.json). Threads that copy lose nothing by lines.
+constexpr RowsThatStraddle kCopiedRows{1, 2.47}, kRowsOfPairs{1.31, 2.47};
 // How much longer a product by elements takes, by mma and by fused multiply-adds. Chosen by a 3 x 3
 // convolution of 256 channels in eleven plans in each type (h100-convolution-plans.json). By mma
 // between these, which want 48, and products over two loops, which want 15 (proj of
@@ -130,7 +135,7 @@ class Pricer {
     std::map<std::size_t, std::array<double, 3>> rings;  // bytes, turns, stages
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kNoSector : 1;
+      const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
       first = std::max(first, c.bytes * longer / r_.fill);
@@ -267,16 +272,15 @@ class Pricer {
 // shares a sum: cycles until its 2, 4 or 8 blocks have met twice. What a round waits for adds up by
 // this power: neither the longest alone nor all.
 constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
-constexpr double kTwoLines = 1.774, kNoSectors = 2.846, kTwoLinesOfSm = 1.093,
-                 kNoSectorOfSm = 1.533;
+constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
 constexpr double kTogether = 3.556;
 
-double touched(const BoxMap& m, double two, double none) {
+double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
-  return row % 128 == 0 ? 1 : row % 32 == 0 ? two : none;
+  return row % 128 == 0 ? 1 : row % 32 == 0 ? by.lines : by.sectors;
 }
 
 double add_up(std::initializer_list<double> all) {
@@ -311,10 +315,10 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
   const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
-  const double lines = left * touched(p.maps[0], kTwoLines, kNoSectors) +
-                       right * touched(p.maps[1], kTwoLines, kNoSectors),
-               own = left * touched(p.maps[0], kTwoLinesOfSm, kNoSectorOfSm) +
-                     right * touched(p.maps[1], kTwoLinesOfSm, kNoSectorOfSm);
+  const double lines =
+                   left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
+               own =
+                   left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
   const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
@@ -373,7 +377,7 @@ constexpr double kNotBeside = 0.70, kNotBesideOfThree = 0.5, kPairTurn = 210, kP
 // Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
 // Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
 // of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
-constexpr double kPairBoxes = 1.33, kPairOneSm = 59, kPairTwoLines = 1.31;
+constexpr double kPairBoxes = 1.33, kPairOneSm = 59;
 constexpr double kPairLatency = 149, kPairResults = 372;
 
 /// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
@@ -415,9 +419,8 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const auto turns = static_cast<double>(p.most_turns());
   const double rate = kPairBoxes * r.fill,
                stage = static_cast<double>(p.right_bytes() + p.second_bytes());
-  const double lines =
-      static_cast<double>(p.right_bytes()) * touched(p.maps[1], kPairTwoLines, kNoSector) +
-      static_cast<double>(p.second_bytes()) * touched(p.maps[2], kPairTwoLines, kNoSector);
+  const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1], kRowsOfPairs) +
+                       static_cast<double>(p.second_bytes()) * touched(p.maps[2], kRowsOfPairs);
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
   const double fill = std::max(stage / kPairOneSm, busy * lines / rate);
   const double comes = latency + kPairLatency + fill;

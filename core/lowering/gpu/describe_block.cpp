@@ -69,6 +69,7 @@ class BlockDescriber {
       text += " of " + element_name(t.element) + ", " + std::to_string(t.bytes) +
               " bytes at byte " + std::to_string(t.offset);
       if (t.units > 1) text += ", a place for each of " + counted(t.units, "unit");
+      if (t.takes_turns) text += ", between its uses the place of others";
       if (t.last_phase > 0)
         text +=
             ", in phases " + std::to_string(t.first_phase) + " to " + std::to_string(t.last_phase);

@@ -6,8 +6,8 @@
 
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
+#include "core/lowering/gpu/product_chain.h"
 #include "core/lowering/gpu/warpgroup_product.h"
-#include "core/workload/text.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -29,18 +29,9 @@ constexpr std::int64_t kOtherOfThree = 16;
 /// ptxas spills before it has used them.
 std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 228; }
 
-std::int64_t padded(std::int64_t n) { return ceil_div(n, std::int64_t{16}) * 16; }
-
-/// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
-std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
-  return across ? ceil_div(outer, std::int64_t{64}) * padded(depth) * 128
-                : ceil_div(depth, std::int64_t{64}) * outer * 128;
-}
-
-class PairFinder {
+class PairFinder : KernelReader {
  public:
-  PairFinder(const Schedule& s, int kernel)
-      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+  using KernelReader::KernelReader;
 
   WarpgroupPair find(int warps, int stages) {
     walk(NodeId(0));
@@ -59,16 +50,6 @@ class PairFinder {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
-  std::string loop_name(LoopId l) const { return w_.loop(l).name; }
-  std::string name(TensorId t) const { return w_.tensor(t).name; }
-  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
-  bool around(NodeId outer, NodeId inner) const {
-    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
-      if (n == outer) return true;
-    return false;
-  }
-
   /// Loops, computes, loads and stores in the order in which they run.
   void walk(NodeId id) {
     const ScheduleNode& n = k_.node(id);
@@ -95,12 +76,9 @@ class PairFinder {
   }
 
   void check_nodes() const {
-    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
-    for (const Buffer& b : k_.buffers) {
-      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
-        refuse("tensor " + name(b.tensor) + " has tiles at several levels");
+    check_kernel();
+    for (const Buffer& b : k_.buffers)
       if (b.leaves) refuse("tensor " + name(b.tensor) + " leaves the kernel, and is read in it");
-    }
     for (NodeId g : grid_)
       for (NodeId c : computes_)
         if (!around(g, c)) refuse("its loops of blocks are not a chain around all operators");
@@ -229,11 +207,7 @@ class PairFinder {
 
   /// A block's or a turn's part of a loop: the step of the innermost loop over it.
   std::int64_t part(LoopId loop) const {
-    std::int64_t step = extent(loop);
-    for (const auto& nodes : {grid_, serial_})
-      for (NodeId n : nodes)
-        if (k_.node(n).loop == loop) step = std::min(step, k_.node(n).step);
-    return step;
+    return std::min(KernelReader::part(loop, grid_), KernelReader::part(loop, serial_));
   }
 
   void cut_tiles() {
@@ -306,9 +280,7 @@ class PairFinder {
       }
     if (!p_.result.valid() || p_.find(p_.result)->place != Place::columns)
       refuse("it has no results of its products' rows and columns");
-    const DType out = w_.tensor(p_.result).dtype;
-    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
-      refuse("its results are not of f16, bf16 or f32");
+    check_result_type(p_.result);
     if (result_->index.back().plain_loop() != p_.columns_loop)
       refuse("tensor " + name(p_.result) + "'s rows are not rows of a matrix");
     p_.of_result = matrix_access(w_, *result_, p_.columns_loop, p_.rows_loop, p_.products);
@@ -427,24 +399,19 @@ class PairFinder {
     return free;
   }
 
-  int tile_of(LoopId loop, std::int64_t multiple, std::int64_t most) const {
-    std::int64_t tile = part(loop);
-    if (tile >= extent(loop)) tile = ceil_div(tile, multiple) * multiple;
-    if (tile % multiple != 0 || tile > most)
-      refuse(formatted("its tile has {} of loop {}, and takes multiples of {} up to {}", part(loop),
-                       loop_name(loop), multiple, most));
-    return static_cast<int>(tile);
+  int tile(LoopId loop, std::int64_t multiple, std::int64_t most) const {
+    return tile_of(loop, part(loop), multiple, most);
   }
 
   void arrange(int warps, int stages) {
-    p_.groups = tile_of(p_.rows_loop, 64, 192) / 64;
+    p_.groups = tile(p_.rows_loop, 64, 192) / 64;
     // Boxes have 64 elements of a row: a tile of rows that go on is a multiple of that.
     const auto multiple = [&](LoopId loop, bool along) {
       return along && part(loop) < extent(loop) ? 64 : 16;
     };
-    p_.tile_middle = tile_of(p_.middle_loop,
-                             multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
-    p_.tile_columns = tile_of(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
+    p_.tile_middle =
+        tile(p_.middle_loop, multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
+    p_.tile_columns = tile(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
     if (p_.depth > 256) refuse("its first product's depth is more than 256");
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
@@ -502,9 +469,9 @@ class PairFinder {
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, bool across, std::int64_t outer,
                          std::int64_t depth, int tile_outer, std::int64_t tile_depth) {
-      p_.maps.push_back(across
-                            ? box_map(w_, t, m, outer, depth, static_cast<int>(padded(tile_depth)))
-                            : box_map(w_, t, m, depth, outer, tile_outer));
+      p_.maps.push_back(
+          across ? box_map(w_, t, m, outer, depth, static_cast<int>(round_up(tile_depth, 16)))
+                 : box_map(w_, t, m, depth, outer, tile_outer));
     };
     map(p_.left, p_.of_left, p_.left_across, p_.rows, p_.depth, p_.tile_rows(), p_.depth);
     map(p_.right, p_.of_right, p_.right_across, p_.middle, p_.depth, p_.tile_middle, p_.depth);
@@ -521,11 +488,8 @@ class PairFinder {
       p_.vector /= 2;
   }
 
-  const Schedule& s_;
-  const Workload& w_;
-  const ScheduledKernel& k_;
   WarpgroupPair p_;
-  std::vector<NodeId> grid_, serial_, computes_, moves_;
+  std::vector<NodeId> moves_;
   NodeId turns_;                          ///< the loop over the second product's sum
   std::vector<std::size_t> products_at_;  ///< in computes_
   LoopId depth_;
@@ -537,146 +501,12 @@ class PairFinder {
 
 }  // namespace
 
-const PairValue* WarpgroupPair::find(TensorId t) const {
-  const auto v = std::ranges::find(values, t, &PairValue::tensor);
-  return v == values.end() ? nullptr : &*v;
-}
-std::int64_t WarpgroupPair::left_bytes() const {
-  return tile_bytes(tile_rows(), depth, left_across);
-}
-std::int64_t WarpgroupPair::right_bytes() const {
-  return tile_bytes(tile_middle, depth, right_across);
-}
-std::int64_t WarpgroupPair::second_bytes() const {
-  return tile_bytes(tile_columns, tile_middle, second_across);
-}
-
-std::pair<std::int64_t, std::int64_t> WarpgroupPair::turns(std::int64_t down) const {
-  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
-  const std::int64_t low = down * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
-  const MaskColumns c = columns_needed(edges, low, high, middle);
-  return {c.from / tile_middle, std::min(all, ceil_div(c.to, std::int64_t{tile_middle}))};
-}
-
-bool WarpgroupPair::last_first() const {
-  const auto count = [&](std::int64_t down) { return turns(down).second - turns(down).first; };
-  return count(tiles_down() - 1) > count(0);
-}
-
-std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
-  std::int64_t steps = 0;  // columns of all tiles of rows
-  for (std::int64_t d = 0; d < tiles_down(); ++d) {
-    const auto [from, to] = turns(d);
-    steps += middle - (std::min(to * tile_middle, middle) - from * tile_middle);
-  }
-  const std::int64_t each = steps * count * size_of(operand);
-  return {each * depth * tiles_across(), each * columns};
-}
-
-double WarpgroupPair::part_masked() const {
-  std::int64_t taken = 0, whole = 0;
-  for (std::int64_t d = 0; d < tiles_down(); ++d) {
-    const auto [from, to] = turns(d);
-    const std::int64_t low = d * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
-    const MaskColumns c = columns_whole(edges, low, high, middle);
-    taken += to - from;
-    whole += std::max<std::int64_t>(0, (c.to == middle ? to : c.to / tile_middle) -
-                                           ceil_div(c.from, std::int64_t{tile_middle}));
-  }
-  return 1 - static_cast<double>(whole) / static_cast<double>(taken);
-}
-
-std::int64_t WarpgroupPair::most_turns() const {
-  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
-  if (edges.empty()) return ceil_div(tiles, grid) * all;
-  std::vector<std::int64_t> taken(static_cast<std::size_t>(tiles_down())),
-      blocks(static_cast<std::size_t>(grid), 0);
-  const bool reversed = last_first();
-  for (std::int64_t d = 0; d < tiles_down(); ++d) {
-    const auto [from, to] = turns(reversed ? tiles_down() - 1 - d : d);
-    taken[static_cast<std::size_t>(d)] = to - from;
-  }
-  // As PairOrder of tilewright_pairs.h has them.
-  const std::int64_t each = section * tiles_down() * tiles_across();
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
-    const std::int64_t first = tile / each * section, n = std::min(section, count - first);
-    const std::int64_t down = tile % each / (n * tiles_across()), place = tile % grid;
-    const std::int64_t block = tile / grid % 2 == 0 ? place : grid - 1 - place;
-    blocks[static_cast<std::size_t>(block)] += taken[static_cast<std::size_t>(down)];
-  }
-  return std::ranges::max(blocks);
-}
-
 Result<WarpgroupPair> warpgroup_pair(const Schedule& s, int kernel, int warps, int stages) {
   try {
     return PairFinder(s, kernel).find(warps, stages);
   } catch (const Refused& refused) {
     return Reason{refused.text};
   }
-}
-
-std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
-  const Workload& w = *s.workload;
-  const auto name = [&](TensorId t) { return w.tensor(t).name; };
-  const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
-  std::string text =
-      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
-                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
-                p.tile_rows(), p.tile_columns, p.shared_bytes);
-  text += formatted("tiles\n  {}: shared, {} bytes\n", name(p.left), p.left_bytes());
-  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.right), p.stages,
-                    p.right_bytes());
-  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.second), p.stages,
-                    p.second_bytes());
-  for (const PairValue& v : p.values) {
-    static constexpr const char* kPlaces[] = {"one value a row", "of the first product's sums",
-                                              "of the second product's sums"};
-    text += formatted("  {}: registers, {}", name(v.tensor), kPlaces[static_cast<int>(v.place)]);
-    if (v.place != PairValue::Place::row) text += formatted(", array {}", v.slot);
-    text += v.parts ? "; threads of a row have parts of it until the last turn\n" : "\n";
-  }
-  text += formatted("registers: about {} a computing thread\n", p.registers);
-  text += formatted(
-      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
-      "with {}\n",
-      name(p.right), name(p.second), name(p.left), name(p.right));
-  const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
-  if (!p.edges.empty()) {
-    std::int64_t taken = 0;
-    for (std::int64_t d = 0; d < p.tiles_down(); ++d) taken += p.turns(d).second - p.turns(d).first;
-    const auto [rights, seconds] = p.left_out();
-    text += formatted(
-        "mask: {} of {} turns of a product's tiles have an element that it leaves; the others are "
-        "not taken: {} bytes of {} and {} of {} less than the plan says\n",
-        taken, p.tiles_down() * ceil_div(p.middle, std::int64_t{p.tile_middle}), rights,
-        name(p.right), seconds, name(p.second));
-    text += formatted(
-        "order: rows from the {} on, of {} of {} products together; every other "
-        "round of tiles goes through the blocks backwards\n",
-        p.last_first() ? "last" : "first", p.section, p.count);
-  }
-  text += formatted(
-      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "
-      " {}\n"
-      "      wait until the stage is free; boxes of {} into it, in the first turn of {} too ({})\n"
-      "      wait until the stage is free; boxes of {} into it\n",
-      name(p.left), turns, box(p.maps[1]), name(p.left), box(p.maps[0]), box(p.maps[2]));
-  text += formatted(
-      "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x "
-      "{} "
-      "x 16 by wgmma, both operands shared\n",
-      p.groups, turns, (p.depth + 15) / 16, p.tile_middle);
-  const std::string second =
-      formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
-                p.tile_middle / 16, p.tile_columns);
-  text += formatted("      of the turn before, at the same time: {}\n", second);
-  for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
-  text += formatted("    of the last turn: {}\n", second);
-  for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
-  text += "    results through shared memory, ";
-  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[3]))
-                  : formatted("{} elements a store\n", p.vector);
-  return text;
 }
 
 }  // namespace tilewright::lowering

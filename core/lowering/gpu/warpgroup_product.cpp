@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
+#include "core/lowering/gpu/product_chain.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -18,15 +19,14 @@ constexpr int kMostTurns = 8;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
 
-class Finder {
+class Finder : ProductChain {
  public:
-  Finder(const Schedule& s, int kernel, bool turned)
-      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {
+  Finder(const Schedule& s, int kernel, bool turned) : ProductChain(s, kernel) {
     p_.turned = turned;
   }
 
   WarpgroupProduct find(int warps, int stages) {
-    walk();
+    walk(true);
     name_loops();
     place_tensors();
     cut_tiles();
@@ -37,76 +37,18 @@ class Finder {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
-  std::string loop_name(LoopId l) const { return w_.loop(l).name; }
-  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
   static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
 
-  /// A chain of grid loops around loops of one block, a product and what is computed of its
-  /// results, and what these load and store.
-  void walk() {
-    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
-    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
-      const ScheduleNode& n = k_.nodes[i];
-      switch (n.kind) {
-        case NodeKind::loop:
-          if (n.binding == Binding::grid && (!serial_.empty() || shared_.valid()))
-            refuse("a loop of blocks stands inside of one within a block");
-          if (n.binding == Binding::cluster && n.max_trips > 1) {
-            if (shared_.valid() || !serial_.empty())
-              refuse("a loop of a cluster stands inside of one within a block, or of another");
-            shared_ = NodeId(i);
-            break;
-          }
-          if (n.binding != Binding::grid && n.binding != Binding::seq)
-            refuse("loop " + loop_name(n.loop) + " is bound within the block");
-          (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
-          break;
-        case NodeKind::compute:
-          if (n.once || computes_.size() == k_.ops.size()) refuse("it computes more than once");
-          computes_.push_back(NodeId(i));
-          break;
-        case NodeKind::sequence:
-        case NodeKind::load:
-        case NodeKind::store:
-          break;
-        default:
-          refuse("it has barriers, packs or drops");
-      }
-    }
-    for (const Buffer& b : k_.buffers)
-      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
-        refuse("tensor " + w_.tensor(b.tensor).name + " has tiles at several levels");
-    if (computes_.empty()) refuse("it is not a product of two tensors");
-    compute_ = computes_.front();
-    for (std::size_t i = 1; i < k_.nodes.size(); ++i)
-      if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), compute_))
-        refuse("its loops are not a chain");
-  }
-
-  bool around(NodeId outer, NodeId inner) const {
-    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
-      if (n == outer) return true;
-    return false;
-  }
-
   void name_loops() {
-    const ScheduleNode& n = k_.node(compute_);
-    const Operator& op = w_.op(n.op);
-    if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(n.op))
-      refuse("it is not a product of two tensors");
+    const Operator& op = product();
     const Output& out = op.outputs.front();
-    const Expr& e = out.value;
-    p_.product = n.op;
-    if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
-        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-        e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-      refuse("it is not a sum of products of two tensors");
+    p_.product = k_.node(computes_.front()).op;
     for (const Access* a : {&op.inputs[0], &op.inputs[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
       check_whole_loops(w_, *a);
     }
     find_result();
+    if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
     columns_ = *result_->index.back().plain_loop();
     const int right = has(op.inputs[1], columns_) ? 1 : 0;
     left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
@@ -129,42 +71,10 @@ class Finder {
     }
     if (!depth_.valid()) refuse("it sums nothing");
     p_.loops = {rows_, columns_, products_};
-    if (computes_.size() > 1) follow();
-  }
-
-  /// What leaves the kernel: of the last operator.
-  void find_result() {
-    for (const Buffer& b : k_.buffers)
-      if (b.leaves) refuse("tensor " + w_.tensor(b.tensor).name + " leaves it, and is read in it");
-    for (const NodeId c : computes_)
-      for (const Output& o : w_.op(k_.node(c).op).outputs) {
-        const auto leaves = [&](const Buffer& b) {
-          return b.tensor == o.target.tensor && b.role == BufferRole::output;
-        };
-        if (std::ranges::none_of(k_.buffers, leaves)) continue;
-        if (result_ != nullptr) refuse("it has several results");
-        result_ = &o.target;
-      }
-    if (result_ == nullptr) refuse("it has no results");
-    if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
-    check_whole_loops(w_, *result_);
-  }
-
-  /// Operators after the product are within the same blocks, and after all of its sum.
-  void follow() {
-    if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
-    p_.epilogue = product_epilogue(w_, k_, computes_, p_.loops);
-    for (const EpilogueRead& r : p_.epilogue.reads)
-      if (r.tensor == left_->tensor || r.tensor == right_->tensor)
-        refuse("tensor " + w_.tensor(r.tensor).name + " is an operand, and is read after it");
-    for (std::size_t i = 1; i < computes_.size(); ++i)
-      check_block(computes_[i], "operator " + w_.op(k_.node(computes_[i]).op).name);
-  }
-  void check_block(NodeId n, const std::string& what) const {
-    for (const NodeId g : grid_)
-      if (k_.node(g).max_trips > 1 && !around(g, n)) refuse(what + " is for several blocks");
-    for (const NodeId l : serial_)
-      if (k_.node(l).max_trips > 1 && around(l, n)) refuse(what + " is within the loop of the sum");
+    if (computes_.size() > 1) {
+      if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
+      p_.epilogue = following(p_.loops);
+    }
   }
 
   MatrixAccess lies(const Access& a, LoopId inner, LoopId outer) const {
@@ -180,12 +90,8 @@ class Finder {
   void place_tensors() {
     p_.left = left_->tensor, p_.right = right_->tensor, p_.result = result_->tensor;
     p_.operand = w_.tensor(p_.left).dtype;
-    const DType out = w_.tensor(p_.result).dtype;
-    if ((p_.operand != DType::f16 && p_.operand != DType::bf16) ||
-        w_.tensor(p_.right).dtype != p_.operand)
-      refuse("its operands are not both of f16 or both of bf16");
-    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
-      refuse("its results are not of f16, bf16 or f32");
+    check_operand_types(p_.left, p_.right);
+    check_result_type(p_.result);
     p_.left_across = left_->index.back().plain_loop() == rows_;
     p_.right_across = right_->index.back().plain_loop() == columns_;
     const auto ends = [&](const Access& a, bool across) {
@@ -204,14 +110,6 @@ class Finder {
     check_box_rows(w_, p_.left, of_left_), check_box_rows(w_, p_.right, of_right_);
   }
 
-  /// A block's part of a loop: the step of the innermost grid loop, else all of it.
-  std::int64_t part(LoopId loop) const {
-    std::int64_t step = extent(loop);
-    for (NodeId n : grid_)
-      if (k_.node(n).loop == loop) step = k_.node(n).step;
-    return step;
-  }
-
   void cut_tiles() {
     for (NodeId n : serial_)
       if (k_.node(n).loop != depth_ && k_.node(n).max_trips > 1)
@@ -223,43 +121,7 @@ class Finder {
       refuse("a cluster's blocks have tiles of their own");
     for (LoopId loop : products_)
       if (part(loop) != 1) refuse("a block has several products of loop " + loop_name(loop));
-    // Every block loads its own tiles, and stores once.
-    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
-      const ScheduleNode& n = k_.nodes[i];
-      const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
-      if (!load && !store) continue;
-      if (load && n.tensor != p_.left && n.tensor != p_.right && n.tensor != p_.result) {
-        if (std::ranges::none_of(p_.epilogue.reads,
-                                 [&](const EpilogueRead& r) { return r.tensor == n.tensor; }))
-          refuse("it loads its results");
-        check_block(NodeId(i), "the load of " + w_.tensor(n.tensor).name);
-        if (std::ranges::count_if(k_.nodes, [&](const ScheduleNode& other) {
-              return other.kind == NodeKind::load && other.tensor == n.tensor;
-            }) > 1)
-          refuse("it loads tensor " + w_.tensor(n.tensor).name + " twice");
-        continue;
-      }
-      const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
-      if (load && n.tensor == p_.result) refuse("it loads its results");
-      if (load && ++loads_[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
-      for (NodeId g : grid_)
-        if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
-          refuse("tensor " + w_.tensor(n.tensor).name + " is loaded for several blocks");
-      if (load && shared_.valid() && !around(shared_, NodeId(i)))
-        refuse("tensor " + w_.tensor(n.tensor).name + " is loaded for several blocks");
-      for (NodeId l : serial_)
-        if (store && k_.node(l).max_trips > 1 && around(l, NodeId(i)))
-          refuse("it stores results before they are whole");
-    }
-  }
-
-  int tile_of(LoopId loop, std::int64_t multiple, std::int64_t most) const {
-    std::int64_t tile = part(loop);
-    if (tile >= extent(loop)) tile = ceil_div(tile, multiple) * multiple;
-    if (tile % multiple != 0 || tile > most)
-      refuse(formatted("its tile has {} of loop {}, and takes multiples of {} up to {}", part(loop),
-                       loop_name(loop), multiple, most));
-    return static_cast<int>(tile);
+    check_moves(p_.epilogue);
   }
 
   /// What operators read takes registers, of elements twice as many, and more where tiles pass an
@@ -275,8 +137,8 @@ class Finder {
   }
 
   void arrange(int warps, int stages) {
-    const int rows = tile_of(rows_, 64, 256);
-    p_.tile_columns = tile_of(columns_, p_.right_across ? 64 : 16, 256);
+    const int rows = tile_of(rows_, part(rows_), 64, 256);
+    p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
     // Two warpgroups share a tile where they can, and three where two cannot.
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
@@ -379,18 +241,9 @@ class Finder {
       p_.vector /= 2;
   }
 
-  const Schedule& s_;
-  const Workload& w_;
-  const ScheduledKernel& k_;
   WarpgroupProduct p_;
-  std::vector<NodeId> grid_, serial_;
-  NodeId compute_;                ///< the product
-  std::vector<NodeId> computes_;  ///< it and what follows
-  NodeId shared_;                 ///< the loop over the sum of which a cluster's blocks have parts
-  std::array<int, 2> loads_{};
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
-  const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
   MatrixAccess of_left_, of_right_, of_result_;
 };
 

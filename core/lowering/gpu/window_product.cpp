@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
+#include "core/lowering/gpu/product_chain.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -18,19 +19,17 @@ constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
 constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
 constexpr std::int64_t kTwoBlocks = 110 * 1024;  // of shared memory, so that an SM has two blocks
 
-std::int64_t up_to_whole(std::int64_t x, std::int64_t to) { return ceil_div(x, to) * to; }
-
-class WindowFinder {
+class WindowFinder : ProductChain {
  public:
-  WindowFinder(const Schedule& s, int kernel)
-      : s_(s), w_(*s.workload), k_(s.kernels[static_cast<std::size_t>(kernel)]) {}
+  using ProductChain::ProductChain;
 
   WindowProduct find(int warps, int stages) {
-    walk();
-    const Operator& op = operands();
+    walk(false);
+    const Operator& op = product();
+    p_.product = k_.node(computes_.front()).op;
     find_result();
     name_loops(op);
-    follow();
+    p_.epilogue = following(p_.loops);
     place_left();
     place_right();
     place_result();
@@ -43,94 +42,10 @@ class WindowFinder {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& text) const { throw Refused{text}; }
-  std::string name(TensorId t) const { return w_.tensor(t).name; }
-  std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
   static bool has(const Access& a, LoopId loop) {
     return std::ranges::any_of(a.index, [&](const Affine& i) {
       return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
     });
-  }
-
-  bool around(NodeId outer, NodeId inner) const {
-    for (NodeId n = inner; n.valid(); n = k_.node(n).parent)
-      if (n == outer) return true;
-    return false;
-  }
-
-  /// A chain of grid loops around loops of one block, a product and what is computed of its
-  /// results, and what these load and store.
-  void walk() {
-    if (!k_.zeroed.empty() || k_.co_resident) refuse("its blocks share results");
-    for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
-      const ScheduleNode& n = k_.nodes[i];
-      switch (n.kind) {
-        case NodeKind::loop:
-          if (n.binding == Binding::grid && !serial_.empty())
-            refuse("a loop of blocks stands inside of one within a block");
-          if (n.binding != Binding::grid && n.binding != Binding::seq)
-            refuse("loop " + w_.loop(n.loop).name + " is bound within the block");
-          (n.binding == Binding::grid ? grid_ : serial_).push_back(NodeId(i));
-          break;
-        case NodeKind::compute:
-          if (n.once || computes_.size() == k_.ops.size()) refuse("it computes more than once");
-          computes_.push_back(NodeId(i));
-          break;
-        case NodeKind::sequence:
-        case NodeKind::load:
-        case NodeKind::store:
-          break;
-        default:
-          refuse("it has barriers, packs or drops");
-      }
-    }
-    for (const Buffer& b : k_.buffers)
-      if (b.level != k_.level || b.atomic || b.sliding || b.outer.valid())
-        refuse("tensor " + name(b.tensor) + " has tiles at several levels");
-    if (computes_.empty()) refuse("it is not a product of two tensors");
-    for (std::size_t i = 1; i < k_.nodes.size(); ++i)
-      if (k_.nodes[i].kind == NodeKind::loop && !around(NodeId(i), computes_.front()))
-        refuse("its loops are not a chain");
-  }
-
-  const Operator& operands() {
-    const ScheduleNode& n = k_.node(computes_.front());
-    const Operator& op = w_.op(n.op);
-    p_.product = n.op;
-    if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(n.op))
-      refuse("it is not a product of two tensors");
-    const Output& out = op.outputs.front();
-    const Expr& e = out.value;
-    if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
-        e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-        e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-      refuse("it is not a sum of products of two tensors");
-    return op;
-  }
-
-  /// What leaves the kernel: of the last operator.
-  void find_result() {
-    for (const Buffer& b : k_.buffers)
-      if (b.leaves) refuse("tensor " + name(b.tensor) + " leaves it, and is read in it");
-    for (const NodeId c : computes_)
-      for (const Output& o : w_.op(k_.node(c).op).outputs) {
-        const auto leaves = [&](const Buffer& b) {
-          return b.tensor == o.target.tensor && b.role == BufferRole::output;
-        };
-        if (std::ranges::none_of(k_.buffers, leaves)) continue;
-        if (result_ != nullptr) refuse("it has several results");
-        result_ = &o.target;
-      }
-    if (result_ == nullptr || result_->index.empty()) refuse("it has no results");
-    check_whole_loops(w_, *result_);
-  }
-
-  /// A block's part of a loop: the step of the innermost grid loop, else all of it.
-  std::int64_t part(LoopId loop) const {
-    std::int64_t step = extent(loop);
-    for (NodeId n : grid_)
-      if (k_.node(n).loop == loop) step = k_.node(n).step;
-    return step;
   }
 
   void name_loops(const Operator& op) {
@@ -162,28 +77,8 @@ class WindowFinder {
     p_.loops = {rows_, x_, others_};
     p_.left = left_->tensor, p_.right = right_->tensor, p_.result = result_->tensor;
     p_.operand = w_.tensor(p_.left).dtype;
-    const DType out = w_.tensor(p_.result).dtype;
-    if ((p_.operand != DType::f16 && p_.operand != DType::bf16) ||
-        w_.tensor(p_.right).dtype != p_.operand)
-      refuse("its operands are not both of f16 or both of bf16");
-    if (out != DType::f16 && out != DType::bf16 && out != DType::f32)
-      refuse("its results are not of f16, bf16 or f32");
-  }
-
-  /// Operators after the product are within the same blocks, and after all of its sum.
-  void follow() {
-    p_.epilogue = product_epilogue(w_, k_, computes_, p_.loops);
-    for (const EpilogueRead& r : p_.epilogue.reads)
-      if (r.tensor == p_.left || r.tensor == p_.right)
-        refuse("tensor " + name(r.tensor) + " is an operand, and is read after it");
-    for (std::size_t i = 1; i < computes_.size(); ++i)
-      check_block(computes_[i], "operator " + w_.op(k_.node(computes_[i]).op).name);
-  }
-  void check_block(NodeId n, const std::string& what) const {
-    for (const NodeId g : grid_)
-      if (k_.node(g).max_trips > 1 && !around(g, n)) refuse(what + " is for several blocks");
-    for (const NodeId l : serial_)
-      if (k_.node(l).max_trips > 1 && around(l, n)) refuse(what + " is within the loop of the sum");
+    check_operand_types(p_.left, p_.right);
+    check_result_type(p_.result);
   }
 
   /// Elements that an iteration of the loop moves a tensor's element by, where it stands alone.
@@ -328,34 +223,17 @@ class WindowFinder {
     for (NodeId n : grid_)
       if (k_.node(n).max_trips > 1 && std::ranges::find(depth_, k_.node(n).loop) != depth_.end())
         refuse("blocks share loop " + w_.loop(k_.node(n).loop).name + " of the sum");
-    int loads[2] = {};
+    check_moves(p_.epilogue);
     for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
       const ScheduleNode& n = k_.nodes[i];
-      const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
-      if (!load && !store) continue;
-      if (load && n.tensor != p_.left && n.tensor != p_.right && n.tensor != p_.result) {
-        check_block(NodeId(i), "the load of " + name(n.tensor));
-        if (std::ranges::count_if(k_.nodes, [&](const ScheduleNode& other) {
-              return other.kind == NodeKind::load && other.tensor == n.tensor;
-            }) > 1)
-          refuse("it loads tensor " + name(n.tensor) + " twice");
-        continue;
-      }
-      const Access& a = n.tensor == p_.left ? *left_ : n.tensor == p_.right ? *right_ : *result_;
-      if (load && n.tensor == p_.result) refuse("it loads its results");
-      if (load && ++loads[n.tensor == p_.left ? 0 : 1] > 1) refuse("it loads an operand twice");
-      for (NodeId g : grid_)
-        if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
-          refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
+      if (n.kind != NodeKind::load || (n.tensor != p_.left && n.tensor != p_.right)) continue;
       for (NodeId l : serial_)
-        if (k_.node(l).max_trips > 1 && (store ? around(l, NodeId(i)) : !around(l, NodeId(i))))
-          refuse(
-              "tensor " + name(n.tensor) +
-              (store ? " is stored before it is whole" : " is loaded for all of the sum at once"));
+        if (k_.node(l).max_trips > 1 && !around(l, NodeId(i)))
+          refuse("tensor " + name(n.tensor) + " is loaded for all of the sum at once");
     }
     if (p_.tile < p_.rows && p_.tile % 16 != 0)
       refuse(formatted("its tile has {} rows, and takes multiples of 16", p_.tile));
-    p_.tile = up_to_whole(p_.tile, 16);
+    p_.tile = round_up(p_.tile, 16);
     if (p_.tile > kMostTile || p_.tile_y * p_.tile_x > kMostPoints)
       refuse(formatted("its tile has {} x {} rows and points, and {} of each at most", p_.tile,
                        p_.tile_y * p_.tile_x, kMostTile));
@@ -365,7 +243,7 @@ class WindowFinder {
     p_.share = k_.launch.cluster.value_or(1);
     if (p_.share > kMostOfCluster || p_.tile % p_.share != 0)
       refuse(formatted("{} rows of a tile are not shared by clusters of {}", p_.tile, p_.share));
-    p_.part = p_.share == 1 ? p_.channels : up_to_whole(ceil_div(p_.channels, p_.share), p_.step);
+    p_.part = p_.share == 1 ? p_.channels : round_up(ceil_div(p_.channels, p_.share), p_.step);
     if ((p_.share - 1) * p_.part >= p_.channels)
       refuse(formatted("its {} channels in steps of {} are too few for clusters of {}", p_.channels,
                        p_.step, p_.share));
@@ -405,9 +283,8 @@ class WindowFinder {
       }
     if (whole && p_.right_piece > 1)
       p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
-    p_.pitch =
-        up_to_whole(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                    p_.right_piece);
+    p_.pitch = round_up(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
+                        p_.right_piece);
     for (const std::int64_t v : {4, 2})
       if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
         p_.vector = v;
@@ -470,12 +347,7 @@ class WindowFinder {
   }
 
   using Outer = WindowProduct::Outer;
-  const Schedule& s_;
-  const Workload& w_;
-  const ScheduledKernel& k_;
   WindowProduct p_;
-  std::vector<NodeId> grid_, serial_, computes_;
-  const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
   LoopId rows_, x_, y_, channel_;
   std::vector<LoopId> depth_, others_;  ///< outermost first
   std::vector<Outer> outer_;
@@ -490,7 +362,7 @@ std::int64_t WindowProduct::right_bytes() const {
 }
 
 std::int64_t WindowProduct::cluster_bytes() const {
-  return tiles * 4 * (share - 1) * tile * up_to_whole(tile_y * tile_x, 4);
+  return tiles * 4 * (share - 1) * tile * round_up(tile_y * tile_x, 4);
 }
 
 WindowProduct::Step WindowProduct::step_work(double mma) const {

@@ -1,0 +1,153 @@
+// What a pair of products has by the numbers of its tiles, and the pair for people.
+#include <algorithm>
+
+#include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_pair.h"
+#include "core/workload/text.h"
+
+namespace tilewright::lowering {
+namespace {
+
+/// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
+std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
+  return across ? ceil_div(outer, std::int64_t{64}) * round_up(depth, 16) * 128
+                : ceil_div(depth, std::int64_t{64}) * outer * 128;
+}
+
+}  // namespace
+
+const PairValue* WarpgroupPair::find(TensorId t) const {
+  const auto v = std::ranges::find(values, t, &PairValue::tensor);
+  return v == values.end() ? nullptr : &*v;
+}
+std::int64_t WarpgroupPair::left_bytes() const {
+  return tile_bytes(tile_rows(), depth, left_across);
+}
+std::int64_t WarpgroupPair::right_bytes() const {
+  return tile_bytes(tile_middle, depth, right_across);
+}
+std::int64_t WarpgroupPair::second_bytes() const {
+  return tile_bytes(tile_columns, tile_middle, second_across);
+}
+
+std::pair<std::int64_t, std::int64_t> WarpgroupPair::turns(std::int64_t down) const {
+  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
+  const std::int64_t low = down * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
+  const MaskColumns c = columns_needed(edges, low, high, middle);
+  return {c.from / tile_middle, std::min(all, ceil_div(c.to, std::int64_t{tile_middle}))};
+}
+
+bool WarpgroupPair::last_first() const {
+  const auto count = [&](std::int64_t down) { return turns(down).second - turns(down).first; };
+  return count(tiles_down() - 1) > count(0);
+}
+
+std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
+  std::int64_t steps = 0;  // columns of all tiles of rows
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(d);
+    steps += middle - (std::min(to * tile_middle, middle) - from * tile_middle);
+  }
+  const std::int64_t each = steps * count * size_of(operand);
+  return {each * depth * tiles_across(), each * columns};
+}
+
+double WarpgroupPair::part_masked() const {
+  std::int64_t taken = 0, whole = 0;
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(d);
+    const std::int64_t low = d * tile_rows(), high = std::min(low + tile_rows(), rows) - 1;
+    const MaskColumns c = columns_whole(edges, low, high, middle);
+    taken += to - from;
+    whole += std::max<std::int64_t>(0, (c.to == middle ? to : c.to / tile_middle) -
+                                           ceil_div(c.from, std::int64_t{tile_middle}));
+  }
+  return 1 - static_cast<double>(whole) / static_cast<double>(taken);
+}
+
+std::int64_t WarpgroupPair::most_turns() const {
+  const std::int64_t all = ceil_div(middle, std::int64_t{tile_middle});
+  if (edges.empty()) return ceil_div(tiles, grid) * all;
+  std::vector<std::int64_t> taken(static_cast<std::size_t>(tiles_down())),
+      blocks(static_cast<std::size_t>(grid), 0);
+  const bool reversed = last_first();
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(reversed ? tiles_down() - 1 - d : d);
+    taken[static_cast<std::size_t>(d)] = to - from;
+  }
+  // As PairOrder of tilewright_pairs.h has them.
+  const std::int64_t each = section * tiles_down() * tiles_across();
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t first = tile / each * section, n = std::min(section, count - first);
+    const std::int64_t down = tile % each / (n * tiles_across()), place = tile % grid;
+    const std::int64_t block = tile / grid % 2 == 0 ? place : grid - 1 - place;
+    blocks[static_cast<std::size_t>(block)] += taken[static_cast<std::size_t>(down)];
+  }
+  return std::ranges::max(blocks);
+}
+
+std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
+  const Workload& w = *s.workload;
+  const auto name = [&](TensorId t) { return w.tensor(t).name; };
+  const auto box = [](const BoxMap& m) { return formatted("{} x {}", m.box[1], m.box[0]); };
+  std::string text =
+      formatted("{}: {} blocks of {} warps for {} tiles of {} x {}, {} bytes of shared memory\n",
+                s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32, p.tiles,
+                p.tile_rows(), p.tile_columns, p.shared_bytes);
+  text += formatted("tiles\n  {}: shared, {} bytes\n", name(p.left), p.left_bytes());
+  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.right), p.stages,
+                    p.right_bytes());
+  text += formatted("  {}: ring of {} stages, {} bytes each\n", name(p.second), p.stages,
+                    p.second_bytes());
+  for (const PairValue& v : p.values) {
+    static constexpr const char* kPlaces[] = {"one value a row", "of the first product's sums",
+                                              "of the second product's sums"};
+    text += formatted("  {}: registers, {}", name(v.tensor), kPlaces[static_cast<int>(v.place)]);
+    if (v.place != PairValue::Place::row) text += formatted(", array {}", v.slot);
+    text += v.parts ? "; threads of a row have parts of it until the last turn\n" : "\n";
+  }
+  text += formatted("registers: about {} a computing thread\n", p.registers);
+  text += formatted(
+      "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
+      "with {}\n",
+      name(p.right), name(p.second), name(p.left), name(p.right));
+  const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
+  if (!p.edges.empty()) {
+    std::int64_t taken = 0;
+    for (std::int64_t d = 0; d < p.tiles_down(); ++d) taken += p.turns(d).second - p.turns(d).first;
+    const auto [rights, seconds] = p.left_out();
+    text += formatted(
+        "mask: {} of {} turns of a product's tiles have an element that it leaves; the others are "
+        "not taken: {} bytes of {} and {} of {} less than the plan says\n",
+        taken, p.tiles_down() * ceil_div(p.middle, std::int64_t{p.tile_middle}), rights,
+        name(p.right), seconds, name(p.second));
+    text += formatted(
+        "order: rows from the {} on, of {} of {} products together; every other "
+        "round of tiles goes through the blocks backwards\n",
+        p.last_first() ? "last" : "first", p.section, p.count);
+  }
+  text += formatted(
+      "copy: 1 warpgroup, one thread of it\n  tiles in turn\n    wait until {}'s place is free\n   "
+      " {}\n"
+      "      wait until the stage is free; boxes of {} into it, in the first turn of {} too ({})\n"
+      "      wait until the stage is free; boxes of {} into it\n",
+      name(p.left), turns, box(p.maps[1]), name(p.left), box(p.maps[0]), box(p.maps[2]));
+  text += formatted(
+      "compute: {} warpgroups, 64 rows each\n  the same tiles\n    {}\n      {} products of 64 x "
+      "{} "
+      "x 16 by wgmma, both operands shared\n",
+      p.groups, turns, (p.depth + 15) / 16, p.tile_middle);
+  const std::string second =
+      formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
+                p.tile_middle / 16, p.tile_columns);
+  text += formatted("      of the turn before, at the same time: {}\n", second);
+  for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
+  text += formatted("    of the last turn: {}\n", second);
+  for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
+  text += "    results through shared memory, ";
+  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[3]))
+                  : formatted("{} elements a store\n", p.vector);
+  return text;
+}
+
+}  // namespace tilewright::lowering

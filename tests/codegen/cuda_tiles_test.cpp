@@ -1,0 +1,127 @@
+// Tiles of block kernels in shared memory where there is not room for all of them, and products
+// whose operands or sums are met in unusual ways: what the emulated kernels compute, and move.
+#include <gtest/gtest.h>
+
+#include "core/base/format.h"
+#include "core/machine/machine.h"
+#include "core/plan/plan.h"
+#include "core/workload/text.h"
+#include "tests/codegen/cuda_barriers.h"
+
+namespace tilewright {
+namespace {
+
+struct Case {
+  std::string workload, tree;
+  std::int64_t room = 0;  ///< bytes of shared memory in which there is room by turns alone
+  double tolerance = 1e-5;
+};
+
+Schedule schedule_of(const Case& c) {
+  auto w = std::make_shared<const Workload>(workload_from_yaml(c.workload, "test"));
+  Plan plan;
+  plan.kernels.push_back({.name = "one", .tree = parse_tree(c.tree)});
+  auto s = resolve(plan, w, std::make_shared<const Machine>(named_machine("h200")));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// Bytes read and written into shared memory and back, by tensor.
+std::map<std::string, std::pair<std::int64_t, std::int64_t>> moved(const Schedule& s) {
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> all;
+  for (const TrafficEntry& e : exact(s).entries)
+    if (e.boundary == "L2/shared") all[e.tensor] = {e.read.value, e.written.value};
+  return all;
+}
+
+bool takes_turns(const cuda::Source& source) {
+  return std::ranges::any_of(source.program, [](const std::string& line) {
+    return line.find("between its uses the place of others") != std::string::npos;
+  });
+}
+
+struct Program {
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+};
+/// Each is emitted in its room.
+Program emitted(const std::vector<Case>& cases) {
+  Program p;
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.tree);
+    p.schedules.push_back(schedule_of(c));
+    cuda::EmitOptions options{.prefix = formatted("k{}", p.sources.size())};
+    if (c.room > 0) {
+      options.warps = 2, options.registers = false;
+      const auto roomy = cuda::emit(p.schedules.back(), options);
+      EXPECT_TRUE(roomy) << roomy.reason();
+      if (!roomy) break;
+      EXPECT_GT(roomy->launches.back().shared_bytes, c.room);
+      EXPECT_FALSE(takes_turns(*roomy));
+      options.shared_room = c.room, options.stages = 1;
+    }
+    auto source = cuda::emit(p.schedules.back(), options);
+    EXPECT_TRUE(source) << source.reason();
+    if (!source) break;
+    EXPECT_EQ(takes_turns(*source), c.room > 0);
+    p.sources.push_back(std::move(source).value());
+  }
+  return p;
+}
+
+/// Computed tiles that are not used at the same time have one place in turn, in loops too; each
+/// barrier between them counts. Of the depth, products by fused multiply-adds read what there is:
+/// an operand that is kept over steps of single points needs no block of 16 for each. Sums may be
+/// rescaled by a factor of each column, where softmax runs down the columns.
+TEST(CudaTiles, AreRightAndMoveWhatIsCounted) {
+  std::vector<Case> cases{
+      {"name: rows\ndtype: f32\nloops: {m: 14, n: 19}\noperators:\n"
+       "  - \"a: A[m,n] = x[m,n] * x[m,n]\"\n  - \"b: B[m,n] = A[m,n] + 1\"\n"
+       "  - \"c: C[m] += B[m,n] * B[m,n]\"\n  - \"d: D[m,n] = x[m,n] / C[m]\"\n"
+       "  - \"e: E[m,n] = D[m,n] + x[m,n]\"\n  - \"y: y[m,n] = exp(E[m,n]) - D[m,n]\"\n",
+       "m/7@grid ( L.x n/7 ( C.a C.b C.c ) C.d n/7 ( C.e C.y S.y ) )", 2304},
+      {"name: product\ndtype: f32\nloops: {m: 23, k: 21, l: 19, n: 18}\noperators:\n"
+       "  - \"p: P[m,l] += x[m,k] * u[k,l]\"\n  - \"a: A[m,l] = P[m,l] + 1\"\n"
+       "  - \"b: B[m,l] = A[m,l] * A[m,l]\"\n  - \"q: Q[m,n] += B[m,l] * w[l,n]\"\n"
+       "  - \"y: y[m,n] = Q[m,n] * Q[m,n]\"\n",
+       "m/23@grid ( k/5 ( L.x L.u C.p ) C.a C.b L.w C.q C.y S.y )", 14500},
+      {"name: kept\ndtype: f32\nloops: {t: 20, s: 37, d: 9, v: 10}\noperators:\n"
+       "  - \"value: V[s,v] += x[s,d] * W[d,v]\"\n  - \"pv: O[t,v] += P[t,s] * V[s,v]\"\n",
+       "t/20@grid ( s/1 ( L.x L.W C.value ) s/1 ( L.P C.pv ) S.O )"}};
+  for (const auto& [type, tolerance] : {std::pair("f16", 3e-3), std::pair("f32", 1e-5)})
+    cases.push_back(
+        {formatted("name: columns\ndtype: {}\nloops: {{n: 40, m: 27, l: 70, k: 18}}\noperators:\n"
+                   "  - \"qk: S[l,m] += K[l,k] * Q[k,m]\"\n"
+                   "  - \"rowmax: R[m] max= S[l,m]; T[m] = before(R) - after(R) running\"\n"
+                   "  - \"exp: P[l,m] = exp(S[l,m] - R[m])\"\n"
+                   "  - \"rowsum: Z[m] += P[l,m] rescale(exp(T[m])) running\"\n"
+                   "  - \"pv: O[n,m] += V[n,l] * P[l,m] rescale(exp(T[m])) running\"\n"
+                   "  - \"divide: E[n,m] = O[n,m] / Z[m]\"\n",
+                   type),
+         "m/16@grid ( l/32 ( L.K L.Q C.qk C.rowmax C.exp C.rowsum L.V C.pv ) C.divide S.E )", 0,
+         tolerance});
+  const Program p = emitted(cases);
+  ASSERT_FALSE(HasFailure());
+  const auto& tiles = p.sources[2].tiles;
+  const auto v = std::ranges::find(tiles, "V", &cuda::TileUse::tensor);
+  ASSERT_NE(v, tiles.end());
+  EXPECT_EQ(v->bytes, 37 * 16 * 4);
+  const auto module = testing::build_cuda(p.sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].tree);
+    const auto done = testing::run_cuda(*module, p.sources[i], *p.schedules[i].workload, 3 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, cases[i].tolerance);
+    EXPECT_EQ(done->bytes, moved(p.schedules[i]));
+  }
+  testing::BarriersLeftOut seen;
+  seen.look(*module, p.sources[0], *p.schedules[0].workload, 5, cases[0].tree);
+  seen.print();
+  EXPECT_EQ(seen.count(testing::BarriersLeftOut::wrong), 0);
+  EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 2);
+}
+
+}  // namespace
+}  // namespace tilewright
