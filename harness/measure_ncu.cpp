@@ -154,6 +154,9 @@ void add_predictions(Job& job) {
     json["exact"] = {{"reason", why->second}};
   else
     json["exact"] = totals_json(traffic, boundary);
+  const LevelId level = s.kernels.front().level;
+  if (const TrafficEntry between = traffic.total(m.boundary(level, level)); between.read.value > 0)
+    json["between_blocks_bytes"] = between.read.value;
   Compulsory compulsory(s, job.request.seed);
   json["compulsory_read_bytes"] = compulsory.read();
   json["compulsory_bytes"] = compulsory.read() + compulsory.written();
