@@ -161,7 +161,10 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
               number(product.vector) + number(product.share) + yes(product.turned) +
-              number(product.down) + number(product.across) + (follows ? ", " + operators : "") +
+              number(product.down) + number(product.across) +
+              yes(!p.launch_before_writes(index, product.left)) +
+              yes(!p.launch_before_writes(index, product.right)) +
+              (follows ? ", " + operators : "") +
               ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
               "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +

@@ -1,6 +1,7 @@
 // One kernel a kind of fault: each with what is wrong planted (true) and without (false). Lines that a
 // finding should name end in a comment of their own.
 #include "tilewright_device.h"
+#include "tilewright_hopper.h"
 
 #define BOTH(NAME, THREADS, PARAMETERS, ARGUMENTS)                                                    \
   extern "C" __global__ void __launch_bounds__(THREADS) NAME##_right PARAMETERS { NAME<false> ARGUMENTS; } \
@@ -396,6 +397,13 @@ extern "C" __global__ void part_of_a_warp(const float* in, float* out) {
   const tw::u32 a[4] = {};
   tw::mma_16x8x16<tw::f16>(d, a, 0, 0);  // part of a warp
   if (threadIdx.x < 16) tw::store_global(out + threadIdx.x, d[0] + tw::load_global(in + threadIdx.x));
+}
+
+// For launches that may begin before the one before has ended.
+extern "C" __global__ void reads_before(const float* early, const float* late, float* out) {
+  const float x = tw::load_global(early + threadIdx.x);  // before: read
+  tw::launches_ended();
+  tw::store_global(out + threadIdx.x, x + tw::load_global(late + threadIdx.x));
 }
 
 // A thread that waits, by itself, for what no thread writes.
