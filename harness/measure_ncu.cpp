@@ -8,6 +8,7 @@
 
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
+#include "core/lowering/gpu/box_bytes.h"
 #include "core/workload/reference/touched.h"
 #include "harness/ask.h"
 #include "harness/meters.h"
@@ -157,6 +158,12 @@ void add_predictions(Job& job) {
   const LevelId level = s.kernels.front().level;
   if (const TrafficEntry between = traffic.total(m.boundary(level, level)); between.read.value > 0)
     json["between_blocks_bytes"] = between.read.value;
+  // Boxes of the TMA unit are counted whole, where all kernels copy by it.
+  if (const auto maps = job.json.find("launches");
+      maps != job.json.end() && std::ranges::all_of(*maps, [](const ordered_json& launch) {
+        return launch.contains("maps");
+      }))
+    if (const auto bytes = lowering::box_bytes(s)) json["boxes_read_bytes"] = *bytes;
   Compulsory compulsory(s, job.request.seed);
   json["compulsory_read_bytes"] = compulsory.read();
   json["compulsory_bytes"] = compulsory.read() + compulsory.written();
