@@ -1,7 +1,6 @@
 // One kernel a kind of fault: each with what is wrong planted (true) and without (false). Lines that a
 // finding should name end in a comment of their own.
 #include "tilewright_device.h"
-#include "tilewright_hopper.h"
 
 #define BOTH(NAME, THREADS, PARAMETERS, ARGUMENTS)                                                    \
   extern "C" __global__ void __launch_bounds__(THREADS) NAME##_right PARAMETERS { NAME<false> ARGUMENTS; } \
