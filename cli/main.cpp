@@ -23,6 +23,7 @@
 #include "core/base/leftovers.h"
 #include "core/base/names.h"
 #include "experiments/report/verbs.h"
+#include "harness/measure_ncu.h"
 
 namespace tilewright::cli {
 namespace {

@@ -24,11 +24,13 @@ using nlohmann::ordered_json;
 using profilers::CacheControl;
 using profilers::NcuLaunch;
 
+bool is_command = false;
+
 /// This program, or where it only carries the library (Python), the command on the PATH.
 Result<std::string> own_command() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error && self.filename() == "tilewright") return self.string();
+  if (!error && is_command) return self.string();
   const std::filesystem::path found = find_program("tilewright");
   if (!found.empty()) return found.string();
   return Reason{"ncu starts the command tilewright, and there is none on the PATH"};
@@ -334,6 +336,8 @@ class Counting {
 };
 
 }  // namespace
+
+void run_as_command() { is_command = true; }
 
 Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
                      const MeasureOptions& options) {
