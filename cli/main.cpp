@@ -168,5 +168,6 @@ int guarded(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   tilewright::cli::open_standard_files();
   tilewright::remove_leftovers_on_signals();
+  tilewright::harness::run_as_command();
   return tilewright::cli::guarded(std::vector<std::string>(argv + 1, argv + argc));
 }

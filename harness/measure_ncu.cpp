@@ -52,9 +52,8 @@ ordered_json totals_json(const Traffic& t, const std::string& boundary) {
 ordered_json model_json(const Model& model, const Job& job, const std::string& edges) {
   Request request = job.request;
   request.order.reset();
-  const Result<Price> said =
-      model.price(question_of(request, job.on.setting, model), job.on.plan,
-                  settings_with(request, model, "edges", edges, true));
+  const Result<Price> said = model.price(question_of(request, job.on.setting, model), job.on.plan,
+                                         settings_with(request, model, "edges", edges, true));
   if (!said) return {{"reason", said.reason()}};
   std::int64_t read = 0, written = 0;
   for (const TrafficEntry& e : said->traffic.entries)
@@ -158,7 +157,8 @@ void add_predictions(Job& job) {
   else
     json["exact"] = totals_json(traffic, boundary);
   const LevelId level = s.kernels.front().level;
-  if (const TrafficEntry between = traffic.total(m.boundary(level, level)); between.read.value > 0)
+  if (const TrafficEntry between = traffic.total("cluster/" + m.level(level).name);
+      between.read.value > 0)
     json["between_blocks_bytes"] = between.read.value;
   // Boxes of the TMA unit are counted whole, where all kernels copy by it.
   if (const auto maps = job.json.find("launches");

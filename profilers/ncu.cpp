@@ -192,7 +192,7 @@ Boundaries boundaries_of(const Machine& m) {
   if (steps.empty()) return b;
   if (steps.size() > 1) b.memory = m.boundary(steps.front().first, steps.front().second);
   b.chip = m.boundary(steps.back().first, steps.back().second);
-  b.blocks = m.boundary(steps.back().second, steps.back().second);
+  b.blocks = "cluster/" + m.level(steps.back().second).name;
   return b;
 }
 

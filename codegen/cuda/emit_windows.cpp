@@ -109,16 +109,16 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
            times(across, product.tile_x) + ", " + count + "}" +
            (follows ? ", " + operators + "{" + homes + "}" : std::string()) + ");");
   out.close();
-  text.text = (follows ? operators_text(w, {.name = operators,
-                                            .element = "WindowElement",
-                                            .product = product.product,
-                                            .result = product.result,
-                                            .loops = &product.loops,
-                                            .epilogue = &product.epilogue})
-                       : std::string()) +
-              shape_text(product, shape, hopper,
-                         hopper && !p.launch_before_writes(index, product.left)) +
-              out.text();
+  text.text =
+      (follows ? operators_text(w, {.name = operators,
+                                    .element = "WindowElement",
+                                    .product = product.product,
+                                    .result = product.result,
+                                    .loops = &product.loops,
+                                    .epilogue = &product.epilogue})
+               : std::string()) +
+      shape_text(product, shape, hopper, hopper && !p.launch_before_writes(index, product.left)) +
+      out.text();
   text.launches.push_back(std::move(launch));
   const std::string level =
       p.machine().level(p.schedule.kernels[static_cast<std::size_t>(index)].level).name;

@@ -245,7 +245,8 @@ std::string architecture_for(const Machine& machine) {
   return architecture_of(tenths / 10, tenths % 10);
 }
 
-/// Where no architecture is known, plans are for the machine's own instructions, and so is the text.
+/// Where no architecture is known, plans are for the machine's own instructions, and so is the
+/// text.
 TargetNeeds needs(DType, const Settings& settings) {
   const std::string architecture = known_architecture(settings);
   if (architecture.empty() && !settings.find_text("micro-kernel")) return {};

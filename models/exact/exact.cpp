@@ -62,7 +62,7 @@ void add_between_blocks(const Schedule& s, Traffic& t) {
           const Bytes read((loop.max_trips - 1) * sum.elements().value * each);
           if (read.value > 0)
             t.entries.push_back({.tensor = sum.name,
-                                 .boundary = m.boundary(k.level, k.level),
+                                 .boundary = "cluster/" + m.level(k.level).name,
                                  .read = read,
                                  .written = Bytes(0)});
         }

@@ -72,7 +72,8 @@ class GlobalMemory {
   /// Written tensors back to where they came from.
   void copy_back(std::span<const Tensor> tensors) const;
   void mark_written(int region) {
-    written_[static_cast<std::size_t>(region)] = by_launch_[static_cast<std::size_t>(region)] = true;
+    written_[static_cast<std::size_t>(region)] = by_launch_[static_cast<std::size_t>(region)] =
+        true;
   }
   void launch_begins();
   /// Whether the launch before this one has written there, or may have: before the first is another

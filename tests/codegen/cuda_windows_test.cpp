@@ -157,8 +157,8 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
 }
 
-/// Points without a window are read eight at a time. Of a chain the second launch copies its weights
-/// before the first has ended, and what the first writes after that.
+/// Points without a window are read eight at a time. Of a chain the second launch copies its
+/// weights before the first has ended, and what the first writes after that.
 TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
   testing::BarriersLeftOut barriers;
   for (const auto& [size, lines, points] : {std::tuple(8, 3, 8), std::tuple(7, 7, 7)}) {
@@ -171,12 +171,12 @@ TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
                   size),
         "drawn"));
     Kernel one{.name = "one"}, two{.name = "two"};
-    one.tree = parse_tree(
-        formatted("o/16@grid y/{}@grid x/{}@grid ( c/8 ( C.one ) S.M )", lines, points));
-    two.tree = parse_tree(
-        formatted("p/16@grid y/{}@grid x/{}@grid ( o/8 ( C.two ) S.Y )", lines, points));
-    auto s = resolve({.kernels = {one, two}}, w,
-                     std::make_shared<const Machine>(named_machine("h100")));
+    one.tree =
+        parse_tree(formatted("o/16@grid y/{}@grid x/{}@grid ( c/8 ( C.one ) S.M )", lines, points));
+    two.tree =
+        parse_tree(formatted("p/16@grid y/{}@grid x/{}@grid ( o/8 ( C.two ) S.Y )", lines, points));
+    auto s =
+        resolve({.kernels = {one, two}}, w, std::make_shared<const Machine>(named_machine("h100")));
     ASSERT_TRUE(s.ok()) << s.reason();
     for (int kernel : {0, 1}) {
       const auto product = lowering::window_product(*s, kernel);

@@ -56,8 +56,8 @@ TEST(BoxBytes, AreThoseThatWereCounted) {
 }
 
 TEST(BoxBytes, AreOfBoxesAlone) {
-  const auto bytes = box_bytes(schedule_of(
-      "of: gemm:m=64,n=64,k=40,dtype=f32 m/64@grid n/64@grid ( k/40 ( C.gemm ) S.C )"));
+  const auto bytes = box_bytes(
+      schedule_of("of: gemm:m=64,n=64,k=40,dtype=f32 m/64@grid n/64@grid ( k/40 ( C.gemm ) S.C )"));
   EXPECT_FALSE(bytes) << "f32 is no operand of wgmma";
 }
 

@@ -128,8 +128,8 @@ TEST(NcuTraffic, OfBlocksOfAClusterIsNotOfL2) {
   const Traffic t = ncu_traffic(*launches, named_machine("h100"));
   EXPECT_EQ(t.total("L2/shared").read, Bytes(5070 - 1100));
   EXPECT_EQ(t.total("L2/shared").written, Bytes(909 - 800));
-  EXPECT_EQ(t.total("shared/shared").read, Bytes(1000));
-  EXPECT_EQ(t.total("shared/shared").written, Bytes(0));
+  EXPECT_EQ(t.total("cluster/shared").read, Bytes(1000));
+  EXPECT_EQ(t.total("cluster/shared").written, Bytes(0));
 }
 
 TEST(NcuMetrics, AreFoundInWhatTheToolLists) {

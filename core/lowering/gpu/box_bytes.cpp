@@ -39,8 +39,8 @@ struct Boxes {
     std::int64_t bytes = 0;
     const std::int64_t wide = across ? tile : deep, from = across ? begin : depth;
     for (std::int64_t c = 0; c < wide; c += map.box[0])
-      bytes += box_bytes(map, from + c, across ? depth : begin, product, across ? deep : tile,
-                         several);
+      bytes +=
+          box_bytes(map, from + c, across ? depth : begin, product, across ? deep : tile, several);
     return bytes;
   }
 };
@@ -50,8 +50,7 @@ struct Boxes {
 std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
                        std::int64_t product, std::int64_t rows, bool several) {
   const std::int64_t size = map.stride[0], wide = map.box[0] * size;
-  const std::int64_t there =
-      std::clamp<std::int64_t>(map.extent[0] - column, 0, map.box[0]) * size;
+  const std::int64_t there = std::clamp<std::int64_t>(map.extent[0] - column, 0, map.box[0]) * size;
   std::int64_t all = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     const bool in = row + r < map.extent[1] && product < map.extent[2];
@@ -73,8 +72,8 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
         for (int step = 0; step < p.steps; ++step) {
           const std::int64_t depth = k + step * 64;
           for (std::int64_t i = 0; i < down; ++i)
-            bytes += across * left.of(i * p.tile_rows(), p.tile_rows(), depth, 64,
-                                      p.left_all ? 0 : product);
+            bytes += across *
+                     left.of(i * p.tile_rows(), p.tile_rows(), depth, 64, p.left_all ? 0 : product);
           for (std::int64_t i = 0; i < across; ++i)
             bytes += down * right.of(i * p.tile_columns, p.tile_columns, depth, 64,
                                      p.right_all ? 0 : product);
@@ -92,12 +91,12 @@ std::int64_t box_bytes(const WarpgroupPair& p) {
   std::int64_t bytes = 0;
   for (std::int64_t product = 0; product < p.count; ++product)
     for (std::int64_t d = 0; d < p.tiles_down(); ++d) {
-      bytes += p.tiles_across() * left.of(d * p.tile_rows(), p.tile_rows(), 0, deep,
-                                          at(p.of_left, product));
+      bytes += p.tiles_across() *
+               left.of(d * p.tile_rows(), p.tile_rows(), 0, deep, at(p.of_left, product));
       const auto [from, to] = p.turns(d);
       for (std::int64_t turn = from; turn < to; ++turn) {
-        bytes += p.tiles_across() * right.of(turn * p.tile_middle, p.tile_middle, 0, deep,
-                                             at(p.of_right, product));
+        bytes += p.tiles_across() *
+                 right.of(turn * p.tile_middle, p.tile_middle, 0, deep, at(p.of_right, product));
         for (std::int64_t c = 0; c < p.tiles_across(); ++c)
           bytes += second.of(c * p.tile_columns, p.tile_columns, turn * p.tile_middle,
                              p.tile_middle, at(p.of_second, product));

@@ -42,12 +42,12 @@ class Finder {
   std::int64_t extent(LoopId l) const { return w_.loop(l).extent; }
   static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
 
-  /// Beside a sum over something, a sum over one element is none: the window of a 1 x 1 convolution.
+  /// Beside a sum over something, a sum over one element is none: the window of a 1 x 1
+  /// convolution.
   bool is_none(const Operator& op, LoopId loop) const {
     const auto sums = [&](LoopId l) { return !has(op.outputs.front().target, l); };
-    return extent(loop) == 1 && sums(loop) && std::ranges::any_of(op.loops, [&](LoopId l) {
-             return sums(l) && extent(l) > 1;
-           });
+    return extent(loop) == 1 && sums(loop) &&
+           std::ranges::any_of(op.loops, [&](LoopId l) { return sums(l) && extent(l) > 1; });
   }
   /// Without terms of such loops.
   Access reduced(const Operator& op, Access a) const {
@@ -123,8 +123,8 @@ class Finder {
         e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
       refuse("it is not a sum of products of two tensors");
     for (std::size_t i = 0; i < 2; ++i) inputs_[i] = reduced(op, op.inputs[i]);
-    for (const Access* a : std::initializer_list<const Access*>{&inputs_[0], &inputs_[1],
-                                                                &out.target}) {
+    for (const Access* a :
+         std::initializer_list<const Access*>{&inputs_[0], &inputs_[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
       check_whole_loops(w_, *a);
     }

@@ -50,8 +50,8 @@ struct WindowProduct {
   std::int64_t columns() const { return 8 * blocks_n * warps_n; }
   std::int64_t left_bytes() const { return 2 * tile * (16 * steps() + 8); }
   std::int64_t right_bytes() const;
-  /// Whether eight points of a column block lie side by side in shared memory, from a multiple of 16
-  /// bytes, so that a matrix instruction's operand is read at once: as
+  /// Whether eight points of a column block lie side by side in shared memory, from a multiple of
+  /// 16 bytes, so that a matrix instruction's operand is read at once: as
   /// device/tilewright_windows.h has it.
   bool aligned() const {
     return taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&

@@ -162,7 +162,8 @@ TEST(CudaHostFaults, WhatTheLaunchBeforeWritesIsReadAfterIt) {
     return report && !report->clean() ? report->findings.front().place.line : 0;
   };
   const auto early = [](std::vector<int> tensors) {
-    return Launch{.kernel = "reads_before", .tensors = std::move(tensors), .threads = 32, .early = true};
+    return Launch{
+        .kernel = "reads_before", .tensors = std::move(tensors), .threads = 32, .early = true};
   };
   const Launch writes_middle{
       .kernel = "missing_barrier_right", .tensors = {0, 1}, .threads = 64, .shared_bytes = 256};
