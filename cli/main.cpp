@@ -23,6 +23,7 @@
 #include "core/base/leftovers.h"
 #include "core/base/names.h"
 #include "experiments/report/verbs.h"
+#include "harness/measure_ncu.h"
 
 namespace tilewright::cli {
 namespace {
@@ -167,5 +168,6 @@ int guarded(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   tilewright::cli::open_standard_files();
   tilewright::remove_leftovers_on_signals();
+  tilewright::harness::run_as_command();
   return tilewright::cli::guarded(std::vector<std::string>(argv + 1, argv + argc));
 }

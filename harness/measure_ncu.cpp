@@ -8,6 +8,7 @@
 
 #include "core/base/format.h"
 #include "core/base/toolchain.h"
+#include "core/lowering/gpu/box_bytes.h"
 #include "core/workload/reference/touched.h"
 #include "harness/ask.h"
 #include "harness/meters.h"
@@ -23,11 +24,13 @@ using nlohmann::ordered_json;
 using profilers::CacheControl;
 using profilers::NcuLaunch;
 
+bool is_command = false;
+
 /// This program, or where it only carries the library (Python), the command on the PATH.
 Result<std::string> own_command() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error && self.filename() == "tilewright") return self.string();
+  if (!error && is_command) return self.string();
   const std::filesystem::path found = find_program("tilewright");
   if (!found.empty()) return found.string();
   return Reason{"ncu starts the command tilewright, and there is none on the PATH"};
@@ -49,9 +52,8 @@ ordered_json totals_json(const Traffic& t, const std::string& boundary) {
 ordered_json model_json(const Model& model, const Job& job, const std::string& edges) {
   Request request = job.request;
   request.order.reset();
-  const Result<Price> said =
-      model.price(question_of(request, job.on.setting, model), job.on.plan,
-                  settings_with(request, model, "edges", edges, true));
+  const Result<Price> said = model.price(question_of(request, job.on.setting, model), job.on.plan,
+                                         settings_with(request, model, "edges", edges, true));
   if (!said) return {{"reason", said.reason()}};
   std::int64_t read = 0, written = 0;
   for (const TrafficEntry& e : said->traffic.entries)
@@ -154,6 +156,16 @@ void add_predictions(Job& job) {
     json["exact"] = {{"reason", why->second}};
   else
     json["exact"] = totals_json(traffic, boundary);
+  const LevelId level = s.kernels.front().level;
+  if (const TrafficEntry between = traffic.total("cluster/" + m.level(level).name);
+      between.read.value > 0)
+    json["between_blocks_bytes"] = between.read.value;
+  // Boxes of the TMA unit are counted whole, where all kernels copy by it.
+  if (const auto maps = job.json.find("launches");
+      maps != job.json.end() && std::ranges::all_of(*maps, [](const ordered_json& launch) {
+        return launch.contains("maps");
+      }))
+    if (const auto bytes = lowering::box_bytes(s)) json["boxes_read_bytes"] = *bytes;
   Compulsory compulsory(s, job.request.seed);
   json["compulsory_read_bytes"] = compulsory.read();
   json["compulsory_bytes"] = compulsory.read() + compulsory.written();
@@ -324,6 +336,8 @@ class Counting {
 };
 
 }  // namespace
+
+void run_as_command() { is_command = true; }
 
 Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
                      const MeasureOptions& options) {

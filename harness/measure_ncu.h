@@ -25,6 +25,10 @@ Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
 /// MCFuser's seconds.
 void add_predictions(Job& job);
 
+/// From now on this process is the command itself, whatever its file is called: ncu starts it once
+/// more. Else it starts the command tilewright that is on the PATH.
+void run_as_command();
+
 /// measure of one plan by a meter that counts processes.
 Answer measure_by_process(Job job, const MeasureOptions& options);
 

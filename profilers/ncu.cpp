@@ -21,6 +21,12 @@ constexpr std::string_view kDramWritten = "dram__bytes_write.sum";
 constexpr std::string_view kIntoSm = "l1tex__m_xbar2l1tex_read_bytes.sum";
 constexpr std::string_view kOutOfSm = "l1tex__m_l1tex2xbar_write_bytes.sum";
 constexpr std::string_view kSeconds = "gpu__time_duration.sum";
+// Of these, what comes from and goes to the shared memory of other blocks of a cluster, and what
+// loads bring of that (barriers and copies aside). Tools for GPUs without clusters have none.
+constexpr std::string_view kFromBlocks = "l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum";
+constexpr std::string_view kToBlocks = "l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum";
+constexpr std::string_view kLoadedFromBlocks =
+    "l1tex__m_xbar2l1tex_read_bytes_mem_dshared_op_ld.sum";
 
 // All that comes into an SM: by loads, by cp.async and by the TMA unit, whose boxes count whole,
 // and what the blocks of a cluster read of one another.
@@ -29,6 +35,9 @@ constexpr std::string_view kMetrics[] = {
     kDramWritten,
     kIntoSm,
     kOutOfSm,
+    kFromBlocks,
+    kToBlocks,
+    kLoadedFromBlocks,
     "lts__t_sectors_op_read.sum",
     "lts__t_sectors_op_write.sum",
     "lts__t_sectors_op_read_lookup_hit.sum",
@@ -173,9 +182,9 @@ Result<Columns> columns_of(std::span<const std::string_view> lines, std::size_t&
 }
 
 /// The boundary between two levels by their kinds: home and the first cache; that cache and what
-/// fills from it.
+/// fills from it; between the blocks of clusters.
 struct Boundaries {
-  std::string memory, chip;
+  std::string memory, chip, blocks;
 };
 Boundaries boundaries_of(const Machine& m) {
   Boundaries b;
@@ -183,6 +192,7 @@ Boundaries boundaries_of(const Machine& m) {
   if (steps.empty()) return b;
   if (steps.size() > 1) b.memory = m.boundary(steps.front().first, steps.front().second);
   b.chip = m.boundary(steps.back().first, steps.back().second);
+  b.blocks = "cluster/" + m.level(steps.back().second).name;
   return b;
 }
 
@@ -365,7 +375,8 @@ Traffic ncu_traffic(std::span<const NcuLaunch> launches, const Machine& machine)
   t.by = "ncu";
   t.machine = machine.name;
   const Boundaries at = boundaries_of(machine);
-  const auto add = [&](const std::string& boundary, std::string_view in, std::string_view out) {
+  const auto add = [&](const std::string& boundary, std::string_view in, std::string_view out,
+                       std::int64_t less_in, std::int64_t less_out) {
     if (boundary.empty()) return;
     const auto read = sum_of(launches, in), written = sum_of(launches, out);
     if (!read || !written) {
@@ -375,11 +386,16 @@ Traffic ncu_traffic(std::span<const NcuLaunch> launches, const Machine& machine)
     }
     t.entries.push_back({.tensor = "total",
                          .boundary = boundary,
-                         .read = Bytes(*read),
-                         .written = Bytes(*written)});
+                         .read = Bytes(*read - less_in),
+                         .written = Bytes(*written - less_out)});
   };
-  add(at.memory, kDramRead, kDramWritten);
-  add(at.chip, kIntoSm, kOutOfSm);
+  add(at.memory, kDramRead, kDramWritten, 0, 0);
+  // What blocks of a cluster exchange does not come from L2.
+  add(at.chip, kIntoSm, kOutOfSm, sum_of(launches, kFromBlocks).value_or(0),
+      sum_of(launches, kToBlocks).value_or(0));
+  if (const auto loaded = sum_of(launches, kLoadedFromBlocks); loaded.value_or(0) > 0)
+    t.entries.push_back(
+        {.tensor = "total", .boundary = at.blocks, .read = Bytes(*loaded), .written = Bytes(0)});
   double seconds = 0;
   for (const NcuLaunch& l : launches) {
     const auto found = l.metrics.find(std::string(kSeconds));

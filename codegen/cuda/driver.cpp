@@ -120,6 +120,7 @@ enum FunctionAttribute {
   kLocal = 3,
   kRegisters = 4,
   kMaxDynamicShared = 8,
+  kSharedCarveout = 9,
 };
 
 /// Errors after which the driver's documentation lets a context do nothing more: an illegal
@@ -367,6 +368,12 @@ Result<void*> Device::function(const Module& module, const std::string& symbol,
           driver()->cuFuncSetAttribute(function, kMaxDynamicShared, static_cast<int>(shared_bytes)),
           "asking for shared memory"))
     return *why;
+  // Of the memory that L1 and shared memory divide, all to shared: an SM that must divide it anew
+  // between two kernels first waits until the one before has left it.
+  if (shared_bytes > 0)
+    if (auto why = failed(driver()->cuFuncSetAttribute(function, kSharedCarveout, 100),
+                          "asking for shared memory"))
+      return *why;
   return function;
 }
 

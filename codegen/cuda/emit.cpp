@@ -202,6 +202,15 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
 
 }  // namespace
 
+bool Program::launch_before_writes(int kernel, TensorId tensor) const {
+  if (kernel == 0) return true;
+  const ScheduledKernel& before = schedule.kernels[static_cast<std::size_t>(kernel - 1)];
+  return std::ranges::find(before.zeroed, tensor) != before.zeroed.end() ||
+         std::ranges::any_of(before.buffers, [&](const Buffer& b) {
+           return b.tensor == tensor && (b.role == BufferRole::output || b.leaves);
+         });
+}
+
 Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   check(options);
   if (auto refused = types_refused(*s.workload)) return *refused;

@@ -168,31 +168,32 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   }
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
-  text.text = (follows ? operators_text(w, {.name = operators,
-                                            .element = "ProductElements<kWhole>",
-                                            .whole = product.rows % product.tile_rows() == 0 &&
-                                                     product.columns % product.tile_columns == 0,
-                                            .product = product.product,
-                                            .result = product.result,
-                                            .loops = &product.loops,
-                                            .epilogue = &product.epilogue})
-                       : std::string()) +
-              "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
-              std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
-              "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
-              element_type(product.operand) + ", " + out + number(product.groups) +
-              number(product.blocks) + number(product.tile_columns) + number(product.stages) +
-              number(product.steps) + yes(product.left_across) + yes(product.right_across) +
-              yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
-              number(product.vector) + number(product.share) + yes(product.turned) +
-              number(product.down) + number(product.across) + (follows ? ", " + operators : "") +
-              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
-              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
-              name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
-              ",\n               {" + std::to_string(product.rows) + number(product.columns) +
-              number(product.depth) + number(product.count) + number(product.order) +
-              number(product.part) + "}" +
-              (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
+  text.text =
+      (follows ? operators_text(w, {.name = operators,
+                                    .element = "ProductElements<kWhole>",
+                                    .whole = product.rows % product.tile_rows() == 0 &&
+                                             product.columns % product.tile_columns == 0,
+                                    .product = product.product,
+                                    .result = product.result,
+                                    .loops = &product.loops,
+                                    .epilogue = &product.epilogue})
+               : std::string()) +
+      "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
+      std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol + "(" +
+      list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
+      element_type(product.operand) + ", " + out + number(product.groups) + number(product.blocks) +
+      number(product.tile_columns) + number(product.stages) + number(product.steps) +
+      yes(product.left_across) + yes(product.right_across) + yes(product.left_all) +
+      yes(product.right_all) + yes(product.boxed) + number(product.vector) + number(product.share) +
+      yes(product.turned) + number(product.down) + number(product.across) +
+      yes(!p.launch_before_writes(index, product.left)) +
+      yes(!p.launch_before_writes(index, product.right)) + (follows ? ", " + operators : "") +
+      ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
+      "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
+      name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
+      ",\n               {" + std::to_string(product.rows) + number(product.columns) +
+      number(product.depth) + number(product.count) + number(product.order) + number(product.part) +
+      "}" + (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const std::int64_t left =

@@ -9,7 +9,7 @@ namespace {
 
 using lowering::WindowProduct;
 
-std::string shape_text(const WindowProduct& p, const std::string& name, bool early) {
+std::string shape_text(const WindowProduct& p, const std::string& name, bool early, bool before) {
   Lines out(0);
   out.open("struct " + name);
   using Constant = std::pair<const char*, std::int64_t>;
@@ -35,7 +35,8 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
   line({{"kBlocksM", p.blocks_m}, {"kBlocksN", p.blocks_n}});
   line({{"kWarpsM", p.warps_m}, {"kWarpsN", p.warps_n}, {"kWarpsK", p.warps_k}});
   line({{"kOutRow", p.out_row}, {"kOutLine", p.out_line}, {"kVector", p.vector}});
-  out.line("static constexpr bool kEarly = " + std::string(early ? "true;" : "false;"));
+  out.line("static constexpr bool kEarly = " + std::string(early ? "true" : "false") +
+           ", kLeftBefore = " + (before ? "true;" : "false;"));
   out.end();
   out.line("};");
   return out.text();
@@ -97,14 +98,16 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
            times(across, product.tile_x) + ", " + count + "}" +
            (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");");
   out.close();
-  text.text = (follows ? operators_text(w, {.name = operators,
-                                            .element = "WindowElement",
-                                            .product = product.product,
-                                            .result = product.result,
-                                            .loops = &product.loops,
-                                            .epilogue = &product.epilogue})
-                       : std::string()) +
-              shape_text(product, shape, hopper) + out.text();
+  text.text =
+      (follows ? operators_text(w, {.name = operators,
+                                    .element = "WindowElement",
+                                    .product = product.product,
+                                    .result = product.result,
+                                    .loops = &product.loops,
+                                    .epilogue = &product.epilogue})
+               : std::string()) +
+      shape_text(product, shape, hopper, hopper && !p.launch_before_writes(index, product.left)) +
+      out.text();
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const auto stages = static_cast<int>(product.stages);

@@ -51,6 +51,9 @@ struct Program {
   bool f64 = false;
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
+  /// Whether the launch before this kernel's writes the tensor, or may: before the first kernel it
+  /// is another program's.
+  bool launch_before_writes(int kernel, TensorId tensor) const;
 };
 
 /// The name that the device headers have for it.

@@ -35,7 +35,7 @@ std::vector<OptionSpec> make_emulated() {
 
 std::vector<OptionSpec> make_built() {
   std::vector<OptionSpec> specs = make_specs({.name = "arch",
-                                              .fallback = "the device's; emit: sm_80 and sm_90a",
+                                              .fallback = "the device's, else the machine's",
                                               .value = "NAME",
                                               .help = "built for it: sm_80, sm_90a"});
   const std::vector<OptionSpec> more = {

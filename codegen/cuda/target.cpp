@@ -2,6 +2,7 @@
 #include "codegen/cuda/target.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "codegen/cuda/loaded.h"
@@ -230,20 +231,34 @@ void make_cache(const Settings& settings) {
 }
 
 /// The one asked for, or the device's; empty: neither is there.
-std::string text_for(const Settings& settings) {
+std::string known_architecture(const Settings& settings) {
   if (const auto arch = settings.find_text("arch")) return *arch;
   const auto device = cuda::Device::describe();
   return device ? architecture_of(device->major, device->minor) : "";
 }
 
+/// Of the machine that plans are for; empty: its file does not say.
+std::string architecture_for(const Machine& machine) {
+  const double capability = machine.units.empty() ? 0 : machine.units.front().capability;
+  if (capability == 0) return "";
+  const int tenths = static_cast<int>(std::lround(10 * capability));
+  return architecture_of(tenths / 10, tenths % 10);
+}
+
+/// Where no architecture is known, plans are for the machine's own instructions, and so is the
+/// text.
 TargetNeeds needs(DType, const Settings& settings) {
-  return needs_of(settings, text_for(settings));
+  const std::string architecture = known_architecture(settings);
+  if (architecture.empty() && !settings.find_text("micro-kernel")) return {};
+  return needs_of(settings, architecture);
 }
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  Result<Source> source = source_of(schedule, settings, text_for(settings));
+  std::string architecture = known_architecture(settings);
+  if (architecture.empty()) architecture = architecture_for(*schedule.machine);
+  Result<Source> source = source_of(schedule, settings, architecture);
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));

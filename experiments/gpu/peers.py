@@ -116,7 +116,7 @@ def attention(size, out):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     heads, m, n, k, l = (size[x] for x in ("batch", "m", "n", "k", "l"))
     q, key, v = inputs((1, heads, m, k), (1, heads, l, k), (1, heads, l, n))
-    causal = size.get("causal", False)
+    causal = bool(size.get("causal", False))
     later = torch.ones(m, l, device="cuda", dtype=torch.bool).triu(1) if causal else None
     scores = torch.matmul(q.double(), key.double().transpose(-1, -2))
     scores = scores.masked_fill(later, float("-inf")) if causal else scores

@@ -1,5 +1,6 @@
 #include "models/exact/exact.h"
 
+#include <algorithm>
 #include <set>
 
 #include "models/exact/evaluation.h"
@@ -36,6 +37,37 @@ std::map<std::size_t, std::string> decided_by_hardware(const Schedule& s,
     }
   }
   return reasons;
+}
+
+/// What the blocks of clusters read of one another: of a sum that they share, in floats or more
+/// than that, the parts of all but one.
+void add_between_blocks(const Schedule& s, Traffic& t) {
+  const Workload& w = *s.workload;
+  const Machine& m = *s.machine;
+  for (const ScheduledKernel& k : s.kernels)
+    for (const ScheduleNode& compute : k.nodes) {
+      if (compute.kind != NodeKind::compute) continue;
+      const Operator& op = w.op(compute.op);
+      for (NodeId n = compute.parent; n.valid(); n = k.node(n).parent) {
+        const ScheduleNode& loop = k.node(n);
+        if (loop.kind != NodeKind::loop || loop.binding != Binding::cluster) continue;
+        for (const Output& o : op.outputs) {
+          if (std::ranges::any_of(o.target.index, [&](const Affine& i) {
+                return std::ranges::any_of(i.terms,
+                                           [&](const Term& x) { return x.loop == loop.loop; });
+              }))
+            continue;
+          const Tensor& sum = w.tensor(o.target.tensor);
+          const std::int64_t each = std::max<std::int64_t>(4, size_of(sum.dtype));
+          const Bytes read((loop.max_trips - 1) * sum.elements().value * each);
+          if (read.value > 0)
+            t.entries.push_back({.tensor = sum.name,
+                                 .boundary = "cluster/" + m.level(k.level).name,
+                                 .read = read,
+                                 .written = Bytes(0)});
+        }
+      }
+    }
 }
 
 }  // namespace
@@ -79,6 +111,7 @@ Traffic exact(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes
           {.tensor = w.tensors()[j].name, .boundary = name, .read = read, .written = written});
     }
   }
+  add_between_blocks(schedule, t);
   for (const ScheduledKernel& k : schedule.kernels)
     for (OpId op : k.ops) t.operations[w.op(op).name] = Operations(tally.operations(op));
   t.memory = memory_use(schedule);

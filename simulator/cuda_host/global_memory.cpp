@@ -56,6 +56,7 @@ std::optional<Reason> GlobalMemory::lay_out(std::span<const Tensor> tensors,
   base_ = reinterpret_cast<std::uintptr_t>(memory_.data());
   extent_ = static_cast<std::uintptr_t>(at + kRedZone);
   written_.assign(regions_.size(), false);
+  by_launch_.assign(regions_.size(), true);
   for (std::size_t i = 0; i < regions_.size(); ++i) {
     regions_[i].base += base_;
     if (i < tensors.size() && tensors[i].bytes > 0)
@@ -63,6 +64,11 @@ std::optional<Reason> GlobalMemory::lay_out(std::span<const Tensor> tensors,
                   static_cast<std::size_t>(tensors[i].bytes));
   }
   return std::nullopt;
+}
+
+void GlobalMemory::launch_begins() {
+  by_launch_before_ = by_launch_;
+  by_launch_.assign(regions_.size(), false);
 }
 
 void GlobalMemory::copy_back(std::span<const Tensor> tensors) const {

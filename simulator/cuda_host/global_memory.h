@@ -71,7 +71,16 @@ class GlobalMemory {
                  const GlobalAccess& by);
   /// Written tensors back to where they came from.
   void copy_back(std::span<const Tensor> tensors) const;
-  void mark_written(int region) { written_[static_cast<std::size_t>(region)] = true; }
+  void mark_written(int region) {
+    written_[static_cast<std::size_t>(region)] = by_launch_[static_cast<std::size_t>(region)] =
+        true;
+  }
+  void launch_begins();
+  /// Whether the launch before this one has written there, or may have: before the first is another
+  /// program's.
+  bool launch_before_wrote(int region) const {
+    return by_launch_before_[static_cast<std::size_t>(region)];
+  }
 
  private:
   /// phase 0: none. `who`: block << 32 | component << 1 | atomic.
@@ -114,7 +123,7 @@ class GlobalMemory {
                   Outcome& outcome);
 
   std::vector<Region> regions_;
-  std::vector<bool> written_;
+  std::vector<bool> written_, by_launch_, by_launch_before_;
   LazyMemory memory_, shadow_;
   std::unordered_map<const Cell*, Others> readers_, adders_;
   std::uintptr_t base_ = 0, extent_ = 0;

@@ -127,7 +127,8 @@ int Engine::global_region(Fiber& f, const void* p, std::int64_t bytes, std::int6
 void Engine::check_global(Fiber& f, int region, const void* p, std::int64_t bytes,
                           GlobalMemory::Kind kind, std::uint32_t place, int component, Clock now) {
   if (!options_.checks || bytes <= 0) return;
-  if (early_ && !f.launches_ended)
+  if (early_ && !f.launches_ended &&
+      (kind != GlobalMemory::Kind::read || memory_.launch_before_wrote(region)))
     report(f, Fault::block_race, place,
            "is at home before it has called launches_ended: the launch before may still run");
   Block& b = *f.owner;

@@ -100,6 +100,7 @@ std::optional<Reason> Engine::launch(const Launch& launch, std::span<const Tenso
   counts_ = &counts;
   counts.tensors.resize(tensors.size() + 1);
   ++phase_;
+  memory_.launch_begins();
   started_ = std::chrono::steady_clock::now();
   late_ = false;
   arguments_.clear();

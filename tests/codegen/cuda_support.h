@@ -143,7 +143,7 @@ inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> exact_bytes(
 inline std::map<std::string, std::pair<std::int64_t, std::int64_t>> sm_bytes(const Schedule& s) {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> bytes;
   for (const TrafficEntry& e : exact(s).entries) {
-    if (!e.boundary.ends_with("/shared")) continue;
+    if (!e.boundary.ends_with("/shared") || e.boundary == "cluster/shared") continue;
     bytes[e.tensor].first += e.read.value;
     bytes[e.tensor].second += e.written.value;
   }

@@ -157,6 +157,52 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
 }
 
+/// Points without a window are read eight at a time. Of a chain the second launch copies its
+/// weights before the first has ended, and what the first writes after that.
+TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
+  testing::BarriersLeftOut barriers;
+  for (const auto& [size, lines, points] : {std::tuple(8, 3, 8), std::tuple(7, 7, 7)}) {
+    auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted("name: drawn\ndtype: f16\nloops: {{o: 20, c: 24, p: 33, y: {0}, x: {0}}}\n"
+                  "tensors: {{X: [24, {0}, {0}], W: [20, 24], M: [20, {0}, {0}], V: [33, 20],\n"
+                  "          Y: [33, {0}, {0}]}}\noperators:\n"
+                  "  - one: M[o,y,x] += X[c,y,x] * W[o,c]\n"
+                  "  - two: Y[p,y,x] += M[o,y,x] * V[p,o]\n",
+                  size),
+        "drawn"));
+    Kernel one{.name = "one"}, two{.name = "two"};
+    one.tree =
+        parse_tree(formatted("o/16@grid y/{}@grid x/{}@grid ( c/8 ( C.one ) S.M )", lines, points));
+    two.tree =
+        parse_tree(formatted("p/16@grid y/{}@grid x/{}@grid ( o/8 ( C.two ) S.Y )", lines, points));
+    auto s =
+        resolve({.kernels = {one, two}}, w, std::make_shared<const Machine>(named_machine("h100")));
+    ASSERT_TRUE(s.ok()) << s.reason();
+    for (int kernel : {0, 1}) {
+      const auto product = lowering::window_product(*s, kernel);
+      ASSERT_TRUE(product) << product.reason();
+      EXPECT_TRUE(product->aligned());
+    }
+    auto source = cuda::emit(*s, {.warpgroups = true});
+    ASSERT_TRUE(source.ok()) << source.reason();
+    const std::size_t second = source->text.find("Shape_tilewright_1");
+    EXPECT_EQ(source->text.find("kLeftBefore = true", second) != std::string::npos, true);
+    EXPECT_LT(source->text.find("kLeftBefore = false"), second);
+    const auto module = testing::build_cuda({*source});
+    ASSERT_TRUE(module.ok()) << module.reason();
+    const auto run = testing::run_cuda(*module, *source, *w, kSeed, {});
+    ASSERT_TRUE(run.ok()) << run.reason();
+    EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+    EXPECT_LT(run->error, 3e-3);
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(*s)));
+    if (size == 8) barriers.look(*module, *source, *w, kSeed, "a chain");
+  }
+  using Left = testing::BarriersLeftOut;
+  EXPECT_GE(barriers.barriers(), 5);
+  EXPECT_EQ(
+      barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
+}
+
 TEST(Windows, WhatIsNoConvolutionIsSaid) {
   const auto reason = [&](const std::string& access, const std::string& tree, int cluster = 1) {
     const Case c = make_case(

@@ -115,6 +115,23 @@ TEST(NcuTraffic, IsBetweenTheLevelsOfTheMachine) {
   EXPECT_DOUBLE_EQ(*whole.seconds, 12.25e-6);
 }
 
+TEST(NcuTraffic, OfBlocksOfAClusterIsNotOfL2) {
+  const auto launches = ncu_launches(
+      "\"ID\",\"Kernel Name\",\"dram__bytes_read.sum\",\"dram__bytes_write.sum\","
+      "\"l1tex__m_xbar2l1tex_read_bytes.sum\",\"l1tex__m_l1tex2xbar_write_bytes.sum\","
+      "\"l1tex__m_xbar2l1tex_read_bytes_mem_dshared.sum\","
+      "\"l1tex__m_l1tex2xbar_write_bytes_mem_dshared.sum\","
+      "\"l1tex__m_xbar2l1tex_read_bytes_mem_dshared_op_ld.sum\"\n"
+      "\"0\",\"k\",\"1\",\"2\",\"5000\",\"900\",\"1100\",\"800\",\"1000\"\n"
+      "\"1\",\"k\",\"1\",\"2\",\"70\",\"9\",\"0\",\"0\",\"0\"\n");
+  ASSERT_TRUE(launches) << launches.reason();
+  const Traffic t = ncu_traffic(*launches, named_machine("h100"));
+  EXPECT_EQ(t.total("L2/shared").read, Bytes(5070 - 1100));
+  EXPECT_EQ(t.total("L2/shared").written, Bytes(909 - 800));
+  EXPECT_EQ(t.total("cluster/shared").read, Bytes(1000));
+  EXPECT_EQ(t.total("cluster/shared").written, Bytes(0));
+}
+
 TEST(NcuMetrics, AreFoundInWhatTheToolLists) {
   const auto listed = ncu_listed(
       "Device NVIDIA H200 (GH100)\n"

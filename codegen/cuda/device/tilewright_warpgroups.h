@@ -224,10 +224,11 @@ struct WarpgroupResults {
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
 /// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
 /// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
+/// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended.
 /// Operators: on elements, after the product.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
-          class Operators = NoOperators>
+          bool LeftBefore = false, bool RightBefore = false, class Operators = NoOperators>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
@@ -307,22 +308,45 @@ struct WarpgroupProduct {
       else load_box(box, map, full, x, y, product);
     }
   }
-  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
-                             const ProductPlace& p) {
-    for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
-      mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
-      u64* const full = ring.full + ring.stage;
-      mbarrier_arrive_expecting(full, kStage);
+  /// Boxes of a stage: of the left operand, of the right one.
+  template <bool Left, bool Right>
+  static TW_MEMBER void copy_stage(const Ring& ring, const TensorMap& left, const TensorMap& right,
+                                   const ProductPlace& p, int k) {
+    u64* const full = ring.full + ring.stage;
+    TW_UNROLL
+    for (int step = 0; step < Steps; ++step) {
+      const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
+      u32 below = 0;  // the first block of each row of the cluster's tiles
       TW_UNROLL
-      for (int step = 0; step < Steps; ++step) {
-        const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
-        u32 below = 0;  // the first block of each row of the cluster's tiles
-        TW_UNROLL
-        for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
+      for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
+      if constexpr (Left)
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
+      if constexpr (Right)
         copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, depth, of_right, row_of(),
                                               below << column_of());
+    }
+  }
+  static constexpr bool kBefore = LeftBefore || RightBefore;
+  /// What the launch before does not write, of the stages that are free from the beginning.
+  static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
+                                    const ProductPlace& p) {
+    for (int k = first_of(s), i = 0; k < end_of(s) && i < Stages; k += 64 * Steps, ++i) {
+      mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+      copy_stage<LeftBefore, RightBefore>(ring, left, right, p, k);
+      ring.next();
+    }
+  }
+  /// `begun`: stages of which copy_before has begun a part.
+  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
+                             const ProductPlace& p, int begun) {
+    for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
+      if (kBefore && begun-- > 0) {
+        copy_stage<!LeftBefore, !RightBefore>(ring, left, right, p, k);
+      } else {
+        mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
+        mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+        copy_stage<true, true>(ring, left, right, p, k);
       }
       ring.next();
     }
@@ -458,13 +482,16 @@ struct WarpgroupProduct {
     }
     if constexpr (kTiles > 1) cluster_meet();  // nobody copies to where no barriers are
     else block_sync();
-    launches_ended();
     const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
+    if constexpr (kBefore) {
+      if (threadIdx.x == 0) copy_before(ring, left, right, s, place(s, first_tile));
+    }
+    launches_ended();
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        if (thread == 0) copy(ring, left, right, s, place(s, tile));
+        if (thread == 0) copy(ring, left, right, s, place(s, tile), tile == first_tile ? Stages : 0);
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
           cluster_meet();

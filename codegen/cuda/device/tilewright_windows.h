@@ -44,7 +44,7 @@ constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 
 ///   kLead, kPitch: columns before the first that is needed, and of a row in shared memory
 ///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
 ///   kStages, kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
-///   kEarly: the launch may begin before the one before has ended
+///   kEarly: the launch may begin before the one before has ended; kLeftBefore: that one does not write the left operand
 template <class T, class Out, class S, class Operators = NoWindowOperators>
 struct WindowProduct {
   static constexpr int kThreads = 32 * S::kWarpsM * S::kWarpsN * S::kWarpsK;
@@ -60,6 +60,9 @@ struct WindowProduct {
   static constexpr int kSums = S::kTile * kSumPitch;  // floats of a warp's share of the depth
   static constexpr int kTurns = (S::kPart + S::kStep - 1) / S::kStep;
   static constexpr int kTable = kTaps == 1 ? 0 : 64 * kSteps;  // bytes
+  /// Eight points of a column block lie side by side in shared memory, from a multiple of 16 bytes.
+  static constexpr bool kAligned = kTaps == 1 && S::kStrideX == 1 && S::kLead == 0 && S::kPitch % 8 == 0 &&
+                                   (S::kTileY == 1 || S::kTileX % 8 == 0);
   static_assert(16 * S::kBlocksM * S::kWarpsM == S::kTile && kColumns >= kPoints, "warps have the tile");
   static_assert(S::kStages > 1 || kTurns == 1, "a stage is filled while another is read");
 
@@ -124,10 +127,11 @@ struct WindowProduct {
     };
   }
   /// Channels from `channel` on, `channels` of them, into a stage.
-  static TW_MEMBER void copy(T* stage, const T* left, const T* right, const WindowPlace& p, int channel, int channels,
-                             int thread) {
+  static TW_MEMBER void copy_left(T* stage, const T* left, const WindowPlace& p, int channel, int channels, int thread) {
     copy_rows<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(stage, S::kTile, thread,
                                                             left_from(left, p, channel, channels));
+  }
+  static TW_MEMBER void copy_right(T* stage, const T* right, const WindowPlace& p, int channel, int channels, int thread) {
     copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(stage + kLeft, S::kStep * kInRows, thread,
                                                                        right_from(right, p, channel, channels));
   }
@@ -200,6 +204,20 @@ struct WindowProduct {
       u32 x[S::kBlocksM][4];
       TW_UNROLL
       for (int i = 0; i < S::kBlocksM; ++i) ldmatrix4(x[i], left + i * 16 * kLeftPitch + s * 16);
+      if constexpr (kAligned) {
+        // Channels past a stage's end are multiplied by zero, and are any that exist.
+        const T* const of = right + least(s * 16 + lane % 16, kDepth - 1) * kChannel;
+        TW_UNROLL
+        for (int j = 0; j < S::kBlocksN; j += 2) {
+          u32 y[4];
+          ldmatrix4_transposed(y, of + place[j]);
+          TW_UNROLL
+          for (int b = 0; b < 2 && j + b < S::kBlocksN; ++b)
+            TW_UNROLL
+            for (int i = 0; i < S::kBlocksM; ++i) mma_16x8x16<T>(sums[i][j + b], x[i], y[2 * b], y[2 * b + 1]);
+        }
+        continue;
+      }
       At at;
       if constexpr (kTaps == 1) {
         const int first = (s * 16 + lane % 4 * 2) * kChannel;
@@ -278,7 +296,9 @@ struct WindowProduct {
     int place[S::kBlocksN];
     TW_UNROLL
     for (int j = 0; j < S::kBlocksN; ++j) {
-      const int point = (n + j) * 8 + lane / 4, y = point / S::kTileX, x = point % S::kTileX;
+      // Of two blocks that are read together the upper half of the warp has the second's.
+      const int point = kAligned ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8 : (n + j) * 8 + lane / 4;
+      const int y = point / S::kTileX, x = point % S::kTileX;
       place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;
     }
     float sums[S::kBlocksM][S::kBlocksN][4];
@@ -288,7 +308,6 @@ struct WindowProduct {
       for (int j = 0; j < S::kBlocksN; ++j)
         TW_UNROLL
         for (int e = 0; e < 4; ++e) sums[i][j][e] = 0;
-    if constexpr (S::kEarly) launches_ended();
     const int first = rank * S::kPart, channels = least(S::kPart, S::kChannels - first);
     const int turns = (channels + S::kStep - 1) / S::kStep;
     Held<kHeld ? kLeftEach : 1> of_left;
@@ -298,40 +317,60 @@ struct WindowProduct {
     T right_x[kAhead][kHeld && S::kRightPiece == 1 ? kRightEach : 1];
     const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
     const T* const right_home = right + i64(first) * S::kInChannel;
-    if constexpr (kHeld) {
+    if constexpr (kHeld)
       hold<S::kLeftPiece, kSteps * 16, 0, 1, kLeftPitch>(of_left, 0, left_home, S::kTile, thread,
                                                          left_from(left, p, first, S::kStep));
+    // `x`: which of the arrays has what goes element by element.
+    const auto left_begins = [&](int turn, int x) {
+      if (turn >= turns) return;
+      T* const stage = ring + turn % S::kStages * kStage;
+      const int rest = channels - turn * S::kStep;
+      if (kHeld && (kWhole || rest >= S::kStep))
+        begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x[x]);
+      else
+        copy_left(stage, left, p, first + turn * S::kStep, least(S::kStep, rest), thread);
+    };
+    const auto right_begins = [&](int turn, int x) {
+      if (turn >= turns) return;
+      T* const stage = ring + turn % S::kStages * kStage;
+      const int rest = channels - turn * S::kStep;
+      if (kHeld && (kWhole || rest >= S::kStep))
+        begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x[x]);
+      else
+        copy_right(stage, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
+    };
+    // Elements that go one by one wait in registers: they are read with the others.
+    constexpr bool kBefore = S::kLeftBefore && S::kLeftPiece > 1;
+    if constexpr (kBefore) {
+      TW_UNROLL
+      for (int i = 0; i < kAhead; ++i) left_begins(i, i);
+    }
+    if constexpr (kHeld)
       hold<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(of_right, kLeft, right_home, S::kStep * kInRows, thread,
                                                                     right_from(right, p, first, S::kStep));
-    }
-    // `x`: which of the arrays has what goes element by element.
-    const auto begins = [&](int turn, int x) {
-      if (turn < turns) {
-        T* const stage = ring + turn % S::kStages * kStage;
-        const int rest = channels - turn * S::kStep;
-        if (kHeld && (kWhole || rest >= S::kStep)) {
-          begin_held<S::kLeftPiece>(of_left, stage, left_home + turn * (S::kStep * kTaps), left_x[x]);
-          begin_held<S::kRightPiece>(of_right, stage, right_home + i64(turn) * (S::kStep * S::kInChannel), right_x[x]);
-        } else {
-          copy(stage, left, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
-        }
-      }
-      cp_async_commit();
-    };
+    if constexpr (S::kEarly) launches_ended();
     const auto ends = [&](int turn, int x) {
       if (!kHeld || turn >= turns || !(kWhole || channels - turn * S::kStep >= S::kStep)) return;
       end_held<S::kLeftPiece>(of_left, ring + turn % S::kStages * kStage, left_x[x]);
       end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x[x]);
     };
     TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) begins(i, i);
+    for (int i = 0; i < kAhead; ++i) {
+      if constexpr (!kBefore) left_begins(i, i);
+      right_begins(i, i);
+      cp_async_commit();
+    }
     TW_UNROLL
     for (int i = 0; i < kAhead; ++i) ends(i, i);
     TW_NO_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
       cp_async_wait<kAhead - 1>();
       block_sync();
-      if constexpr (S::kStages > 1) begins(turn + kAhead, 0);
+      if constexpr (S::kStages > 1) {
+        left_begins(turn + kAhead, 0);
+        right_begins(turn + kAhead, 0);
+        cp_async_commit();
+      }
       multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
       if constexpr (S::kStages > 1) ends(turn + kAhead, 0);
     }

@@ -124,8 +124,9 @@ constexpr double kElementsByMma = 18, kElementsByFma = 3.5;
 
 class Pricer {
  public:
-  Pricer(const BlockRates& r, const BlockForms& f, double latency)
-      : r_(r), f_(f), latency_(latency) {}
+  /// `missed`: the part of what is used that L2 does not keep.
+  Pricer(const BlockRates& r, const BlockForms& f, double latency, double missed)
+      : r_(r), f_(f), latency_(latency), missed_(missed) {}
 
   PhaseTime phase(const BlockPhase& p, std::int64_t resident) const {
     PhaseTime t{.blocks = p.blocks};
@@ -154,10 +155,16 @@ class Pricer {
     }
     t.work += p.turns * kOfTurn + p.returns * (latency_ + r_.near);
     t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
+    // Memory gives all blocks that are under way together their tiles.
+    const std::int64_t in_turn = ceil_div(ceil_div(p.blocks, r_.sms), resident);
+    const double memory = r_.mma > 0 && !p.products.empty()
+                              ? missed_ * p.compulsory / r_.memory / static_cast<double>(in_turn)
+                              : 0;
     for (const auto& [buffer, ring] : rings) {
       const auto [bytes, turns, stages] = ring;
       if (turns > stages)
-        t.waits = std::max(t.waits, (turns * latency_ + bytes / r_.fill + t.work) / stages);
+        t.waits =
+            std::max(t.waits, (turns * latency_ + bytes / r_.fill + memory + t.work) / stages);
     }
     t.fill = (copied + p.stored + p.returned + 2 * p.added) / r_.fill;
     t.ends = (copied > 0 ? latency_ + first : 0) +
@@ -256,7 +263,7 @@ class Pricer {
 
   const BlockRates& r_;
   const BlockForms& f_;
-  double latency_;
+  double latency_, missed_;
 };
 
 // Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json,
@@ -524,7 +531,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
               .resident = forms->resident,
               .barriers = work.barriers,
               .tiles = forms->tiles};
-  const Pricer price(r, *forms, latency);
+  const Pricer price(r, *forms, latency, 1 - kept);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   if (r.mma > 0 &&

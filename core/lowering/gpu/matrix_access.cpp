@@ -16,8 +16,18 @@ bool has_whole_loop(const Access& a, LoopId loop) {
   return std::ranges::any_of(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
 }
 
+namespace {
+
+/// A dimension of one element, which no loop has.
+bool is_single(const Workload& w, const Access& a, std::size_t d) {
+  return a.index[d].terms.empty() && a.index[d].offset == 0 && w.tensor(a.tensor).shape[d] == 1;
+}
+
+}  // namespace
+
 void check_whole_loops(const Workload& w, const Access& a) {
   for (std::size_t d = 0; d < a.index.size(); ++d) {
+    if (is_single(w, a, d)) continue;
     const auto loop = a.index[d].plain_loop();
     if (!loop || w.loop(*loop).extent != w.tensor(a.tensor).shape[d])
       throw Refused{"a tensor is indexed by more than loops"};
@@ -50,7 +60,9 @@ MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, Loo
     m.modulo *= extent;
     begun = i, ++mine;
   }
-  if (a.index.size() != mine + 2)
+  std::size_t dimensions = 0;
+  for (std::size_t d = 0; d < a.index.size(); ++d) dimensions += is_single(w, a, d) ? 0 : 1;
+  if (dimensions != mine + 2)
     throw Refused{"tensor " + name + " has some of the loops that tell products apart"};
   if (mine == 0) m.divide = 1;
   return m;

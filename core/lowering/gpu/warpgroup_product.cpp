@@ -39,20 +39,42 @@ class Finder : ProductChain {
  private:
   static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
 
+  /// Beside a sum over something, a sum over one element is none: the window of a 1 x 1
+  /// convolution.
+  bool is_none(const Operator& op, LoopId loop) const {
+    const auto sums = [&](LoopId l) { return !has(op.outputs.front().target, l); };
+    return extent(loop) == 1 && sums(loop) &&
+           std::ranges::any_of(op.loops, [&](LoopId l) { return sums(l) && extent(l) > 1; });
+  }
+  /// Without terms of such loops.
+  Access reduced(const Operator& op, Access a) const {
+    for (Affine& i : a.index)
+      std::erase_if(i.terms, [&](const Term& t) { return is_none(op, t.loop); });
+    return a;
+  }
+  /// The loop of the last dimension that has one.
+  static std::optional<LoopId> last_loop(const Access& a) {
+    for (std::size_t d = a.index.size(); d-- > 0;)
+      if (!a.index[d].terms.empty()) return a.index[d].plain_loop();
+    return std::nullopt;
+  }
+
   void name_loops() {
     const Operator& op = product();
     const Output& out = op.outputs.front();
     p_.product = k_.node(computes_.front()).op;
-    for (const Access* a : {&op.inputs[0], &op.inputs[1], &out.target}) {
+    for (std::size_t i = 0; i < 2; ++i) inputs_[i] = reduced(op, op.inputs[i]);
+    for (const Access* a :
+         std::initializer_list<const Access*>{&inputs_[0], &inputs_[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
       check_whole_loops(w_, *a);
     }
     find_result();
     if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
     columns_ = *result_->index.back().plain_loop();
-    const int right = has(op.inputs[1], columns_) ? 1 : 0;
-    left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
-    right_ = &op.inputs[static_cast<std::size_t>(right)];
+    const std::size_t right = has(inputs_[1], columns_) ? 1 : 0;
+    left_ = &inputs_[1 - right];
+    right_ = &inputs_[right];
     if (has(*left_, columns_)) refuse("both operands have loop " + loop_name(columns_));
     for (const Affine& i : result_->index) {
       const LoopId loop = *i.plain_loop();
@@ -64,7 +86,7 @@ class Finder : ProductChain {
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
         products_.push_back(loop);
     for (const LoopId loop : op.loops) {
-      if (has(out.target, loop)) continue;
+      if (has(out.target, loop) || is_none(op, loop)) continue;
       if (depth_.valid() || !has(*left_, loop) || !has(*right_, loop))
         refuse("its sum is over several loops, or of one operand");
       depth_ = loop;
@@ -92,10 +114,10 @@ class Finder : ProductChain {
     p_.operand = w_.tensor(p_.left).dtype;
     check_operand_types(p_.left, p_.right);
     check_result_type(p_.result);
-    p_.left_across = left_->index.back().plain_loop() == rows_;
-    p_.right_across = right_->index.back().plain_loop() == columns_;
+    p_.left_across = last_loop(*left_) == rows_;
+    p_.right_across = last_loop(*right_) == columns_;
     const auto ends = [&](const Access& a, bool across) {
-      if (!across && a.index.back().plain_loop() != depth_)
+      if (!across && last_loop(a) != depth_)
         refuse("tensor " + w_.tensor(a.tensor).name + "'s rows are rows of no matrix");
     };
     ends(*left_, p_.left_across), ends(*right_, p_.right_across);
@@ -244,6 +266,7 @@ class Finder : ProductChain {
   WarpgroupProduct p_;
   LoopId rows_, columns_, depth_;
   std::vector<LoopId> products_;  ///< outermost first
+  std::array<Access, 2> inputs_;
   MatrixAccess of_left_, of_right_, of_result_;
 };
 

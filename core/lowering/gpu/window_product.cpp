@@ -283,8 +283,10 @@ class WindowFinder : ProductChain {
       }
     if (whole && p_.right_piece > 1)
       p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
+    // Points without a window are read eight at a time where they begin at multiples of eight.
+    const bool eight = p_.taps() == 1 && p_.stride_x == 1 && p_.lead == 0;
     p_.pitch = round_up(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                        p_.right_piece);
+                        eight ? 8 : p_.right_piece);
     for (const std::int64_t v : {4, 2})
       if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
         p_.vector = v;
@@ -367,6 +369,11 @@ std::int64_t WindowProduct::cluster_bytes() const {
 
 WindowProduct::Step WindowProduct::step_work(double mma) const {
   const auto m = static_cast<double>(blocks_m), n = static_cast<double>(blocks_n);
+  // Two blocks of points are one read and an addition.
+  if (aligned())
+    return {.tensor = m * n * 2048 * 4 / mma,
+            .issue = 2 * m + 4 + 2 * std::ceil(n / 2) + m * n,
+            .near = 4 * std::ceil(n / 2) + 4 * m};
   // Four reads, four additions and two words for 8 points.
   return {.tensor = m * n * 2048 * 4 / mma,
           .issue = 2 * m + 10 + 10 * n + m * n,

@@ -50,6 +50,13 @@ struct WindowProduct {
   std::int64_t columns() const { return 8 * blocks_n * warps_n; }
   std::int64_t left_bytes() const { return 2 * tile * (16 * steps() + 8); }
   std::int64_t right_bytes() const;
+  /// Whether eight points of a column block lie side by side in shared memory, from a multiple of
+  /// 16 bytes, so that a matrix instruction's operand is read at once: as
+  /// device/tilewright_windows.h has it.
+  bool aligned() const {
+    return taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
+           (tile_y == 1 || tile_x % 8 == 0);
+  }
   std::int64_t down() const { return ceil_div(rows, tile); }
   std::int64_t lines() const { return ceil_div(out_y, tile_y); }
   std::int64_t across() const { return ceil_div(out_x, tile_x); }

@@ -19,9 +19,9 @@ constexpr std::int64_t kLeastPoints = 4096;
 // Beyond this many elements (2 GiB) of one packed operand the plain loop nest is used. Chains past
 // the L2 of a GPU have operands of a GiB, and the loop nest would take minutes for them.
 constexpr std::int64_t kMostPacked = std::int64_t{1} << 28;
-// Rows of the product that are computed together: pieces do not depend on how many threads there
-// are, so that sums do not either. Below so many points one thread does them all.
-constexpr std::int64_t kRowsTogether = 256;
+// Rows and columns of the product that are computed together: pieces do not depend on how many
+// threads there are, so that sums do not either. Below so many points one thread does them all.
+constexpr std::int64_t kRowsTogether = 256, kColumnsTogether = 1024;
 constexpr double kThreadedPoints = 1e7;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -102,14 +102,21 @@ struct Product {
   const double *x, *y;
   double* z;
 
-  std::int64_t pieces() const { return batch * ((rows + kRowsTogether - 1) / kRowsTogether); }
+  std::int64_t down() const { return ceil_div(rows, kRowsTogether); }
+  std::int64_t across() const { return ceil_div(columns, kColumnsTogether); }
+  std::int64_t pieces() const { return batch * down() * across(); }
   void piece(std::int64_t i) const {
-    const std::int64_t a_batch = pieces() / batch, b = i / a_batch,
-                       first = i % a_batch * kRowsTogether;
-    const std::int64_t here = std::min(kRowsTogether, rows - first);
-    const Eigen::Map<const Matrix> left(x + (b * rows + first) * summed, here, summed);
-    const Eigen::Map<const Matrix> right(y + b * summed * columns, summed, columns);
-    Eigen::Map<Matrix>(z + (b * rows + first) * columns, here, columns).noalias() = left * right;
+    const std::int64_t b = i / (down() * across()), row = i / across() % down() * kRowsTogether,
+                       column = i % across() * kColumnsTogether;
+    const std::int64_t high = std::min(kRowsTogether, rows - row),
+                       wide = std::min(kColumnsTogether, columns - column);
+    const Eigen::OuterStride<> apart(columns);
+    const Eigen::Map<const Matrix> left(x + (b * rows + row) * summed, high, summed);
+    const Eigen::Map<const Matrix, 0, Eigen::OuterStride<>> right(y + b * summed * columns + column,
+                                                                  summed, wide, apart);
+    Eigen::Map<Matrix, 0, Eigen::OuterStride<>>(z + (b * rows + row) * columns + column, high, wide,
+                                                apart)
+        .noalias() = left * right;
   }
   void run(double points, int threads) const {
     for_each_piece(pieces(), points < kThreadedPoints ? 1 : threads,

@@ -174,7 +174,7 @@ int cuModuleGetFunction(Handle* function, Handle, const char* name) {
 int cuFuncGetAttribute(int* value, int which, Handle) {
   return *value = which == 4 ? 32 : which == 0 ? 1024 : 0, kSuccess;
 }
-int cuFuncSetAttribute(Handle, int which, int) { return which == 8 ? kSuccess : kInvalid; }
+int cuFuncSetAttribute(Handle, int which, int) { return which == 8 || which == 9 ? kSuccess : kInvalid; }
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Handle, int, std::size_t) {
   return *blocks = 4, kSuccess;
 }

@@ -98,7 +98,7 @@ const Built& built() {
     std::vector<std::string> names;
     for (const Case& c : cases())
       for (const char* kind : {"_right", "_wrong"}) names.push_back(c.kernel + kind);
-    for (const char* one : {"endless", "part_of_a_warp"}) names.emplace_back(one);
+    for (const char* one : {"endless", "part_of_a_warp", "reads_before"}) names.emplace_back(one);
     return Built("faults.cu", names);
   }();
   return all;
@@ -150,6 +150,28 @@ TEST_P(CudaHostFault, IsNotFoundWhereItIsNot) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaHostFault, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.kernel; });
+
+/// Before the launch before has ended, a launch may read what that one does not write, and no more.
+TEST(CudaHostFaults, WhatTheLaunchBeforeWritesIsReadAfterIt) {
+  const auto found = [](std::vector<Launch> launches) {
+    std::vector<float> in(64, 1), middle(64), out(64);
+    const std::vector<Tensor> tensors{tensor("in", in), tensor("middle", middle, true),
+                                      tensor("out", out)};
+    const auto report = built().module.run(launches, tensors, {});
+    EXPECT_TRUE(report) << (report ? "" : report.reason());
+    return report && !report->clean() ? report->findings.front().place.line : 0;
+  };
+  const auto early = [](std::vector<int> tensors) {
+    return Launch{
+        .kernel = "reads_before", .tensors = std::move(tensors), .threads = 32, .early = true};
+  };
+  const Launch writes_middle{
+      .kernel = "missing_barrier_right", .tensors = {0, 1}, .threads = 64, .shared_bytes = 256};
+  const int line = built().line("// before: read");
+  EXPECT_EQ(found({writes_middle, early({0, 1, 2})}), 0);
+  EXPECT_EQ(found({writes_middle, early({1, 0, 2})}), line);
+  EXPECT_EQ(found({early({0, 1, 2})}), line) << "nobody knows what another program writes";
+}
 
 /// Each call of a barrier, a line of the kernel, may be passed by all: the text stays as it is.
 TEST(CudaHostFaults, ABarrierLeftOutIsMissed) {

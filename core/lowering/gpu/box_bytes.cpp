@@ -1,0 +1,122 @@
+#include "core/lowering/gpu/box_bytes.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/base/format.h"
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr std::int64_t kSector = 32, kLine = 128;
+
+/// Sectors of a row whose bytes from `begin` on exist, so many of a box's `wide`.
+std::int64_t sectors(std::int64_t begin, std::int64_t there, std::int64_t wide, bool several) {
+  const std::int64_t first = begin / kSector, end = ceil_div(begin + there, kSector);
+  std::int64_t past = ceil_div(wide - there, kSector);
+  if (there == 0) return past;
+  if (!several) return end - first + past;
+  // To several blocks a line's sectors go in packets of one, two or four, and what lies past an end
+  // takes one more (seen on an H100: h100-hopper-bytes.json).
+  std::int64_t all = past + (there < wide ? 1 : 0);
+  for (std::int64_t s = first; s < end;) {
+    const std::int64_t next = std::min(end, (s / (kLine / kSector) + 1) * (kLine / kSector));
+    all += static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(next - s)));
+    s = next;
+  }
+  return all;
+}
+
+/// An operand's boxes of all tiles that lie along one of its dimensions, for all of the depth.
+struct Boxes {
+  const BoxMap& map;
+  bool across;  ///< rows of the box run along the tiles, else along the depth
+  bool several;
+
+  /// The tile from `begin` on with `tile` elements, `deep` of the depth from `depth` on in `rows`.
+  std::int64_t of(std::int64_t begin, std::int64_t tile, std::int64_t depth, std::int64_t deep,
+                  std::int64_t product) const {
+    std::int64_t bytes = 0;
+    const std::int64_t wide = across ? tile : deep, from = across ? begin : depth;
+    for (std::int64_t c = 0; c < wide; c += map.box[0])
+      bytes +=
+          box_bytes(map, from + c, across ? depth : begin, product, across ? deep : tile, several);
+    return bytes;
+  }
+};
+
+}  // namespace
+
+std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
+                       std::int64_t product, std::int64_t rows, bool several) {
+  const std::int64_t size = map.stride[0], wide = map.box[0] * size;
+  const std::int64_t there = std::clamp<std::int64_t>(map.extent[0] - column, 0, map.box[0]) * size;
+  std::int64_t all = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const bool in = row + r < map.extent[1] && product < map.extent[2];
+    all += sectors(product * map.stride[2] + (row + r) * map.stride[1] + column * size,
+                   in ? there : 0, wide, several);
+  }
+  return all * kSector;
+}
+
+std::int64_t box_bytes(const WarpgroupProduct& p) {
+  const std::int64_t down = ceil_div(p.rows, std::int64_t{p.tile_rows()}),
+                     across = ceil_div(p.columns, std::int64_t{p.tile_columns});
+  const Boxes left{p.maps[0], p.left_across, p.across > 1},
+      right{p.maps[1], p.right_across, p.down > 1};
+  std::int64_t bytes = 0;
+  for (std::int64_t product = 0; product < p.count; ++product)
+    for (std::int64_t part = 0; part < p.depth; part += p.part)
+      for (std::int64_t k = part; k < std::min(p.depth, part + p.part); k += 64 * p.steps)
+        for (int step = 0; step < p.steps; ++step) {
+          const std::int64_t depth = k + step * 64;
+          for (std::int64_t i = 0; i < down; ++i)
+            bytes += across *
+                     left.of(i * p.tile_rows(), p.tile_rows(), depth, 64, p.left_all ? 0 : product);
+          for (std::int64_t i = 0; i < across; ++i)
+            bytes += down * right.of(i * p.tile_columns, p.tile_columns, depth, 64,
+                                     p.right_all ? 0 : product);
+        }
+  return bytes;
+}
+
+std::int64_t box_bytes(const WarpgroupPair& p) {
+  const Boxes left{p.maps[0], p.left_across, false}, right{p.maps[1], p.right_across, false},
+      second{p.maps[2], p.second_across, false};
+  const auto at = [](const MatrixAccess& m, std::int64_t product) {
+    return product / m.divide % m.modulo;
+  };
+  const std::int64_t deep = ceil_div(p.depth, std::int64_t{16}) * 16;
+  std::int64_t bytes = 0;
+  for (std::int64_t product = 0; product < p.count; ++product)
+    for (std::int64_t d = 0; d < p.tiles_down(); ++d) {
+      bytes += p.tiles_across() *
+               left.of(d * p.tile_rows(), p.tile_rows(), 0, deep, at(p.of_left, product));
+      const auto [from, to] = p.turns(d);
+      for (std::int64_t turn = from; turn < to; ++turn) {
+        bytes += p.tiles_across() *
+                 right.of(turn * p.tile_middle, p.tile_middle, 0, deep, at(p.of_right, product));
+        for (std::int64_t c = 0; c < p.tiles_across(); ++c)
+          bytes += second.of(c * p.tile_columns, p.tile_columns, turn * p.tile_middle,
+                             p.tile_middle, at(p.of_second, product));
+      }
+    }
+  return bytes;
+}
+
+Result<std::int64_t> box_bytes(const Schedule& s) {
+  std::int64_t bytes = 0;
+  for (std::size_t k = 0; k < s.kernels.size(); ++k) {
+    const int kernel = static_cast<int>(k);
+    if (const auto product = warpgroup_product(s, kernel))
+      bytes += box_bytes(*product);
+    else if (const auto pair = warpgroup_pair(s, kernel))
+      bytes += box_bytes(*pair);
+    else
+      return Reason{s.kernels[k].name + ": " + product.reason() + "; " + pair.reason()};
+  }
+  return bytes;
+}
+
+}  // namespace tilewright::lowering
