@@ -37,6 +37,8 @@ class Forms {
       f_.registers = registers(floats, each);
       break;
     }
+    for (std::size_t i = 0; i < work_.tiles.size(); ++i)
+      work_.tiles[i].in_sums = in_sums(BufferId(i));
     for (BufferId b : banned_) f_.tiles.push_back(work_.tiles[b.index()].name);
     return room();
   }
@@ -83,15 +85,17 @@ class Forms {
     each_product([&](ProductRun& x) {
       const BlockWork::Tile& t = work_.tiles[x.result.index()];
       x.covers = x.points >= t.rows * t.columns;
-      if (!x.by_elements && x.covers && !shared.contains(x.result)) in_sums_.insert(x.result);
+      if (!x.contraction && x.covers && !shared.contains(x.result)) in_sums_.insert(x.result);
     });
     // Sums in registers are no operand of a product whose own are in shared memory, nor of one that
     // takes a part of them at a time.
     each_product([&](ProductRun& x) {
-      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) {
-        in_sums_.erase(x.left);
-        if (work_.tiles[x.left.index()].made) shared.insert(x.left);
-      }
+      const auto leaves = [&](BufferId b) {
+        in_sums_.erase(b);
+        if (work_.tiles[b.index()].made) shared.insert(b);
+      };
+      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) leaves(x.left);
+      if (x.right.valid()) leaves(x.right);
     });
     const std::set<BufferId> of_products = in_sums_;
     for (BlockPhase& p : work_.phases)
@@ -158,6 +162,10 @@ class Forms {
     bool rows_stay = false;
     f_.most_rows = 1;
     each_product([&](const ProductRun& x) {
+      if (x.contraction) {  // by its results, of 16 x 16
+        area = std::max(area, x.rows * x.columns / 2 * x.contraction->products);
+        return;
+      }
       rows.push_back(x.rows), columns.push_back(x.columns / 2);
       blocks.emplace_back(x.rows, x.columns / 2);
       area = std::max(area, x.rows * x.columns / 2);
