@@ -10,15 +10,16 @@ constexpr double kSchedulers = 4;  // of an SM: CUDA C++ Programming Guide
 constexpr double kCopyThreads = 32.0 * kCopyWarps;
 // Instructions of a warp's chain of addresses that are under way at the same time, and of a loop
 // that the compiler unrolls.
-constexpr double kOfChain = 1.25, kOfLoop = 2.2;
+constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // Instructions that nvcc 13.0 makes, counted in the SASS of kernels of
 // h100-drawn-seconds-priced.json for sm_90a: of an index taken apart (a product, two shifts, a
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
 // element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece;
-// of one more dimension among rows; of a ring's turn, and for each dimension of its box.
+// of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
+// exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11;
+                 kOfPiece = 24, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
@@ -105,6 +106,37 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
   return t;
 }
 
+ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
+                  const BlockForms& f, const BlockRates& r) {
+  // Whole blocks of 16 x 16, whatever of them there is.
+  double elements = 0, loaded = 0;
+  for (const BufferId b : x.touched) {
+    const BlockWork::Tile& t = tiles[b.index()];
+    if (!t.in_sums) {
+      loaded += 1;
+      continue;
+    }
+    elements = std::max(elements, round_up_to(static_cast<double>(t.rows), 16) *
+                                      round_up_to(static_cast<double>(t.columns), 16));
+  }
+  if (elements == 0) elements = round_up_to(x.points, 256);
+  const double warps = f.warps(), each = elements / (32 * warps);
+  // Whether an element exists, and zero where it does not.
+  const double instructions =
+      20 + each * (x.light + kOfExpensive * x.expensive + 2 + kOfElement * loaded);
+  const double special = each * x.expensive * kOfSpecial;
+  ActTime t;
+  t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
+            (x.expensive > 0 ? r.expensive : 0);
+  t.issue = (instructions + special) * warps / kSchedulers;
+  t.near = each * loaded * warps;
+  if (x.reduces) t.alone += 2 * (r.shuffle + r.light) * f.rows_of_thread();
+  // Warps that share rows exchange them: write, wait, read, wait.
+  if (x.reduces && f.warp_columns > 1) t.alone += 4 * (r.barrier + r.near);
+  t.alone = std::max(t.alone, t.issue);
+  return t;
+}
+
 ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRates& r) {
   const ProductRun::Contraction& c = *x.contraction;
   const bool matrix = r.mma > 0;
@@ -115,20 +147,26 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
                        std::ceil(static_cast<double>(c.columns) / (8 * across)) *
                        static_cast<double>(c.products);
   const auto place = [](int loops) { return 8 + (kOfIndex + 3) * (loops - 1); };
-  const double element = kOfElement + 4.0 * c.edges;
-  const auto depth = static_cast<double>(c.depth);
-  const double steps = (matrix ? std::ceil(depth / 16) : depth) * static_cast<double>(c.turns);
+  // Whether an element is there is asked of each where the depth takes part in that, else of rows
+  // once a turn; where all are, an address that moves along with the depth is left, which four
+  // floats share.
+  const double element = c.edges > 0 ? (c.depth_loops > 1 ? kOfElement + 4 : kOfElement / 2)
+                         : matrix    ? 5 + (c.depth_loops > 1 ? 4 : 0)
+                                     : 2;
+  const auto depth = static_cast<double>(c.depth), turns = static_cast<double>(c.turns);
+  const double steps = (matrix ? std::ceil(depth / 16) : depth) * turns;
   double step = 0, waits = 0, tensor = 0;
   if (matrix) {
-    step = 4 * 2 * place(c.depth_loops) + (8 * down + 4 * across) * element + down * across;
+    step = 4 * 2 * (c.depth_loops > 1 ? place(c.depth_loops) : 2) +
+           (8 * down + 4 * across) * element + down * across;
     waits = r.near + 33;  // of mma: block_time.cpp
     tensor = down * across * 2048 * kSchedulers / r.mma;
   } else {
-    step = 2 * place(c.depth_loops) + (2 * down + 2 * across) * element + 4 * down * across;
+    step = 2 + (2 * down + 2 * across) * element + 4 * down * across;
     waits = r.near / kUnrolled;
   }
   const double sums = 4 * down * across;
-  const double around = (2 * down + across) * place(c.row_loops) +
+  const double around = turns * ((2 * down + across) * place(c.row_loops) + 10.0 * c.edges) +
                         sums * 2 * (kOfSum + kOfIndex * (c.row_loops + c.column_loops - 2)) + 60;
   const double of_item =
       loop(around, r) + 2 * r.near + steps * std::max(loop(step, r) + waits, tensor);
@@ -148,7 +186,8 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
     const double each = std::ceil(s.rows * s.columns / kCopyThreads);
     const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
     const double one = kOfCopied + more;
-    t.alone = full * (loop(kCopiedAtOnce * one, r) + latency) + rest * (chain(one, r) + latency);
+    t.alone = full * (kCopiedAtOnce * one * r.light / kOfCopies + latency) +
+              rest * (chain(one, r) + latency);
     t.issue = each * one * kCopyWarps / kSchedulers;
     return t;
   }
@@ -177,7 +216,7 @@ ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_regis
     const double each = std::ceil(round_up_to(static_cast<double>(tile.rows), 16) *
                                   round_up_to(static_cast<double>(tile.columns), 16) / threads);
     const double all = 50 + each * (x.aligned && !x.added ? kOfStoredTogether : kOfStored);
-    t.alone = loop(all, r);
+    t.alone = chain(all, r);
     t.issue = all * f.warps() / kSchedulers;
     return t;
   }

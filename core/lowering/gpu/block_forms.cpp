@@ -100,10 +100,16 @@ class Forms {
     const std::set<BufferId> of_products = in_sums_;
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {
-        x.in_registers = std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
-                         std::ranges::none_of(x.touched, [&](BufferId b) {
-                           return banned_.contains(b) || shared.contains(b);
-                         });
+        // What uses a part of a tile finds it in shared memory.
+        bool covers = true;
+        for (std::size_t i = 0; i < x.touched.size(); ++i) {
+          const BlockWork::Tile& t = work_.tiles[x.touched[i].index()];
+          covers = covers && (!t.made || x.volumes[i] >= t.rows * t.columns);
+        }
+        x.in_registers =
+            covers && std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
+            std::ranges::none_of(
+                x.touched, [&](BufferId b) { return banned_.contains(b) || shared.contains(b); });
         if (x.in_registers)
           for (BufferId b : x.touched)
             if (work_.tiles[b.index()].made) in_sums_.insert(b);

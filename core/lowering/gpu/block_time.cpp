@@ -73,8 +73,6 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     r.grid_barrier_block = each->second;
   if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
     r.launch_unit = each->second;
-  if (const auto each = u.cycles.find("launch_products"); each != u.cycles.end())
-    r.launch_products = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
@@ -88,13 +86,6 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
-// Cycles that a warp waits for each tile from home that an operator on sums reads. Beside products
-// by mma, chosen by six fused kernels of ResNet-50 in f16 on an H100, which took 2 to 6 times as
-// long as was said without it (h100-resnet50-windows.json).
-constexpr double kOtherWaits = 100;
-// Assumed: how many instructions of a warp are under way at the same time where they are
-// independent.
-constexpr double kIndependent = 2;
 // Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
 // that lasts; how often a warp waits for shared memory in 16 of the depth, and nothing else of it
 // runs. All warps of an SM wait for the same ring and then do the same, so a warp's instructions do
@@ -165,7 +156,10 @@ class Pricer {
   }
 
  private:
-  bool in_step(const BlockPhase& p) const { return r_.mma == 0 && !p.products.empty(); }
+  bool in_step(const BlockPhase& p) const {
+    return r_.mma == 0 &&
+           std::ranges::any_of(p.products, [](const ProductRun& x) { return !x.contraction; });
+  }
 
   void add(double runs, const ActTime& of, PhaseTime& t) const {
     t.work += runs * of.alone, t.issue += runs * of.issue, t.near += runs * of.near;
@@ -217,17 +211,7 @@ class Pricer {
 
   void add(const PointsRun& x, PhaseTime& t) const {
     if (!x.in_registers) return add(x.runs, points_time(x, f_, r_), t);
-    const double turns = std::ceil(x.points / (32.0 * f_.warps()));
-    const double issue = turns * (x.light + x.expensive * 4);
-    const double each = f_.warps() / kSchedulers;
-    const double waits = r_.mma > 0 ? kOtherWaits * x.loaded : 0;
-    const double alone =
-        turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent + waits);
-    double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
-    // Warps that share rows exchange them: write, wait, read, wait.
-    if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
-    t.work += x.runs * (std::max(alone, std::ceil(each) * issue) + once);
-    t.issue += x.runs * issue * each;
+    add(x.runs, sums_time(x, tiles_, f_, r_), t);
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
@@ -530,9 +514,6 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const Pricer price(r, *forms, work.tiles, latency);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
-  if (r.mma > 0 &&
-      std::ranges::any_of(work.phases, [](const BlockPhase& p) { return !p.products.empty(); }))
-    cycles += r.launch_products;
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);

@@ -488,12 +488,27 @@ class BlockWalk {
     p.wide = w_.dtype() == DType::f64;
     p.gathers = w_.gathers(n.op);
     for (const Access& a : op.inputs) p.narrow += size_of(w_.tensor(a.tensor).dtype) == 2 ? 1 : 0;
+    const auto touched = [&](const Access& a) {
+      std::int64_t all = 1;
+      for (const Affine& i : a.index) {
+        std::int64_t here = 1;
+        for (const Term& t : i.terms)
+          here += std::abs(t.coefficient) *
+                  (extents[static_cast<std::size_t>(w_.local_index(n.op, t.loop))] - 1);
+        all *= here;
+      }
+      return all;
+    };
     for (const InputUse& use : n.reads)
       if (use.buffer.valid()) {
         p.touched.push_back(use.buffer);
+        p.volumes.push_back(touched(op.inputs[static_cast<std::size_t>(use.inputs.front())]));
         p.loaded += k_.buffers[use.buffer.index()].role == BufferRole::input;
       }
-    for (const OutputUse& use : n.writes) p.touched.push_back(use.buffer);
+    for (const OutputUse& use : n.writes) {
+      p.touched.push_back(use.buffer);
+      p.volumes.push_back(touched(op.outputs[static_cast<std::size_t>(use.output)].target));
+    }
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
       const bool sum = w_.is_reduction(n.op, op.loops[l]);
       if (w_.loop(op.loops[l]).extent % std::max<std::int64_t>(1, extents[l]) != 0) p.edges = true;

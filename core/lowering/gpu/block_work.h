@@ -50,6 +50,7 @@ struct PointsRun {
   std::vector<PointBlock> blocks;  ///< points that a thread may have at once
   bool reduces = false;
   std::vector<BufferId> touched;
+  std::vector<std::int64_t> volumes;  ///< elements of each that it touches
   int loaded = 0;             ///< of these, tiles that come from home
   bool in_registers = false;  ///< found by block_forms
 };
