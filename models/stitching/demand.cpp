@@ -63,6 +63,11 @@ class Tally {
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
+    // Values that find no register are written and read again, at least once.
+    const double spilled =
+        std::max(0.0, out_.registers - registers_allowed(d_, kWarp * out_.warps, out_.registers));
+    out_.instructions += 2 * spilled * out_.warps;
+    out_.wavefronts += 2 * spilled * out_.warps;
     double awaited = 0;
     for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
     out_.awaited = (1 - d_.stays) * awaited * kSectorBytes * static_cast<double>(d_.sms) *
@@ -317,19 +322,23 @@ class Tally {
     Sum sum;
     const std::size_t first = brought_.size();
     bool along = false;
+    double starts = 1;  // sums that end before the next one of the pass begins
     for (const auto& [s, times] : pass.steps) {
       along = along || s->warps > 0;
+      if (s->kind == Step::Kind::start) starts = std::max(starts, times);
       take(*s, times, repeats, pass, sum);
     }
     const bool unrolled =
         !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
-    const double together =
-        sum.meets  ? 1
-        : unrolled ? fitting
-                   : std::min({turns, ahead(pass),
-                               sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
+    double together = sum.meets ? 1
+                      : unrolled
+                          ? fitting
+                          : std::min({turns, ahead(pass),
+                                      sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
+    // A long loop is left as it is: its next turn's loads wait for this one's sum.
+    if (starts > kUnrolled) together = std::min(together, std::max(1.0, turns / starts));
     for (std::size_t i = first; i < brought_.size(); ++i)
       brought_[i].times = std::max(repeats, brought_[i].times / together);
     // Several turns' loads are under way together, in registers; where nothing is kept, with

@@ -198,7 +198,7 @@ class Forms {
         parts = true,
         joined = std::max(joined, x.rows * 128 * f_.warp_columns * f_.warp_columns * 4);
     });
-    std::int64_t fixed = parts ? joined : 0;
+    std::int64_t fixed = parts ? joined : 0, rounded = fixed;
     std::vector<std::int64_t> ring(work_.tiles.size(), 0), turns(work_.tiles.size(), 1);
     for (std::size_t i = 0; i < work_.tiles.size(); ++i) {
       const BlockWork::Tile& t = work_.tiles[i];
@@ -207,6 +207,7 @@ class Forms {
         turns[i] = ring_stages(t.again, stages_, t.copies);
       } else if (t.made && !in_sums(BufferId(i))) {
         fixed += bytes(t, 4, false);
+        rounded += bytes(t, t.element, false);
       }
     }
     // Rings of one phase lie where another phase has its own.
@@ -228,6 +229,11 @@ class Forms {
         if (turns[i] > 1 && stages_ == 0 &&
             (!most || ring[i] * turns[i] > ring[*most] * turns[*most]))
           most = i;
+      // Where there is no room for floats, elements are as the tensor has them.
+      if (!most && rounded < fixed) {
+        fixed = rounded;
+        continue;
+      }
       if (!most)
         return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
                                 r_.shared - kSharedReserved)};

@@ -86,6 +86,8 @@ constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
+// Of a product, once: a chain of so many instructions before its first operand is read (SASS).
+constexpr double kOfProduct = 20;
 // Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
 // that lasts; how often a warp waits for shared memory in 16 of the depth, and nothing else of it
 // runs. All warps of an SM wait for the same ring and then do the same, so a warp's instructions do
@@ -172,7 +174,10 @@ class Pricer {
     const bool part = x.left_sums && f_.warp_columns > 1;
     const double columns = part ? static_cast<double>(x.columns)
                                 : std::max(1.0, static_cast<double>(x.columns) / f_.warp_columns);
-    const double steps = static_cast<double>(x.depth) / (part ? f_.warp_columns : 1);
+    // Tensor cores take 16 of the depth at a time, others as much as there is.
+    const double steps =
+        (r_.mma > 0 ? static_cast<double>(x.depth) : static_cast<double>(x.deep) / 16) /
+        (part ? f_.warp_columns : 1);
     const double warps = f_.warps(), each = std::ceil(warps / kSchedulers);
     const bool matrix = r_.mma > 0;
     const double left = x.left_sums ? 0 : rows, right = columns / 2;
@@ -195,6 +200,8 @@ class Pricer {
     }
     const double all = x.runs * steps;
     double work = all * std::max({alone, each * tensor, each * issue, warps * near});
+    // Addresses of operands and sums, where there is little else.
+    work += x.runs * kOfProduct * r_.light;
     if (x.result_tile) {
       // Sums come from shared memory and go back, between two barriers.
       const double words = static_cast<double>(x.rows * x.columns) * 128;

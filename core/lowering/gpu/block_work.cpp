@@ -451,6 +451,7 @@ class BlockWalk {
     p.result = use.buffer;
     p.joins = runs;
     p.points = sizes[0] * sizes[1] * sizes[3];
+    p.deep = sizes[2];
     // Loops of the sum within one result.
     for (const Frame& f : path_)
       for (const OpLoop& c : k_.node(f.loop).cuts)

@@ -24,6 +24,7 @@ struct ProductRun {
   bool left_across = false;  ///< the left operand's rows run across the depth
   bool covers = true;        ///< it makes all of the result's tile at once
   std::int64_t points = 0;   ///< of the result
+  std::int64_t deep = 1;     ///< points of the depth
   BufferId left, right, result;
   /// A contraction (block_program.h): operands are read element by element.
   struct Contraction {
@@ -51,8 +52,8 @@ struct PointsRun {
   bool reduces = false;
   std::vector<BufferId> touched;
   std::vector<std::int64_t> volumes;  ///< elements of each that it touches
-  int loaded = 0;             ///< of these, tiles that come from home
-  bool in_registers = false;  ///< found by block_forms
+  int loaded = 0;                     ///< of these, tiles that come from home
+  bool in_registers = false;          ///< found by block_forms
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
