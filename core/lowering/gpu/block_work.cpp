@@ -187,7 +187,7 @@ class BlockWalk {
     for (int d = 0; d + 1 < box.rank(); ++d) rows += extent(box[d]) > 1 ? 1 : 0;
     return rows;
   }
-  /// Whether such boxes share the tensor evenly: none is smaller.
+  /// Whether no such box of the tensor is smaller.
   bool divides(TensorId id, const Box& box) const {
     for (int d = 0; d < box.rank(); ++d)
       if (extent(box[d]) > 0 &&
@@ -362,8 +362,7 @@ class BlockWalk {
     return true;
   }
 
-  /// Loops of several iterations by what they index: rows and columns of the result, the depth.
-  /// Whether it is a product or a contraction, by the same rules as blocks' lowering
+  /// Whether it is a product or a contraction, by the rules of blocks' lowering
   /// (block_products.cpp).
   bool product(const ScheduleNode& n, const OutputUse& use,
                const std::vector<std::int64_t>& extents, double runs) {
@@ -411,10 +410,10 @@ class BlockWalk {
       if (role == 1 && out.index.back().plain_loop() != op.loops[l]) continue;
       if (role < 3 && (!most[role] || extents[l] > extents[*most[role]])) most[role] = l;
     }
-    const auto edge = [&](const Access& x) { return can_leave(w_, op, x); };
+    const bool edges[] = {can_leave(w_, op, a), can_leave(w_, op, b)};
     const BufferId left_tile = buffer_read(n, left), right_tile = buffer_read(n, right);
     const bool whole = loops[0] <= 1 && loops[1] <= 1 && loops[2] <= 1 && loops[3] == 0 &&
-                       most[0] && most[1] && most[2] && !edge(a) && !edge(b) &&
+                       most[0] && most[1] && most[2] && !edges[0] && !edges[1] &&
                        (!made.rescale || n.writes.size() == 1) && rows_are_neighbours(n, extents) &&
                        fits(op, a, left_tile, *most[0], *most[2], halves, extents) &&
                        fits(op, b, right_tile, *most[1], *most[2], halves, extents) &&
@@ -439,7 +438,7 @@ class BlockWalk {
                        .row_loops = std::max(1, loops[0]),
                        .column_loops = std::max(1, loops[1]),
                        .depth_loops = apart ? 1 : std::max(1, loops[2]),
-                       .edges = (edge(a) ? 1 : 0) + (edge(b) ? 1 : 0)};
+                       .edges = edges[0] + edges[1]};
     } else {
       for (BufferId t : {left_tile, right_tile, use.buffer}) out_.tiles[t.index()].operand = true;
     }
