@@ -1,11 +1,10 @@
 // Any operator point by point, on tiles in shared memory: the points shared out among threads, and
 // among lanes what a point's sum adds up. Neighbours that lie side by side are taken four at once.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "core/workload/expr.h"
 
@@ -132,9 +131,9 @@ struct KernelEmitter::Points {
 /// How many threads share a point's sum, and how many points a thread has at once: by the turns
 /// that threads go through, and about as many instructions as a turn, or joining, takes.
 void KernelEmitter::share_out(Points& p) const {
-  constexpr double kRead = 6, kJoin = 4, kExchange = 80, kRound = 20, kSome = 1.2;
+  constexpr double kSome = 1.2;
   const OpId op = p.n.op;
-  const int width = p.strip ? kStrip : 1;
+  const std::int64_t width = p.strip ? kStrip : 1;
   std::int64_t points = 1, sum = 1;
   for (std::size_t l = 0; l < p.op.loops.size(); ++l) {
     std::int64_t& of = workload_.is_reduction(op, p.op.loops[l]) ? sum : points;
@@ -143,42 +142,29 @@ void KernelEmitter::share_out(Points& p) const {
   double compute = 1;
   for (const OutputUse& w : p.n.writes)
     compute += calls(p.op.outputs[static_cast<std::size_t>(w.output)].value);
-  double least = std::numeric_limits<double>::infinity();
+  std::vector<lowering::PointBlock> blocks;
   const auto consider = [&](int loop, std::int64_t block) {
     Points q = p;
     q.block_loop = loop;
     q.block = block;
-    const double some = in_block(q).empty() ? 1 : kSome;
-    double alike = 0, own = 0;
+    lowering::PointBlock b{.loop = loop, .block = block, .some = in_block(q).empty() ? 1 : kSome};
     for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
-      (block > 1 && p.strip->inputs[i] && q.alike(i) ? alike : own) += 1;
-    if (block > 1 && alike == 0) return;
-    for (std::int64_t members = 1; members <= threads(); members *= 2) {
-      if (members > 1 &&
-          (members * width > sum || threads() % members != 0 || (block > 1 && members > kLanes)))
-        continue;
-      const double turns = static_cast<double>(ceil_div(sum, members * width)),
-                   rounds = static_cast<double>(ceil_div(points / block * members, threads())),
-                   b = static_cast<double>(block);
-      const double cost =
-          rounds * (turns * (alike * kRead + some * b * (own * kRead + compute * width)) +
-                    b * kJoin * std::log2(static_cast<double>(std::min(members, kLanes))) +
-                    (members > kLanes ? kExchange : 0) + kRound);
-      if (cost >= least) continue;
-      least = cost;
-      p.members = members;
-      p.block_loop = loop;
-      p.block = block;
-    }
+      (block > 1 && p.strip->inputs[i] && q.alike(i) ? b.alike : b.own) += 1;
+    blocks.push_back(b);
   };
   consider(-1, 1);
   const bool runs = std::ranges::any_of(
       p.op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
-  if (!p.strip || runs || p.n.writes.size() > 1) return;
-  for (std::size_t l : p.outer)
-    for (std::int64_t block = 2; block <= kMostAtOnce; ++block)
-      if (range(p.ranges, op, static_cast<int>(l)).most % block == 0)
-        consider(static_cast<int>(l), block);
+  if (p.strip && !runs && p.n.writes.size() == 1)
+    for (std::size_t l : p.outer)
+      for (std::int64_t block = 2; block <= kMostAtOnce; ++block)
+        if (range(p.ranges, op, static_cast<int>(l)).most % block == 0)
+          consider(static_cast<int>(l), block);
+  const lowering::PointShares shares =
+      lowering::share_points(points, sum, width, compute, threads(), blocks);
+  p.members = shares.members;
+  p.block_loop = shares.points.loop;
+  p.block = shares.points.block;
 }
 
 /// The loops' values out of one number, the last of a group fastest.

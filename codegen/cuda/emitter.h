@@ -20,6 +20,7 @@
 #include "codegen/common/range_emitter.h"
 #include "codegen/cuda/cuda.h"
 #include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::cuda {
 
@@ -41,7 +42,7 @@ struct Neighbours {
   int loop = -1;             ///< position in op.loops
   std::vector<bool> inputs;  ///< those that lie so
 };
-inline constexpr int kStrip = 4;
+inline constexpr int kStrip = static_cast<int>(lowering::kStripOfPoints);
 
 struct Program {
   const Schedule& schedule;

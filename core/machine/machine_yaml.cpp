@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 17> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 16> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -31,8 +31,7 @@ constexpr std::array<std::string_view, 17> kOfKernels = {"l2",
                                                          "region_thread",
                                                          "stream",
                                                          "wgmma",
-                                                         "launch_unit",
-                                                         "launch_products"};
+                                                         "launch_unit"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};

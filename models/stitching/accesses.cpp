@@ -36,9 +36,30 @@ double AccessCounts::elements(const Linear& at, const std::vector<int>& dims) co
 
 Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>& dims,
                             std::int64_t width, const lowering::Copies& copies,
-                            const std::vector<Linear>& inside) const {
+                            const std::vector<Linear>& inside,
+                            const std::vector<int>& loops) const {
   const std::int64_t bytes = size_of(p_.workload->tensor(t).dtype);
-  std::set<std::int64_t> sectors, lines;
+  std::set<std::int64_t> sectors, lines, all;
+  // A strip that is one access is no dimension of the address.
+  const bool whole = std::ranges::none_of(dims, [&](int id) {
+    const auto term = at.terms.find(id);
+    return term != at.terms.end() && term->second == 1 &&
+           p_.index(id).kind == ProgramIndex::Kind::element;
+  });
+  // Steps within a sector, together: what a lane goes through, and in how many accesses.
+  constexpr std::int64_t kMost = 128 * kSector;
+  std::int64_t span = 0;
+  double times = 1;
+  for (const std::vector<int>* group : {&dims, &loops})
+    for (int id : *group) {
+      const auto term = at.terms.find(id);
+      if (term == at.terms.end()) continue;
+      const std::int64_t step = std::abs(term->second) * bytes, count = p_.index(id).count;
+      if (step >= kSector || count <= 1) continue;
+      const std::int64_t taken = std::min(count, std::max<std::int64_t>(1, kMost / step));
+      span += (taken - 1) * step;
+      times *= static_cast<double>(taken);
+    }
   for (std::int64_t lane = 0; lane < kLanes; ++lane) {
     if (copies.lane && in_lane(*copies.lane, lane) != lane) continue;
     // What a lane lacks for itself alone: conditions on others are another's.
@@ -55,16 +76,17 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
       sectors.insert(b / kSector);
       lines.insert(b / kLine);
     }
+    for (std::int64_t b = first / kSector;
+         span > 0 && b <= (first + span + (whole ? width : 1) * bytes - 1) / kSector; ++b)
+      all.insert(b);
   }
   Accesses x{.count = elements(at, dims)};
-  // A strip that is one access is no dimension of the address.
-  const bool whole = std::ranges::none_of(dims, [&](int id) {
-    const auto term = at.terms.find(id);
-    return term != at.terms.end() && term->second == 1 &&
-           p_.index(id).kind == ProgramIndex::Kind::element;
-  });
   if (!whole) x.count /= static_cast<double>(width);
-  x.sectors = x.count * static_cast<double>(sectors.size());
+  if (span > 0 && !sectors.empty())
+    x.fresh = std::min(1.0, static_cast<double>(all.size()) /
+                                (times * static_cast<double>(sectors.size())) *
+                                (whole ? 1 : static_cast<double>(width)));
+  x.sectors = x.count * static_cast<double>(sectors.size()) * x.fresh;
   x.wavefronts = x.count * static_cast<double>(lines.size());
   return x;
 }

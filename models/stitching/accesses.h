@@ -10,7 +10,8 @@ namespace tilewright::stitching {
 /// Of a warp, in one turn.
 struct Accesses {
   double count = 0;       ///< instructions
-  double sectors = 0;     ///< of 32 bytes, that all of them touch
+  double sectors = 0;     ///< of 32 bytes, that all of them bring from L2
+  double fresh = 1;       ///< how much of what they touch that is: L1 keeps sectors for neighbours
   double wavefronts = 0;  ///< passes of 128 bytes, or of 32 banks of shared memory
 };
 
@@ -19,10 +20,12 @@ class AccessCounts {
   explicit AccessCounts(const lowering::ThreadProgram& p) : p_(p) {}
   /// Of elements `at` of a tensor at home, for all values of `dims`, `width` of them at once; by
   /// the first of their copies, where all of `inside` is positive. Where a block's and a turn's
-  /// part of the address begins is taken as aligned.
+  /// part of the address begins is taken as aligned. `loops`: around it; elements of `dims` and
+  /// turns of them that lie within a sector bring it once, the mean of all turns is given.
   Accesses home(TensorId t, const lowering::Linear& at, const std::vector<int>& dims,
                 std::int64_t width, const lowering::Copies& copies,
-                const std::vector<lowering::Linear>& inside) const;
+                const std::vector<lowering::Linear>& inside,
+                const std::vector<int>& loops = {}) const;
   /// Of a tile that comes to shared memory: an element a thread, along the tile's rows.
   Accesses staged(const lowering::Step& stage) const;
   /// Of shared memory.

@@ -26,7 +26,13 @@ constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way 
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
-constexpr double kOfBlock = 20;    // of a warp, once: indices of its block and thread
+// Cycles of a load that L1 has: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
+// Architecture via Microbenchmarking, table of memory latencies.
+constexpr double kL1 = 40.7;
+// Registers of a load that is under way in a loop, its address and its value; that a thread has
+// beside loads and values: addresses, indices (SASS of nvcc 13.0).
+constexpr double kOfLoad = 3, kOfThread = 16;
+constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;
@@ -57,6 +63,11 @@ class Tally {
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
+    // Values that find no register are written and read again, at least once.
+    const double spilled =
+        std::max(0.0, out_.registers - registers_allowed(d_, kWarp * out_.warps, out_.registers));
+    out_.instructions += 2 * spilled * out_.warps;
+    out_.wavefronts += 2 * spilled * out_.warps;
     double awaited = 0;
     for (const Brought& b : brought_) awaited += b.sectors * std::min(1.0, meetings_ / b.times);
     out_.awaited = (1 - d_.stays) * awaited * kSectorBytes * static_cast<double>(d_.sms) *
@@ -247,11 +258,15 @@ class Tally {
         return true;
     return false;
   }
-  /// Cycles until a load is there: what other blocks read, too, they have brought to L2.
-  double latency(const Linear& at) const { return others_read(at) ? d_.l2 : d_.home(); }
+  /// Cycles until a load is there: what other blocks read, too, they have brought to L2. `fresh`:
+  /// how often it is not in L1.
+  double latency(const Linear& at, double fresh = 1) const {
+    return std::min(1.0, fresh) * (others_read(at) ? d_.l2 : d_.home()) +
+           (1 - std::min(1.0, fresh)) * kL1;
+  }
 
-  Accesses moved(const Step& s) const {
-    return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside);
+  Accesses moved(const Step& s, const std::vector<int>& loops = {}) const {
+    return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside, loops);
   }
   /// Turns of loops whose elements a step moves at once.
   double turns_within(const std::vector<int>& dims) const {
@@ -279,8 +294,14 @@ class Tally {
       turns *= ceil_over(row, threads) / row;
     }
     const double moving = threads > kWarp ? threads / kWarp : s.warps == 0 ? 1 : s.warps;
-    bring(accesses_.staged(s), turns * repeats * moving, s.full, s.from, repeats);
-    return turns * latency(s.from);
+    // A thread with a row of its own goes along it: L1 has a sector's other elements.
+    double fresh = 1;
+    if (s.threads == 1 && !s.elements.empty())
+      if (const auto along = s.from.terms.find(s.elements.back()); along != s.from.terms.end())
+        fresh = std::min(
+            1.0, static_cast<double>(std::abs(along->second)) * home_bytes(s) / kSectorBytes);
+    bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
+    return turns * latency(s.from, fresh);
   }
 
   /// Registers of a thread that are taken when the pass begins.
@@ -301,15 +322,23 @@ class Tally {
     Sum sum;
     const std::size_t first = brought_.size();
     bool along = false;
+    double starts = 1;  // sums that end before the next one of the pass begins
     for (const auto& [s, times] : pass.steps) {
       along = along || s->warps > 0;
+      if (s->kind == Step::Kind::start) starts = std::max(starts, times);
       take(*s, times, repeats, pass, sum);
     }
     const bool unrolled =
         !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
-    const double together = sum.meets ? 1 : unrolled ? fitting : std::min(turns, ahead(pass));
+    double together = sum.meets ? 1
+                      : unrolled
+                          ? fitting
+                          : std::min({turns, ahead(pass),
+                                      sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
+    // A long loop is left as it is: its next turn's loads wait for this one's sum.
+    if (starts > kUnrolled) together = std::min(together, std::max(1.0, turns / starts));
     for (std::size_t i = first; i < brought_.size(); ++i)
       brought_[i].times = std::max(repeats, brought_[i].times / together);
     // Several turns' loads are under way together, in registers; where nothing is kept, with
@@ -325,6 +354,14 @@ class Tally {
     if (!along) alike_ = std::max(alike_, std::exchange(sum.loads, 0));
     const double rounds = ceil_over(turns, together) * (sum.dependent ? 2 : 1);
     return rounds * sum.loads + sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
+  }
+
+  /// Turns of a loop whose loads find registers: ptxas takes no more than let as many blocks be on
+  /// an SM as threads do.
+  double rooms(double loads, double values) const {
+    const double free = registers_allowed(d_, kWarp * out_.warps, known_.most) - before();
+    return std::max(1.0,
+                    std::floor((free - kOfThread) / std::max(1.0, (kOfLoad - 1) * loads + values)));
   }
 
   /// Loops of the schedule that the pass goes over.
@@ -345,7 +382,8 @@ class Tally {
     switch (s.kind) {
       case Step::Kind::load:
         sum.own.insert(s.values.front());
-        return fetch(moved(s), s, s.at, times * turns_within(s.dims), done, size(s.dims), sum);
+        return fetch(moved(s, pass.loops), s, s.at, times * turns_within(s.dims), done,
+                     size(s.dims), sum);
       case Step::Kind::stage:
         sum.after += times * stage(s, done);
         return;
@@ -364,15 +402,26 @@ class Tally {
         return;
       }
       case Step::Kind::exchange:
-        // A warp's sums go to shared memory, and every warp reads those of all.
+        // A warp's sums go to shared memory, and those who join them read those of a group of
+        // warps: each warp all of them, or some.
         meet(done);
         for (const Step::Joined& j : s.joined) {
-          const double sums = size(j.dims);
-          out_.instructions += sums * done * warps(s) * (2 + 2 * out_.warps);
-          out_.wavefronts += sums * done * warps(s) * (1 + out_.warps);
+          const double sums = size(j.dims), writers = warps(s);
+          double group = 1;
+          for (int id : j.units) {
+            const auto& i = p_.index(id);
+            group *= i.unit == Binding::thread ? out_.warps : static_cast<double>(i.count);
+          }
+          const auto width = static_cast<double>(j.strip.whole ? j.strip.width : 1);
+          const double read = j.shared_out ? sums * group : sums * group * writers;
+          const double of_warp =
+              j.shared_out ? group * width * std::ceil(sums / width / writers) : sums * group;
+          out_.instructions += done * 2 * (sums * writers + read);
+          out_.wavefronts += done * (sums * writers + read);
           const double meetings = p_.value(j.value).uses.empty() ? 1 : kMeetings;
-          sum.after += times * (2 * d_.shared + meetings * d_.barrier) +
-                       sums * times * out_.warps * d_.light;
+          // Additions of one sum wait for one another; several sums' are issued one a cycle.
+          sum.after += times * (2 * d_.shared + meetings * d_.barrier +
+                                std::max(group * d_.light, 2 * of_warp));
         }
         return;
       case Step::Kind::keep:
@@ -385,7 +434,10 @@ class Tally {
         else
           bring(moved(s), done * warps(s), s.full, s.at, done);
         out_.turns = std::max(out_.turns, times * turns_within(s.dims));
-        if (s.atomic) out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
+        if (s.atomic) {
+          out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
+          out_.swapped = std::max(out_.swapped, swaps(s));
+        }
         return;
       }
       case Step::Kind::barrier:
@@ -402,13 +454,28 @@ class Tally {
     return static_cast<double>(size_of(p_.workload->tensor(only(s).tensor).dtype));
   }
 
+  /// Additions to a word of memory that are compared and swapped: of 16 bits, which no GPU adds
+  /// alone (SASS: ATOMG.CAS), and all that is no sum. Those of all blocks, and of both its halves.
+  double swaps(const Step& s) const {
+    const double bytes = home_bytes(s);
+    const bool sum = p_.output_of(only(s)).combine == Combine::sum;
+    if (sum && bytes >= 4) return 0;
+    double times = bytes < 4 ? 4 / bytes : 1;
+    for (std::size_t i = 0; i < p_.indices.size(); ++i)
+      if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block &&
+          !s.at.terms.contains(static_cast<int>(i)))
+        times *= static_cast<double>(p_.indices[i].count);
+    return times;
+  }
+
   /// A load within a pass.
   void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
              double values, Sum& sum) {
     bring(x, done * warps(s), s.full, at, done);
     loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
-    sum.loads = std::max(sum.loads, latency(at));
+    // Of a few turns' loads one is not in L1.
+    sum.loads = std::max(sum.loads, latency(at, x.fresh * std::min(turns, kLoopsAhead)));
     sum.loaded += values;
     sum.fetches += x.count;
   }
@@ -421,7 +488,7 @@ class Tally {
     out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
     out_.special += done * warps(s) * points * kSpecial * expensive;
     sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
-    for (const Read& r : s.reads) read(r, s, times, done, sum);
+    for (const Read& r : s.reads) read(r, s, times, done, pass, sum);
     for (const Write& w : s.writes) {
       const Value& v = p_.value(w.value);
       if (v.storage == Storage::registers) {
@@ -448,7 +515,7 @@ class Tally {
     return false;
   }
 
-  void read(const Read& r, const Step& s, double times, double done, Sum& sum) {
+  void read(const Read& r, const Step& s, double times, double done, const Pass& pass, Sum& sum) {
     switch (r.from) {
       case Read::From::registers:
         kept_.read(r.value);
@@ -460,7 +527,8 @@ class Tally {
         sum.after += times * d_.shared / kIndependent;
         return;
       case Read::From::home: {
-        const Accesses x = accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside);
+        const Accesses x =
+            accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside, pass.loops);
         return fetch(x, s, r.at, times, done, x.count, sum);
       }
       case Read::From::gather:

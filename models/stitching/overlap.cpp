@@ -23,6 +23,7 @@ constexpr double kFilled = 0.6;
 // one round, from so many on; warps of a block that do not wait for one another, and leave it one
 // by one.
 constexpr double kScattered = 0.0075, kSpread = 0.012, kSpreadFrom = 4096, kApart = 0.0075;
+constexpr double kSwapping = 1;   // assumed: cycles of L2 for a word that is compared and swapped
 constexpr double kAdding = 16;    // cycles of a block of the last round: all add to the same places
 constexpr double kExposed = 0.2;  // of a chain: at the kernel's end
 constexpr double kFilling = 0.055;  // of the time until every place has its first block
@@ -46,7 +47,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
                 double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
   Demand all;
-  double rounds = 0, apart = 1, adding = 0;
+  double rounds = 0, apart = 1, adding = 0, swapped = 0;
   for (const Demand& p : parts) {
     all.blocks += p.blocks;
     all.instructions += p.blocks * p.instructions;
@@ -54,6 +55,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.wavefronts += p.blocks * p.wavefronts;
     all.sectors += p.blocks * p.sectors;
     if (p.added > 0) adding += p.blocks;
+    swapped = std::max(swapped, p.swapped);
     if (!p.meets) apart = std::max(apart, p.warps);
     rounds += p.blocks * (p.chain + p.awaited) / (resident * sms);
     all.chain = std::max(all.chain, p.chain);
@@ -85,6 +87,9 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
   if (adding > 0) t.added = t.launch + std::min(adding, places) * kAdding / d.clock_hz;
+  // One of those who wait for a word succeeds each time that all have gone to L2 and back, where
+  // they are served one after the other.
+  if (swapped > 1) t.added += swapped * (d.l2 + std::min(swapped, places) * kSwapping) / d.clock_hz;
   t.seconds = t.launch + t.added +
               std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed / d.clock_hz);
   t.turns = all.turns;

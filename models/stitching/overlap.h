@@ -27,6 +27,7 @@ struct Demand {
   double awaited = 0;    ///< cycles, at the SM's share of DRAM's rate: what all warps wait for
   double turns = 1;      ///< of a thread over what it reads from home, a block's width apart
   double added = 0;      ///< of a block: bytes that it adds atomically
+  double swapped = 0;    ///< of all blocks: additions to one word that are compared and swapped
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
   friend bool operator==(const Demand&, const Demand&) = default;
 };

@@ -249,9 +249,25 @@ TEST(DemandOf, RowsOfThreadsTouchASectorEach) {
   const Demand w = demand(g, "r/32@grid r/1@thread c/4 ( C.s )");
   EXPECT_EQ(w.blocks, 2);
   EXPECT_EQ(w.warps, 1);
-  // 32 turns, each lane in a line of its own; sums of 32 rows are neighbours.
-  EXPECT_EQ(w.sectors, 32 * 32 + 4);
+  // 32 turns, each lane in a line of its own, two turns in a sector, which L1 keeps; sums of 32
+  // rows are neighbours.
+  EXPECT_EQ(w.sectors, 32 * 32 / 2 + 4);
   EXPECT_EQ(w.wavefronts, 32 * 32 + 1);
+}
+
+/// Sums of 16 bits, and all that is no sum, are compared and swapped: additions to a word come one
+/// after the other.
+TEST(DemandOf, NarrowAdditionsAreSwapped) {
+  const auto swapped = [](const std::string& type, const std::string& adds) {
+    const Graph g = graph_from("dtype: " + type +
+                               "\nloops: {r: 64, c: 128}\ntensors: {x: [r, c], s: [c]}\n"
+                               "outputs: [s]\noperators:\n  - s[c] " +
+                               adds + " x[r,c]\n");
+    return demand(g, "r/8@grid c/32@grid ( r/1@warp c/1@lane ( C.s ) S.s!atomic )").swapped;
+  };
+  EXPECT_EQ(swapped("f32", "+="), 0);
+  EXPECT_EQ(swapped("f16", "+="), 8 * 2);  // eight blocks, two halves of a word
+  EXPECT_EQ(swapped("f32", "max="), 8);
 }
 
 TEST(DemandOf, SumsAreShuffledAndJoined) {
@@ -291,13 +307,14 @@ TEST(DemandOf, WarpsThatMeetWaitForWhatAllOfThemLoad) {
   // A warp of fewer that stores y in eight turns has seven under way: an eighth was there before.
   EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).awaited,
               DoubleNear(8 * (3 - 1 / 8.0) * 32768 / 50.0, 1e-6));
-  // Warps join sums once, after eight turns of which four are under way together. The price has
-  // each of the eight warps store the sums.
+  // Warps join sums once, after eight turns, one after the other: of 256 threads each has 32
+  // registers, which are too few for two turns of four values, their addresses and four sums. The
+  // price has each of the eight warps store the sums.
   const Graph columns = graph_from(
       "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [c]}\noutputs: [s]\n"
       "operators:\n  - s[c] += x[r,c]\n");
   EXPECT_THAT(demand(columns, "c/128@grid ( r/8@warp c/4@lane r/1 ( C.s ) S.s )").awaited,
-              DoubleNear((64 * 128 * 4 / 2 + 8 * 128 * 4) / 50.0, 1e-6));
+              DoubleNear((64 * 128 * 4 / 8 + 8 * 128 * 4) / 50.0, 1e-6));
   // Warps that do not meet go on with what is theirs.
   EXPECT_EQ(demand(graph_from(kAbs), "r/1@grid c/1@lane ( C.a )").awaited, 0);
 }

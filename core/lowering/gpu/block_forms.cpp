@@ -37,6 +37,8 @@ class Forms {
       f_.registers = registers(floats, each);
       break;
     }
+    for (std::size_t i = 0; i < work_.tiles.size(); ++i)
+      work_.tiles[i].in_sums = in_sums(BufferId(i));
     for (BufferId b : banned_) f_.tiles.push_back(work_.tiles[b.index()].name);
     return room();
   }
@@ -83,23 +85,31 @@ class Forms {
     each_product([&](ProductRun& x) {
       const BlockWork::Tile& t = work_.tiles[x.result.index()];
       x.covers = x.points >= t.rows * t.columns;
-      if (!x.by_elements && x.covers && !shared.contains(x.result)) in_sums_.insert(x.result);
+      if (!x.contraction && x.covers && !shared.contains(x.result)) in_sums_.insert(x.result);
     });
     // Sums in registers are no operand of a product whose own are in shared memory, nor of one that
     // takes a part of them at a time.
     each_product([&](ProductRun& x) {
-      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) {
-        in_sums_.erase(x.left);
-        if (work_.tiles[x.left.index()].made) shared.insert(x.left);
-      }
+      const auto leaves = [&](BufferId b) {
+        in_sums_.erase(b);
+        if (work_.tiles[b.index()].made) shared.insert(b);
+      };
+      if (x.left.valid() && (!in_sums(x.result) || takes_part(x))) leaves(x.left);
+      if (x.right.valid()) leaves(x.right);
     });
     const std::set<BufferId> of_products = in_sums_;
     for (BlockPhase& p : work_.phases)
       for (PointsRun& x : p.points) {
-        x.in_registers = std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
-                         std::ranges::none_of(x.touched, [&](BufferId b) {
-                           return banned_.contains(b) || shared.contains(b);
-                         });
+        // What uses a part of a tile finds it in shared memory.
+        bool covers = true;
+        for (std::size_t i = 0; i < x.touched.size(); ++i) {
+          const BlockWork::Tile& t = work_.tiles[x.touched[i].index()];
+          covers = covers && (!t.made || x.volumes[i] >= t.rows * t.columns);
+        }
+        x.in_registers =
+            covers && std::ranges::any_of(x.touched, [&](BufferId b) { return in_sums(b); }) &&
+            std::ranges::none_of(
+                x.touched, [&](BufferId b) { return banned_.contains(b) || shared.contains(b); });
         if (x.in_registers)
           for (BufferId b : x.touched)
             if (work_.tiles[b.index()].made) in_sums_.insert(b);
@@ -158,6 +168,10 @@ class Forms {
     bool rows_stay = false;
     f_.most_rows = 1;
     each_product([&](const ProductRun& x) {
+      if (x.contraction) {  // by its results, of 16 x 16
+        area = std::max(area, x.rows * x.columns / 2 * x.contraction->products);
+        return;
+      }
       rows.push_back(x.rows), columns.push_back(x.columns / 2);
       blocks.emplace_back(x.rows, x.columns / 2);
       area = std::max(area, x.rows * x.columns / 2);
@@ -184,7 +198,7 @@ class Forms {
         parts = true,
         joined = std::max(joined, x.rows * 128 * f_.warp_columns * f_.warp_columns * 4);
     });
-    std::int64_t fixed = parts ? joined : 0;
+    std::int64_t fixed = parts ? joined : 0, rounded = fixed;
     std::vector<std::int64_t> ring(work_.tiles.size(), 0), turns(work_.tiles.size(), 1);
     for (std::size_t i = 0; i < work_.tiles.size(); ++i) {
       const BlockWork::Tile& t = work_.tiles[i];
@@ -193,6 +207,7 @@ class Forms {
         turns[i] = ring_stages(t.again, stages_, t.copies);
       } else if (t.made && !in_sums(BufferId(i))) {
         fixed += bytes(t, 4, false);
+        rounded += bytes(t, t.element, false);
       }
     }
     // Rings of one phase lie where another phase has its own.
@@ -214,6 +229,11 @@ class Forms {
         if (turns[i] > 1 && stages_ == 0 &&
             (!most || ring[i] * turns[i] > ring[*most] * turns[*most]))
           most = i;
+      // Where there is no room for floats, elements are as the tensor has them.
+      if (!most && rounded < fixed) {
+        fixed = rounded;
+        continue;
+      }
       if (!most)
         return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
                                 r_.shared - kSharedReserved)};

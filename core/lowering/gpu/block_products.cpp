@@ -4,6 +4,7 @@
 
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -279,13 +280,8 @@ std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
     for (int l : group) n *= most[static_cast<std::size_t>(l)];
     return n;
   };
-  for (const auto& [m, w] : {std::pair{2, 4}, {1, 4}, {2, 2}, {1, 2}})
-    if (ceil_div(points(c.rows), 16) >= m && ceil_div(points(c.columns), 8) >= w &&
-        ceil_div(points(c.rows), 16 * m) * ceil_div(points(c.columns), 8 * w) *
-                points(c.products) >=
-            program_.threads() / 32)
-      return {m, w};
-  return {1, micro_kernel().fours ? 2 : 1};
+  return lowering::contraction_blocks(points(c.rows), points(c.columns), points(c.products),
+                                      program_.threads() / 32, micro_kernel().fours);
 }
 
 /// Every output of a compute as a contraction, or none of them.

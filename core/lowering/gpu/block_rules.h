@@ -33,6 +33,36 @@ std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool pa
 /// Of a ring. `again`: a loop comes back to its load; `asked`: 0: none; `copies`: that the plan
 /// has.
 int ring_stages(bool again, int asked, int copies);
+/// Blocks of 16 rows and of 8 columns that a warp makes at once of a contraction of so many points:
+/// as large ones as give every warp one. `fours`: MicroKernel's.
+std::pair<std::int64_t, std::int64_t> contraction_blocks(std::int64_t rows, std::int64_t columns,
+                                                         std::int64_t products, std::int64_t warps,
+                                                         bool fours);
+
+/// Neighbours that a thread takes at once where they lie side by side.
+inline constexpr std::int64_t kStripOfPoints = 4;
+/// Of an operator that is computed point by point, points that a thread may have at once: `block`
+/// of them along a loop (by position; -1: one point), for what they read alike. Reads of a point
+/// that they share, and of its own; `some`: how much longer a point takes where not all exist.
+struct PointBlock {
+  int loop = -1;
+  std::int64_t block = 1;
+  double some = 1, alike = 0, own = 0;
+};
+struct PointShares {
+  PointBlock points;
+  std::int64_t members = 1;  ///< threads that share a point's sum
+};
+/// How many threads share a point's sum, and how many points a thread has at once: by the turns
+/// that threads go through, and about as many instructions as a turn, or joining, takes. `width`:
+/// points of the sum that are taken at once; `compute`: instructions of one of them.
+PointShares share_points(std::int64_t points, std::int64_t sum, std::int64_t width, double compute,
+                         std::int64_t threads, std::span<const PointBlock> blocks);
+/// Assumed, in instructions: of a read, of joining two lanes' parts, of joining warps' parts, of a
+/// round of points.
+inline constexpr double kOfPointRead = 6, kOfPointJoin = 4, kOfPointExchange = 80,
+                        kOfPointRound = 20;
+
 /// Registers that a thread of such a block can have.
 std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm);
 

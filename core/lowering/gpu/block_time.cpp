@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_acts.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -72,33 +73,21 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     r.grid_barrier_block = each->second;
   if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
     r.launch_unit = each->second;
-  if (const auto each = u.cycles.find("launch_products"); each != u.cycles.end())
-    r.launch_products = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
 
 namespace {
 
-// Threads that copy, as codegen/cuda has it. Elements that each has under way where they are copied
-// one by one, cycles of such a tile beside its elements', and times their latency: chosen by the
-// even rows of h100-drawn-seconds-before.json.
-constexpr double kCopyThreads = 128, kElementsAtOnce = 1;
-constexpr double kElementTile = 200, kElementLatency = 1.5;
 // Bytes that all blocks together add up at home in a second, after everything else; that they store
 // where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
 // by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
 constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
-// Assumed: instructions of a copied 16 bytes (its address, itself, its share of a barrier); of a
-// turn of a loop; of an element between registers and shared memory, one by one.
-constexpr double kOfCopy = 6, kOfTurn = 20, kOfElement = 2;
-// Cycles that a warp waits for each tile from home that an operator reads, and for the place of an
-// element in a tile. Beside products by mma, chosen by six fused kernels of ResNet-50 in f16 on an
-// H100, which took 2 to 6 times as long as was said without it (h100-resnet50-windows.json).
-constexpr double kOtherWaits = 100, kTileWaits = 40;
-// Assumed: how many instructions of a warp are under way at the same time where they are
-// independent.
-constexpr double kIndependent = 2;
+// Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
+// memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
+constexpr double kOfTurn = 20, kOfElement = 9;
+// Of a product, once: a chain of so many instructions before its first operand is read (SASS).
+constexpr double kOfProduct = 20;
 // Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
 // that lasts; how often a warp waits for shared memory in 16 of the depth, and nothing else of it
 // runs. All warps of an SM wait for the same ring and then do the same, so a warp's instructions do
@@ -116,73 +105,92 @@ struct RowsThatStraddle {
 // sector, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by warpgroups
 // (h100-products-overlap.json). Threads that copy lose nothing by lines.
 constexpr RowsThatStraddle kCopiedRows{1, 2.47}, kRowsOfPairs{1.31, 2.47};
-// How much longer a product by elements takes, by mma and by fused multiply-adds. Chosen by a 3 x 3
-// convolution of 256 channels in eleven plans in each type (h100-convolution-plans.json). By mma
-// between these, which want 48, and products over two loops, which want 15 (proj of
-// h100-whole-bert-followed.json).
-constexpr double kElementsByMma = 18, kElementsByFma = 3.5;
 
 class Pricer {
  public:
   /// `missed`: the part of what is used that L2 does not keep.
-  Pricer(const BlockRates& r, const BlockForms& f, double latency, double missed)
-      : r_(r), f_(f), latency_(latency), missed_(missed) {}
+  Pricer(const BlockRates& r, const BlockForms& f, const std::vector<BlockWork::Tile>& tiles,
+         double latency, double missed)
+      : r_(r), f_(f), tiles_(tiles), latency_(latency), missed_(missed) {}
 
   PhaseTime phase(const BlockPhase& p, std::int64_t resident) const {
     PhaseTime t{.blocks = p.blocks};
     for (const ProductRun& x : p.products) add(x, t);
     for (const PointsRun& x : p.points) add(x, t);
-    double first = 0, copied = 0, slow = 0;
-    std::map<std::size_t, std::array<double, 3>> rings;  // bytes, turns, stages
+    for (const StoreRun& x : p.stores) {
+      const BlockWork::Tile& tile = tiles_[x.buffer.index()];
+      add(x.runs, store_time(x, tile, tile.in_sums, f_, r_), t);
+    }
+    // The copying threads' time, and that of the first tile of each ring, which is waited for.
+    double first = 0, first_bytes = 0, copied = 0, copying = 0;
+    struct RingTime {
+      double bytes = 0, copying = 0, turns = 0, stages = 1;
+    };
+    std::map<std::size_t, RingTime> rings;
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
       const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
-      first = std::max(first, c.bytes * longer / r_.fill);
-      auto& ring = rings[c.buffer];
-      ring[0] += bytes, ring[1] += c.runs, ring[2] = c.stages;
-      if (c.elements > 0)
-        slow +=
-            c.runs * (kElementTile + kElementLatency * (latency_ + r_.near) *
-                                         std::ceil(c.elements / (kCopyThreads * kElementsAtOnce)));
-      t.work += c.runs * (2 * r_.barrier + r_.near);
-      t.issue += c.bytes * c.runs / (c.piece * 32) * kOfCopy / kSchedulers;
-      if (in_step(p) && c.piece < 16) {
-        const double pieces = bytes / (c.piece * 32) * kOfPieces;
-        t.work += pieces, t.issue += pieces;
+      if (c.gathered) continue;
+      first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
+      ActTime copy = copy_time(c, tiles_[c.buffer], latency_, r_);
+      const ActTime ring = ring_time(c, r_);
+      if (c.piece < 16 && !c.elements) {
+        const double pieces = c.bytes / (c.piece * 32) * kOfPieces;
+        copy.alone = std::max(copy.alone, pieces);
+        if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
+      first += copy.alone;
+      copying += c.runs * (copy.alone + ring.alone);
+      RingTime& own = rings[c.buffer];
+      own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
+      own.copying += c.runs * (copy.alone + ring.alone);
+      t.work += c.runs * ring.alone;
+      t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
     t.work += p.turns * kOfTurn + p.returns * (latency_ + r_.near);
-    t.copies = slow + copied / r_.fill - first;  // the first tile is waited for
+    // The first tile is waited for.
+    t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
     // Memory gives all blocks that are under way together their tiles.
     const std::int64_t in_turn = ceil_div(ceil_div(p.blocks, r_.sms), resident);
     const double memory = r_.mma > 0 && !p.products.empty()
                               ? missed_ * p.compulsory / r_.memory / static_cast<double>(in_turn)
                               : 0;
-    for (const auto& [buffer, ring] : rings) {
-      const auto [bytes, turns, stages] = ring;
-      if (turns > stages)
+    for (const auto& [buffer, ring] : rings)
+      if (ring.turns > ring.stages)
         t.waits =
-            std::max(t.waits, (turns * latency_ + bytes / r_.fill + memory + t.work) / stages);
-    }
+            std::max(t.waits, (ring.turns * latency_ +
+                               std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
+                                  ring.stages);
     t.fill = (copied + p.stored + p.returned + 2 * p.added) / r_.fill;
-    t.ends = (copied > 0 ? latency_ + first : 0) +
+    t.ends = (copied > 0 ? latency_ + std::max(first, first_bytes) : 0) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p));
     return t;
   }
 
  private:
-  bool in_step(const BlockPhase& p) const { return r_.mma == 0 && !p.products.empty(); }
+  bool in_step(const BlockPhase& p) const {
+    return r_.mma == 0 &&
+           std::ranges::any_of(p.products, [](const ProductRun& x) { return !x.contraction; });
+  }
+
+  void add(double runs, const ActTime& of, PhaseTime& t) const {
+    t.work += runs * of.alone, t.issue += runs * of.issue, t.near += runs * of.near;
+  }
 
   void add(const ProductRun& x, PhaseTime& t) const {
+    if (x.contraction) return add(x.runs, contraction_time(x, f_, r_), t);
     const double rows = std::max(1.0, static_cast<double>(x.rows) / f_.warp_rows);
     // A warp has all columns of a part of the sum where its left operand is its own sums.
     const bool part = x.left_sums && f_.warp_columns > 1;
     const double columns = part ? static_cast<double>(x.columns)
                                 : std::max(1.0, static_cast<double>(x.columns) / f_.warp_columns);
-    const double steps = static_cast<double>(x.depth) / (part ? f_.warp_columns : 1);
+    // Tensor cores take 16 of the depth at a time, others as much as there is.
+    const double steps =
+        (r_.mma > 0 ? static_cast<double>(x.depth) : static_cast<double>(x.deep) / 16) /
+        (part ? f_.warp_columns : 1);
     const double warps = f_.warps(), each = std::ceil(warps / kSchedulers);
     const bool matrix = r_.mma > 0;
     const double left = x.left_sums ? 0 : rows, right = columns / 2;
@@ -203,14 +211,16 @@ class Pricer {
       issue = (tensor + step.issued - step.multiply_adds) / kFmaLasts;
       alone = std::max(issue, 16 * 4.0) + (each - 1) * issue + kFmaWaits * r_.near;
     }
-    if (x.by_elements) alone *= matrix ? kElementsByMma : kElementsByFma, issue = alone / 2;
     const double all = x.runs * steps;
     double work = all * std::max({alone, each * tensor, each * issue, warps * near});
+    // Addresses of operands and sums, where there is little else.
+    work += x.runs * kOfProduct * r_.light;
     if (x.result_tile) {
       // Sums come from shared memory and go back, between two barriers.
       const double words = static_cast<double>(x.rows * x.columns) * 128;
       near += 2 * words / 32 / warps / steps;
-      work += x.runs * (2 * words / 32 * kOfElement + 2 * r_.barrier);
+      work += x.runs * (2 * words / 32 * kOfElement / std::min(warps, kSchedulers) +
+                        2 * (r_.barrier + r_.near));
     }
     if (part) work += x.joins * (4 * rows * columns * 2 * warps + 2 * r_.barrier);
     t.work += work;
@@ -220,21 +230,8 @@ class Pricer {
   }
 
   void add(const PointsRun& x, PhaseTime& t) const {
-    const double turns = std::ceil(x.points / (32.0 * f_.warps()));
-    const double issue =
-        turns * (x.light + x.expensive * 4 + (x.in_registers ? 0 : kOfElement * 2));
-    const double each = f_.warps() / kSchedulers;
-    const double waits =
-        r_.mma > 0 ? kOtherWaits * x.loaded + (x.in_registers ? 0 : kTileWaits) : 0;
-    const double alone =
-        turns * ((x.light * r_.light + x.expensive * r_.expensive) / kIndependent + waits);
-    double once = x.reduces ? 2 * (r_.shuffle + r_.light) * f_.rows_of_thread() : 0;
-    // Warps that share rows exchange them: write, wait, read, wait.
-    if (x.reduces && f_.warp_columns > 1) once += 4 * (r_.barrier + r_.near);
-    if (!x.in_registers) once += 2 * r_.barrier + r_.near;
-    t.work += x.runs * (std::max(alone, std::ceil(each) * issue) + once);
-    t.issue += x.runs * issue * each;
-    if (!x.in_registers) t.near += x.runs * turns * f_.warps() * 2;
+    if (!x.in_registers) return add(x.runs, points_time(x, f_, r_), t);
+    add(x.runs, sums_time(x, tiles_, f_, r_), t);
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
@@ -263,6 +260,7 @@ class Pricer {
 
   const BlockRates& r_;
   const BlockForms& f_;
+  const std::vector<BlockWork::Tile>& tiles_;
   double latency_, missed_;
 };
 
@@ -531,12 +529,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
               .resident = forms->resident,
               .barriers = work.barriers,
               .tiles = forms->tiles};
-  const Pricer price(r, *forms, latency, 1 - kept);
+  const Pricer price(r, *forms, work.tiles, latency, 1 - kept);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
-  if (r.mma > 0 &&
-      std::ranges::any_of(work.phases, [](const BlockPhase& p) { return !p.products.empty(); }))
-    cycles += r.launch_products;
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);

@@ -36,8 +36,7 @@ struct BlockRates {
   double l2 = 0, dram = 0;  ///< latencies
   double near = 0;          ///< latency of shared memory
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;
-  double launch_unit = 0;      ///< of a launch, for each SM that has blocks
-  double launch_products = 0;  ///< of a launch of a kernel with products by mma
+  double launch_unit = 0;  ///< of a launch, for each SM that has blocks
   double launch = 0, dispatch = 0, block = 0, grid_barrier = 0, grid_barrier_block = 0;
 };
 /// A Reason where the machine is no GPU, or its file lacks a number (named).

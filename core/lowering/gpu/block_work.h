@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
@@ -19,30 +21,57 @@ struct ProductRun {
   double runs = 1;
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
-  bool by_elements =
-      false;  ///< several loops, rows that lie apart, or elements outside of the tensor
   bool left_across = false;  ///< the left operand's rows run across the depth
   bool covers = true;        ///< it makes all of the result's tile at once
   std::int64_t points = 0;   ///< of the result
-  BufferId left, result;
+  std::int64_t deep = 1;     ///< points of the depth
+  BufferId left, right, result;
+  /// A contraction (block_program.h): operands are read element by element.
+  struct Contraction {
+    std::int64_t rows = 1, columns = 1, products = 1, depth = 1, turns = 1;  ///< points
+    int row_loops = 1, column_loops = 1, depth_loops = 1;
+    int edges = 0;  ///< operands that lie outside of their tensor for some points
+  };
+  std::optional<Contraction> contraction;
   // Found by block_forms.
   bool left_sums = false, left_tile = false, result_tile = false;
 };
+/// Point by point, by any thread (codegen/cuda/emit_points.cpp).
 struct PointsRun {
-  double runs = 1, points = 1;
-  double light = 0, expensive = 0;  ///< instructions of a point
+  double runs = 1, points = 1;               ///< points: of sums too
+  double sum = 1;                            ///< points that each result adds up
+  double light = 0, expensive = 0;           ///< instructions of a point
+  double reads = 0, narrow = 0, writes = 1;  ///< of a point; of its reads, those of 16 bits
+  int loops = 0, sum_loops = 0;              ///< of more than one iteration
+  bool wide = false;                         ///< f64
+  bool edges = false;                        ///< boxes are cut off: which points exist is looked at
+  bool gathers = false;
+  bool strip = false;              ///< neighbours are taken together: of the sum, or of results
+  double in_strips = 0;            ///< of `reads`, those whose neighbours lie side by side
+  std::vector<PointBlock> blocks;  ///< points that a thread may have at once
   bool reduces = false;
   std::vector<BufferId> touched;
-  int loaded = 0;             ///< of these, tiles that come from home
-  bool in_registers = false;  ///< found by block_forms
+  std::vector<std::int64_t> volumes;  ///< elements of each that it touches
+  int loaded = 0;                     ///< of these, tiles that come from home
+  bool in_registers = false;          ///< found by block_forms
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
-  double piece = 16;    ///< bytes that a thread copies at once: rows begin at multiples of them
-  double elements = 0;  ///< that are copied one by one: rows that do not begin at 4 bytes
-  bool sectors = true;  ///< rows begin at multiples of a sector, 32 bytes
+  double piece = 16;      ///< bytes that a thread copies at once: rows begin at multiples of them
+  bool elements = false;  ///< copied one by one: rows that do not begin at 4 bytes
+  bool whole = false;     ///< fills its tile: no row is looked at
+  bool gathered = false;  ///< by the reader, no tile
+  int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
+  bool sectors = true;         ///< rows begin at multiples of a sector, 32 bytes
   std::size_t buffer = 0;
   double stages = 1;  ///< found by block_forms
+};
+/// A tile's elements to home, by the computing threads.
+struct StoreRun {
+  double runs = 1;
+  BufferId buffer;
+  int dims = 1, row_dims = 0;
+  bool added = false, aligned = true;  ///< rows begin at multiples of 16 bytes
 };
 struct BlockPhase {
   std::int64_t blocks = 1;
@@ -54,6 +83,7 @@ struct BlockPhase {
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;
   std::vector<CopyRun> copies;
+  std::vector<StoreRun> stores;
 };
 struct BlockWork {
   std::vector<BlockPhase> phases;
@@ -63,6 +93,8 @@ struct BlockWork {
     std::vector<std::int64_t> extents = {};  ///< by dimension
     std::int64_t rows = 1, columns = 1, element = 4;
     bool ring = false, again = false, made = false;
+    bool operand = false;  ///< of a product: whole blocks of 16
+    bool in_sums = false;  ///< its place is in registers: found by block_forms
     int copies = 1;
     std::string name;
   };

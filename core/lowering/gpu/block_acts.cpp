@@ -1,0 +1,232 @@
+#include "core/lowering/gpu/block_acts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilewright::lowering {
+namespace {
+
+constexpr double kSchedulers = 4;  // of an SM: CUDA C++ Programming Guide
+constexpr double kCopyThreads = 32.0 * kCopyWarps;
+// Instructions of a warp's chain of addresses that are under way at the same time, and of a loop
+// that the compiler unrolls.
+constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
+// Instructions that nvcc 13.0 makes, counted in the SASS of kernels of
+// h100-drawn-seconds-priced.json for sm_90a: of an index taken apart (a product, two shifts, a
+// difference); of an element that a contraction reads (two places added, whether it is there, the
+// swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
+// element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece;
+// of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
+// exponential or a division beside the special unit's.
+constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
+                 kOfPiece = 24, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
+constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
+// Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
+constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
+// Loads under way at the same time in a loop that is unrolled: of single points, of strips.
+constexpr double kUnrolled = 4, kUnrolledStrips = 2;
+// A warp's expensive instruction keeps its scheduler's special units busy.
+constexpr double kOfSpecial = 32 / (kSpecialUnits / kSchedulers);
+
+double round_up_to(double n, double of) { return std::ceil(n / of) * of; }
+
+/// Cycles of a warp alone for instructions of which so many are under way at the same time.
+double chain(double instructions, const BlockRates& r) { return instructions * r.light / kOfChain; }
+double loop(double instructions, const BlockRates& r) { return instructions * r.light / kOfLoop; }
+
+/// A tile's rows and columns as it lies in shared memory.
+struct Shape {
+  double rows = 1, columns = 1;
+};
+Shape shape_of(const BlockWork::Tile& t) {
+  const double rows = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
+  if (t.operand) return {round_up_to(rows, 16), round_up_to(columns, 16)};
+  return {rows, round_up_to(columns, std::max(1.0, 16.0 / static_cast<double>(t.element)))};
+}
+
+}  // namespace
+
+ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
+  const double threads = 32.0 * f.warps(), results = x.points / x.sum;
+  const double width = x.strip ? static_cast<double>(kStripOfPoints) : 1;
+  // Doubles: no special units, a division is about twenty multiply-adds.
+  const double light = x.light + (x.wide ? 20 * x.expensive : 0),
+               expensive = x.wide ? 0 : x.expensive;
+  const double single = x.narrow;  // a conversion each
+  ActTime t;
+  t.alone = 2 * r.barrier;
+  const double meets = x.gathers ? r.l2 : 0;  // an index from home, or an element
+  if (x.sum <= 1) {
+    // Strips only where all threads have one.
+    const bool strip = x.strip && results >= width * threads;
+    const double each = strip ? width : 1;
+    const double rounds = std::ceil(results / each / threads),
+                 warps = std::ceil(results / each / 32);
+    const double reads = strip ? x.in_strips + (x.reads - x.in_strips) * each : x.reads;
+    const double instructions = kOfIndex * (1 + x.loops) + (x.edges ? 3 * x.loops : 0) +
+                                kOfPointRead * (reads + x.writes) + each * (light + single);
+    t.alone += rounds * (chain(instructions, r) + r.near + meets +
+                         expensive * (r.expensive + (each - 1) * kOfSpecial));
+    t.issue = warps * (instructions + expensive * each * kOfSpecial) / kSchedulers;
+    t.near = warps * (reads + x.writes) * (strip ? width : 1) * (x.wide ? 2 : 1);
+  } else {
+    const PointShares s =
+        share_points(static_cast<std::int64_t>(results), static_cast<std::int64_t>(x.sum),
+                     static_cast<std::int64_t>(width), 1 + x.light + x.expensive,
+                     static_cast<std::int64_t>(threads), x.blocks);
+    const auto members = static_cast<double>(s.members),
+               block = static_cast<double>(s.points.block), lanes = std::min(members, 32.0);
+    const double rounds = std::ceil(results / block * members / threads),
+                 warps = std::ceil(results / block * members / 32),
+                 turns = std::ceil(x.sum / (members * width));
+    // What is side by side is one read, other operands are read point by point.
+    const double apart = x.strip ? std::max(0.0, x.reads - x.in_strips) * (width - 1) : 0;
+    const double reads = s.points.alike + block * (s.points.own + apart);
+    const double indices = members > 1 ? kOfIndex * (x.sum_loops - 1) : 0;
+    const double turn = 3 + indices + kOfPointRead * reads + block * width * (light + single);
+    const double begin = kOfIndex * (1 + x.loops) + block * kOfPointRead,
+                 ends = block * kOfPointRead * x.writes;
+    const double joins = block * x.writes * std::log2(lanes) * (r.shuffle + r.light);
+    double exchanged = 0;
+    if (members > 32) exchanged = 2 * r.barrier + r.near + members / 32 * (r.near + r.light);
+    // Sums of a thread's points are chains of their own.
+    const double of_turn =
+        std::max(loop(turn, r), width * r.light) +
+        expensive * (r.expensive / kUnrolled + block * width * kOfSpecial / kUnrolled) + meets;
+    t.alone += rounds * (chain(begin + ends, r) + r.near + turns * of_turn +
+                         std::ceil(turns / (x.strip ? kUnrolledStrips : kUnrolled)) * r.near +
+                         joins + exchanged);
+    const double all = begin + ends + turns * (turn + expensive * block * width * kOfSpecial) +
+                       block * std::log2(lanes) * 2;
+    t.issue = warps * all / kSchedulers;
+    t.near = warps * turns * (s.points.alike + block * s.points.own) * (x.strip ? width : 1) *
+             (x.wide ? 2 : 1);
+  }
+  t.alone = std::max(t.alone, t.issue);
+  return t;
+}
+
+ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
+                  const BlockForms& f, const BlockRates& r) {
+  // Whole blocks of 16 x 16, whatever of them there is.
+  double elements = 0, loaded = 0;
+  for (const BufferId b : x.touched) {
+    const BlockWork::Tile& t = tiles[b.index()];
+    if (!t.in_sums) {
+      loaded += 1;
+      continue;
+    }
+    elements = std::max(elements, round_up_to(static_cast<double>(t.rows), 16) *
+                                      round_up_to(static_cast<double>(t.columns), 16));
+  }
+  if (elements == 0) elements = round_up_to(x.points, 256);
+  const double warps = f.warps(), each = elements / (32 * warps);
+  // Whether an element exists, and zero where it does not.
+  const double instructions =
+      20 + each * (x.light + kOfExpensive * x.expensive + 2 + kOfElement * loaded);
+  const double special = each * x.expensive * kOfSpecial;
+  ActTime t;
+  t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
+            (x.expensive > 0 ? r.expensive : 0);
+  t.issue = (instructions + special) * warps / kSchedulers;
+  t.near = each * loaded * warps;
+  if (x.reduces) t.alone += 2 * (r.shuffle + r.light) * f.rows_of_thread();
+  // Warps that share rows exchange them: write, wait, read, wait.
+  if (x.reduces && f.warp_columns > 1) t.alone += 4 * (r.barrier + r.near);
+  t.alone = std::max(t.alone, t.issue);
+  return t;
+}
+
+ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRates& r) {
+  const ProductRun::Contraction& c = *x.contraction;
+  const bool matrix = r.mma > 0;
+  const double warps = f.warps();
+  const auto [high, wide] = contraction_blocks(c.rows, c.columns, c.products, f.warps(), !matrix);
+  const auto down = static_cast<double>(high), across = static_cast<double>(wide);
+  const double items = std::ceil(static_cast<double>(c.rows) / (16 * down)) *
+                       std::ceil(static_cast<double>(c.columns) / (8 * across)) *
+                       static_cast<double>(c.products);
+  const auto place = [](int loops) { return 8 + (kOfIndex + 3) * (loops - 1); };
+  // Whether an element is there is asked of each where the depth takes part in that, else of rows
+  // once a turn; where all are, an address that moves along with the depth is left, which four
+  // floats share.
+  const double element = c.edges > 0 ? (c.depth_loops > 1 ? kOfElement + 4 : kOfElement / 2)
+                         : matrix    ? 5 + (c.depth_loops > 1 ? 4 : 0)
+                                     : 2;
+  const auto depth = static_cast<double>(c.depth), turns = static_cast<double>(c.turns);
+  const double steps = (matrix ? std::ceil(depth / 16) : depth) * turns;
+  double step = 0, waits = 0, tensor = 0;
+  if (matrix) {
+    step = 4 * 2 * (c.depth_loops > 1 ? place(c.depth_loops) : 2) +
+           (8 * down + 4 * across) * element + down * across;
+    waits = r.near + 33;  // of mma: block_time.cpp
+    tensor = down * across * 2048 * kSchedulers / r.mma;
+  } else {
+    step = 2 + (2 * down + 2 * across) * element + 4 * down * across;
+    waits = r.near / kUnrolled;
+  }
+  const double sums = 4 * down * across;
+  const double around = turns * ((2 * down + across) * place(c.row_loops) + 10.0 * c.edges) +
+                        sums * 2 * (kOfSum + kOfIndex * (c.row_loops + c.column_loops - 2)) + 60;
+  const double of_item =
+      loop(around, r) + 2 * r.near + steps * std::max(loop(step, r) + waits, tensor);
+  ActTime t;
+  t.issue = items * (around + steps * step) / kSchedulers;
+  t.near = items * (2 * sums + steps * (matrix ? 8 * down + 4 * across : 2 * (down + across)));
+  t.alone = 2 * r.barrier + std::max(std::ceil(items / warps) * of_item, t.issue);
+  return t;
+}
+
+ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
+                  const BlockRates& r) {
+  const Shape s = shape_of(tile);
+  const double more = kOfRowDim * std::max(0, x.row_dims - 1);
+  ActTime t;
+  if (x.elements) {
+    const double each = std::ceil(s.rows * s.columns / kCopyThreads);
+    const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
+    const double one = kOfCopied + more;
+    t.alone = full * (kCopiedAtOnce * one * r.light / kOfCopies + latency) +
+              rest * (chain(one, r) + latency);
+    t.issue = each * one * kCopyWarps / kSchedulers;
+    return t;
+  }
+  // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
+  // tilewright_tiles.h).
+  const double pieces = std::ceil(s.columns * static_cast<double>(tile.element) / x.piece);
+  double lanes = 1;
+  while (lanes < pieces && lanes < 32) lanes *= 2;
+  const double each = std::ceil(s.rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
+  const double one = x.whole ? kOfWhole : kOfPiece + more;
+  t.alone = each * (x.whole ? loop(one, r) : chain(one, r));
+  t.issue = each * one * kCopyWarps / kSchedulers;
+  return t;
+}
+
+ActTime ring_time(const CopyRun& x, const BlockRates& r) {
+  const double one = kOfRing + kOfRingDim * x.dims;
+  return {.alone = loop(one, r) + r.near, .issue = one};
+}
+
+ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_registers,
+                   const BlockForms& f, const BlockRates& r) {
+  const double threads = 32.0 * f.warps(), compare = 4.0 * x.dims;
+  ActTime t;
+  if (in_registers) {
+    const double each = std::ceil(round_up_to(static_cast<double>(tile.rows), 16) *
+                                  round_up_to(static_cast<double>(tile.columns), 16) / threads);
+    const double all = 50 + each * (x.aligned && !x.added ? kOfStoredTogether : kOfStored);
+    t.alone = chain(all, r);
+    t.issue = all * f.warps() / kSchedulers;
+    return t;
+  }
+  const Shape s = shape_of(tile);
+  const double each = std::ceil(s.rows * s.columns / threads),
+               one = kOfCopied + kOfRowDim * std::max(0, x.row_dims - 1);
+  const double warps = std::ceil(s.rows * s.columns / 32);
+  t.alone = chain(compare, r) + loop(each * one, r) + std::ceil(each / kCopiedAtOnce) * r.near;
+  t.issue = warps * one / kSchedulers;
+  return t;
+}
+
+}  // namespace tilewright::lowering
