@@ -270,7 +270,7 @@ struct Simt {
           TW_UNROLL
           for (int e = 0; e < 4; ++e)  // columns q % 2 * 8 + k .. of two blocks are one lane's
             x[n][e] = shuffle(a.x[n / 2][q - q % 2 + e / 2][2 * (n % 2) + e % 2],
-                              p.lane / 4 * 4 + q % 2 * 2 + k / 4);
+                              p.numbered(p.place() / 4 * 4 + q % 2 * 2 + k / 4));
         four(c, x, b, column, (first_depth + q) * 8 + k, b.column % 4 == 0);
       }
   }
@@ -278,7 +278,7 @@ struct Simt {
   template <int M, int N, class Left, class Right>
   TW_MEMBER static void contract(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int depth,
                                  int lane) {
-    const int g = lane / 4;
+    const int g = PlaceOfFours{0, 0, lane}.place() / 4;
     At rows[M][2], columns[N][2];
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
