@@ -499,6 +499,7 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
     const std::int64_t count = elements_of(v.shape);
     if (!v.known() || count < 0 || count > kMostFolded) return std::nullopt;
     if (v.literal && value_type_of(v.literal->type).empty()) return std::nullopt;
+    if (v.literal && v.literal->missing()) return std::nullopt;
     if (!is_float(v.type)) continue;
     if (count >
         (v.literal && !v.literal->values.file.empty() && !v.uniform ? kMostOfFile : kMostFloats))
