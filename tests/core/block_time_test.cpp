@@ -28,8 +28,8 @@ Result<BlockTime> timed(const std::string& w, const std::string& tree, const Mac
 
 Result<BlockTime> timed_text(const std::string& yaml, const std::string& tree, const Machine& m,
                              const Launch& launch) {
-  const auto workload =
-      std::make_shared<const Workload>(workload_from_yaml("name: test\ndtype: f32\n" + yaml, "test"));
+  const auto workload = std::make_shared<const Workload>(
+      workload_from_yaml("name: test\ndtype: f32\n" + yaml, "test"));
   Kernel k{.name = "k", .tree = parse_tree(tree)};
   k.launch = launch;
   const auto s = resolve({.kernels = {k}}, workload, std::make_shared<const Machine>(m));
@@ -227,9 +227,9 @@ TEST(BlockTime, ASlowerMachineIsNotFaster) {
             }));
 }
 
-// Squeezenet's convolution and the pooling of what it is concatenated to: the first of two blocks of
-// channels has no convolution. It took 56.1 us on an H100 (h100-onnx-files-before.json), and was said
-// to take 2.4.
+// Squeezenet's convolution and the pooling of what it is concatenated to: the first of two blocks
+// of channels has no convolution. It took 56.1 us on an H100 (h100-onnx-files-before.json), and was
+// said to take 2.4.
 TEST(BlockTime, TheFirstBlockMayHaveNothingToDo) {
   const std::string text = R"yaml(
 loops: {a: 64, o: 128, i: 16, y: 55, x: 55, p: 27, q: 27, r: 3, s: 3}
@@ -243,8 +243,9 @@ operators:
   const auto seconds = [&](const std::string& shift) {
     std::string shifted = text;
     shifted.replace(shifted.find("SHIFT"), 5, shift);
-    const auto t = timed_text(shifted, "o/64@grid p/1@grid q/4@grid ( i/16 ( C.c ) C.b C.f C.g S.G )",
-                              named_machine("h100"), {.warps = 8});
+    const auto t =
+        timed_text(shifted, "o/64@grid p/1@grid q/4@grid ( i/16 ( C.c ) C.b C.f C.g S.G )",
+                   named_machine("h100"), {.warps = 8});
     EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
     return t.ok() ? t->seconds : 0;
   };

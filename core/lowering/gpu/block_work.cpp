@@ -29,7 +29,8 @@ bool has_loop(const Access& a, LoopId loop) {
 }
 
 /// One block's work, by a walk of the tree in which one iteration of every loop stands for all, the
-/// first where nothing else is said: tiles have one size as emitted, the last one is computed whole.
+/// first where nothing else is said: tiles have one size as emitted, the last one is computed
+/// whole.
 class BlockWalk {
  public:
   /// `at`: which iteration, by node.
@@ -130,8 +131,7 @@ class BlockWalk {
     for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
     for (std::size_t d = 0; d < path_.size(); ++d) {
       Ranges inner = r;
-      const std::int64_t at =
-          iteration(path_[d].loop, static_cast<std::int64_t>(path_[d].trips));
+      const std::int64_t at = iteration(path_[d].loop, static_cast<std::int64_t>(path_[d].trips));
       cut(k_, path_[d].loop, d != changed ? at : at > 0 ? at - 1 : 1, r, inner);
       for (const Inference& i : k_.node(path_[d].loop).infer) infer(s_, k_, i, inner);
       r = std::move(inner);

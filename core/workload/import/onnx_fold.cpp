@@ -278,7 +278,8 @@ class Folder {
   Array gather_elements() {
     const Array &a = in(0), &indices = in(1);
     const std::size_t axis = NodeReader::axis(n_.integer("axis", 0), a.shape.size());
-    if (indices.shape.size() != a.shape.size()) throw Unsupported{"its inputs have different ranks"};
+    if (indices.shape.size() != a.shape.size())
+      throw Unsupported{"its inputs have different ranks"};
     for (std::size_t d = 0; d < a.shape.size(); ++d)
       if (d != axis && indices.shape[d] > a.shape[d])
         throw Unsupported{"an index is outside of the tensor"};

@@ -339,7 +339,7 @@ class Reader {
     for (const fs::path& part : asked) safe = safe && part != "..";
     fs::path folder = fs::path(path_).parent_path();
     if (folder.empty()) folder = ".";  // below which a file that is not there has a canonical name
-    if (safe) {  // links may not lead out, either
+    if (safe) {                        // links may not lead out, either
       std::error_code error;
       const fs::path whole = fs::weakly_canonical(folder / asked, error);
       const fs::path top = fs::weakly_canonical(folder, error);
