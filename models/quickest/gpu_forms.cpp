@@ -243,7 +243,8 @@ class Forms {
                             : Variable{l, {1}});
     if (kind.split) {
       const std::string& l = products_.front().depth;
-      f.variables.push_back(variable(l, extent(l), {8, 16, 32, 64, 128, 256, 512}, 64));
+      f.variables.push_back(
+          variable(l, extent(l), {8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024}, 256));
     }
     const std::size_t blocks = f.variables.size();
     std::vector<std::size_t> depth;

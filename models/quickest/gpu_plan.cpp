@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <set>
 
+#include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
 #include "models/stitching/column_roots.h"
@@ -35,9 +37,12 @@ class GpuPlanner {
         working_set_(bytes_of(*q.workload)) {
     device_ = stitching::with_working_set(std::move(device_), working_set_);
     device_.machine = q.machine;
-    const std::size_t parts = cut_each(*q.workload).size();
-    // Fewer kernels for each group where there are more groups.
-    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / parts, 60, 800));
+    // Fewer kernels for each group where there are more groups. Layers of equal structure are
+    // looked up once, so a network of twelve has as much for each as a layer alone.
+    std::set<std::string> shapes;
+    for (const Part& part : cut_each(*q.workload))
+      shapes.insert(signature(subgraph(*q.workload, part)));
+    effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / shapes.size(), 60, 800));
     if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
       graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
       vertex_.assign(q.workload->operators().size(), -1);

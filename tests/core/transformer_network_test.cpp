@@ -141,7 +141,8 @@ TEST(Transformers, Gpt2ReadsItsCache) {
   struct Size {
     std::size_t batch, past, layers, hidden, heads, mlp;
   };
-  for (const Size& s : {Size{3, 5, 2, 12, 3, 20}, {1, 1, 1, 6, 1, 7}, {2, 9, 3, 10, 5, 8}}) {
+  for (const Size& s :
+       {Size{3, 5, 2, 12, 3, 20}, {1, 1, 1, 6, 1, 7}, {2, 9, 3, 10, 5, 8}, {1, 1030, 1, 4, 2, 5}}) {
     const std::string name = "gpt2:batch=" + text(s.batch) + ",past=" + text(s.past) +
                              ",layers=" + text(s.layers) + ",hidden=" + text(s.hidden) +
                              ",heads=" + text(s.heads) + ",mlp=" + text(s.mlp) +

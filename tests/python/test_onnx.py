@@ -34,3 +34,39 @@ def test_operators(family, tmp_path):
             assert numpy.allclose(got, want, rtol=1e-3, atol=1e-3 * scale, equal_nan=True), f"seed {seed}"
             compared += 1
     assert compared > 0
+
+
+def test_values_by_index_are_known(tmp_path):
+    """GatherElements of constants, with an index from the end."""
+    from onnx import TensorProto, helper
+
+    path = str(tmp_path / "known.onnx")
+    nodes = [helper.make_node("Constant", [], ["a"], value_ints=[5, 6, 7]),
+             helper.make_node("Constant", [], ["i"], value_ints=[2, 0, -1, 1]),
+             helper.make_node("GatherElements", ["a", "i"], ["g"], axis=0),
+             helper.make_node("Cast", ["g"], ["f"], to=TensorProto.FLOAT), helper.make_node("Add", ["x", "f"], ["y"])]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "known", [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    values = reference.evaluate(path)
+    assert numpy.allclose(values["y"] - values["x"], [7, 5, 7, 6])
+
+
+def test_data_that_is_not_beside_the_model_is_drawn(tmp_path, monkeypatch):
+    """From its own folder, too."""
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], numpy.zeros(12, "f4").tobytes(), raw=True)
+    onnx.external_data_helper.set_external_data(w, "gone.bin")
+    w.ClearField("raw_data")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "net",
+                              [value("x", TensorProto.FLOAT, [2, 4])], [value("y", TensorProto.FLOAT, [2, 3])], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    monkeypatch.chdir(tmp_path)
+    for name in ("net.onnx", str(tmp_path / "net.onnx")):
+        made = tilewright.import_(name)
+        assert [i["tensor"] for i in made["inputs"]] == ["x"] or "w" in str(made), made
+        values = reference.evaluate(name)
+        assert numpy.allclose(values["y"].reshape(2, 3), values["x"].reshape(2, 4) @ values["w"].reshape(4, 3))

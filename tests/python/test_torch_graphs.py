@@ -137,6 +137,27 @@ def test_everything_not_covered_is_named(tmp_path):
     assert sorted(name.split("/")[0] for name in made["names"]) == ["a", "c", "d", "output"]
 
 
+def test_whole_numbers_of_constants_are_known(tmp_path):
+    """x by the running sum of a range, gathered with repeats: what transformers makes of positions and masks."""
+    def whole(name, target, args, shape):
+        return node(name, target, args, "int64", shape)
+
+    graph = graph_of(whole("r", "aten.arange.start_step", [1, 5], (4,)),          # 1 2 3 4
+                     whole("s", "aten.cumsum.default", [graphs.Ref("r"), -1], (4,)),  # 1 3 6 10
+                     whole("m", "aten.remainder.Scalar", [graphs.Ref("s"), 4], (4,)),  # 1 3 2 2
+                     whole("g", "aten.gather.default", [graphs.Ref("s"), 0, graphs.Ref("m")], (4,)),  # 3 10 6 6
+                     node("a", "aten.add.Tensor", [graphs.Ref("x"), graphs.Ref("g")]))
+    _, made, left_out = export.lowered(graph, str(tmp_path / "whole.onnx"), False)
+    assert left_out == []
+    workload, names = made["workload"], made["names"]
+    x = numpy.arange(16.0).reshape(4, 4)
+    for tensor in workload["tensors"]:
+        if tensor["name"] == names["x"]:
+            tensor["values"] = x.reshape(-1).tolist()
+    got = reference.evaluate(workload)[names["output/0"]]
+    assert numpy.array_equal(got, x + [3, 10, 6, 6])
+
+
 def test_recordings_read_back(recording):
     assert graphs.from_json(json.loads(json.dumps(graphs.to_json(recording.graph)))) == recording.graph
 

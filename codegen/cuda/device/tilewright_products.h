@@ -29,6 +29,7 @@ TW_DEVICE void right_pairs(const Operand& o, u32 (&b)[4], int n, int k, int lane
 template <class Tile_>
 struct AlongDepth {
   using Tile = Tile_;
+  static constexpr bool kAlong = true;
   Tile tile;
   int row, column;  // where the box begins
   TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + outer, column + k)); }
@@ -68,6 +69,7 @@ struct AlongDepth {
 template <class Tile_>
 struct AcrossDepth {
   using Tile = Tile_;
+  static constexpr bool kAlong = false;
   Tile tile;
   int row, column;
   TW_MEMBER auto value(int outer, int k) const { return to_float(*tile.at(row + k, column + outer)); }
@@ -241,13 +243,7 @@ struct Simt {
     const PlaceOfFours p = where.made_here();
     const bool whole = (a.column | b.column) % 4 == 0;
     const int row = p.template row_of<M>(0, 0), column = p.column_of(first, 0, 0);
-    TW_UNROLL_BY(2)
-    for (int four_of = 0; four_of < depth / 4; ++four_of) {
-      const int at = 4 * made_here(four_of);  // no address moves along with the loop: TW_SHARED
-      float x[2 * M][4];
-      a.template fours<8>(x, row, at, whole);
-      four(c, x, b, column, at, whole);
-    }
+    if (depth >= 4) ahead(c, a, b, row, column, depth / 4, whole);
     TW_NO_UNROLL
     for (int rest = depth / 4 * 4; rest < depth; ++rest) {
       const int k = made_here(rest);
@@ -274,7 +270,7 @@ struct Simt {
           TW_UNROLL
           for (int e = 0; e < 4; ++e)  // columns q % 2 * 8 + k .. of two blocks are one lane's
             x[n][e] = shuffle(a.x[n / 2][q - q % 2 + e / 2][2 * (n % 2) + e % 2],
-                              p.lane / 4 * 4 + q % 2 * 2 + k / 4);
+                              p.numbered(p.place() / 4 * 4 + q % 2 * 2 + k / 4));
         four(c, x, b, column, (first_depth + q) * 8 + k, b.column % 4 == 0);
       }
   }
@@ -282,7 +278,7 @@ struct Simt {
   template <int M, int N, class Left, class Right>
   TW_MEMBER static void contract(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int depth,
                                  int lane) {
-    const int g = lane / 4;
+    const int g = PlaceOfFours{0, 0, lane}.place() / 4;
     At rows[M][2], columns[N][2];
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
@@ -313,44 +309,80 @@ struct Simt {
   }
 
  private:
-  /// x[n][e]: row 8 n of the thread's at k + e.
-  template <int M2, int M, int N, class Tile>
-  TW_MEMBER static void four(Sums<M, N>& c, const float (&x)[M2][4], const AlongDepth<Tile>& b, int column, int k,
-                             bool whole) {
-    const typename Tile::Element* const from = b.tile.at(b.row + column, b.column + k);
-    TW_UNROLL
-    for (int o = 0; o < 4; ++o) {
-      float y[N / 2][4];
-      if (Tile::kSwizzled == kByFours && whole) {
+  /// Four points of the depth at a time. What comes next is read while this is multiplied: a warp may have its scheduler
+  /// for itself, and then nothing else hides what it waits for shared memory.
+  template <int M, int N, class Left, class Right>
+  TW_MEMBER static void ahead(Sums<M, N>& c, const Left& a, const Right& b, int row, int column, int fours,
+                              bool whole) {
+    constexpr bool kRows = Left::kAlong;  // of others a thread reads single elements: their registers are needed
+    float x[2 * M][4], y[N / 2][4];
+    if (kRows) a.template fours<8>(x, row, 0, whole);
+    part<0>(y, b, column, 0, whole);
+    TW_UNROLL_BY(2)
+    for (int four_of = 0; four_of < fours; ++four_of) {
+      // No address moves along with the loop (TW_SHARED); behind the last, the first is read again.
+      const int at = 4 * made_here(four_of), next = four_of + 1 < fours ? at + 4 : 0;
+      float next_x[2 * M][4], next_y[N / 2][4];
+      a.template fours<8>(kRows ? next_x : x, row, kRows ? next : at, whole);
+      part<1>(next_y, b, column, at, whole);
+      add<0>(c, x, y, b);
+      part<2>(y, b, column, at, whole);
+      add<1>(c, x, next_y, b);
+      part<3>(next_y, b, column, at, whole);
+      add<2>(c, x, y, b);
+      part<0>(y, b, column, next, whole);
+      add<3>(c, x, next_y, b);
+      if constexpr (kRows)
         TW_UNROLL
-        for (int j = 0; j < N / 2; ++j) read_strip(y[j], from + (16 * j + o) * Tile::kPitch);
-      } else {
-        b.template fours<16>(y, column + o, k, whole);
-      }
-      TW_UNROLL
-      for (int j = 0; j < N / 2; ++j)
-        TW_UNROLL
-        for (int e = 0; e < 4; ++e)
+        for (int n = 0; n < 2 * M; ++n)
           TW_UNROLL
-          for (int n = 0; n < M2; ++n)
-            c.x[n / 2][2 * j + o / 2][2 * (n % 2) + o % 2] += x[n][e] * y[j][e];
+          for (int e = 0; e < 4; ++e) x[n][e] = next_x[n][e];
     }
   }
-  template <int M2, int M, int N, class Tile>
-  TW_MEMBER static void four(Sums<M, N>& c, const float (&x)[M2][4], const AcrossDepth<Tile>& b, int column, int k,
-                             bool) {
-    TW_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      float y[N / 2][4];
-      b.template neighbours<16>(y, column, k + e);
+  /// x[n][e]: row 8 n of the thread's at k + e.
+  template <int M2, int M, int N, class Right>
+  TW_MEMBER static void four(Sums<M, N>& c, const float (&x)[M2][4], const Right& b, int column, int k, bool whole) {
+    float y[N / 2][4];
+    part<0>(y, b, column, k, whole), add<0>(c, x, y, b);
+    part<1>(y, b, column, k, whole), add<1>(c, x, y, b);
+    part<2>(y, b, column, k, whole), add<2>(c, x, y, b);
+    part<3>(y, b, column, k, whole), add<3>(c, x, y, b);
+  }
+  /// What of a right operand one Part of the four takes, for four points of the depth from k on: y[j][e] is column
+  /// 16 j + Part at k + e of one whose rows run along the depth, column 16 j + e at k + Part of one whose rows run across.
+  template <int Part, int N2, class Tile>
+  TW_MEMBER static void part(float (&y)[N2][4], const AlongDepth<Tile>& b, int column, int k, bool whole) {
+    if (Tile::kSwizzled == kByFours && whole) {
+      const typename Tile::Element* const from = b.tile.at(b.row + column, b.column + k);
       TW_UNROLL
-      for (int j = 0; j < N; ++j)
-        TW_UNROLL
-        for (int n = 0; n < M2; ++n) {
-          c.x[n / 2][j][2 * (n % 2)] += x[n][e] * y[j / 2][j % 2 * 2];
-          c.x[n / 2][j][2 * (n % 2) + 1] += x[n][e] * y[j / 2][j % 2 * 2 + 1];
-        }
+      for (int j = 0; j < N2; ++j) read_strip(y[j], from + (16 * j + Part) * Tile::kPitch);
+    } else {
+      b.template fours<16>(y, column + Part, k, whole);
     }
+  }
+  template <int Part, int N2, class Tile>
+  TW_MEMBER static void part(float (&y)[N2][4], const AcrossDepth<Tile>& b, int column, int k, bool) {
+    b.template neighbours<16>(y, column, k + Part);
+  }
+  template <int Part, int M2, int M, int N, int N2, class Tile>
+  TW_MEMBER static void add(Sums<M, N>& c, const float (&x)[M2][4], const float (&y)[N2][4], const AlongDepth<Tile>&) {
+    TW_UNROLL
+    for (int j = 0; j < N2; ++j)
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e)
+        TW_UNROLL
+        for (int n = 0; n < M2; ++n)
+          c.x[n / 2][2 * j + Part / 2][2 * (n % 2) + Part % 2] += x[n][e] * y[j][e];
+  }
+  template <int Part, int M2, int M, int N, int N2, class Tile>
+  TW_MEMBER static void add(Sums<M, N>& c, const float (&x)[M2][4], const float (&y)[N2][4], const AcrossDepth<Tile>&) {
+    TW_UNROLL
+    for (int j = 0; j < N; ++j)
+      TW_UNROLL
+      for (int n = 0; n < M2; ++n) {
+        c.x[n / 2][j][2 * (n % 2)] += x[n][Part] * y[j / 2][j % 2 * 2];
+        c.x[n / 2][j][2 * (n % 2) + 1] += x[n][Part] * y[j / 2][j % 2 * 2 + 1];
+      }
   }
   template <int M, int N, class Right>
   TW_MEMBER static void step(Sums<M, N>& c, const float (&x)[M][2], const Right& b, const PlaceOfFours& p,

@@ -11,7 +11,7 @@ namespace tw {
 /// A warp's part of a tile of float sums, as mma.m16n8k16 leaves them: x[i][j][e] is row
 /// 16 i + lane / 4 + 8 (e / 2), column 8 j + lane % 4 * 2 + e % 2 of its part. In fours (PlaceOf<true>) two
 /// blocks of eight columns are shared out together: column 8 (j - j % 2) + lane % 4 * 4 + j % 2 * 2 + e % 2. N, and the
-/// first block of a part, are even.
+/// first block of a part, are even; and lanes are numbered anew (PlaceOf::place).
 template <int M, int N>
 struct Sums { float x[M][N][4]; };
 /// One value a row of that part, the same in the four lanes that share the row (and in all warps that
@@ -24,11 +24,17 @@ template <bool Fours>
 struct PlaceOf {
   int row, column;  // of the grid of warps
   int lane;
+  /// The number of a lane, and of whom such a number is. In fours bits 1 and 2 change places: neighbours in bit 0 read
+  /// the same of a left operand and neighbours in bit 1 of a right one, and reads of 16 bytes by which pairs of lanes
+  /// read the same take half as long.
+  static TW_MEMBER int numbered(int x) { return Fours ? (x & 25) | (x & 2) << 1 | (x & 4) >> 1 : x; }
+  TW_MEMBER int place() const { return numbered(lane); }
+  static constexpr int kNext = 1, kSecond = Fours ? 4 : 2;  // lanes that share a row, by the bits that tell them apart
   template <int M>
-  TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + lane / 4 + 8 * half; }
+  TW_MEMBER int row_of(int i, int half) const { return (row * M + i) * 16 + place() / 4 + 8 * half; }
   TW_MEMBER int column_of(int first, int j, int odd) const {
-    if constexpr (Fours) return (first + j - j % 2) * 8 + lane % 4 * 4 + j % 2 * 2 + odd;
-    return (first + j) * 8 + lane % 4 * 2 + odd;
+    if constexpr (Fours) return (first + j - j % 2) * 8 + place() % 4 * 4 + j % 2 * 2 + odd;
+    return (first + j) * 8 + place() % 4 * 2 + odd;
   }
   TW_MEMBER PlaceOf made_here() const { return {row, column, tw::made_here(lane)}; }
 };
@@ -94,23 +100,23 @@ TW_DEVICE void combine_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scr
   for (int i = 0; i < M; ++i)
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
-      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 1));
-      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], 2));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], p.kNext));
+      v.x[i][h] = f(v.x[i][h], shuffle_xor(v.x[i][h], p.kSecond));
     }
   if constexpr (WarpColumns > 1) {
     float* const mine = scratch + (p.row * WarpColumns + p.column) * M * 16;
-    if (p.lane % 4 == 0) {
+    if (p.place() % 4 == 0) {
       TW_UNROLL
       for (int i = 0; i < M; ++i)
         TW_UNROLL
-        for (int h = 0; h < 2; ++h) mine[i * 16 + p.lane / 4 + 8 * h] = v.x[i][h];
+        for (int h = 0; h < 2; ++h) mine[i * 16 + p.place() / 4 + 8 * h] = v.x[i][h];
     }
     barrier(1, Threads);
     TW_UNROLL
     for (int i = 0; i < M; ++i)
       TW_UNROLL
       for (int h = 0; h < 2; ++h) {
-        const float* const at = scratch + p.row * WarpColumns * M * 16 + i * 16 + p.lane / 4 + 8 * h;
+        const float* const at = scratch + p.row * WarpColumns * M * 16 + i * 16 + p.place() / 4 + 8 * h;
         float all = at[0];
         TW_UNROLL
         for (int w = 1; w < WarpColumns; ++w) all = f(all, at[w * M * 16]);
@@ -167,7 +173,7 @@ constexpr int kPairs = 2;
 template <class T, int Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns,
                           const Row& row) {
-  const int t = p.lane % 4, four = p.lane - t;
+  const int t = p.place() % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -245,7 +251,7 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first,
 template <class T, int Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void read_sums(Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   warp_sync();  // other lanes wrote what this one reads, and will write it again
-  const int t = p.lane % 4, four = p.lane - t;
+  const int t = p.place() % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -302,7 +308,7 @@ TW_DEVICE void read_sums(Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int 
 /// One value a row, to a tensor and back: by the lanes with lane % 4 == 0 of the first column of warps.
 template <class T, int M, class Element, bool Fours>
 TW_DEVICE void write_rows(const RowValues<M>& v, const PlaceOf<Fours>& p, const Element& element) {
-  if (p.column != 0 || p.lane % 4 != 0) return;
+  if (p.column != 0 || p.place() % 4 != 0) return;
   each_row<M>(p, [&](int i, int h, int row) {
     T* const to = element(row);
     if (to != nullptr) store_global(to, Rounded<T>::of(v.x[i][h]));
@@ -313,7 +319,7 @@ TW_DEVICE void write_rows(const RowValues<M>& v, const PlaceOf<Fours>& p, const 
 template <class T, int Threads, int M, class Element, bool Fours>
 TW_DEVICE void read_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scratch, const Element& element) {
   barrier(1, Threads);
-  if (p.column == 0 && p.lane % 4 == 0)
+  if (p.column == 0 && p.place() % 4 == 0)
     each_row<M>(p, [&](int, int, int row) {
       const T* const from = element(row);
       scratch[row] = from != nullptr ? to_float(load_global(from)) : 0.0f;
@@ -323,7 +329,7 @@ TW_DEVICE void read_rows(RowValues<M>& v, const PlaceOf<Fours>& p, float* scratc
 }
 template <class T, int How = kSum, int M, class Element, bool Fours>
 TW_DEVICE void add_rows(const RowValues<M>& v, const PlaceOf<Fours>& p, const Element& element) {
-  if (p.column != 0 || p.lane % 4 != 0) return;
+  if (p.column != 0 || p.place() % 4 != 0) return;
   each_row<M>(p, [&](int i, int h, int row) {
     T* const to = element(row);
     if (to != nullptr) combine_at_home<How>(to, v.x[i][h]);

@@ -28,11 +28,14 @@ bool has_loop(const Access& a, LoopId loop) {
   });
 }
 
-/// The first block's work, by a walk of the tree in which every loop's first iteration stands for
-/// all: tiles have one size as emitted, the last one is computed whole.
+/// One block's work, by a walk of the tree in which one iteration of every loop stands for all, the
+/// first where nothing else is said: tiles have one size as emitted, the last one is computed
+/// whole.
 class BlockWalk {
  public:
-  BlockWalk(const Schedule& s, const ScheduledKernel& k) : s_(s), k_(k), w_(*s.workload) {}
+  /// `at`: which iteration, by node.
+  BlockWalk(const Schedule& s, const ScheduledKernel& k, std::vector<std::int64_t> at)
+      : s_(s), k_(k), w_(*s.workload), at_(std::move(at)) {}
 
   Result<BlockWork> run() {
     for (const ScheduleNode& n : k_.nodes)
@@ -52,6 +55,9 @@ class BlockWalk {
     finish_phase();
     return std::move(out_);
   }
+  /// Whether an operator has nothing to do in these iterations: a part of a concatenation that lies
+  /// elsewhere.
+  bool idle() const { return idle_; }
 
  private:
   struct Frame {
@@ -97,7 +103,7 @@ class BlockWalk {
     const std::int64_t count = trips(k_, id, ranges);
     if (count <= 0) return;
     Ranges inner = ranges;
-    cut(k_, id, 0, ranges, inner);
+    cut(k_, id, iteration(id, count), ranges, inner);
     const bool grid = n.binding == Binding::grid;
     if (grid) phase().blocks = std::max(phase().blocks, blocks_with(id));
     const double more = grid ? 1 : static_cast<double>(count);
@@ -105,6 +111,10 @@ class BlockWalk {
     path_.push_back({id, static_cast<double>(count)});
     body(id, std::move(inner), runs * more);
     path_.pop_back();
+  }
+
+  std::int64_t iteration(NodeId loop, std::int64_t count) const {
+    return std::min(at_[loop.index()], count - 1);
   }
 
   /// Blocks of the loop's nest: with those of the grid loops around it.
@@ -121,7 +131,8 @@ class BlockWalk {
     for (const Inference& i : k_.node(NodeId(0)).infer) infer(s_, k_, i, r);
     for (std::size_t d = 0; d < path_.size(); ++d) {
       Ranges inner = r;
-      cut(k_, path_[d].loop, d == changed ? 1 : 0, r, inner);
+      const std::int64_t at = iteration(path_[d].loop, static_cast<std::int64_t>(path_[d].trips));
+      cut(k_, path_[d].loop, d != changed ? at : at > 0 ? at - 1 : 1, r, inner);
       for (const Inference& i : k_.node(path_[d].loop).infer) infer(s_, k_, i, inner);
       r = std::move(inner);
     }
@@ -263,7 +274,10 @@ class BlockWalk {
     double points = 1;
     for (const Interval& i : own)
       extents.push_back(extent(i)), points *= static_cast<double>(extents.back());
-    if (points == 0) return;
+    if (points == 0) {
+      idle_ = true;
+      return;
+    }
     for (const OutputUse& use : n.writes) {
       const auto of = [&](const Ranges& r) { return write_box(s_, k_, n.op, use.output, r); };
       note(use.buffer, of(ranges));
@@ -570,15 +584,47 @@ class BlockWalk {
   const Schedule& s_;
   const ScheduledKernel& k_;
   const Workload& w_;
+  std::vector<std::int64_t> at_;
   BlockWork out_;
   std::vector<Frame> path_;
   std::set<TensorId> needed_;
+  bool idle_ = false;
 };
+
+/// Multiply-adds and points, to compare a kernel's blocks.
+double operations(const BlockWork& work) {
+  double all = 0;
+  for (const BlockPhase& p : work.phases) {
+    for (const ProductRun& x : p.products)
+      all += x.runs * 2048 * static_cast<double>(x.rows * x.columns * x.depth);
+    for (const PointsRun& x : p.points) all += x.runs * x.points * (1 + x.light + x.expensive);
+  }
+  return all;
+}
 
 }  // namespace
 
 Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k) {
-  return BlockWalk(s, k).run();
+  std::vector<std::int64_t> at(k.nodes.size(), 0);
+  BlockWalk first(s, k, at);
+  Result<BlockWork> most = first.run();
+  if (!most || !first.idle()) return most;
+  // Some blocks do more than the first one: the most that changing one loop after the other finds.
+  for (std::size_t n = 0; n < k.nodes.size(); ++n) {
+    const ScheduleNode& loop = k.nodes[n];
+    if (loop.kind != NodeKind::loop) continue;
+    std::vector<std::int64_t> best = at;
+    for (const std::int64_t trip : {loop.max_trips / 2, loop.max_trips - 1}) {
+      if (trip <= 0) continue;
+      at[n] = trip;
+      Result<BlockWork> other = BlockWalk(s, k, at).run();
+      if (!other || operations(*other) <= operations(*most)) continue;
+      most = std::move(other);
+      best = at;
+    }
+    at = std::move(best);
+  }
+  return most;
 }
 
 void count_operations(const Expr& e, double& light, double& expensive) {

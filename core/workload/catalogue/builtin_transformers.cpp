@@ -1,5 +1,6 @@
 // Transformers as graphs of single operators: vision, text with a cache of keys and values,
 // windows. A head split, a window and a patch are dimensions of their own.
+#include <algorithm>
 #include <cmath>
 
 #include "core/workload/catalogue/builtin_table.h"
@@ -129,7 +130,8 @@ RawWorkload vit_b16(const Values& v) {
 /// One token each of a batch after `past` of them, whose keys and values are inputs; outside of a
 /// tensor there are zeros, so a sum of two tensors, one of them shifted, is their concatenation.
 /// Queries, keys and values are one product, as GPT-2's own code has it: 3 * heads heads `g`, of
-/// which the first are the queries'.
+/// which the first are the queries'. There are GPT-2's 1,024 positions, and more where `past` needs
+/// them.
 RawWorkload gpt2(const Values& v) {
   demand_shares("hidden", v["hidden"], v["heads"], "heads");
   const std::int64_t size = v["hidden"] / v["heads"];
@@ -142,7 +144,7 @@ RawWorkload gpt2(const Values& v) {
   n.d.loop("g", 3 * v["heads"]);
   n.d.loop("v", size).loop("d", v["hidden"]).loop("f", v["mlp"]).loop("k", v["vocabulary"]);
   n.d.tensor("words", "k,d").weights("words", v["hidden"]).type("ids", DType::i32);
-  n.d.tensor("places", "1024,d");
+  n.d.tensor("places", std::to_string(std::max<std::int64_t>(1024, v["past"] + 1)) + ",d");
   n.op("placed: X0[b,d] = words[ids[b],d] + places[" + past + ",d]");
   for (std::int64_t layer = 1; layer <= v["layers"]; ++layer) {
     const std::string before = "X" + std::to_string(layer - 1);
@@ -361,7 +363,7 @@ std::vector<Family> transformer_families() {
        "Radford et al., Language models are unsupervised multitask learners, 2019; PowerFusion, "
        "section 7",
        {{"batch", 128, 1, 65536},
-        {"past", 127, 1, 1023},
+        {"past", 127, 1, 65536},
         {"layers", 12, 1, 1000},
         {"hidden", 768, 1, 65536},
         {"heads", 12, 1, 65536},

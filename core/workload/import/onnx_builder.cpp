@@ -105,6 +105,7 @@ Value Builder::known(std::shared_ptr<const Literal> literal) {
   Value v{.type = literal->type, .shape = literal->shape, .literal = literal};
   const std::int64_t n = literal->elements();
   if (n < 1 || n > kMostUniform || value_type_of(literal->type).empty()) return v;
+  if (literal->missing()) return v;  // drawn, unless the graph's form depends on it
   const std::vector<double> values = literal->read();
   const auto same = [&](double x) { return x == values.front(); };
   if (std::ranges::all_of(values, same)) v.uniform = values.front();

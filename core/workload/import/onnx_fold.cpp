@@ -132,6 +132,7 @@ class Folder {
     if (op == "Range") return one(range());
     if (op == "ConstantOfShape") return one(filled());
     if (op == "Gather") return one(gather());
+    if (op == "GatherElements") return one(gather_elements());
     if (op == "Concat") return one(concat());
     if (op == "Slice") return one(slice());
     if (op == "Transpose") return one(transpose());
@@ -273,6 +274,27 @@ class Folder {
       which.push_back(w);
     }
     return pick(a, axis, which, indices.shape);
+  }
+  Array gather_elements() {
+    const Array &a = in(0), &indices = in(1);
+    const std::size_t axis = NodeReader::axis(n_.integer("axis", 0), a.shape.size());
+    if (indices.shape.size() != a.shape.size())
+      throw Unsupported{"its inputs have different ranks"};
+    for (std::size_t d = 0; d < a.shape.size(); ++d)
+      if (d != axis && indices.shape[d] > a.shape[d])
+        throw Unsupported{"an index is outside of the tensor"};
+    Array out = like(a, indices.shape);
+    const auto strides = strides_of(a.shape);
+    std::size_t next = 0;
+    each_point(indices.shape, [&](const auto& at) {
+      auto w = static_cast<std::int64_t>(indices.values[next]);
+      if (w < 0) w += a.shape[axis];
+      if (w < 0 || w >= a.shape[axis]) throw Unsupported{"an index is outside of the tensor"};
+      std::int64_t flat = 0;
+      for (std::size_t d = 0; d < at.size(); ++d) flat += (d == axis ? w : at[d]) * strides[d];
+      out.values[next++] = a.values[static_cast<std::size_t>(flat)];
+    });
+    return out;
   }
   Array concat() {
     const std::size_t axis = NodeReader::axis(n_.integer("axis", 0), in(0).shape.size());
@@ -478,6 +500,7 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
     const std::int64_t count = elements_of(v.shape);
     if (!v.known() || count < 0 || count > kMostFolded) return std::nullopt;
     if (v.literal && value_type_of(v.literal->type).empty()) return std::nullopt;
+    if (v.literal && v.literal->missing()) return std::nullopt;
     if (!is_float(v.type)) continue;
     if (count >
         (v.literal && !v.literal->values.file.empty() && !v.uniform ? kMostOfFile : kMostFloats))

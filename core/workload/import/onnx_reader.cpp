@@ -337,11 +337,12 @@ class Reader {
     bool safe = !location.empty() && asked.is_relative() &&
                 location.find('\0') == std::string::npos && location.find('\n') == location.npos;
     for (const fs::path& part : asked) safe = safe && part != "..";
-    const fs::path folder = fs::path(path_).parent_path();
-    if (safe) {  // links may not lead out, either
+    fs::path folder = fs::path(path_).parent_path();
+    if (folder.empty()) folder = ".";  // below which a file that is not there has a canonical name
+    if (safe) {                        // links may not lead out, either
       std::error_code error;
       const fs::path whole = fs::weakly_canonical(folder / asked, error);
-      const fs::path top = fs::weakly_canonical(folder.empty() ? "." : folder, error);
+      const fs::path top = fs::weakly_canonical(folder, error);
       const auto [end, rest] = std::mismatch(top.begin(), top.end(), whole.begin(), whole.end());
       safe = !error && end == top.end();
     }

@@ -188,10 +188,12 @@ def _is_at(l, index, dim, size):
 
 @lowers("aten.gather", args="self dim index sparse_grad")
 def _gather(l, n, a):
-    """One element a row: the sum of the row where only that one is kept."""
+    """One element a row: the sum of the row where only that one is kept. Several: of constants alone."""
     x, index, d = a["self"], a["index"], axis(a["dim"], len(a["self"].shape))
-    if not x.shape or index.shape[d] != 1:
-        raise NotCovered("several elements of a row")
+    if not x.shape:
+        raise NotCovered("an element of a number")
+    if index.shape[d] != 1:
+        return l.emit("GatherElements", [x, index], n.value.shape, axis=d)
     for i, e in enumerate(index.shape):
         if i != d:
             x = l.slice(x, i, 0, e)
@@ -208,6 +210,13 @@ def _scatter(l, n, a):
             tuple(e for i, e in enumerate(x.shape) if i != d) or index.shape[d] != 1:
         raise NotCovered("other than one element of each row")
     return l.emit("Where", [_is_at(l, index, d, x.shape[d]), l.operand(source, x.dtype), x], x.shape, x.dtype)
+
+
+@lowers("aten.cumsum", args="self dim dtype")
+def _cumsum(l, n, a):
+    """Of constants: the import computes no other."""
+    x = l.cast(a["self"], n.value.dtype)
+    return x if not x.shape else l.emit("CumSum", [x, l.constant(axis(a["dim"], len(x.shape)), "int64")], x.shape)
 
 
 @lowers("aten.tril", "aten.triu", args="self diagonal")
