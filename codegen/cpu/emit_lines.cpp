@@ -121,7 +121,7 @@ std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges&
 /// Whether points, vectors of which these are, leave too many more lanes idle than rows of the left
 /// operand do that are packed already, or copies need too much room.
 bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
-  constexpr double kEdges = 1.3;  // what short rows of points, and turning them, cost the other way
+  constexpr double kEdges = 1.6;  // what short rows of points, and turning them, cost the other way
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& c = op.outputs[0].target;

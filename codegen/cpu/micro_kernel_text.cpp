@@ -9,7 +9,9 @@ namespace {
 
 constexpr int kMostRows = 12;    // of a micro-kernel's block: those of narrow panels
 constexpr int kMostVectors = 5;  // of its width
-constexpr int kStepsAhead = 8;   // that rows of B are fetched ahead where they lie apart
+// Steps that rows of B are fetched ahead where they lie apart: at least, and where nobody has fetched
+// them into the second cache, those of so many multiply-adds, which take as long as the last cache.
+constexpr int kStepsAhead = 8, kProductsAhead = 400;
 constexpr int kLongDepth = 48;   // steps that take longer than what is fetched before them
 
 constexpr const char* kScalar = R"(
@@ -191,8 +193,10 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
+      constexpr int64_t steps_ahead =
+          B == Right::kept ? kStepsAhead : at_least(kProductsAhead / (MI * NI), kStepsAhead);
 #pragma GCC unroll 12
-      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + kStepsAhead * b_k + n);
+      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + steps_ahead * b_k + n);
     }
     if constexpr (B == Right::kept) {
 #pragma GCC unroll 12
@@ -485,8 +489,10 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
   if (vector_bytes == 0) return kScalar + pack;
   std::string of_pairs = kPairs;
   of_pairs.replace(of_pairs.find("PAIRED"), 6, paired());
-  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
-         formatted("constexpr int64_t kStepsAhead = {}, kLongDepth = {};\n", kStepsAhead, kLongDepth) +
+  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
+         "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }\n" +
+         formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
+                   kStepsAhead, kProductsAhead, kLongDepth) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
          interleavings(lanes) + kTranspose + pack + (pairs ? of_pairs : "");
 }

@@ -120,7 +120,7 @@ class Finder {
 
   /// A convolution of so few points that they are broadcast, and vectors run along its rows.
   bool by_points(OpId id) const {
-    constexpr double kEdges = 1.3;
+    constexpr double kEdges = 1.6;
     const auto product = product_of(w_, id);
     if (!product || !product->window) return false;
     const auto& shape = w_.tensor(w_.op(id).outputs[0].target.tensor).shape;

@@ -40,7 +40,8 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
-constexpr double kTurned = 1.06;  // of seconds: vectors of rows are turned into rows of points
+/// Of seconds: points are broadcast, few at a time, and vectors of rows turned into rows of points.
+constexpr double kTurned = 1.6;
 
 /// How much of what is needed again stays, where so many bytes are touched between: all below the
 /// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
