@@ -83,6 +83,7 @@ class Search {
       if (used_of_threads(extent(*loop), step, r_.threads) < kEven) return;
       v.steps.push_back(step);
       std::ranges::sort(v.steps, std::greater<>{});
+      v.at = nearest_step(v.steps, step);
       return;
     }
     v.steps = std::move(even);

@@ -406,7 +406,8 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
   _mm512_mask_storeu_ps(p, lanes, (__m512)v);
 }
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
-constexpr int64_t kStepsAhead = 8, kLongDepth = 48;
+constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }
+constexpr int64_t kStepsAhead = 8, kProductsAhead = 400, kLongDepth = 48;
 
 template <int N>
 struct Count {
@@ -492,8 +493,10 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
+      constexpr int64_t steps_ahead =
+          B == Right::kept ? kStepsAhead : at_least(kProductsAhead / (MI * NI), kStepsAhead);
 #pragma GCC unroll 12
-      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + kStepsAhead * b_k + n);
+      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + steps_ahead * b_k + n);
     }
     if constexpr (B == Right::kept) {
 #pragma GCC unroll 12
