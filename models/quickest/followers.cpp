@@ -118,12 +118,20 @@ class Finder {
     return false;
   }
 
-  /// A convolution of so few points that they are broadcast, and vectors run along its rows.
+  /// A convolution of few steps, or of so few points that they are broadcast, and vectors run along
+  /// its rows.
   bool by_points(OpId id) const {
     constexpr double kEdges = 1.6;
+    constexpr std::int64_t kFewSteps = 48;
     const auto product = product_of(w_, id);
-    if (!product || !product->window) return false;
-    const auto& shape = w_.tensor(w_.op(id).outputs[0].target.tensor).shape;
+    if (!product) return false;
+    const Operator& op = w_.op(id);
+    std::int64_t steps = 1;
+    for (LoopId l : w_.reduction_loops(id)) steps *= w_.loop(l).extent;
+    const auto& image = op.inputs[static_cast<std::size_t>(product->right)].index;
+    if (image.size() > 2 && steps < kFewSteps) return true;
+    if (!product->window) return false;
+    const auto& shape = w_.tensor(op.outputs[0].target.tensor).shape;
     const std::size_t rank = shape.size();
     const std::int64_t points = rank < 2 ? shape.back() : shape[rank - 1] * shape[rank - 2];
     return static_cast<double>(round_up(points, lanes_)) > kEdges * static_cast<double>(points);
