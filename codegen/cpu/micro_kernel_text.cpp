@@ -9,10 +9,11 @@ namespace {
 
 constexpr int kMostRows = 12;    // of a micro-kernel's block: those of narrow panels
 constexpr int kMostVectors = 5;  // of its width
-// Steps that rows of B are fetched ahead where they lie apart: at least, and where nobody has fetched
-// them into the second cache, those of so many multiply-adds, which take as long as the last cache.
+// Steps that rows of B are fetched ahead where they lie apart: at least, and where nobody has
+// fetched them into the second cache, those of so many multiply-adds, which take as long as the
+// last cache.
 constexpr int kStepsAhead = 8, kProductsAhead = 400;
-constexpr int kLongDepth = 48;   // steps that take longer than what is fetched before them
+constexpr int kLongDepth = 48;  // steps that take longer than what is fetched before them
 
 constexpr const char* kScalar = R"(
 // C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
@@ -380,7 +381,8 @@ TRANSPOSED  for (int64_t k = 0; k < depth; ++k)
 }
 )";
 
-constexpr const char* kPackTransposed = R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
+constexpr const char* kPackTransposed =
+    R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
 )";
 
 constexpr const char* kTranspose = R"(
@@ -490,7 +492,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
   std::string of_pairs = kPairs;
   of_pairs.replace(of_pairs.find("PAIRED"), 6, paired());
   return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
-         "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }\n" +
+         "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : "
+         "least; }\n" +
          formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
                    kStepsAhead, kProductsAhead, kLongDepth) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +

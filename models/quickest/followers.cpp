@@ -1,8 +1,9 @@
 // Operators that take another's values from its registers, as kernels for processors do
 // (codegen/cpu/emit_followers.cpp): what they do not read again, and what is nowhere stored.
+#include "models/quickest/followers.h"
+
 #include <algorithm>
 
-#include "models/quickest/followers.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {

@@ -554,8 +554,8 @@ class Walk {
   double blocks_of_depth(const Box3& box) const {
     constexpr double kCopyBytes = 192 << 10, kMostSteps = 1024;
     if (box.outer <= 1) return 1;
-    const double line = (box.columns + static_cast<double>(r_.lanes)) *
-                        static_cast<double>(r_.element);
+    const double line =
+        (box.columns + static_cast<double>(r_.lanes)) * static_cast<double>(r_.element);
     const double most = std::clamp(std::floor(kCopyBytes / line), 1.0, kMostSteps);
     return std::max(1.0, std::ceil(box.depth / most));
   }
@@ -588,8 +588,7 @@ class Walk {
     if (panels > 1) p = repeated(std::move(p), panels, part);
     if (blocks > 1) p = repeated(std::move(p), blocks, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
-    p.arithmetic =
-        times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
+    p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
     if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
       p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                       r_.cycle;  // stored once
@@ -725,8 +724,8 @@ class Walk {
           reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
         along = std::max(along, static_cast<double>(extents[l]));
     const double vectors = points / along * std::ceil(along / lanes);
-    p.arithmetic = vectors * (light * r_.light + expensive * r_.expensive) +
-                   points * library * r_.library;
+    p.arithmetic =
+        vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
     if (!follows) p.arithmetic += points / along * r_.call / 2;
     return p;
   }
