@@ -201,17 +201,25 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   for (const Shared& l : loops) share = std::max(share, used_of_threads(l.extent, l.step, threads));
   const auto work = work_of(plan, setting);
   if (share >= kEnough || !work || has_bound_loop(plan.kernels.front().tree)) return plan;
-  Plan best = plan;
-  std::pair<double, std::int64_t> least{work->operations / share, work->bytes};
+  // Of shares that are nearly as even, the one that moves least.
+  constexpr double kNearly = 1.03;
+  struct Candidate {
+    Plan plan;
+    double time;
+    std::int64_t bytes;
+  };
+  std::vector<Candidate> all = {{plan, work->operations / share, work->bytes}};
   std::vector<Plan> starts = with_loop_outside(plan, w);
   starts.insert(starts.begin(), plan);
   for (const Plan& start : starts)
-    for (auto& [other, even] : dealt_out(start, w, threads)) {
-      const auto its = work_of(other, setting);
-      if (!its) continue;
-      const std::pair<double, std::int64_t> time{its->operations / even, its->bytes};
-      if (time < least) least = time, best = std::move(other);
-    }
+    for (auto& [other, even] : dealt_out(start, w, threads))
+      if (const auto its = work_of(other, setting))
+        all.push_back({std::move(other), its->operations / even, its->bytes});
+  const double least = std::ranges::min_element(all, {}, &Candidate::time)->time;
+  std::erase_if(all, [&](const Candidate& c) { return c.time > kNearly * least; });
+  Plan best = std::ranges::min_element(all, {}, [](const Candidate& c) {
+                return std::pair(c.bytes, c.time);
+              })->plan;
   return best;
 }
 

@@ -176,6 +176,18 @@ void KernelEmitter::Follower::point(Width width) {
   e_.out_.close();
 }
 
+/// Asks for what it reads at home, and for where it writes, a vector along the columns.
+void KernelEmitter::Follower::fetch() {
+  const auto ask = [&](const std::string& element, BufferId b, const Access& a, bool writes) {
+    if (e_.buffer(b).role == BufferRole::intermediate || stride(a, b, vector_) != 1) return;
+    e_.out_.line("__builtin_prefetch(&" + element + (writes ? ", 1);" : ");"));
+  };
+  for (std::size_t i = 0; i < op_.inputs.size(); ++i)
+    if (values_[i].empty())
+      ask(element(in(i), op_.inputs[i], name_in(i)), in(i), op_.inputs[i], false);
+  if (stores_ && !reduces_) ask(result(0), n_.writes[0].buffer, output(0).target, true);
+}
+
 void KernelEmitter::Follower::end_row() {
   if (reduces_) e_.out_.line("store(" + lanes_of_row() + ", " + value_ + ");");
 }
@@ -358,6 +370,9 @@ void KernelEmitter::Followers::begin_row() {
 void KernelEmitter::Followers::point(Width width) {
   for (const auto& f : all_) f->point(width);
 }
+void KernelEmitter::Followers::fetch() {
+  for (const auto& f : all_) f->fetch();
+}
 void KernelEmitter::Followers::end_row() {
   for (const auto& f : all_) f->end_row();
 }
@@ -393,7 +408,20 @@ std::string KernelEmitter::lambda_of(Followers& followers, const std::string& ro
   followers.end_row();
   out_.end();
   out_.line("};");
-  return std::string("then<") + (followers.stores() ? "true" : "false") + ">(" + name + ")";
+  const std::string fetch = names_.fresh("fetch");
+  out_.open("const auto " + fetch +
+            " = [=](auto count, int64_t i, int64_t j) TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS");
+  if (!row.empty()) out_.line("const int64_t " + row + " = " + first_row + " + i;");
+  out_.line("int64_t " + column + " = " + first_column + " + j;");
+  out_.line("(void)i;");
+  out_.directive("#pragma GCC unroll 12");
+  out_.open("for (int n = 0; n < count.value; ++n, " + column + " += kLanes)");
+  followers.fetch();
+  out_.close();
+  out_.end();
+  out_.line("};");
+  return std::string("then<") + (followers.stores() ? "true" : "false") + ">(" + name + ", " +
+         fetch + ")";
 }
 
 }  // namespace tilewright::cpu

@@ -200,7 +200,13 @@ void KernelEmitter::visit_drop(NodeId id) {
 
 void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
-  const Cut c = cut(id, around);
+  Cut c = cut(id, around);
+  // One iteration is all of the range around: what follows a compute within finds its ranges again.
+  const SymRange& whole = around.at[slot(n.cuts.front())];
+  const Linear size = whole.hi - whole.lo;
+  if (size.is_constant() && size.constant == n.step && n.binding != Binding::grid &&
+      !is_parallel(id))
+    c.inner = whole;
   emit_hoists(id, around);
   std::string from = c.low, to = c.high;
   if (is_parallel(id) && split_) {

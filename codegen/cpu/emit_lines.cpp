@@ -1,6 +1,7 @@
 // Convolutions with vectors along their points: each step of the depth reads one line of points,
 // where it lies or from a copy; see lines_text.cpp. What follows takes the sums from registers.
 #include <algorithm>
+#include <numeric>
 
 #include "codegen/cpu/followers.h"
 #include "codegen/cpu/window_depth.h"
@@ -25,9 +26,12 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 }
 
 /// Rows and vectors that stay in registers, which take the fewest cycles over a box of that many:
-/// two fused multiply-adds and two loads a cycle, a latency of four.
-std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers) {
+/// two fused multiply-adds and two loads a cycle, a latency of four. `begins`: boxes begin at
+/// multiples of it, and groups of rows had better begin there, too; 0: at the first row alone.
+std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
+                                std::int64_t begins) {
   constexpr double kLatency = 4;
+  constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
   for (int n = 1; n <= 6; ++n)
@@ -46,6 +50,7 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
         add(count * wide, height, vectors / panels + 1);
         add(count * (panels - wide), height, vectors / panels);
       }
+      if (begins % m != 0) cost.first *= kNotPacked;
       if (best.first == 0 || cost < least) best = {m, n}, least = cost;
     }
   return best;
@@ -116,7 +121,7 @@ std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges&
 /// Whether points, vectors of which these are, leave too many more lanes idle than rows of the left
 /// operand do that are packed already, or copies need too much room.
 bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
-  constexpr double kEdges = 1.3;  // what short rows of points, and turning them, cost the other way
+  constexpr double kEdges = 1.6;  // what short rows of points, and turning them, cost the other way
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& c = op.outputs[0].target;
@@ -139,6 +144,18 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
          waste(points) <= kEdges * waste(most(x.rows));
 }
 
+/// What tiles of an operator's loop begin at multiples of; 0: there is one tile.
+std::int64_t KernelEmitter::begins_of_tiles(OpId op, int local) const {
+  std::int64_t begins = 0;
+  for (const OpenLoop& open : open_) {
+    const ScheduleNode& loop = k_.node(open.id);
+    for (const OpLoop& cut : loop.cuts)
+      if (cut.op == op && cut.local == local && loop.max_trips > 1)
+        begins = std::gcd(begins, loop.step);
+  }
+  return begins;
+}
+
 void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s,
                                const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
@@ -159,8 +176,10 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const std::int64_t points = !follow       ? known(x.columns)
                               : x.outer < 0 ? known(x.columns)
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
+  // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
+  const std::int64_t begins = can_prepare(id, x, ranges) ? begins_of_tiles(n.op, x.rows) : 0;
   auto [rows, vectors] =
-      block_shape(most(x.rows), ceil_div(all, lanes), p_.vector_bytes == 64 ? 32 : 16);
+      block_shape(most(x.rows), ceil_div(all, lanes), p_.vector_bytes == 64 ? 32 : 16, begins);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
@@ -207,7 +226,9 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const std::string window = emit_window(id, x, s.at, ranges);
   std::string after;
   std::unique_ptr<Followers> followers;
-  if (s.opened == 0 && follow)
+  // Sums of few steps pass through a tile: rows of many channels at once would wait for memory.
+  constexpr std::int64_t kFewSteps = 48;
+  if (s.opened == 0 && follow && channels * taps >= kFewSteps)
     followers =
         followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width, after);
   if (!after.empty()) after = ", " + after;

@@ -141,13 +141,7 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
     if (has_loop(b, op.loops[l])) elements *= p_.workload().loop(op.loops[l]).extent;
   // Where an index has several loops, elements would be there several times.
   if (elements > p_.workload().tensor(b.tensor).elements().value) return false;
-  for (const OpenLoop& open : open_) {
-    const ScheduleNode& loop = k_.node(open.id);
-    for (const OpLoop& cut : loop.cuts)
-      if (cut.op == n.op && cut.local == p.columns && loop.max_trips > 1 && loop.step % width != 0)
-        return false;
-  }
-  return true;
+  return begins_of_tiles(n.op, p.columns) % width == 0;
 }
 
 /// The same, and it lies at home, not in tiles of its own.

@@ -223,6 +223,7 @@ class KernelEmitter : private RangeEmitter {
   static constexpr std::int64_t kGroupVectors = 2;  ///< of rows beside which points are broadcast
   bool prepares_left(NodeId id, const Window& x, std::int64_t group, const SymRanges& ranges) const;
   bool goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges);
+  std::int64_t begins_of_tiles(OpId op, int local) const;
   void read_lines(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   std::unique_ptr<Followers> followers_of_window(NodeId id, const Window& x,
                                                  const SymRanges& ranges,

@@ -23,6 +23,7 @@ class KernelEmitter::Follower : PointText {
   void begin_row();
   /// Its value at a point, or at a vector of them, from those of `values`.
   void point(Width width);
+  void fetch();
   void end_row();
   /// Lanes are joined where the reduction ends.
   void end();
@@ -61,6 +62,7 @@ class KernelEmitter::Followers {
   void begin();
   void begin_row();
   void point(Width width);
+  void fetch();
   void end_row();
   void end();
 

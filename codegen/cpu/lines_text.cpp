@@ -119,6 +119,7 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
                   : Partial && n == NI - 1 ? load_part(from, lanes)
                                            : *reinterpret_cast<const Unaligned*>(from);
     }
+  fetch_rows<MI, NI>(depth, i, j, after);
   for (int64_t k = 0; k < depth; ++k, a += a_k, panel += NI * kLanes) {
     // Weights follow one another, and hardware begins anew with every page of them.
     __builtin_prefetch(a + (4096 / sizeof(Real)), 0, 2);

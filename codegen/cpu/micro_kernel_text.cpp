@@ -9,7 +9,11 @@ namespace {
 
 constexpr int kMostRows = 12;    // of a micro-kernel's block: those of narrow panels
 constexpr int kMostVectors = 5;  // of its width
-constexpr int kStepsAhead = 8;   // that rows of B are fetched ahead where they lie apart
+// Steps that rows of B are fetched ahead where they lie apart: at least, and where nobody has
+// fetched them into the second cache, those of so many multiply-adds, which take as long as the
+// last cache.
+constexpr int kStepsAhead = 8, kProductsAhead = 400;
+constexpr int kLongDepth = 48;  // steps that take longer than what is fetched before them
 
 constexpr const char* kScalar = R"(
 // C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
@@ -38,19 +42,32 @@ struct Count {
 struct Keep {
   static constexpr bool kStores = true;
   static constexpr bool kPairs = false;
+  static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
 };
 // f(Count<vectors>, Count<whether only `lanes` of the last are C's>, row, column, lanes, sums) for each
-// row of a micro-kernel's block; Stores: C gets the sums themselves too.
-template <bool Stores, class F>
+// row of a micro-kernel's block; Stores: C gets the sums themselves too. fetch(vectors, row, column): asks
+// for what f will read and write of that row.
+template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
   static constexpr bool kPairs = false;
+  static constexpr bool kFetches = true;
+  Fetch fetch;
 };
-template <bool Stores, class F>
-Then<Stores, F> then(F f) {
-  return {f};
+template <bool Stores, class F, class Fetch>
+Then<Stores, F, Fetch> then(F f, Fetch fetch) {
+  return {f, fetch};
+}
+// A block's rows, asked for before its depth: behind it they are there.
+template <int MI, int NI, class After>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE void fetch_rows(int64_t depth, int64_t i, int64_t j,
+                                                    const After& after) {
+  if constexpr (After::kFetches)
+    if (depth >= kLongDepth)
+#pragma GCC unroll 12
+      for (int m = 0; m < MI; ++m) after.fetch(Count<NI>{}, i + m, j);
 }
 // One step of the depth.
 template <bool Pairs>
@@ -138,10 +155,10 @@ constexpr const char* kOuterProduct = R"(
 // (KI is whatever depth the box has); each step loads NI vectors of B, broadcasts MI elements of A
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
 // (i, j): where the block begins, for `after`. Rows of B that lie apart are fetched ahead, and kept in
-// `to`, one behind the other, for the groups of rows that follow. Those fetch a column of the next panel,
-// whose rows are `next_k` apart.
+// `to`, one behind the other, for the groups of rows that follow. Those fetch columns of the next panel,
+// whose rows are `next_k` apart: AHEAD each, so that together they fetch all of it.
 enum class Right { near, apart, kept, before };
-template <int MI, int NI, bool Partial, Right B = Right::near, class After>
+template <int MI, int NI, bool Partial, Right B = Right::near, int AHEAD = 0, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
                                      Lanes lanes, bool fresh, int64_t i, int64_t j,
@@ -163,6 +180,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
                                            : *reinterpret_cast<const Unaligned*>(from);
       }
   }
+  fetch_rows<MI, NI>(depth, i, j, after);
   for (int64_t k = 0; k < depth; ++k) {
     Vector row[NI];
 #pragma GCC unroll 12
@@ -170,13 +188,16 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
       row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
                                       : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
     if constexpr (B == Right::before) {
-      __builtin_prefetch(next, 0, 2);
+#pragma GCC unroll 12
+      for (int n = 0; n < AHEAD; ++n) __builtin_prefetch(next + n * kLanes, 0, 2);
       next += next_k;
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
+      constexpr int64_t steps_ahead =
+          B == Right::kept ? kStepsAhead : at_least(kProductsAhead / (MI * NI), kStepsAhead);
 #pragma GCC unroll 12
-      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + kStepsAhead * b_k + n);
+      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + steps_ahead * b_k + n);
     }
     if constexpr (B == Right::kept) {
 #pragma GCC unroll 12
@@ -219,9 +240,14 @@ constexpr bool may_be_left(int64_t all, int64_t most, int64_t size) {
   return all == 0 || (size == most && all >= most) || size == all % most;
 }
 
+// Columns that each of so many groups but the first fetches, for all of a panel to be fetched; not known: 1.
+constexpr int columns_each(int64_t groups, int columns) {
+  return groups < 2 ? 1 : static_cast<int>((columns + groups - 2) / (groups - 1));
+}
+
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add. M: all rows, or 0.
-template <int ROWS, int NI, bool Partial, int64_t M, Right B, class After>
+template <int ROWS, int NI, bool Partial, int64_t M, Right B, int AHEAD = 0, class After>
 TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh, int64_t i, int64_t j, const After& after, Real* to,
@@ -229,7 +255,7 @@ TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a,
   switch (size) {
 CASES    default:
       if constexpr (may_be(M, ROWS, ROWS))
-        outer_product<ROWS, NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
+        outer_product<ROWS, NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
                                             j, after, to, next, next_k);
       break;
   }
@@ -253,11 +279,12 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
       rows_of_block<ROWS, NI, Partial, M, Right::kept>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
                                                        lanes, fresh, i, j, after, to, next, b_k);
       i = size, a += size * a_row, c += size * c_row;
+      constexpr int ahead = columns_each((M + ROWS - 1) / ROWS, NI);
       for (g = 1; g < groups; ++g) {
         const int64_t rest = least + (g < larger);
-        rows_of_block<ROWS, NI, Partial, M, Right::before>(
+        rows_of_block<ROWS, NI, Partial, M, Right::before, ahead>(
             rest, depth, a, a_row, a_k, to, NI * kLanes, c, c_row, lanes, fresh, i, j, after, to,
-            next + (g - 1) % NI * kLanes, b_k);
+            next + (g - 1) * ahead % NI * kLanes, b_k);
         a += rest * a_row;
         c += rest * c_row;
         i += rest;
@@ -354,7 +381,8 @@ TRANSPOSED  for (int64_t k = 0; k < depth; ++k)
 }
 )";
 
-constexpr const char* kPackTransposed = R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
+constexpr const char* kPackTransposed =
+    R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
 )";
 
 constexpr const char* kTranspose = R"(
@@ -396,7 +424,7 @@ std::string with_cases(std::string text) {
     const std::string size = std::to_string(n);
     rows += "    case " + size + ":\n      if constexpr (may_be(M, ROWS, " + size +
             "))\n        outer_product<at_most(" + size +
-            ", ROWS), NI, Partial, B>(depth, a, a_row, a_k, b, b_k, c, c_row,\n" +
+            ", ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,\n" +
             "            lanes, fresh, i, j, after, to, next, next_k);\n      break;\n";
   }
   for (int n = 1; n < kMostVectors; ++n) {
@@ -463,8 +491,11 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
   if (vector_bytes == 0) return kScalar + pack;
   std::string of_pairs = kPairs;
   of_pairs.replace(of_pairs.find("PAIRED"), 6, paired());
-  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n" +
-         formatted("constexpr int64_t kStepsAhead = {};\n", kStepsAhead) +
+  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
+         "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : "
+         "least; }\n" +
+         formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
+                   kStepsAhead, kProductsAhead, kLongDepth) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
          interleavings(lanes) + kTranspose + pack + (pairs ? of_pairs : "");
 }

@@ -78,7 +78,14 @@ class Search {
     std::vector<std::int64_t> even;
     for (const std::int64_t step : v.steps)
       if (used_of_threads(extent(*loop), step, r_.threads) >= kEven) even.push_back(step);
-    if (even.empty()) return;
+    if (even.empty()) {
+      const std::int64_t step = round_up(ceil_div(extent(*loop), r_.threads), r_.lanes);
+      if (used_of_threads(extent(*loop), step, r_.threads) < kEven) return;
+      v.steps.push_back(step);
+      std::ranges::sort(v.steps, std::greater<>{});
+      v.at = nearest_step(v.steps, step);
+      return;
+    }
     v.steps = std::move(even);
     v.at = nearest_step(v.steps, begin);
   }

@@ -8,6 +8,7 @@
 
 #include "core/plan/shares.h"
 #include "core/workload/expr.h"
+#include "models/quickest/followers.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
@@ -39,7 +40,8 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
-constexpr double kTurned = 1.06;  // of seconds: vectors of rows are turned into rows of points
+/// Of seconds: points are broadcast, few at a time, and vectors of rows turned into rows of points.
+constexpr double kTurned = 1.6;
 
 /// How much of what is needed again stays, where so many bytes are touched between: all below the
 /// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
@@ -50,7 +52,12 @@ double kept(double needed, double capacity) {
 class Walk {
  public:
   Walk(const Schedule& s, const ScheduledKernel& k, const Rates& r)
-      : s_(s), k_(k), w_(*s.workload), r_(r), tensors_(w_.tensors().size()) {
+      : s_(s),
+        k_(k),
+        w_(*s.workload),
+        r_(r),
+        tensors_(w_.tensors().size()),
+        registers_(in_registers(s, k, r.lanes)) {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
@@ -329,6 +336,7 @@ class Walk {
       add_foot(use.buffer, write_box(s_, k_, n.op, use.output, ranges), foot);
   }
   void add_foot(BufferId b, const Box& box, Objects& foot) const {
+    if (registers_.unstored.contains(b)) return;
     const std::size_t o = object_of(b);
     double bytes = bytes_of_box(k_.buffer(b).tensor, box, o < tensors_);
     if (o >= tensors_ && tile_[b.index()] > 0) bytes = std::min(bytes, tile_[b.index()]);
@@ -475,7 +483,8 @@ class Walk {
   void touch_all(const ScheduleNode& n, const Ranges& ranges, Work& p) const {
     for (const InputUse& use : n.reads) {
       if (use.buffer.valid()) {
-        add_foot(use.buffer, read_box(s_, k_, n.op, use, ranges), p.foot);
+        if (!registers_.reads.contains({n.op, use.buffer}))
+          add_foot(use.buffer, read_box(s_, k_, n.op, use, ranges), p.foot);
         continue;
       }
       const auto elements = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
@@ -540,6 +549,17 @@ class Walk {
     return flat && lies ? local : -1;
   }
 
+  /// Where points of an image are columns, kernels go by so many channels at a time
+  /// (codegen/cpu/emit_lines.cpp), panels of which stay in the first cache.
+  double blocks_of_depth(const Box3& box) const {
+    constexpr double kCopyBytes = 192 << 10, kMostSteps = 1024;
+    if (box.outer <= 1) return 1;
+    const double line =
+        (box.columns + static_cast<double>(r_.lanes)) * static_cast<double>(r_.element);
+    const double most = std::clamp(std::floor(kCopyBytes / line), 1.0, kMostSteps);
+    return std::max(1.0, std::ceil(box.depth / most));
+  }
+
   /// Panels of columns around groups of rows around the depth, as micro-kernels go.
   Work product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
                     const std::vector<std::int64_t>& extents) const {
@@ -551,21 +571,24 @@ class Walk {
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
     const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
     const std::size_t c = object_of(n.writes.front().buffer);
-    const double times = box.times;
+    const double times = box.times, blocks = x.window ? 1 : blocks_of_depth(box);
     Work block = nothing();
-    block.foot[a] += whole.foot[a] / times / groups;
-    block.foot[b] += whole.foot[b] / times / panels;
+    block.foot[a] += whole.foot[a] / times / groups / blocks;
+    block.foot[b] += whole.foot[b] / times / panels / blocks;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
-    Objects panel(objects_, 0.0), all(objects_, 0.0);
-    panel[a] += whole.foot[a] / times, panel[b] += whole.foot[b] / times / panels;
+    Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
+    panel[a] += whole.foot[a] / times / blocks, panel[b] += whole.foot[b] / times / panels / blocks;
     panel[c] += whole.foot[c] / times / panels;
-    all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times,
-        all[c] += whole.foot[c] / times;
+    part[a] += whole.foot[a] / times / blocks, part[b] += whole.foot[b] / times / blocks;
+    part[c] += whole.foot[c] / times;
+    all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times;
+    all[c] += whole.foot[c] / times;
     Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
-    if (panels > 1) p = repeated(std::move(p), panels, all);
+    if (panels > 1) p = repeated(std::move(p), panels, part);
+    if (blocks > 1) p = repeated(std::move(p), blocks, all);
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
-    p.arithmetic = times * product_seconds(r_, box.rows, box.columns, box.depth);
+    p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
     if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
       p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                       r_.cycle;  // stored once
@@ -685,7 +708,13 @@ class Walk {
       light += 1;  // combined, or stored
       if (out.rescale) light += 1;
     }
-    light += 0.5 * static_cast<double>(op.inputs.size());
+    bool follows = false;
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid() && registers_.reads.contains({n.op, use.buffer}))
+        follows = true;
+      else
+        light += 0.5 * static_cast<double>(use.inputs.size());
+    if (registers_.unstored.contains(n.writes.front().buffer)) light -= 0.5;
     const double lanes = static_cast<double>(r_.lanes);
     // Vectors run along the last dimension; what it leaves over costs a vector, too.
     double along = 1;
@@ -695,8 +724,9 @@ class Walk {
           reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
         along = std::max(along, static_cast<double>(extents[l]));
     const double vectors = points / along * std::ceil(along / lanes);
-    p.arithmetic = vectors * (light * r_.light + expensive * r_.expensive) +
-                   points * library * r_.library + points / along * r_.call / 2;
+    p.arithmetic =
+        vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
+    if (!follows) p.arithmetic += points / along * r_.call / 2;
     return p;
   }
 
@@ -768,6 +798,7 @@ class Walk {
   const Workload& w_;
   const Rates& r_;
   std::size_t tensors_, objects_;
+  InRegisters registers_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
   std::set<LoopId> joined_;    ///< whose iterations are not alike

@@ -66,7 +66,7 @@ TEST(Followers, AMaskStandsInItsProductsEpilogue) {
   const auto source = source_of(s);
   if (!source) GTEST_SKIP() << "no vectors on this machine";
   EXPECT_TRUE(says(*source, "// C.X: X[m,l] = select(lt(m + 3, l), -0.5, C[m,l]), from registers"));
-  EXPECT_TRUE(says(*source, "then<false>(after)"));
+  EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
 }
 
 TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
@@ -76,7 +76,7 @@ TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
   const auto source = source_of(s);
   if (!source) GTEST_SKIP() << "no vectors on this machine";
   EXPECT_TRUE(says(*source, "// C.X: X[m,l] = relu(C[m,l]), from registers"));
-  EXPECT_TRUE(says(*source, "then<false>(after)"));
+  EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
 }
 
 TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
@@ -161,7 +161,7 @@ TEST(Followers, LeaveTheTileToOthersThatReadIt) {
   check(s);
   const auto source = source_of(s);
   if (!source) GTEST_SKIP() << "no vectors on this machine";
-  EXPECT_TRUE(says(*source, "then<true>(after)"));
+  EXPECT_TRUE(says(*source, "then<true>(after, fetch)"));
 }
 
 TEST(Followers, WriteAnOutputInPlace) {

@@ -1,0 +1,164 @@
+// Operators that take another's values from its registers, as kernels for processors do
+// (codegen/cpu/emit_followers.cpp): what they do not read again, and what is nowhere stored.
+#include "models/quickest/followers.h"
+
+#include <algorithm>
+
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+namespace {
+
+/// The one compute of a subtree, beside its loads; none where there are more, or a loop of it has
+/// more than `most_trips` iterations.
+NodeId only_compute(const ScheduledKernel& k, NodeId id, std::int64_t most_trips) {
+  while (k.node(id).kind != NodeKind::compute) {
+    const ScheduleNode& n = k.node(id);
+    if (n.kind == NodeKind::loop ? n.max_trips > most_trips : n.kind != NodeKind::sequence)
+      return {};
+    NodeId next;
+    for (NodeId c : n.children) {
+      if (k.node(c).kind == NodeKind::load) continue;
+      if (next.valid()) return {};
+      next = c;
+    }
+    if (!next.valid()) return {};
+    id = next;
+  }
+  return id;
+}
+
+class Finder {
+ public:
+  Finder(const Schedule& s, const ScheduledKernel& k, std::int64_t lanes)
+      : k_(k), w_(*s.workload), lanes_(lanes) {}
+
+  InRegisters run() {
+    visit(NodeId(0));
+    return std::move(found_);
+  }
+
+ private:
+  void visit(NodeId id) {
+    const ScheduleNode& n = k_.node(id);
+    open_.push_back(id);
+    for (std::size_t i = 0; i < n.children.size(); ++i) {
+      look_behind(n.children, i);
+      visit(n.children[i]);
+    }
+    open_.pop_back();
+  }
+
+  void look_behind(const std::vector<NodeId>& children, std::size_t i) {
+    const NodeId producer = only_compute(k_, children[i], 1);
+    if (!producer.valid() || followers_.contains(producer)) return;
+    const ScheduleNode& n = k_.node(producer);
+    if (n.once || n.writes.size() != 1 || n.writes[0].atomic || !complete(producer) ||
+        by_points(n.op))
+      return;
+    std::set<BufferId> made = {n.writes[0].buffer};
+    std::set<NodeId> taken;
+    for (std::size_t j = i + 1; j < children.size(); ++j) {
+      if (k_.node(children[j]).kind == NodeKind::load) continue;
+      const NodeId next = only_compute(k_, children[j], 0);
+      if (!next.valid() || !take(producer, next, made)) break;
+      taken.insert(next);
+    }
+    followers_.insert(taken.begin(), taken.end());
+    for (BufferId b : made)
+      if (!leaves(b, taken)) found_.unstored.insert(b);
+  }
+
+  /// Whether the next compute is element-wise, or joins rows, on the producer's own points.
+  bool take(NodeId producer, NodeId next, std::set<BufferId>& made) {
+    const ScheduleNode& n = k_.node(next);
+    const Operator& op = w_.op(n.op);
+    if (n.once || op.running || w_.gathers(n.op) || n.writes.size() != 1 || n.writes[0].atomic)
+      return false;
+    const auto reductions = w_.reduction_loops(n.op);
+    if (op.loops.size() != w_.op(k_.node(producer).op).outputs[0].target.index.size() ||
+        reductions.size() > 1 || op.outputs[0].rescale)
+      return false;
+    std::vector<BufferId> from;
+    for (const InputUse& use : n.reads) {
+      if (!use.buffer.valid()) return false;
+      if (!made.contains(use.buffer)) continue;
+      for (int input : use.inputs)
+        for (const Affine& index : op.inputs[static_cast<std::size_t>(input)].index)
+          if (!index.plain_loop()) return false;
+      from.push_back(use.buffer);
+    }
+    if (from.empty()) return false;
+    for (BufferId b : from) found_.reads.insert({n.op, b});
+    if (reductions.empty()) made.insert(n.writes[0].buffer);
+    return true;
+  }
+
+  /// Whether a producer's sums are whole when they are made: no loop around it cuts them.
+  bool complete(NodeId producer) const {
+    const OpId op = k_.node(producer).op;
+    std::vector<NodeId> around = open_;
+    add_path(open_.back(), producer, around);
+    for (NodeId id : around) {
+      const ScheduleNode& n = k_.node(id);
+      if (n.kind != NodeKind::loop || n.max_trips <= 1) continue;
+      for (const OpLoop& cut : n.cuts)
+        if (cut.op == op &&
+            w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(cut.local)]))
+          return false;
+    }
+    return true;
+  }
+  bool add_path(NodeId from, NodeId to, std::vector<NodeId>& path) const {
+    if (from == to) return true;
+    for (NodeId c : k_.node(from).children)
+      if (add_path(c, to, path)) {
+        path.push_back(c);
+        return true;
+      }
+    return false;
+  }
+
+  /// A convolution of few steps, or of so few points that they are broadcast, and vectors run along
+  /// its rows.
+  bool by_points(OpId id) const {
+    constexpr double kEdges = 1.6;
+    constexpr std::int64_t kFewSteps = 48;
+    const auto product = product_of(w_, id);
+    if (!product) return false;
+    const Operator& op = w_.op(id);
+    std::int64_t steps = 1;
+    for (LoopId l : w_.reduction_loops(id)) steps *= w_.loop(l).extent;
+    const auto& image = op.inputs[static_cast<std::size_t>(product->right)].index;
+    if (image.size() > 2 && steps < kFewSteps) return true;
+    if (!product->window) return false;
+    const auto& shape = w_.tensor(op.outputs[0].target.tensor).shape;
+    const std::size_t rank = shape.size();
+    const std::int64_t points = rank < 2 ? shape.back() : shape[rank - 1] * shape[rank - 2];
+    return static_cast<double>(round_up(points, lanes_)) > kEdges * static_cast<double>(points);
+  }
+
+  bool leaves(BufferId id, const std::set<NodeId>& taken) const {
+    const Buffer& b = k_.buffer(id);
+    if (b.role != BufferRole::intermediate || b.leaves) return true;
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+      for (const InputUse& use : k_.nodes[i].reads)
+        if (use.buffer == id && !taken.contains(NodeId(i))) return true;
+    return false;
+  }
+
+  const ScheduledKernel& k_;
+  const Workload& w_;
+  std::int64_t lanes_;
+  std::vector<NodeId> open_;
+  std::set<NodeId> followers_;
+  InRegisters found_;
+};
+
+}  // namespace
+
+InRegisters in_registers(const Schedule& s, const ScheduledKernel& k, std::int64_t lanes) {
+  return Finder(s, k, lanes).run();
+}
+
+}  // namespace tilewright::quickest
