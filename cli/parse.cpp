@@ -50,12 +50,22 @@ std::vector<const OptionSpec*> once_a_name(const Verb& verb) {
   return once;
 }
 
+/// Whether one of the arguments may be this option. The parser compares every option that it is
+/// given with all the others, so it gets only these.
+bool may_be_named(const OptionSpec& spec, const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [&](const std::string& a) {
+    if (a.size() < 2 || a[0] != '-') return false;
+    return a[1] == '-' ? a.substr(0, a.find('=')) == as_argument(spec) : !spec.letter.empty();
+  });
+}
+
 void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& invocation) {
   CLI::App app(verb.summary, "tilewright " + verb.name);
   app.set_help_flag();
   app.allow_extras();
   const auto all = once_a_name(verb);
-  for (const OptionSpec* spec : all) add(app, *spec, invocation.asked.options);
+  for (const OptionSpec* spec : all)
+    if (may_be_named(*spec, arguments)) add(app, *spec, invocation.asked.options);
   app.add_flag_callback(kJson, [&] { invocation.json = true; });
   if (!verb.subject.empty()) app.add_option("subject", invocation.asked.subject);
   std::reverse(arguments.begin(), arguments.end());
