@@ -63,6 +63,15 @@ def filled(lines, width, indent=""):
                      for line in lines)
 
 
+def balanced(lines, width):
+    """Titles in as few lines as fit the width, these about equally long."""
+    def one(line):
+        fewest = filled([line], width).count("\n")
+        return next(text for w in range(1, width + 1) if (text := filled([line], w)).count("\n") <= fewest
+                    and max(map(len, text.split("\n"))) <= width)
+    return "\n".join(one(line) for line in lines if line)
+
+
 def new_figure(width, height, dpi=150):
     """A figure that needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -4,7 +4,8 @@ reuse each tensor under every order (``reuse``).
 
 import math
 
-from .plot_input import BLUE, BadInput, GREY, ORANGE, PAGE, filled, light_grid, new_figure, put_caption, report_lines, rows, text
+from .plot_input import (BLUE, BadInput, GREY, ORANGE, PAGE, balanced, filled, light_grid, new_figure, put_caption, report_lines,
+                         rows, text)
 from .plot_table import is_table
 
 _MOST_ROWS = 60
@@ -33,7 +34,7 @@ def _without_common_end(names):
         common += 1
     if not common:
         return names, ""
-    return [" ".join(s[:-common]).rstrip(", ") for s in split], " ".join(split[0][-common:])
+    return [" ".join(s[:-common]).rstrip(",: ") for s in split], " ".join(split[0][-common:])
 
 
 def _scale(axes, values):
@@ -87,7 +88,7 @@ def draw_beside(document, where):
         axes.set_xlabel(unit or everywhere or "number")
         light_grid(axes, "x")
     panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
-    panels[0].set_title(filled([text(document, "title", where)], 60), fontsize=10)
+    panels[0].set_title(balanced([text(document, "title", where)], 60), fontsize=10)
     sources = sorted({str(c.get("ours_source")) for c in pairs})
     figure.tight_layout()
     put_caption(panels[-1], [f"ours: {'; '.join(sources)}", *more, *report_lines(document)], whole_page=True)
@@ -121,7 +122,7 @@ def draw_reuse(document, where):
     axes.set_xlim(-0.5, len(tensors) - 0.5)
     axes.set_xlabel("tensor; in each field the loops along which it is reused")
     axes.set_ylabel("block order, outermost loop first")
-    axes.set_title(filled([text(document, "title", where)], 44), fontsize=10)
+    axes.set_title(balanced([text(document, "title", where)], 44), fontsize=10)
     figure.tight_layout()
     put_caption(axes, report_lines(document), 30 + 14 * len(tensors))
     return figure

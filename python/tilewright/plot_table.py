@@ -5,7 +5,7 @@
 import math
 import re
 
-from .plot_input import (BLUE, COLOURS, GREY, MARKERS, PAGE, BadInput, filled, light_grid, new_figure, number,
+from .plot_input import (BLUE, COLOURS, GREY, MARKERS, PAGE, BadInput, balanced, filled, light_grid, new_figure, number,
                          put_caption, report_lines, rows, text, unit_for, width_of)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
@@ -179,7 +179,7 @@ def _draw_texts(document):
         axes.axhline(top, color=GREY, linewidth=0.8 if r < 2 else 0.3)
         for c, cell in enumerate(row):
             axes.text(sum(widths[:c]), top - 0.04, cell, fontsize=points, va="top", weight="bold" if r == 0 else "normal")
-    figure.suptitle(filled([text(document, "title", "")], 80), fontsize=10)
+    figure.suptitle(balanced([text(document, "title", "")], 80), fontsize=10)
     paper = [str(c) for c in document["columns"] if "(paper)" in str(c)]
     lines = [f"as the paper has it: {', '.join(c.replace(' (paper)', '') for c in paper)}"] if paper else []
     put_caption(axes, lines + report_lines(document), below=10, whole_page=True)
@@ -234,7 +234,7 @@ def draw_table(document, where):
                 axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         light_grid(axes, "x")
     lines_above = max(axes.get_title().count("\n") for axes in figure.axes)
-    figure.suptitle(filled([text(document, "title", "")], 80), fontsize=10, va="bottom",
+    figure.suptitle(balanced([text(document, "title", "")], 80), fontsize=10, va="bottom",
                     y=top + (0.25 + 0.13 * lines_above) / figure.get_figheight())
     lines = ["–: no value"] if gaps else []
     if left_out:
