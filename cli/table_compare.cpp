@@ -81,7 +81,8 @@ std::string plans_text(const ordered_json& j) {
   std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
     return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
   });
-  Table table({"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
+  Table table(
+      {"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];

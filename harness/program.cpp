@@ -145,9 +145,9 @@ std::optional<Reason> build_kernels(Program& program, const codegen::Target& tar
     failed[unit] =
         together ? target.build_together(some) : some.front()->build(for_device, ignored);
   };
-  const std::string what = formatted("building {} {}, usually 1 to 10 s for each of {} {}", n,
-                                     n == 1 ? "kernel" : "kernels", units,
-                                     units == 1 ? "compilation" : "compilations");
+  const std::string what =
+      formatted("building {} {}, usually 1 to 10 s for each of {} {}", n,
+                n == 1 ? "kernel" : "kernels", units, units == 1 ? "compilation" : "compilations");
   if (progress) progress(what, 0);
   parallel_for(units, cores(), build, progress, what);
   for (const auto& why : failed)

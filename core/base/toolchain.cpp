@@ -109,7 +109,8 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked) {
   for (const char* name : {"c++", "g++", "clang++"})
     if (on_path(name)) return std::vector<std::string>{name};
   return Reason{
-      "no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one; try: sudo apt-get "
+      "no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one; try: sudo "
+      "apt-get "
       "install g++"};
 }
 

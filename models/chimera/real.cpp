@@ -24,7 +24,8 @@ struct Program {
   std::size_t n() const { return lo.size(); }
 };
 
-/// Of a point: the tiles exp(x), and the trips for one element exp(-x), by which monomials multiply.
+/// Of a point: the tiles exp(x), and the trips for one element exp(-x), by which monomials
+/// multiply.
 struct Powers {
   explicit Powers(std::span<const double> x) {
     for (std::size_t v = 0; v < x.size(); ++v) {
