@@ -50,12 +50,22 @@ std::vector<const OptionSpec*> once_a_name(const Verb& verb) {
   return once;
 }
 
+/// Whether one of the arguments may be this option. The parser compares every option that it is
+/// given with all the others, so it gets only these.
+bool may_be_named(const OptionSpec& spec, const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [&](const std::string& a) {
+    if (a.size() < 2 || a[0] != '-') return false;
+    return a[1] == '-' ? a.substr(0, a.find('=')) == as_argument(spec) : !spec.letter.empty();
+  });
+}
+
 void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& invocation) {
   CLI::App app(verb.summary, "tilewright " + verb.name);
   app.set_help_flag();
   app.allow_extras();
   const auto all = once_a_name(verb);
-  for (const OptionSpec* spec : all) add(app, *spec, invocation.asked.options);
+  for (const OptionSpec* spec : all)
+    if (may_be_named(*spec, arguments)) add(app, *spec, invocation.asked.options);
   app.add_flag_callback(kJson, [&] { invocation.json = true; });
   if (!verb.subject.empty()) app.add_option("subject", invocation.asked.subject);
   std::reverse(arguments.begin(), arguments.end());
@@ -71,10 +81,21 @@ void parse(const Verb& verb, std::vector<std::string> arguments, Invocation& inv
         {.where = verb.name,
          .value = extra,
          .problem = is_option ? "is not an option of this verb" : "is one argument too many",
-         .accepted = !is_option ? join(names)
+         .accepted = !is_option ? (verb.subject.empty() ? "" : "one " + verb.subject + " and ") +
+                                      "options, as tilewright " + verb.name + " --help lists"
                                 : (near.empty() ? "" : "nearest " + near + "; ") + "tilewright " +
                                       verb.name + " --help lists all"});
   }
+}
+
+/// The parser's "--tiles: 1 required missing" and "--model: At Most 1 required but received 2".
+std::string plain(const std::string& message) {
+  const std::size_t colon = message.find(": "), count = message.rfind(' ');
+  const std::string name = message.substr(0, colon);
+  if (message.ends_with("missing")) return name + " stands without its value";
+  if (message.find("required but received") != std::string::npos)
+    return name + " is given" + message.substr(count) + " times";
+  return message;
 }
 
 bool takes_value(const std::string& argument) {
@@ -123,6 +144,10 @@ Invocation parse_arguments(const Verb& verb, std::vector<std::string> arguments)
   Invocation invocation;
   try {
     parse(verb, std::move(arguments), invocation);
+  } catch (const CLI::ArgumentMismatch& e) {
+    throw InputError({.where = verb.name,
+                      .problem = plain(e.what()),
+                      .accepted = "what tilewright " + verb.name + " --help lists"});
   } catch (const CLI::ParseError& e) {
     throw InputError({.where = verb.name,
                       .problem = e.what(),

@@ -40,8 +40,10 @@ std::string ProgressLine::line(std::string_view what, double done, double second
   std::string text(what.empty() ? "working" : what);
   text += done > 0 ? formatted(": {:.0f} %, {:.0f} s", 100 * done, seconds)
                    : formatted(": {:.0f} s", seconds);
-  if (done > from && done < 1)
-    text += formatted(", about {:.0f} s left", std::ceil(since * (1 - done) / (done - from)));
+  if (done > 0 && done < 1) {  // at this step's pace, or where it has none yet at that of all
+    const double pace = done > from ? (done - from) / since : done / seconds;
+    text += formatted(", about {:.0f} s left", std::ceil((1 - done) / pace));
+  }
   return text;
 }
 

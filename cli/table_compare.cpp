@@ -81,7 +81,8 @@ std::string plans_text(const ordered_json& j) {
   std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
     return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
   });
-  Table table({"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B"});
+  Table table(
+      {"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];
@@ -90,7 +91,7 @@ std::string plans_text(const ordered_json& j) {
                text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
                get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
                text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
-               text(own, "volume_bytes")});
+               text(own, "volume_bytes"), seconds(get(p, "search_seconds"))});
   }
   return table.text();
 }
@@ -174,8 +175,8 @@ std::string compare_table(const ordered_json& j) {
              "us: every plan priced by {}, products included. B: {}, by exact; the bound, {} B, is "
              "{} ({}). operands B: each kernel's inputs and outputs once. own: what the plan's "
              "model says itself, which may leave products out; compare it with no other row's. "
-             "--json: every price by every model, each search's time, and why a price differs from "
-             "exact, by tensor.",
+             "search: how long the model looked for its plan. --json: every price by every model, "
+             "and why a price differs from exact, by tensor.",
              text(j, "seconds_by"), text(j, "counted"), text(j, "bound_bytes"), text(j, "bound"),
              text(j, "bound_is")));
 }

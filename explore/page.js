@@ -4,8 +4,11 @@
 const kFields = ['workload', 'machine', 'model', 'order', 'tiles', 'tree', 'capacity', 'notation'];
 const kPlan = ['machine', 'model', 'order', 'tiles', 'tree', 'capacity'];  // what makes one plan of a workload another
 const kRemembered = 2000;  // answers
-// Asked while the page loads: the browser compiles a function when it is called first, and the first answer should not wait for that.
-const kFirst = ['explain', 'predict', 'simulate'].map(verb => [verb, 'gemm-chain:m=8,n=8,k=8,l=8', '-m', 'scratchpad:16K', '--model', 'chimera']);
+// Asked while the page loads: the browser compiles a function when it is called first, and better when it was called often. The first
+// answers should not wait for that. The last two rank many orders.
+const kFirst = [...['explain', 'predict', 'simulate'].map(verb => [verb, 'gemm-chain:m=8,n=8,k=8,l=8', '-m', 'scratchpad:16K', '--model', 'chimera']),
+  ...['conv-chain:ic=8,h=16,w=16,oc1=8,oc2=8', 'gemm-chain3:m=32,n=16,k=16,l=32,p=16'].map(
+    workload => ['explain', workload, '-m', 'scratchpad:16K', '--capacity', '3000B', '--model', 'chimera'])];
 const byId = id => document.getElementById(id);
 const bytes = n => n.toLocaleString('en') + ' B';
 const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them

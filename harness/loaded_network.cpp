@@ -72,7 +72,7 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
   Program& p = network->program_ = std::move(program).value();
   for (const ProgramKernel& kernel : p.kernels)
     if (const auto why = kernel.emitted->cannot_run()) return *why;
-  if (const auto why = build_kernels(p, target, true)) return *why;
+  if (const auto why = build_kernels(p, target, true, {})) return *why;
   const auto device = open_device(target);
   if (!device) return device.why();
   if (verify) {

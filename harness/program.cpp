@@ -123,7 +123,7 @@ void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
 }  // namespace
 
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
-                                    bool for_device) {
+                                    bool for_device, const Progress& progress) {
   constexpr std::size_t kMost = 12;  // kernels a unit: more share more, fewer run side by side
   const std::size_t n = program.kernels.size();
   const auto all = static_cast<std::size_t>(cores());
@@ -138,13 +138,18 @@ std::optional<Reason> build_kernels(Program& program, const codegen::Target& tar
   const std::size_t size = together ? std::clamp<std::size_t>((n + all - 1) / all, 1, kMost) : 1;
   const std::size_t units = (n + size - 1) / size;
   std::vector<std::optional<Reason>> failed(units);
-  parallel_for(units, cores(), [&](std::size_t unit) {
+  const auto build = [&](std::size_t unit) {
     std::vector<std::shared_ptr<codegen::Emitted>> some;
     for (std::size_t i = unit; i < n; i += units) some.push_back(program.kernels[i].emitted);
     ordered_json ignored;
     failed[unit] =
         together ? target.build_together(some) : some.front()->build(for_device, ignored);
-  });
+  };
+  const std::string what =
+      formatted("building {} {}, usually 1 to 10 s for each of {} {}", n,
+                n == 1 ? "kernel" : "kernels", units, units == 1 ? "compilation" : "compilations");
+  if (progress) progress(what, 0);
+  parallel_for(units, cores(), build, progress, what);
   for (const auto& why : failed)
     if (why) return Reason{"the kernels cannot be built: " + why->text};
   return std::nullopt;
@@ -530,8 +535,8 @@ class Run {
     if (!options_.build_only)
       for (const ProgramKernel& kernel : program_.kernels)
         if (const auto why = kernel.emitted->cannot_run()) return why;
-    say("building");
-    if (auto why = build_kernels(program_, target_, !options_.build_only)) return why;
+    if (auto why = build_kernels(program_, target_, !options_.build_only, request_.progress))
+      return why;
     json_["build_seconds"] = since(start);
     return std::nullopt;
   }

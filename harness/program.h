@@ -83,7 +83,7 @@ HandedOn handed_on(const Program& program);
 
 /// Compiles all kernels, several at a time. A Reason where the compiler fails.
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
-                                    bool for_device);
+                                    bool for_device, const Progress& progress);
 /// Verifies every kernel on inputs drawn by seed, and where these make no numbers on those that it
 /// has in the network: `values`, by the whole's TensorId. Weights that are all equal, as synthetic
 /// models have them, would show less. `worst` becomes the largest relative error.

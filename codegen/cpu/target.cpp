@@ -26,7 +26,8 @@ Availability here() {
       return {.usable = true,
               .detail = found.string() + ", " + std::string(name_of(host_isa())) + ", " +
                         std::to_string(std::thread::hardware_concurrency()) + " threads"};
-  return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) + ")"};
+  return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) +
+                    "); try: sudo apt-get install g++"};
 }
 
 class CpuEmitted final : public codegen::Emitted {

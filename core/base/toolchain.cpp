@@ -108,7 +108,10 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked) {
   }
   for (const char* name : {"c++", "g++", "clang++"})
     if (on_path(name)) return std::vector<std::string>{name};
-  return Reason{"no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one"};
+  return Reason{
+      "no C++ compiler on the PATH: tried c++, g++ and clang++; CXX may name one; try: sudo "
+      "apt-get "
+      "install g++"};
 }
 
 std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log,

@@ -136,9 +136,9 @@ Reproduced reproduce_chains(const Experiment& e, const Run& run) {
     header.push_back(column + " (paper)");
   for (const char* name :
        {"the same here", "order", "tiles", "Chimera's bytes (predicted)", "exact bytes (predicted)",
-        "recomputed by the plan", "recomputed at small tiles", "Chimera's bytes there (predicted)",
-        "exact bytes there (predicted)", "compulsory bytes, two kernels", "compulsory bytes, fused",
-        "saved %"})
+        "recomputed by the plan", "recomputed at small tiles",
+        "Chimera's bytes at small tiles (predicted)", "exact bytes at small tiles (predicted)",
+        "compulsory bytes, two kernels", "compulsory bytes, fused", "saved %"})
     header.emplace_back(name);
   Reproduced done;
   done.holds = true;

@@ -161,7 +161,7 @@ Reproduced reproduce_gir(const Experiment& e, const Run& run) {
                                  {"seconds", c.seconds},
                                  {"search_seconds", c.search}};
     if (const auto must = row.get("must_hold")) hold(done, *must, name, c);
-    if (c.bytes > c.unfused) fail(done, name + ": more bytes than a kernel an operator");
+    if (c.bytes > c.unfused) fail(done, name + ": more bytes than a kernel for each operator");
     if (const auto paper = number_in(row, "paper_memory_kernels"))
       done.compared.push_back({.what = name + ": memory kernels",
                                .ours = static_cast<double>(c.kernels - c.library),

@@ -204,7 +204,7 @@ void check_bytes(Reproduced& done, const ordered_json& row, const std::string& u
   for (const ordered_json& p : row["plans"])
     if (p["model"] == unfused && p.contains("bytes") && p["bytes"].is_number() &&
         bytes > p["bytes"].get<std::int64_t>())
-      fail(done, what + "moves more bytes than a kernel an operator");
+      fail(done, what + "moves more bytes than a kernel for each operator");
 }
 
 /// The device on which most of the models were timed.

@@ -35,33 +35,36 @@ void check_order(const Chain& c, const Order& order) {
   const Workload& w = c.workload();
   Mask seen = 0, expected = 0;
   for (LoopId l : c.order_loops()) expected |= bit(l.index());
-  const std::string accepted = "a permutation of " + name_list(w, c.order_loops());
-  std::string text;  // to_text would ask for a checked order
-  for (LoopId l : order)
-    if (l.valid() && l.index() < w.loops().size())
-      text += (text.empty() || w.loop(l).name.size() == 1 ? "" : ",") + w.loop(l).name;
+  const auto accepted = [&] { return "a permutation of " + name_list(w, c.order_loops()); };
+  const auto text = [&] {  // to_text would ask for a checked order
+    std::string t;
+    for (LoopId l : order)
+      if (l.valid() && l.index() < w.loops().size())
+        t += (t.empty() || w.loop(l).name.size() == 1 ? "" : ",") + w.loop(l).name;
+    return t;
+  };
   for (LoopId l : order) {
     if (!l.valid() || l.index() >= w.loops().size())
       throw InputError(
-          {.field = "order", .value = "", .problem = "names no loop", .accepted = accepted});
+          {.field = "order", .value = "", .problem = "names no loop", .accepted = accepted()});
     const std::string& name = w.loop(l).name;
     if (has(seen, l.index()))
       throw InputError({.field = "order",
-                        .value = text,
+                        .value = text(),
                         .problem = "has " + name + " twice",
-                        .accepted = accepted});
+                        .accepted = accepted()});
     if (!has(expected, l.index()) && !c.batch(l))
       throw InputError({.field = "order",
                         .value = name,
                         .problem = "follows from its consumers' loops",
-                        .accepted = accepted});
+                        .accepted = accepted()});
     seen |= bit(l.index());
   }
   each(expected & ~seen, [&](std::size_t l) {
     throw InputError({.field = "order",
-                      .value = text,
+                      .value = text(),
                       .problem = "lacks " + w.loop(LoopId(l)).name,
-                      .accepted = accepted});
+                      .accepted = accepted()});
   });
 }
 

@@ -166,6 +166,7 @@ Interval interval_of(const Chain& c, const Foot& f, std::size_t dim, std::span<c
 
 std::vector<Interval> Flat::whole_tiles(const Point& p, Mask cut) const {
   std::vector<Interval> tiles;
+  tiles.reserve(workload().loops().size());
   for (const Loop& l : workload().loops()) tiles.push_back({0, l.extent});
   for (std::size_t i = 0; i < loops_.size(); ++i)
     if (has(cut, i)) tiles[loops_[i].index()] = {0, p.tile[i]};
@@ -183,12 +184,15 @@ std::int64_t Flat::footprint(const Foot& f, const Point& p, Mask cut) const {
 }
 
 std::int64_t Flat::footprint_factor(const Foot& f, const Point& p, Mask cut, Mask dims) const {
-  const std::vector<Interval> r = chain_->ranges(whole_tiles(p, cut), false);
+  return size_within(f, chain_->ranges(whole_tiles(p, cut), false), dims);
+}
+
+std::int64_t Flat::size_within(const Foot& f, std::span<const Interval> ranges, Mask dims) const {
   const std::vector<std::int64_t>& shape = workload().tensor(f.tensor).shape;
   std::int64_t n = 1;
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (has(dims, d))
-      n = saturating_mul(n, std::min(interval_of(*chain_, f, d, r).size(), shape[d]));
+      n = saturating_mul(n, std::min(interval_of(*chain_, f, d, ranges).size(), shape[d]));
   return n;
 }
 
@@ -271,7 +275,15 @@ std::int64_t Flat::exact_factor(const Foot& f, const Point& p, Mask dims) const 
 }
 
 void Flat::footprints(const Point& p, std::span<std::int64_t> out) const {
-  for (std::size_t f = 0; f < foots_.size(); ++f) out[f] = footprint(foots_[f], p);
+  std::vector<Interval> ranges;  // what all that are not plain have in common
+  for (std::size_t f = 0; f < foots_.size(); ++f) {
+    if (foots_[f].plain) {
+      out[f] = footprint(foots_[f], p);
+      continue;
+    }
+    if (ranges.empty()) ranges = chain_->ranges(whole_tiles(p, ~Mask{0}), false);
+    out[f] = size_within(foots_[f], ranges, ~Mask{0});
+  }
 }
 
 std::int64_t Flat::movement(const Use& u, const Point& p, std::span<const std::int64_t> df) const {

@@ -104,6 +104,8 @@ class Flat {
   std::int64_t sum_over_tiles(std::span<const Mask> dims, const Point& p, Mask cut,
                               Size&& size) const;
   std::vector<Interval> whole_tiles(const Point& p, Mask cut) const;
+  /// The product over the dimensions in `dims`, given the ranges of every operator's loops.
+  std::int64_t size_within(const Foot& f, std::span<const Interval> ranges, Mask dims) const;
 
   std::shared_ptr<const Chain> chain_;
   Order order_;

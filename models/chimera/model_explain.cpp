@@ -9,10 +9,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json tensors_json(const Workload& w, const Price& price) {
+/// Room for this many members: a document that grows copies what it has, and there are many.
+ordered_json object_of(std::size_t members) {
   ordered_json json = ordered_json::object();
+  json.get_ref<ordered_json::object_t&>().reserve(members);
+  return json;
+}
+
+ordered_json tensors_json(const Workload& w, const Price& price) {
+  ordered_json json = object_of(price.tensors.size());
   for (const TensorPrice& t : price.tensors) {
-    ordered_json& row = json[w.tensor(t.tensor).name];
+    ordered_json& row = json[w.tensor(t.tensor).name] = object_of(4);
     row["footprint_elements"] = t.footprint.value;
     row["movement_elements"] = t.movement.value;
     row["buffer_elements"] = t.buffer.value;
@@ -30,7 +37,7 @@ ordered_json legality_json(const Legality& l) {
 ordered_json order_json(const detail::Flat& any, const Solution& s, Elements capacity) {
   const Workload& w = any.workload();
   const bool priced = !s.tiles.empty();
-  ordered_json json;
+  ordered_json json = object_of(15);
   json["order"] = to_text(w, s.order);
   json["legal"] = s.order_legality.legal;
   json["reason"] = legality_json(s.order_legality);
@@ -143,6 +150,7 @@ Explained explain_orders(const Question& q, const ExplainAsked& asked, const Set
   json["options"] = options_json(settings, options);
   const auto solutions = priced_orders(q, asked.words, options, capacity);
   json["orders"] = ordered_json::array();
+  if (solutions) json["orders"].get_ref<ordered_json::array_t&>().reserve(solutions->size());
   if (!solutions) {
     out.refused = solutions.reason();
     return out;

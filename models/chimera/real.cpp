@@ -1,6 +1,7 @@
 // The real-valued optimum of one order ("Lagrange multipliers", section IV-B), for any order of a
 // chain whose footprints are monomials.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "models/chimera/solver.h"
@@ -8,7 +9,7 @@
 namespace tilewright::chimera::detail {
 namespace {
 
-/// coefficient * exp(sum of sign * x over the variables in mask)
+/// coefficient * exp(sum of x, or of -x, over the variables in mask)
 struct Monomial {
   double coefficient = 1;
   Mask mask = 0;  ///< of variables
@@ -23,23 +24,36 @@ struct Program {
   std::size_t n() const { return lo.size(); }
 };
 
-double value(const Monomial& m, double sign, std::span<const double> x) {
-  double e = 0;
-  each(m.mask, [&](std::size_t v) { e += x[v]; });
-  return m.coefficient * std::exp(sign * e);
+/// Of a point: the tiles exp(x), and the trips for one element exp(-x), by which monomials
+/// multiply.
+struct Powers {
+  explicit Powers(std::span<const double> x) {
+    for (std::size_t v = 0; v < x.size(); ++v) {
+      up[v] = std::exp(x[v]);
+      down[v] = 1 / up[v];
+    }
+  }
+  std::array<double, kMaxMask> up, down;
+};
+
+double value(const Monomial& m, std::span<const double> power) {
+  double product = m.coefficient;
+  each(m.mask, [&](std::size_t v) { product *= power[v]; });
+  return product;
 }
 
-double sum(std::span<const Monomial> ms, double sign, std::span<const double> x) {
+double sum(std::span<const Monomial> ms, std::span<const double> power) {
   double s = 0;
-  for (const Monomial& m : ms) s += value(m, sign, x);
+  for (const Monomial& m : ms) s += value(m, power);
   return s;
 }
 
 /// tau * objective - sum of logarithms of the slacks; infinite outside.
 double barrier(const Program& p, double tau, std::span<const double> x) {
-  double f = tau * sum(p.objective, -1, x);
+  const Powers power(x);
+  double f = tau * sum(p.objective, power.down);
   const auto slack = [&](double s) { f = s > 0 ? f - std::log(s) : INFINITY; };
-  for (const auto& row : p.rows) slack(1 - sum(row, 1, x));
+  for (const auto& row : p.rows) slack(1 - sum(row, power.up));
   for (std::size_t v = 0; v < p.n(); ++v) {
     slack(x[v] - p.lo[v]);
     slack(p.hi[v] - x[v]);
@@ -61,14 +75,15 @@ void add_monomial(Quadratic& q, const Monomial& m, double value, double sign, do
 
 Quadratic expand(const Program& p, double tau, std::span<const double> x) {
   const std::size_t n = p.n();
+  const Powers power(x);
   Quadratic q{std::vector<double>(n, 0), std::vector<double>(n * n, 0)};
-  for (const Monomial& m : p.objective) add_monomial(q, m, value(m, -1, x), -1, tau);
+  for (const Monomial& m : p.objective) add_monomial(q, m, value(m, power.down), -1, tau);
   std::vector<double> g(n);
   for (const auto& row : p.rows) {
-    const double slack = 1 - sum(row, 1, x);
+    const double slack = 1 - sum(row, power.up);
     std::fill(g.begin(), g.end(), 0.0);
     for (const Monomial& m : row) {
-      const double v = value(m, 1, x);
+      const double v = value(m, power.up);
       add_monomial(q, m, v, 1, 1 / slack);
       each(m.mask, [&](std::size_t i) { g[i] += v; });
     }
@@ -104,20 +119,22 @@ std::vector<double> newton_step(Quadratic q) {
 void minimise(const Program& p, std::vector<double>& x) {
   std::vector<double> y(x.size());
   for (double tau = 8; tau < 1e7; tau *= 30) {
+    double now = barrier(p, tau, x);
     for (int step = 0; step < 12; ++step) {
       const Quadratic q = expand(p, tau, x);
       const std::vector<double> d = newton_step(q);
       double slope = 0;
       for (std::size_t v = 0; v < d.size(); ++v) slope += d[v] * q.gradient[v];
       if (!(slope < -1e-6)) break;
-      const double now = barrier(p, tau, x);
-      double t = 1;
+      double t = 1, then = 0;
       for (;; t /= 2) {
         for (std::size_t v = 0; v < d.size(); ++v) y[v] = x[v] + t * d[v];
-        if (barrier(p, tau, y) <= now + 0.1 * t * slope || t < 1e-9) break;
+        then = barrier(p, tau, y);
+        if (then <= now + 0.1 * t * slope || t < 1e-9) break;
       }
       if (t < 1e-9) break;
       x = y;
+      now = then;
     }
   }
 }
@@ -196,15 +213,16 @@ std::optional<RealOptimum> real_optimum(const Flat& f, std::int64_t capacity) {
   double step = 0.5;
   const auto start = [&] {
     for (std::size_t v = 0; v < p.n(); ++v) x[v] = p.lo[v] + step * (p.hi[v] - p.lo[v]);
+    const Powers power(x);
     return std::all_of(p.rows.begin(), p.rows.end(),
-                       [&](const auto& row) { return sum(row, 1, x) < 1; });
+                       [&](const auto& row) { return sum(row, power.up) < 1; });
   };
   for (; !start(); step /= 2)
     if (step < 1e-9) return std::nullopt;
-  scale = sum(p.objective, -1, x);
+  scale = sum(p.objective, Powers(x).down);
   for (Monomial& m : p.objective) m.coefficient /= scale;
   minimise(p, x);
-  r.volume = scale * sum(p.objective, -1, x);
+  r.volume = scale * sum(p.objective, Powers(x).down);
   for (std::size_t i = 0; i < f.size(); ++i)
     if (variable[i] >= 0) r.tile[i] = std::exp(x[static_cast<std::size_t>(variable[i])]);
   return r;

@@ -408,7 +408,7 @@ Model xla_model() {
 
 Model unfused_model() {
   return record({Stitcher::unfused, "unfused"},
-                "a kernel an operator, priced by FusionStitching's evaluators", " 4.3",
+                "a kernel for each operator, priced by FusionStitching's evaluators", " 4.3",
                 {"a GPU whose machine file gives cycles of instruction classes"});
 }
 

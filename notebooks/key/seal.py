@@ -280,7 +280,7 @@ TRUTHS = {
     "7.2": (lambda: moved(halo(8, pins={"M": "dram"})) - moved(halo(8)), 0, "simulate both; pins={'M': 'dram'}"),
     "8.1": (lambda: next(c for c in (1, 2, 4, 8, 16, 32, 64, 128) if moved(norm(c), "gain") == 512), 0,
             "a buffer holds one tile: gain stays if its tile never changes"),
-    "8.2": (lambda: norm_apart() / moved(norm(128)), 0.01, "one kernel an operator over the fused one"),
+    "8.2": (lambda: norm_apart() / moved(norm(128)), 0.01, "bytes of a kernel for each operator over those of the fused one"),
     "8.3": (xla_over_stitched, 0.01, "compare() has exact_bytes of every plan"),
     "11.1": (recomputed, 0, "n encloses l here: what does gemm1 know of n?"),
     "11.2": (memory_missed, 0, "E's tile is alive while gemm1 runs"),

@@ -7,7 +7,7 @@ numbers come from, and the machine.
 
 import math
 
-from .plot_input import (BLUE, BadInput, COLOURS, GREY, MARKERS, VERMILLION, amount, filled, light_grid,
+from .plot_input import (BLUE, BadInput, COLOURS, GREY, MARKERS, VERMILLION, amount, balanced, light_grid,
                          new_figure, put_caption, unit_for)
 
 LOG_FROM = 30  # spread of the values (largest over least) from which both axes are logarithmic
@@ -191,7 +191,7 @@ def draw_panel(axes, panel, scale):
     axes.legend(loc="best", fontsize=8, framealpha=0.9)
     workload = panel.text("workload", "")
     heading = [t for t in (panel.title, workload) if t]
-    axes.set_title(filled(heading, 60) or panel.where, fontsize=10)
+    axes.set_title(balanced(heading, 60) or panel.where, fontsize=10)
     put_caption(axes, caption(panel), 76)
 
 
@@ -245,7 +245,7 @@ def _draw_residual_panel(axes, panel):
     light_grid(axes)
     axes.legend(fontsize=8, title="tensor", title_fontsize=8)
     heading = [t for t in (panel.title, panel.text("workload", "")) if t]
-    axes.set_title(filled(heading, 60) or panel.where, fontsize=10)
+    axes.set_title(balanced(heading, 60) or panel.where, fontsize=10)
     put_caption(axes, ["all tilings together, of the true bytes: " + ", ".join(lines)]
                 + caption(panel, "predicted", "true bytes: ")[-2:], 76)
 

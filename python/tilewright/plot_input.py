@@ -9,6 +9,7 @@ COLOURS = [BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", VERMILLION, "#F0E442", GRE
            "#7fceb9", "#e5bcd3"]
 HATCHES = ["", "///", "...", "\\\\\\", "xxx", "---", "ooo", "|||", "++", "**", "//", "\\\\"]
 MARKERS = "osD^vPX<>*"
+PAGE = 7.2  # inches: the width of a printed page's text
 UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")]
 
 
@@ -62,6 +63,15 @@ def filled(lines, width, indent=""):
                      for line in lines)
 
 
+def balanced(lines, width):
+    """Titles in as few lines as fit the width, these about equally long."""
+    def one(line):
+        fewest = filled([line], width).count("\n")
+        return next(text for w in range(1, width + 1) if (text := filled([line], w)).count("\n") <= fewest
+                    and max(map(len, text.split("\n"))) <= width)
+    return "\n".join(one(line) for line in lines if line)
+
+
 def new_figure(width, height, dpi=150):
     """A figure that needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -76,16 +86,22 @@ def light_grid(axes, axis="both"):
     axes.set_axisbelow(True)
 
 
-def put_caption(axes, lines, width=96, below=42, size=7.5):
-    """Below the axes, out of the way of their labels."""
-    axes.annotate(filled(lines, width, "  "), (0, 0), (0, -below), xycoords="axes fraction",
+def put_caption(axes, lines, width=96, below=42, size=7.5, whole_page=False):
+    """Below the axes, out of the way of their labels; of a whole page from the figure's left edge to its right."""
+    left = "figure fraction" if whole_page else "axes fraction"
+    axes.annotate(filled(lines, 118 if whole_page else width, "  "), (0, 0), (0, -below), xycoords=(left, "axes fraction"),
                   textcoords="offset points", va="top", fontsize=size)
+
+
+def width_of(lines, size=7):
+    """Inches that texts take, about."""
+    return 0.0083 * size * max(len(line) for text in lines for line in text.split("\n"))
 
 
 def report_lines(document):
     """What the caption of a picture of ``reproduce`` ends with: what is shown, of which paper, and the command."""
     lines = [("", "about"), ("paper: ", "paper"), ("not here: ", "needs")]
-    return [*(name + str(document[key]) for name, key in lines if document.get(key)),
+    return [*(name + str(document[key]).replace("`", "") for name, key in lines if document.get(key)),
             f"command: {text(document, 'command')}"]
 
 

@@ -4,7 +4,8 @@ reuse each tensor under every order (``reuse``).
 
 import math
 
-from .plot_input import BLUE, BadInput, GREY, ORANGE, filled, light_grid, new_figure, put_caption, report_lines, rows, text
+from .plot_input import (BLUE, BadInput, GREY, ORANGE, PAGE, balanced, filled, light_grid, new_figure, put_caption, report_lines,
+                         rows, text)
 from .plot_table import is_table
 
 _MOST_ROWS = 60
@@ -33,7 +34,7 @@ def _without_common_end(names):
         common += 1
     if not common:
         return names, ""
-    return [" ".join(s[:-common]).rstrip(", ") for s in split], " ".join(split[0][-common:])
+    return [" ".join(s[:-common]).rstrip(",: ") for s in split], " ".join(split[0][-common:])
 
 
 def _scale(axes, values):
@@ -67,14 +68,14 @@ def draw_beside(document, where):
     """A panel a unit: a row for each number, ours and the paper's on it."""
     pairs, more = _shown(_pairs(document), "numbers")
     names, everywhere = _without_common_end([str(c.get("what")) for c in pairs])
-    names = [filled([n], 44) for n in names]
+    names = [filled([n], 38) for n in names]
     more = [f"every row: {everywhere}", *more] if everywhere else more
     units = {}
     for c, name in zip(pairs, names):
         units.setdefault(str(c.get("unit")), []).append({**c, "what": name})
     lines = max(n.count("\n") + 1 for n in names)
     heights = [(0.5 + 0.5 * lines) * max(2, len(u)) + 2.2 for u in units.values()]
-    figure = new_figure(8.4, 0.26 * sum(heights) + 0.8)
+    figure = new_figure(PAGE - 0.9, 0.26 * sum(heights) + 0.8)  # and the key beside it
     panels = figure.subplots(len(units), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for axes, (unit, found) in zip(panels, units.items()):
         for i, c in enumerate(found):
@@ -84,13 +85,13 @@ def draw_beside(document, where):
         axes.scatter([c["ours"] for c in found], range(len(found)), s=22, marker="D", color=BLUE, label="ours", zorder=3)
         _name_rows(axes, [str(c.get("what")) for c in found])
         _scale(axes, [v for c in found for v in (c["ours"], c["paper"])])
-        axes.set_xlabel(unit or everywhere or "a number without a unit")
+        axes.set_xlabel(unit or everywhere or "number")
         light_grid(axes, "x")
     panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
-    panels[0].set_title(filled([text(document, "title", where)], 70), fontsize=10)
+    panels[0].set_title(balanced([text(document, "title", where)], 60), fontsize=10)
     sources = sorted({str(c.get("ours_source")) for c in pairs})
     figure.tight_layout()
-    put_caption(panels[-1], [f"ours: {'; '.join(sources)}", *more, *report_lines(document)], 110)
+    put_caption(panels[-1], [f"ours: {'; '.join(sources)}", *more, *report_lines(document)], whole_page=True)
     return figure
 
 
@@ -121,7 +122,7 @@ def draw_reuse(document, where):
     axes.set_xlim(-0.5, len(tensors) - 0.5)
     axes.set_xlabel("tensor; in each field the loops along which it is reused")
     axes.set_ylabel("block order, outermost loop first")
-    axes.set_title(filled([text(document, "title", where)], 44), fontsize=10)
+    axes.set_title(balanced([text(document, "title", where)], 44), fontsize=10)
     figure.tight_layout()
     put_caption(axes, report_lines(document), 30 + 14 * len(tensors))
     return figure

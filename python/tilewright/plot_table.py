@@ -5,8 +5,8 @@
 import math
 import re
 
-from .plot_input import (BLUE, COLOURS, GREY, MARKERS, BadInput, filled, light_grid, new_figure, number,
-                         put_caption, report_lines, rows, text, unit_for)
+from .plot_input import (BLUE, COLOURS, GREY, MARKERS, PAGE, BadInput, balanced, filled, light_grid, new_figure, number,
+                         put_caption, report_lines, rows, text, unit_for, width_of)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
 # What a result calls those that were timed beside the plans, as people know them.
@@ -150,13 +150,50 @@ def _unit_of(cells):
     return "%" if all(str(c).endswith("%") for c in cells if c not in ("-", "", None)) else ""
 
 
+def _folded(label, width=36):
+    """A row's name in lines, broken behind blanks, commas and colons."""
+    lines = [""]
+    for part in re.split("(?<=[ ,:])", label):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _draw_texts(document):
+    """A table without numbers as it is: its cells, in columns as wide as their longest words."""
+    cells = [[str(c).replace(" (paper)", "") for c in document["columns"]]]
+    cells += [["–" if c in ("-", "", None) else str(c) for c in row] for row in document["table"]]
+    longest = [max(max(map(len, row[c].split(" "))) + 1 for row in cells) for c in range(len(cells[0]))]
+    letters = max(sum(longest), 100)
+    widths = [w * letters / sum(longest) for w in longest]
+    points = min(7, 7 * 118 / letters)
+    cells = [[filled([cell], max(4, int(w))) for cell, w in zip(row, widths)] for row in cells]
+    heights = [0.0165 * points * (1 + max(cell.count("\n") for cell in row)) + 0.08 for row in cells]
+    figure = new_figure(PAGE, sum(heights) + 0.4)
+    axes = figure.add_axes((0, 0, 1, sum(heights) / figure.get_figheight()))
+    axes.set(xlim=(0, letters), ylim=(-sum(heights), 0))
+    axes.set_axis_off()
+    for r, row in enumerate(cells):
+        top = -sum(heights[:r])
+        axes.axhline(top, color=GREY, linewidth=0.8 if r < 2 else 0.3)
+        for c, cell in enumerate(row):
+            axes.text(sum(widths[:c]), top - 0.04, cell, fontsize=points, va="top", weight="bold" if r == 0 else "normal")
+    figure.suptitle(balanced([text(document, "title", "")], 80), fontsize=10)
+    paper = [str(c) for c in document["columns"] if "(paper)" in str(c)]
+    lines = [f"as the paper has it: {', '.join(c.replace(' (paper)', '') for c in paper)}"] if paper else []
+    put_caption(axes, lines + report_lines(document), below=10, whole_page=True)
+    return figure
+
+
 def draw_table(document, where):
-    """Bars of each column of numbers, to its own scale: those that the file names as drawn, else the first ones."""
+    """Bars of each column of numbers, to its own scale: those that the file names as drawn, else the first ones. A table
+    of texts alone is written out."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     labels, found = numeric_columns(document, where)
     if not found:
-        raise BadInput(f"{where}: table: no column is of numbers; accepted: a table with at least one")
+        return _draw_texts(document)
     telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
     # Where there are too many: what is found here, before what the paper prints.
     chosen = sorted(telling, key=lambda column: "(paper" in column[0])[:MOST_COLUMNS]
@@ -165,7 +202,14 @@ def draw_table(document, where):
              or [column for column in telling if any(column is c for c in chosen)])
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     places = {str(name): c for c, name in enumerate(document["columns"])}
-    figure, gaps = new_figure(2.2 + 1.25 * len(drawn), max(3, 0.2 * len(labels) + 1.6)), False
+    labels = [_folded(label) for label in labels]
+    letters = 7 if len(labels) <= 40 else 6  # points
+    lines_each = 1 + max(label.count("\n") for label in labels)
+    rows_height = max(1.4, 0.026 * letters * len(labels) * (1 + 0.6 * (lines_each - 1)))
+    figure, gaps = new_figure(PAGE, rows_height + 1.6), False
+    left, top = width_of(labels, letters) + 0.15, 1 - 0.9 / figure.get_figheight()
+    figure.subplots_adjust(left=left / PAGE, right=0.99, top=top, bottom=top - rows_height / figure.get_figheight(), wspace=0.22)
+    across = max(8, int(16 * (PAGE - left) / len(drawn)))  # letters of a column's name
     for c, (axes, (name, values)) in enumerate(zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn)):
         there = [(i, v) for i, v in enumerate(values) if v is not None]
         unit = _unit_of([row[places[name]] for row in document["table"]])
@@ -177,24 +221,24 @@ def draw_table(document, where):
         if positive and len(positive) == len(there) and max(positive) > 100 * min(positive):
             axes.set_xscale("log")
         axes.set_ylim(len(labels) - 0.5, -0.5)
-        axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=7)
-        axes.set_title(filled([f"{name}, {unit}" if unit else name], 15), fontsize=7)
+        axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=letters)
+        axes.set_title(filled([f"{name}, {unit}" if unit else name], across), fontsize=6.5)
         for i in set(range(len(labels))) - {i for i, _ in there}:
             axes.text(0.02, i, "–", transform=axes.get_yaxis_transform(), fontsize=7, va="center", color=GREY)
             gaps = True
         axes.tick_params(axis="x", labelsize=6)
         axes.xaxis.offsetText.set_fontsize(6)
         if axes.get_xscale() == "linear":
-            axes.xaxis.set_major_locator(MaxNLocator(3, integer=all(v == int(v) for _, v in there)))
+            axes.xaxis.set_major_locator(MaxNLocator(3 if len(drawn) < 6 else 2, integer=all(v == int(v) for _, v in there)))
             if max(abs(v) for _, v in there) >= 10000:
                 axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         light_grid(axes, "x")
     lines_above = max(axes.get_title().count("\n") for axes in figure.axes)
-    figure.suptitle(filled([text(document, "title", "")], 30 + 12 * len(drawn)), fontsize=10, va="bottom",
-                    y=0.88 + (0.25 + 0.13 * lines_above) / figure.get_figheight())
+    figure.suptitle(balanced([text(document, "title", "")], 80), fontsize=10, va="bottom",
+                    y=top + (0.25 + 0.13 * lines_above) / figure.get_figheight())
     lines = ["–: no value"] if gaps else []
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
     lines += report_lines(document)
-    put_caption(figure.axes[0], lines, 40 + 20 * len(drawn), 30)
+    put_caption(figure.axes[0], lines, below=30, whole_page=True)
     return figure

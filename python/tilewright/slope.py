@@ -6,7 +6,7 @@ vertical lines, measurements are points.
 
 import math
 
-from .plot_input import (BLUE, BadInput, GREY, VERMILLION, amount, filled, light_grid, new_figure,
+from .plot_input import (BLUE, BadInput, GREY, VERMILLION, amount, balanced, light_grid, new_figure,
                          put_caption)
 
 # key in a row -> (of which kernels, label, style)
@@ -133,6 +133,6 @@ def draw_slope(document, where):
     light_grid(axes)
     axes.legend(loc="lower left", fontsize=7.5, framealpha=0.9)  # every curve falls to the right
     heading = [str(document[k]) for k in ("title", "workload") if document.get(k)]
-    axes.set_title(filled(heading, 84) or where, fontsize=10)
+    axes.set_title(balanced(heading, 84) or where, fontsize=10)
     put_caption(axes, caption(document), 110)
     return figure

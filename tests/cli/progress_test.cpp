@@ -109,6 +109,9 @@ TEST(Progress, TheLineHasAnEstimate) {
   // A fifth of the work in the last 6 of 8 seconds: three fifths are left.
   EXPECT_EQ(cli::ProgressLine::line("searching", 0.4, 8, 0.2, 6),
             "searching: 40 %, 8 s, about 18 s left");
+  // A step that has not moved yet: at the pace of all before it.
+  EXPECT_EQ(cli::ProgressLine::line("bandwidth", 0.25, 8, 0.25, 6),
+            "bandwidth: 25 %, 8 s, about 24 s left");
   EXPECT_THAT(cli::ProgressLine::line("building", 0, 3, 0, 3), HasSubstr("building: 3 s"));
 }
 
