@@ -14,11 +14,14 @@ namespace tilewright::quickest {
 namespace {
 
 using nlohmann::ordered_json;
+using stitching::Composition;
 using stitching::GpuPricer;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
+constexpr std::size_t kMostComposed =
+    24;  // operators of a workload that is also rewritten as a whole
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -60,8 +63,9 @@ class GpuPlanner {
       pattern.push_back(vertex_[op.index()]);
     }
     std::ranges::sort(pattern);
-    const auto parts = stitching::components_of(*graph_, pattern, kMostStitched);
+    auto parts = stitching::components_of(*graph_, pattern, kMostStitched);
     if (!parts) return std::numeric_limits<double>::infinity();
+    stitching::join_equal(*graph_, *parts);
     double bytes = 0;
     for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
     return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
@@ -215,16 +219,17 @@ class GpuPlanner {
 
 }  // namespace
 
-Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
-  const auto begun = std::chrono::steady_clock::now();
-  const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
-  if (!device) return Reason{device.reason()};
-  if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
-    return Reason{pricer.reason()};
+namespace {
+
+/// Of the workload after rewrites of the whole.
+Result<Proposal> planned(const Question& asked, const Composition& composed,
+                         const stitching::Device& device, const Settings& settings) {
+  Question q = asked;
+  q.workload = composed.workload;
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
-    GpuPlanner planner(q, *device, rewrites);
+    GpuPlanner planner(q, device, rewrites);
     Partitioner partitioner(
         q.workload, [&](const Group& g) { return planner.find(g); },
         [&](const Part& ops) { return planner.rough(ops); });
@@ -244,12 +249,34 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     for (std::size_t k = 0; k < out.plan.kernels.size(); ++k)
       out.detail["kernels_predicted"][k]["by"] = out.plan.kernels[k].by;
     describe(partitioner, *found, settings.flag("why"), out.detail);
-    out.search_seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    out.detail["search_seconds"] = *out.search_seconds;
+    out.rewrites.insert(out.rewrites.begin(), composed.rewrites.begin(), composed.rewrites.end());
     return out;
   }
   return Reason{why};
+}
+
+}  // namespace
+
+Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
+  const auto begun = std::chrono::steady_clock::now();
+  const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
+  if (!device) return Reason{device.reason()};
+  if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
+    return Reason{pricer.reason()};
+  Result<Proposal> best = planned(q, {.workload = q.workload}, *device, settings);
+  // Small workloads also as they are after rewrites of the whole.
+  if (q.workload->operators().size() <= kMostComposed)
+    for (const Composition& c : stitching::compositions(*q.workload)) {
+      Result<Proposal> other = planned(q, c, *device, settings);
+      if (other && (!best || other->price.traffic.seconds < best->price.traffic.seconds))
+        best = std::move(other);
+    }
+  if (!best) return best;
+  Proposal out = std::move(best).value();
+  out.search_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  out.detail["search_seconds"] = *out.search_seconds;
+  return out;
 }
 
 }  // namespace tilewright::quickest

@@ -19,6 +19,18 @@ constexpr int kMostProducts = 2;            // of a kernel
 // Kernels found for parts of what was taken apart, times the operators of the whole.
 constexpr std::size_t kMostRejoined = 6000;
 
+/// Other operators that read a tensor which this one reads, where few do: none is a contraction.
+std::vector<OpId> readers_beside(const Workload& w, OpId op) {
+  constexpr std::size_t kFew = 8;
+  std::vector<OpId> all;
+  if (w.is_contraction(op)) return all;
+  for (const Access& x : w.op(op).inputs)
+    if (const auto& readers = w.consumers(x.tensor); readers.size() <= kFew)
+      for (OpId other : readers)
+        if (other != op && !w.is_contraction(other)) all.push_back(other);
+  return all;
+}
+
 }  // namespace
 
 Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough)
@@ -123,6 +135,8 @@ bool Partitioner::connected(const Part& ops) const {
       if (const OpId p = w_->producer(a.tensor); p.valid()) meet(p);
     for (const Output& o : w_->op(op).outputs)
       for (OpId reader : w_->consumers(o.target.tensor)) meet(reader);
+    if (rough_)
+      for (OpId other : readers_beside(*w_, op)) meet(other);
   }
   return seen.size() == ops.size();
 }
@@ -243,6 +257,15 @@ class Joining {
     return all;
   }
 
+  /// Parts that read what this one reads, contractions aside.
+  std::set<std::size_t> beside(std::size_t p) const {
+    std::set<std::size_t> all;
+    for (OpId op : parts_[p])
+      for (OpId other : readers_beside(w_, op))
+        if (part_of_[other.index()] != p) all.insert(part_of_[other.index()]);
+    return all;
+  }
+
   /// Whether a way leads from a to b through another part: as one, they would wait for it.
   bool around(std::size_t a, std::size_t b) const {
     std::vector<std::size_t> open;
@@ -310,8 +333,8 @@ class Joining {
 
 }  // namespace
 
-/// Joins the two parts that gain most, until no two gain. `loose`: only what these are joined to, by
-/// the seconds of the kernels that are found, fewer of them where there are many operators.
+/// Joins the two parts that gain most, until no two gain. `loose`: only what these are joined to,
+/// by the seconds of the kernels that are found, fewer of them where there are many operators.
 std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Part>* loose) {
   const std::size_t given = parts.size();
   const std::size_t most = kMostRejoined / w_->operators().size();
@@ -334,23 +357,32 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
   const auto consider = [&](std::size_t a, std::size_t b) {
     if (loose != nullptr && !is_loose(a, all.part(a)) && !is_loose(b, all.part(b))) return;
     const Part both = joined(all.part(a), all.part(b));
-    if (!small(both) || all.around(a, b)) return;
+    if (!small(both) || all.around(a, b) || all.around(b, a)) return;
     if (loose != nullptr && ++asked > most) return;
     const double gain = price(all.part(a)) + price(all.part(b)) - price(both);
     if (gain > 0) pairs.push({gain, a, b});
   };
   Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
-  for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done())
+  const auto consider_beside = [&](std::size_t p) {
+    if (!rough_) return;
+    const std::set<std::size_t> before = all.before(p), after = all.after(p);
+    for (std::size_t x : all.beside(p))
+      if (x < p && !before.contains(x) && !after.contains(x)) consider(x, p);
+  };
+  for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done()) {
     for (std::size_t next : all.after(p)) consider(p, next);
+    consider_beside(p);
+  }
   while (!pairs.empty()) {
     const auto [gain, a, b] = pairs.top();
     pairs.pop();
-    if (!all.alive(a) || !all.alive(b) || all.around(a, b)) continue;
+    if (!all.alive(a) || !all.alive(b) || all.around(a, b) || all.around(b, a)) continue;
     Part both = joined(all.part(a), all.part(b));
-    halves_[both] = {all.part(a), all.part(b)};
+    halves_[both] = {all.part(a), all.part(b), all.after(a).contains(b)};
     const std::size_t p = all.join(a, b, std::move(both));
     for (std::size_t x : all.before(p)) consider(x, p);
     for (std::size_t x : all.after(p)) consider(p, x);
+    consider_beside(p);
     steps.done();
   }
   return all.left();
@@ -361,10 +393,11 @@ std::vector<Part> Partitioner::settled(const Part& part) {
   constexpr double kBelieved = 1.25;  // times the rough seconds
   const auto halves = halves_.find(part);
   if (halves == halves_.end()) return {part};
+  const Halves of = halves->second;
   const double whole = seconds(part);
-  if (whole < kBelieved * about(part)) return {part};
-  std::vector<Part> apart = settled(Part(halves->second.first));
-  for (Part& p : settled(Part(halves->second.second))) apart.push_back(std::move(p));
+  if (of.handed_on && whole < kBelieved * about(part)) return {part};
+  std::vector<Part> apart = settled(of.first);
+  for (Part& p : settled(of.second)) apart.push_back(std::move(p));
   double sum = 0;
   for (const Part& p : apart) sum += seconds(p);
   return sum < whole ? apart : std::vector<Part>{part};

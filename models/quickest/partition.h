@@ -57,7 +57,8 @@ class Partitioner {
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
   /// gains, and what contractions and what lies between them would be together is tried. Where
-  /// there is a Rough, it says what gains, and what it was wrong about is taken apart again.
+  /// there is a Rough, it says what gains, and what it was wrong about is taken apart again; parts
+  /// that read the same tensor count as connected then, contractions aside.
   Result<Partition> run();
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost.
@@ -83,7 +84,11 @@ class Partitioner {
   Finder find_;
   Rough rough_;
   std::map<Part, double> rough_known_;
-  std::map<Part, std::pair<Part, Part>> halves_;  ///< what a part was joined of
+  struct Halves {
+    Part first, second;
+    bool handed_on;  ///< from one to the other; else both read the same
+  };
+  std::map<Part, Halves> halves_;  ///< what a part was joined of
   std::map<Part, std::optional<Best>> known_;
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;

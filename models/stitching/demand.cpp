@@ -297,9 +297,11 @@ class Tally {
     // A thread with a row of its own goes along it: L1 has a sector's other elements.
     double fresh = 1;
     if (s.threads == 1 && !s.elements.empty())
-      if (const auto along = s.from.terms.find(s.elements.back()); along != s.from.terms.end())
-        fresh = std::min(
-            1.0, static_cast<double>(std::abs(along->second)) * home_bytes(s) / kSectorBytes);
+      if (const auto along = s.from.terms.find(s.elements.back()); along != s.from.terms.end()) {
+        const auto row = static_cast<double>(p_.index(s.elements.back()).count);
+        const double step = static_cast<double>(std::abs(along->second)) * home_bytes(s);
+        fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
+      }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
     return turns * latency(s.from, fresh);
   }

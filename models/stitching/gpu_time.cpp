@@ -51,8 +51,12 @@ Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
   if (k.co_resident) {
     moved = compulsory(k);
   } else {
-    const auto parts = components_of(*graph_, ops, 1 << 20);
+    auto parts = components_of(*graph_, ops, 1 << 20);
     if (!parts) return Reason{k.name + ": its operators need one another's blocks"};
+    // Those of a pack have blocks of their own.
+    if (std::ranges::none_of(k.nodes,
+                             [](const ScheduleNode& n) { return n.kind == NodeKind::pack; }))
+      join_equal(*graph_, *parts);
     for (const Component& c : *parts) moved += memory_bytes(*graph_, c);
   }
   const Demand demand = demand_of(*graph_, ops, device_, *program);

@@ -255,6 +255,17 @@ TEST(DemandOf, RowsOfThreadsTouchASectorEach) {
   EXPECT_EQ(w.wavefronts, 32 * 32 + 1);
 }
 
+/// A thread that goes down a column finds none of its elements beside another: each brings a
+/// sector.
+TEST(DemandOf, ColumnsOfThreadsTouchASectorAnElement) {
+  const Graph g = graph_from(
+      "loops: {r: 256, c: 64}\ntensors: {x: [r, c], s: [c]}\noutputs: [s]\n"
+      "operators:\n  - s[c] += x[r,c]\n");
+  const Demand w = demand(g, "c/1@grid ( r/4@lane ( C.s ) S.s )");
+  EXPECT_EQ(w.blocks, 64);
+  EXPECT_EQ(w.sectors, 256 + 1);  // and the sum's
+}
+
 /// Sums of 16 bits, and all that is no sum, are compared and swapped: additions to a word come one
 /// after the other.
 TEST(DemandOf, NarrowAdditionsAreSwapped) {
