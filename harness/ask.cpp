@@ -135,8 +135,8 @@ void refuse_words(const Request& request, bool tiles) {
   if (tiles && request.tiles)
     throw InputError({.where = "--tiles",
                       .value = *request.tiles,
-                      .problem = "need a loop tree or a loop order",
-                      .accepted = "--tree, --order or --expression beside them"});
+                      .problem = "needs a loop tree or a loop order",
+                      .accepted = "--tree, --order or --expression beside it"});
 }
 
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {

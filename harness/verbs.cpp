@@ -531,14 +531,12 @@ Verb run_verb() {
       .details =
           std::string(kPlanHelp) +
           "\nA workload without any of these, and an ONNX file, runs as a network. It is planned "
-          "in parts,\nand each kernel and the whole are verified. Speed counts the workload's own operations, without "
-          "recomputation. On cpu\nthe peak is measured in the same run, in turn with the kernel; "
-          "on "
-          "cuda it is the machine file's,\nand runs are timed inside a CUDA graph. --batch takes "
-          "no "
-          "PLAN. Each line of its file is a run,\n{\"workload\": \"mcfuser/G1\", \"model\": "
-          "\"NAME\", \"stages\": 3}; other options are the command line's. -o gets each\nanswer as "
-          "soon as it is known.",
+          "in parts,\nand each kernel and the whole are verified. Speed counts the workload's own "
+          "operations, without\nrecomputation. On cpu the peak is measured in the same run, in "
+          "turn with the kernel. On cuda it is\nthe machine file's, and runs are timed inside a "
+          "CUDA graph. --batch takes no PLAN. Each line of its\nfile is a run, {\"workload\": "
+          "\"mcfuser/G1\", \"model\": \"NAME\", \"stages\": 3}; other options are the\n"
+          "command line's. -o gets each answer as soon as it is known.",
       .returns =
           "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.",
       .options = plan_options() + shared_options({"target", "threads", "seed"}) +
