@@ -45,8 +45,8 @@ void put(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
     return;
   throw InputError({.where = "standard output",
-                    .value = std::strerror(errno),
-                    .problem = "is why the answer cannot be written",
+                    .value = "the answer",
+                    .problem = std::string("cannot be written (") + std::strerror(errno) + ")",
                     .accepted = "a file or a pipe that takes it"});
 }
 

@@ -130,12 +130,12 @@ void refuse_words(const Request& request, bool tiles) {
   if (!request.pins.empty() || !request.flags.empty())
     throw InputError({.where = "--pin, --flag",
                       .value = "a pin or flag",
-                      .problem = "is of a tree",
+                      .problem = "needs a loop tree",
                       .accepted = "--tree beside it"});
   if (tiles && request.tiles)
     throw InputError({.where = "--tiles",
                       .value = *request.tiles,
-                      .problem = "are of a tree or an order",
+                      .problem = "needs a loop tree or a loop order",
                       .accepted = "--tree, --order or --expression beside it"});
 }
 

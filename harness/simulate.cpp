@@ -128,7 +128,7 @@ Answer simulate(const Request& request, const WalkOptions& options) {
   if (options.stride && !options.occupancy)
     throw InputError({.where = "--stride",
                       .value = std::to_string(*options.stride),
-                      .problem = "is of samples that are not asked for",
+                      .problem = "needs --occupancy, whose samples it spaces",
                       .accepted = "--stride N beside --occupancy FILE"});
   if (options.occupancy) {
     occupancy.emplace(*options.occupancy, options.stride);

@@ -132,7 +132,7 @@ class NamedParts {
       if (std::ranges::any_of(part, is_taken))
         throw InputError({.where = where,
                           .value = w_.op(part.front()).name,
-                          .problem = "is apart from what it rescales or is rescaled by",
+                          .problem = "is in another part than the operators that it rescales or that rescale it",
                           .accepted = "such operators in one part"});
       tasks_.push_back({.ops = std::move(part), .models = standard_});
     }
@@ -527,7 +527,7 @@ Request of_part(const Request& request, const std::string& operators) {
   if (setting.file)
     throw InputError({.where = "--part",
                       .value = operators,
-                      .problem = "is of a workload, and " + request.subject + " is a plan",
+                      .problem = "needs a workload, and " + request.subject + " is a plan",
                       .accepted = "a workload"});
   const Workload& w = *setting.workload;
   const Workload part = subgraph(w, operators_named(w, words_of(operators), "--part"), "--part");

@@ -203,8 +203,8 @@ OfWorkload of_workload(const Axes& asked, const Workload& w, std::set<std::strin
     if (of.orders.empty())
       throw InputError({.where = "orders",
                         .value = "all",
-                        .problem = "are too many of " + w.name(),
-                        .accepted = "orders by name where loops are that many"});
+                        .problem = "are too many orders: " + w.name() + " has too many loops",
+                        .accepted = "a list of orders, such as [mlkn, mlnk]"});
     known.insert("all");
   } else {
     for (const std::string& text : asked.orders) {

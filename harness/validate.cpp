@@ -530,7 +530,7 @@ Subject subject_of(const Request& asked, const ValidateOptions& options) {
   if (options.spill && !model.draw)
     throw InputError({.where = "--spill",
                       .value = *options.spill,
-                      .problem = "is of a model that draws plans in its own notation",
+                      .problem = "needs a model that draws plans in its own notation",
                       .accepted = "--model " + standard_model().name});
   s.layout = layout_of(request);
   if (options.truth != "simulator") s.meter = &find_meter(options.truth, "--truth", "simulator");
@@ -568,7 +568,7 @@ Answer validate(const Request& request, const ValidateOptions& options) {
   if (options.recorded)
     throw InputError({.where = "--recorded",
                       .value = *options.recorded,
-                      .problem = "is not what this truth reads",
+                      .problem = "cannot be used with this --truth, which reads no recording",
                       .accepted = "--truth ncu, cuda-events"});
   const auto absent = no_truth(options.truth);
   Subject s = subject_of(request, options);

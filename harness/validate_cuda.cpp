@@ -79,7 +79,7 @@ ordered_json recorded_block(const std::string& path, const std::string& workload
   if (there != std::vector<std::string>{workload})
     throw InputError({.where = path,
                       .value = workload,
-                      .problem = "is not what it has counted tilings of",
+                      .problem = "is not a workload of this recording of counters",
                       .accepted = there.empty() ? "a recording of counters" : there.front()});
   return nlohmann::ordered_json::parse(read_file(path, "--recorded"))["chimera/fig8-gpu"];
 }
@@ -146,7 +146,7 @@ void check_model(const Request& request, const ValidateOptions& options) {
   find_model(*request.model);
   throw InputError({.where = "--model",
                     .value = *request.model,
-                    .problem = "is not what " + options.truth + " is the truth of",
+                    .problem = "is not a model whose predictions " + options.truth + " can check",
                     .accepted = standard});
 }
 
@@ -169,7 +169,7 @@ Answer validate_times(const Request& request, const ValidateOptions& options) {
   if (!block)
     throw InputError({.where = *options.recorded,
                       .value = setting.workload_name,
-                      .problem = "is not what it has timed candidates of",
+                      .problem = "is not a workload whose candidates this recording has timed",
                       .accepted = "mcfuser/G1 to mcfuser/G4"});
   const std::vector<TimedPoint> points = timed_points(*block);
   json["recorded"] = *options.recorded;

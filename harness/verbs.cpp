@@ -191,18 +191,21 @@ Verb explain_verb() {
           "orders ranked",
       .subject = "W|PLAN",
       .details =
-          "Of a workload: which model proposed each part, and for each tensor between operators "
-          "whether they\n"
-          "share a kernel and what the other choice would cost. With --order or --model " +
+          "For a workload it shows which model proposed each part. For each tensor between "
+          "operators it shows\n"
+          "whether they share a kernel, and what the other choice would cost. With --order or "
+          "--model " +
           standard_model().name +
-          ": loop orders\n"
-          "(all by default), with --tiles or with the best tiles for the level. --resolved: the "
-          "plan with\n"
-          "every default made visible. --curve: the least bytes by buffer size, proven and "
-          "attainable, fused\n"
-          "and unfused; it needs no -m. With a model that fuses graphs: its kernels and their "
-          "groups; -o draws\n"
-          "them (.dot, .svg). Of an ONNX file, or with --split: what fusion gains, layer by layer.",
+          "\n"
+          "it ranks loop orders (all by default), with --tiles or with the best tiles for the "
+          "level.\n"
+          "--resolved prints the plan with every default made visible. --curve prints the least "
+          "bytes by\n"
+          "buffer size, proven and attainable, fused and unfused; it needs no -m. With a model "
+          "that fuses\n"
+          "graphs it shows kernels and their groups; -o draws them (.dot, .svg). For an ONNX file, "
+          "or with\n"
+          "--split, it shows what fusion gains, layer by layer.",
       .returns =
           "Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, "
           "{'orders':\n[{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', "
@@ -527,16 +530,13 @@ Verb run_verb() {
       .subject = "PLAN",
       .details =
           std::string(kPlanHelp) +
-          "\nSuch a workload, and an ONNX file, runs as a network: it is planned in parts, and "
-          "each "
-          "kernel and\nthe whole are verified. Speed counts the workload's own operations, without "
-          "recomputation. On cpu\nthe peak is measured in the same run, in turn with the kernel; "
-          "on "
-          "cuda it is the machine file's,\nand runs are timed inside a CUDA graph. --batch takes "
-          "no "
-          "PLAN. Each line of its file is a run,\n{\"workload\": \"mcfuser/G1\", \"model\": "
-          "\"NAME\", \"stages\": 3}; other options are the command line's. -o gets each\nanswer as "
-          "soon as it is known.",
+          "\nA workload without any of these, and an ONNX file, runs as a network. It is planned "
+          "in parts,\nand each kernel and the whole are verified. Speed counts the workload's own "
+          "operations, without\nrecomputation. On cpu the peak is measured in the same run, in "
+          "turn with the kernel. On cuda it is\nthe machine file's, and runs are timed inside a "
+          "CUDA graph. --batch takes no PLAN. Each line of its\nfile is a run, {\"workload\": "
+          "\"mcfuser/G1\", \"model\": \"NAME\", \"stages\": 3}; other options are the\n"
+          "command line's. -o gets each answer as soon as it is known.",
       .returns =
           "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.",
       .options = plan_options() + shared_options({"target", "threads", "seed"}) +
