@@ -111,13 +111,13 @@ def draw_side_by_side(document, where):
 
 
 def _as_number(cell):
-    """A cell as a number; None where it is text. "-" is a number that is missing."""
+    """A cell as a number, which a count in brackets may follow; None where it is text. "-" is a number that is missing."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
         return float(cell) if math.isfinite(cell) else None
     if not isinstance(cell, str):
         return None
     try:
-        value = float(cell.replace(",", "").rstrip("%"))
+        value = float(re.sub(r" \(\d+\)$", "", cell).replace(",", "").rstrip("%"))
     except ValueError:
         return None
     return value if math.isfinite(value) else None

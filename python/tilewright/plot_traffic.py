@@ -97,8 +97,11 @@ def draw_compared(document, where):
 
     plans = [_compared_row(row, f"{where}: plans[{i}]")
              for i, row in enumerate(rows(document, "plans", where))]
-    without = [f"{row.get('model')} ({row.get('reason') or 'exact does not count its plan'})"
-               for row, p in zip(document["plans"], plans) if p is None]
+    reasons = {}  # each is said once
+    for row, p in zip(document["plans"], plans):
+        if p is None:
+            reasons.setdefault(row.get("reason") or "exact does not count its plan", []).append(str(row.get("model")))
+    without = [f"{', '.join(models)} ({reason})" for reason, models in reasons.items()]
     plans = [p for p in plans if p is not None]
     if not plans:
         raise BadInput(f"{where}: plans: none has exact_bytes; accepted: the JSON of compare")

@@ -50,10 +50,12 @@ def test_compared_marks_overlap_in_no_row_and_a_plan_that_does_not_fit_is_named(
     models = ["one", "two", "three", "four", "five", "six", "seven"]
     plans = [{"model": m, "exact_bytes": 100, "fits": m != "two", "level": "L1", "gap": 1.0,
               "prices": [{"by": by, "volume_bytes": 100} for by in models]} for m in models]
+    plans += [{"model": m, "exact_bytes": None, "reason": "it needs a GPU"} for m in ("eight", "nine")]
     figure = plot.figure_of({"workload": "gemm", "machine": "a machine", "level": "L1", "bound": "proven", "bound_is": "a bound",
                              "bound_bytes": 90, "plans": plans}, "a file")
     axes = figure.axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
+    assert any("not drawn: eight, nine (it needs a GPU)" in " ".join(t.get_text().split()) for t in axes.texts)
     assert names[0] == "one's plan" and names[1] == "two's plan\n(too large)"
     marks = [line for line in axes.lines if line.get_label().startswith("priced by")]
     places = sorted(axes.transData.transform((100, y))[1] for line in marks for y in line.get_ydata())
@@ -108,6 +110,8 @@ def test_table(drawn):
     shares = drawn({**TABLE, "columns": ["what", "error"], "table": [["first", "1.5%"], ["second", "20%"]]})
     expect(shares, "error, %")
     assert "no value" not in shares
+    counted = drawn({**TABLE, "columns": ["graph", "rank"], "table": [["first", "0.843"], ["second", "0.649 (90)"]]})
+    assert "rank" in counted and "first, 0.843" not in counted  # a number is no part of a row's name
 
 
 def test_a_table_of_texts_is_written_out(drawn):
