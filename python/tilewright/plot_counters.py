@@ -5,9 +5,8 @@ prediction, whose medians stand in the legend.
 """
 
 import math
-import textwrap
 
-from .plot_input import BadInput, COLOURS, MARKERS, new_figure
+from .plot_input import COLOURS, MARKERS, PAGE, BadInput, balanced, new_figure, put_caption, width_of
 
 FLAT = 0.001  # errors below this are drawn on the bottom line
 
@@ -72,6 +71,10 @@ def _interval(counters, level):
     return [below, above]
 
 
+def _key_above(axes):
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.97), fontsize=7, ncols=2, frameon=False, columnspacing=1.2)
+
+
 def _draw_counts(axes, counters, level):
     places = range(len(counters.names))
     ours = counters.by[0]
@@ -81,8 +84,10 @@ def _draw_counts(axes, counters, level):
     axes.bar([p + 0.2 for p in places], counters.counts(level, ours), 0.4, color=COLOURS[0],
              label=ours)
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylabel(f"{level} misses")
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+    most = max(counters.counts(level, "measured") + counters.counts(level, ours))
+    axes.set_yticks([0] + [10 ** p for p in range(0, 30, 2) if 10 ** p <= max(1, most)])
+    axes.set_ylabel(f"{level} misses (number)", fontsize=8)
+    _key_above(axes)
 
 
 def _draw_errors(axes, counters, level):
@@ -93,30 +98,35 @@ def _draw_errors(axes, counters, level):
                   fillstyle="full" if i == 0 else "none",
                   label=f"{name}: median {median(errors):.2%}, worst {max(errors):.2%}")
     axes.set_yscale("log")
-    axes.set_ylabel(f"{level}: error, of the count")
+    axes.set_ylabel(f"{level} error\n(part of the count)", fontsize=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}" if value > FLAT else
                                    f"{FLAT:g} or less")
     axes.grid(True, axis="y", color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
+    _key_above(axes)
 
 
 def draw(counters):
-    """A matplotlib figure: two panels a level, one above the other."""
+    """A matplotlib figure, at most a page wide: two panels a level, one above the other."""
     count = 2 * len(counters.levels)
-    figure = new_figure(14, 3.1 * count, dpi=110)
-    panels = figure.subplots(count, 1, squeeze=False).flatten()
+    high, between, names = 1.3, 0.35, 0.34 + width_of(counters.names)  # inches: a panel, the key above its second one, the kernels' names
+    height = len(counters.levels) * (2 * high + between + names)
+    figure = new_figure(min(PAGE - 0.2, max(5, 1 + 0.2 * len(counters.names))), height)
+    panels = [figure.add_axes((0.12, 1 - ((i + 1) * high + (i + 1) // 2 * between + i // 2 * names) / height, 0.87, high / height))
+              for i in range(count)]
     for i, level in enumerate(counters.levels):
         _draw_counts(panels[2 * i], counters, level)
         _draw_errors(panels[2 * i + 1], counters, level)
     for axes in panels:
-        axes.set_xticks(range(len(counters.names)), counters.names, rotation=60, ha="right",
-                        fontsize=8)
+        axes.set_xticks(range(len(counters.names)), counters.names, rotation=90, fontsize=7)
+        axes.tick_params(axis="y", labelsize=7)
         axes.set_xlim(-0.7, len(counters.names) - 0.3)
+    for above in panels[0::2]:  # a level's kernels are named once, below its two panels
+        above.tick_params(axis="x", labelbottom=False)
     document = counters.document
-    title = (f"{document.get('title', '')}\nsize {document.get('size', 'not recorded')}, machine "
-             f"{document.get('machine', 'not recorded')}; {len(counters.names)} kernels; command: "
-             f"{document.get('command', 'not recorded')}")
-    panels[0].set_title("\n".join(textwrap.fill(t, 130) for t in title.splitlines()), fontsize=10)
-    figure.subplots_adjust(hspace=0.75)
+    panels[0].set_title(balanced([document.get("title", "")], 80), fontsize=10, pad=34)
+    put_caption(panels[-1], [
+        f"size {document.get('size', 'not recorded')}, machine {document.get('machine', 'not recorded')}; "
+        f"{len(counters.names)} kernels, one above each name; errors are |prediction - count| / count",
+        f"command: {document.get('command', 'not recorded')}"], 100, 72 * (names - 0.1))
     return figure

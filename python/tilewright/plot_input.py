@@ -10,6 +10,7 @@ COLOURS = [BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", VERMILLION, "#F0E442", GRE
 HATCHES = ["", "///", "...", "\\\\\\", "xxx", "---", "ooo", "|||", "++", "**", "//", "\\\\"]
 MARKERS = "osD^vPX<>*"
 PAGE = 7.2  # inches: the width of a printed page's text
+PAGE_HEIGHT = 8  # inches: what rows of numbers may take of its height, so that a caption fits below
 UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes")]
 
 

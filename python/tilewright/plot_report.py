@@ -4,8 +4,8 @@ reuse each tensor under every order (``reuse``).
 
 import math
 
-from .plot_input import (BLUE, BadInput, GREY, ORANGE, PAGE, balanced, filled, light_grid, new_figure, put_caption, report_lines,
-                         rows, text)
+from .plot_input import (BLUE, BadInput, GREY, ORANGE, PAGE, PAGE_HEIGHT, balanced, filled, light_grid, new_figure,
+                         put_caption, report_lines, rows, text)
 from .plot_table import is_table
 
 _MOST_ROWS = 60
@@ -75,7 +75,7 @@ def draw_beside(document, where):
         units.setdefault(str(c.get("unit")), []).append({**c, "what": name})
     lines = max(n.count("\n") + 1 for n in names)
     heights = [(0.5 + 0.5 * lines) * max(2, len(u)) + 2.2 for u in units.values()]
-    figure = new_figure(PAGE - 0.9, 0.26 * sum(heights) + 0.8)  # and the key beside it
+    figure = new_figure(PAGE - 0.9, min(0.26 * sum(heights) + 0.8, PAGE_HEIGHT))  # and the key beside it, the caption below
     panels = figure.subplots(len(units), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for axes, (unit, found) in zip(panels, units.items()):
         for i, c in enumerate(found):
@@ -85,7 +85,7 @@ def draw_beside(document, where):
         axes.scatter([c["ours"] for c in found], range(len(found)), s=22, marker="D", color=BLUE, label="ours", zorder=3)
         _name_rows(axes, [str(c.get("what")) for c in found])
         _scale(axes, [v for c in found for v in (c["ours"], c["paper"])])
-        axes.set_xlabel(unit or everywhere or "number")
+        axes.set_xlabel(unit or everywhere or "number or ratio, without a unit")
         light_grid(axes, "x")
     panels[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
     panels[0].set_title(balanced([text(document, "title", where)], 60), fontsize=10)

@@ -111,13 +111,13 @@ def draw_side_by_side(document, where):
 
 
 def _as_number(cell):
-    """A cell as a number; None where it is text. "-" is a number that is missing."""
+    """A cell as a number, which a count in brackets may follow; None where it is text. "-" is a number that is missing."""
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
         return float(cell) if math.isfinite(cell) else None
     if not isinstance(cell, str):
         return None
     try:
-        value = float(cell.replace(",", "").rstrip("%"))
+        value = float(re.sub(r" \(\d+\)$", "", cell).replace(",", "").rstrip("%"))
     except ValueError:
         return None
     return value if math.isfinite(value) else None
@@ -205,7 +205,7 @@ def draw_table(document, where):
     labels = [_folded(label) for label in labels]
     letters = 7 if len(labels) <= 40 else 6  # points
     lines_each = 1 + max(label.count("\n") for label in labels)
-    rows_height = max(1.4, 0.026 * letters * len(labels) * (1 + 0.6 * (lines_each - 1)))
+    rows_height = max(0.3 * min(len(labels), 5), 0.026 * letters * len(labels) * (1 + 0.6 * (lines_each - 1)))
     figure, gaps = new_figure(PAGE, rows_height + 1.6), False
     left, top = width_of(labels, letters) + 0.15, 1 - 0.9 / figure.get_figheight()
     figure.subplots_adjust(left=left / PAGE, right=0.99, top=top, bottom=top - rows_height / figure.get_figheight(), wspace=0.22)

@@ -70,17 +70,25 @@ def draw_traffic(document, where):
     return figure
 
 
+MARK_HEIGHT = 0.11  # inches that a mark and the gap below it take
+
+
 def is_compared(document):
     return isinstance(document.get("plans"), list) and "bound_bytes" in document
 
 
 def _compared_row(row, where):
-    """(label, exact, [(model, its price)]) of one plan, or None where it has no count."""
+    """(label, exact, [(model, its price)]) of one plan, or None where it has no count. The label says why the bound
+    does not hold for a plan: it does not fit, or is for another level."""
     if row.get("exact_bytes") is None:
         return None
     prices = [(str(p.get("by")), number(p, "volume_bytes", f"{where}.prices"))
               for p in row.get("prices", []) if p.get("volume_bytes") is not None]
-    return str(row.get("model")), number(row, "exact_bytes", where), prices
+    apart = "too large" if row.get("fits") is False else ""
+    if not apart and row.get("gap", 0) is None and row.get("level"):
+        apart = f"for {row['level']}"  # planned for another level than the bound's
+    name = f"{row.get('model')}'s plan" + (f"\n({apart})" if apart else "")
+    return name, number(row, "exact_bytes", where), prices
 
 
 def draw_compared(document, where):
@@ -89,8 +97,11 @@ def draw_compared(document, where):
 
     plans = [_compared_row(row, f"{where}: plans[{i}]")
              for i, row in enumerate(rows(document, "plans", where))]
-    without = [f"{row.get('model')} ({row.get('reason') or 'exact does not count its plan'})"
-               for row, p in zip(document["plans"], plans) if p is None]
+    reasons = {}  # each is said once
+    for row, p in zip(document["plans"], plans):
+        if p is None:
+            reasons.setdefault(row.get("reason") or "exact does not count its plan", []).append(str(row.get("model")))
+    without = [f"{', '.join(models)} ({reason})" for reason, models in reasons.items()]
     plans = [p for p in plans if p is not None]
     if not plans:
         raise BadInput(f"{where}: plans: none has exact_bytes; accepted: the JSON of compare")
@@ -98,12 +109,14 @@ def draw_compared(document, where):
     bound = number(document, "bound_bytes", where)
     values = [bound] + [v for _, exact, prices in plans for v in [exact] + [p for _, p in prices]]
     size, unit = unit_for(values)
-    figure = new_figure(5.2, 0.9 + 0.36 * max(len(plans), 4))
+    # Each model's marks have a line of their own in a row, as high as a mark: they overlap in no row.
+    row_height = max(0.36, MARK_HEIGHT * len(pricers) / 0.86)
+    figure = new_figure(5.2, 0.9 + row_height * max(len(plans), 1.44 / row_height))
     axes = figure.subplots()
-    axes.barh(range(len(plans)), [exact / size for _, exact, _ in plans], 0.62, label="exact (truth)",
+    axes.barh(range(len(plans)), [exact / size for _, exact, _ in plans], 0.86, label="exact (truth)",
               color="#cccccc", edgecolor="black", linewidth=0.5)
     for i, pricer in enumerate(pricers):
-        said = [(dict(prices)[pricer] / size, p + 0.5 * ((i + 0.5) / len(pricers) - 0.5))
+        said = [(dict(prices)[pricer] / size, p + 0.86 * ((i + 0.5) / len(pricers) - 0.5))
                 for p, (_, _, prices) in enumerate(plans) if pricer in dict(prices)]
         axes.plot([x for x, _ in said], [y for _, y in said], linestyle="none",
                   marker=MARKERS[i % len(MARKERS)], markersize=5, label=f"priced by {pricer}",
@@ -114,8 +127,8 @@ def draw_compared(document, where):
     if max(positive) > 30 * min(positive):
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_yticks(range(len(plans)), [f"{p[0]}'s plan" for p in plans], fontsize=8)
-    axes.invert_yaxis()
+    axes.set_yticks(range(len(plans)), [p[0] for p in plans], fontsize=8)
+    axes.set_ylim(len(plans) - 0.5, -0.5)
     axes.set_xlabel(f"bytes moved ({unit})")
     light_grid(axes, "x")
     axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.02))
@@ -123,6 +136,8 @@ def draw_compared(document, where):
     lines = [f"{text(document, 'counted', 'bytes at the level')}; prices are predicted, exact is counted "
              "in closed form", f"bound: {text(document, 'bound_is')}",
              f"machine: {text(document, 'machine')}, level {text(document, 'level')}"]
+    if any("(too large)" in p[0] for p in plans):
+        lines.append("too large: the plan needs more than the level holds, and the bound does not hold for it")
     if without:
         lines.append("not drawn: " + "; ".join(without))
     put_caption(axes, lines, 88, 38)

@@ -179,6 +179,20 @@ def test_counted_misses_beside_simulated_ones(result, words):
         assert part in text, (part, text)
 
 
+def test_counters_of_thirty_kernels_fit_a_page():
+    document = counters()
+    document["kernels"] = [{**document["kernels"][i % 3], "kernel": f"kernel-number-{i}"} for i in range(30)]
+    figure = plot.figure_of(document, "a file")
+    box = figure.get_tightbbox(figure.canvas.get_renderer())  # inches
+    assert box.width < 7.3 and box.height < 9.5
+    shown = [axes for axes in figure.axes if axes.xaxis.get_tick_params()["labelbottom"]]
+    assert len(shown) == 2
+    names = [label.get_window_extent() for label in shown[0].get_xticklabels()]
+    assert all(not a.overlaps(b) for a, b in zip(names, names[1:]))
+    key = figure.axes[2].get_legend().get_window_extent()
+    assert not any(name.overlaps(key) for name in names)
+
+
 @pytest.mark.parametrize("spoil, named", [
     (lambda d: d.update(kernels=[]), "kernels"),
     (lambda d: d.update(by=None), "by"),

@@ -46,6 +46,38 @@ def test_compared(drawn):
            "bound, proven", "bytes moved (KiB)", "machine: scratchpad:8K, level L1")
 
 
+def test_compared_marks_overlap_in_no_row_and_a_plan_that_does_not_fit_is_named():
+    models = ["one", "two", "three", "four", "five", "six", "seven"]
+    plans = [{"model": m, "exact_bytes": 100, "fits": m != "two", "level": "L1", "gap": 1.0,
+              "prices": [{"by": by, "volume_bytes": 100} for by in models]} for m in models]
+    plans += [{"model": m, "exact_bytes": None, "reason": "it needs a GPU"} for m in ("eight", "nine")]
+    figure = plot.figure_of({"workload": "gemm", "machine": "a machine", "level": "L1", "bound": "proven", "bound_is": "a bound",
+                             "bound_bytes": 90, "plans": plans}, "a file")
+    axes = figure.axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert any("not drawn: eight, nine (it needs a GPU)" in " ".join(t.get_text().split()) for t in axes.texts)
+    assert names[0] == "one's plan" and names[1] == "two's plan\n(too large)"
+    marks = [line for line in axes.lines if line.get_label().startswith("priced by")]
+    places = sorted(axes.transData.transform((100, y))[1] for line in marks for y in line.get_ydata())
+    assert len(places) == 49
+    mark = marks[0].get_markersize() * figure.dpi / 72  # pixels
+    assert min(b - a for a, b in zip(places, places[1:])) > mark
+    assert figure.get_figwidth() * 1.4 < 7.5 and figure.get_figheight() < 9
+
+
+@pytest.mark.parametrize("rows", [3, 32, 60])
+def test_beside_is_at_most_a_page_high(rows):
+    document = {"title": "Both", "paper": "Somebody", "command": "reproduce x",
+                "compared": [{"what": f"row {i}", "unit": "", "ours": 2 + i, "paper": 3 + i, "ours_source": "counted"}
+                             for i in range(rows)]}
+    figure = plot.figure_of(document, "a file")
+    assert figure.get_figheight() <= 8
+    figure.canvas.draw()
+    names = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert all(not a.overlaps(b) for a, b in zip(names, names[1:]))
+    assert "without a unit" in figure.axes[0].get_xlabel()
+
+
 def test_edges(drawn):
     answer = tilewright.explain("gemm-chain:m=1024,n=1024,k=1024,l=1024,dtype=f16", "h100", model="tilewright")
     edge = answer["edges"][0]
@@ -78,6 +110,8 @@ def test_table(drawn):
     shares = drawn({**TABLE, "columns": ["what", "error"], "table": [["first", "1.5%"], ["second", "20%"]]})
     expect(shares, "error, %")
     assert "no value" not in shares
+    counted = drawn({**TABLE, "columns": ["graph", "rank"], "table": [["first", "0.843"], ["second", "0.649 (90)"]]})
+    assert "rank" in counted and "first, 0.843" not in counted  # a number is no part of a row's name
 
 
 def test_a_table_of_texts_is_written_out(drawn):
