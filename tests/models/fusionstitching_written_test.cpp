@@ -81,7 +81,7 @@ TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
 
 TEST(BoundTree, SlicesThatDoNotOverlapStayInRegisters) {
   EXPECT_EQ(tree_of(graph_of("rotary:tokens=8,heads=16,half=64"), Scheme::thread, 2, 128),
-            "t/1@grid h/4@grid h/1@warp ( L.x@registers i/2@lane ( C.low ) )");
+            "t/1@grid h/4@grid h/1@warp ( L.x@registers i/2@lane ( C.low C.high ) )");
   // A block has both slices of a long row whole.
   EXPECT_THAT(tree_of(graph_of("rotary:tokens=8,heads=3,half=4096"), Scheme::thread, 4, 128),
               HasSubstr("t/1@grid h/1@grid ( L.x@registers "));

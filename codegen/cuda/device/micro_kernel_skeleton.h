@@ -51,7 +51,7 @@ struct Skeleton {
           TW_UNROLL
           for (int h = 0; h < 2; ++h)
             x[i][h] = shuffle(a.x[i][Fours ? q - q % 2 + k % 4 / 2 : q][2 * h + k % 2],
-                              p.lane / 4 * 4 + (Fours ? q % 2 * 2 + k / 4 : k / 2));
+                              p.numbered(p.place() / 4 * 4 + (Fours ? q % 2 * 2 + k / 4 : k / 2)));
         each<M, N>(p, first, [&](int i, int j, int e, int, int column) {
           c.x[i][j][e] += x[i][e / 2] * float(b.value(column, (first_depth + q) * 8 + k));
         });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 namespace tilewright::lowering {
@@ -29,11 +30,15 @@ constexpr double kByElements = 10;
 
 std::int64_t round_up(std::int64_t x, std::int64_t to) { return ceil_div(x, to) * to; }
 
-/// As block_layout.cpp has it: whole blocks of 16, rows an even number of 16 bytes.
-std::int64_t ring_bytes(const OperandTile& o, std::int64_t stages) {
+/// As block_layout.cpp has it: whole blocks of 16, rows an even number of 16 bytes. `exact`: the
+/// depth, where a product reads no more of it than there is.
+std::int64_t ring_bytes(const OperandTile& o, std::int64_t stages,
+                        std::optional<std::int64_t> exact) {
   const std::int64_t vector = 16 / o.element;
-  const std::int64_t pitch = round_up(round_up(o.columns, 16), 2 * vector);
-  return round_up(round_up(o.rows, 16) * pitch * o.element * stages, kLine);
+  const bool along = o.columns == exact;
+  const std::int64_t rows = !along && o.rows == exact ? o.rows : round_up(o.rows, 16);
+  const std::int64_t columns = along ? o.columns : round_up(o.columns, 16);
+  return round_up(rows * round_up(columns, 2 * vector) * o.element * stages, kLine);
 }
 
 bool is_vector(const ProductTile& t) { return t.rows == 1 || t.columns == 1; }
@@ -58,7 +63,7 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
   std::int64_t shared = round_up(16 * turns * operands, kLine);
   double loaded = 0;
   for (const OperandTile& o : t.operands) {
-    shared += ring_bytes(o, turns);
+    shared += ring_bytes(o, turns, fma ? std::optional(t.depth) : std::nullopt);
     loaded += static_cast<double>(o.rows * o.columns * o.element);
   }
   t.shared = Bytes(shared);

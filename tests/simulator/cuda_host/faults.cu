@@ -398,12 +398,14 @@ extern "C" __global__ void part_of_a_warp(const float* in, float* out) {
   if (threadIdx.x < 16) tw::store_global(out + threadIdx.x, d[0] + tw::load_global(in + threadIdx.x));
 }
 
+#ifndef __CUDACC__  // of sm_90's header, which not every architecture compiles
 // For launches that may begin before the one before has ended.
 extern "C" __global__ void reads_before(const float* early, const float* late, float* out) {
   const float x = tw::load_global(early + threadIdx.x);  // before: read
   tw::launches_ended();
   tw::store_global(out + threadIdx.x, x + tw::load_global(late + threadIdx.x));
 }
+#endif
 
 // A thread that waits, by itself, for what no thread writes.
 extern "C" __global__ void endless(const float* in, float* out) {
