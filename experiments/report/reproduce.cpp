@@ -121,7 +121,7 @@ std::string machines_text(const Experiment& e) {
       names.push_back(machine->text());
   };
   add(top);
-  if (const auto rows = top.get("rows"))
+  if (const auto rows = top.get("rows"); rows && rows->is_list())
     for (const Field& row : rows->items()) add(row);
   return names.empty() ? ""
                        : formatted(" Machine{}: {}.", names.size() > 1 ? "s" : "", join(names));

@@ -591,6 +591,13 @@ TEST(Command, Validate) {
   EXPECT_FALSE(document(demanding, 3)["points"].empty());
 }
 
+// "rows" of these files are a number: how many rows an activation has.
+TEST(Command, ReproducesTablesInUnits) {
+  const Folder folder;
+  for (const char* id : {"souffle/table1", "souffle/table5"})
+    EXPECT_TRUE(document({"reproduce", id, "--out", folder.path("out")})["holds"]) << id;
+}
+
 TEST(Command, ReproducesTables) {
   const Folder folder;
   for (const char* id : {"chimera/table3", "chimera/fig2"}) {
