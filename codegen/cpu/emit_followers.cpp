@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codegen/cpu/followers.h"
+#include "core/lowering/checks.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -31,25 +32,6 @@ bool meet(const std::set<TensorId>& a, const std::set<TensorId>& b) {
   return std::ranges::any_of(a, [&b](TensorId t) { return b.contains(t); });
 }
 
-/// The one compute of a subtree, beside its loads; none where there are more, or a loop of it has
-/// more than `most_trips` iterations.
-NodeId only_compute(const ScheduledKernel& k, NodeId id, std::int64_t most_trips) {
-  while (k.node(id).kind != NodeKind::compute) {
-    const ScheduleNode& n = k.node(id);
-    if (n.kind == NodeKind::loop ? n.max_trips > most_trips : n.kind != NodeKind::sequence)
-      return {};
-    NodeId next;
-    for (NodeId c : n.children) {
-      if (k.node(c).kind == NodeKind::load) continue;
-      if (next.valid()) return {};
-      next = c;
-    }
-    if (!next.valid()) return {};
-    id = next;
-  }
-  return id;
-}
-
 /// By dimension: the loop, as a position in op.loops, that alone indexes it; none where some
 /// dimension has no such loop or two have the same.
 std::optional<std::vector<int>> plain_loops(const Workload& w, OpId op, const Access& a) {
@@ -71,7 +53,7 @@ std::optional<std::vector<int>> plain_loops(const Workload& w, OpId op, const Ac
 /// compute's values are made. Nothing between them and it touches what they touch.
 void KernelEmitter::look_for_followers(const std::vector<NodeId>& children, std::size_t i,
                                        const SymRanges& ranges) {
-  const NodeId producer = only_compute(k_, children[i], 1);
+  const NodeId producer = lowering::only_compute(k_, children[i], 1);
   if (!producer.valid() || p_.vector_bytes == 0 || p_.options.count) return;
   const Workload& w = p_.workload();
   std::set<TensorId> known;
@@ -81,7 +63,7 @@ void KernelEmitter::look_for_followers(const std::vector<NodeId>& children, std:
   for (std::size_t j = i + 1; j < children.size(); ++j) {
     Touched own;
     touch(w, k_, children[j], own);
-    const NodeId other = only_compute(k_, children[j], 0);
+    const NodeId other = lowering::only_compute(k_, children[j], 0);
     const bool follows = other.valid() && meet(own.read, known) &&
                          !meet(own.read, between.written) && !meet(own.written, between.read) &&
                          !meet(own.written, between.written) && !between.barrier;

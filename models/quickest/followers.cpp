@@ -4,29 +4,11 @@
 
 #include <algorithm>
 
+#include "core/lowering/checks.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
 namespace {
-
-/// The one compute of a subtree, beside its loads; none where there are more, or a loop of it has
-/// more than `most_trips` iterations.
-NodeId only_compute(const ScheduledKernel& k, NodeId id, std::int64_t most_trips) {
-  while (k.node(id).kind != NodeKind::compute) {
-    const ScheduleNode& n = k.node(id);
-    if (n.kind == NodeKind::loop ? n.max_trips > most_trips : n.kind != NodeKind::sequence)
-      return {};
-    NodeId next;
-    for (NodeId c : n.children) {
-      if (k.node(c).kind == NodeKind::load) continue;
-      if (next.valid()) return {};
-      next = c;
-    }
-    if (!next.valid()) return {};
-    id = next;
-  }
-  return id;
-}
 
 class Finder {
  public:
@@ -50,7 +32,7 @@ class Finder {
   }
 
   void look_behind(const std::vector<NodeId>& children, std::size_t i) {
-    const NodeId producer = only_compute(k_, children[i], 1);
+    const NodeId producer = lowering::only_compute(k_, children[i], 1);
     if (!producer.valid() || followers_.contains(producer)) return;
     const ScheduleNode& n = k_.node(producer);
     if (n.once || n.writes.size() != 1 || n.writes[0].atomic || !complete(producer) ||
@@ -60,7 +42,7 @@ class Finder {
     std::set<NodeId> taken;
     for (std::size_t j = i + 1; j < children.size(); ++j) {
       if (k_.node(children[j]).kind == NodeKind::load) continue;
-      const NodeId next = only_compute(k_, children[j], 0);
+      const NodeId next = lowering::only_compute(k_, children[j], 0);
       if (!next.valid() || !take(producer, next, made)) break;
       taken.insert(next);
     }

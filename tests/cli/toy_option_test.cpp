@@ -134,6 +134,8 @@ TEST_F(ToyModel, WhatIsPlannedIsWhatTheTargetTakes) {
   const Answer emitted = run(request, {.target = "cuda-emulated", .seconds = 0.0});
   ASSERT_TRUE(emitted.ok()) << emitted.json;
   // The emulation's architecture has no warpgroups, and says so.
+  request.target = "cuda-emulated";
+  EXPECT_EQ(emitted.json["replaced"], harness::plan(request, std::nullopt).json["replaced"]);
   for (const char* key : {"kernel", "choice", "refused_seconds", "note"})
     EXPECT_EQ(emitted.json["replaced"][0][key], replaced[0][key]) << key;
 }
