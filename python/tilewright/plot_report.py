@@ -21,9 +21,20 @@ def _shown(found, noun):
     return found[:_MOST_ROWS], [f"the first {_MOST_ROWS} of {len(found)} {noun}"] if left > 0 else []
 
 
+def _height(name):
+    """Of a row, in rows whose name is one line."""
+    return 1 + 0.75 * name.count("\n")
+
+
 def _name_rows(axes, names):
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    """Names beside their rows, the first on top; where each row's middle is."""
+    middles, end = [], -0.5
+    for name in names:
+        middles.append(end + _height(name) / 2)
+        end += _height(name)
+    axes.set_yticks(middles, names, fontsize=7)
+    axes.set_ylim(end + 0.1, -0.6)
+    return middles
 
 
 def _without_common_end(names):
@@ -73,17 +84,16 @@ def draw_beside(document, where):
     units = {}
     for c, name in zip(pairs, names):
         units.setdefault(str(c.get("unit")), []).append({**c, "what": name})
-    lines = max(n.count("\n") + 1 for n in names)
-    heights = [(0.5 + 0.5 * lines) * max(2, len(u)) + 2.2 for u in units.values()]
+    heights = [max(2, sum(_height(c["what"]) for c in u)) + 2.2 for u in units.values()]
     figure = new_figure(PAGE - 0.9, min(0.26 * sum(heights) + 0.8, PAGE_HEIGHT))  # and the key beside it, the caption below
     panels = figure.subplots(len(units), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for axes, (unit, found) in zip(panels, units.items()):
-        for i, c in enumerate(found):
-            axes.plot([c["ours"], c["paper"]], [i, i], color=GREY, linewidth=1, zorder=1)
-        axes.scatter([c["paper"] for c in found], range(len(found)), s=60, marker="o", facecolors="none",
+        middles = _name_rows(axes, [c["what"] for c in found])
+        for y, c in zip(middles, found):
+            axes.plot([c["ours"], c["paper"]], [y, y], color=GREY, linewidth=1, zorder=1)
+        axes.scatter([c["paper"] for c in found], middles, s=60, marker="o", facecolors="none",
                      edgecolors=ORANGE, linewidths=1.6, label="paper's", zorder=2)
-        axes.scatter([c["ours"] for c in found], range(len(found)), s=22, marker="D", color=BLUE, label="ours", zorder=3)
-        _name_rows(axes, [str(c.get("what")) for c in found])
+        axes.scatter([c["ours"] for c in found], middles, s=22, marker="D", color=BLUE, label="ours", zorder=3)
         _scale(axes, [v for c in found for v in (c["ours"], c["paper"])])
         axes.set_xlabel(unit or everywhere or "number or ratio, without a unit")
         light_grid(axes, "x")
