@@ -9,6 +9,7 @@ from .plot_input import (BLUE, COLOURS, GREY, MARKERS, PAGE, BadInput, balanced,
                          put_caption, report_lines, rows, text, unit_for, width_of)
 
 MOST_COLUMNS = 6  # of a table, that are drawn
+MOST_BARS = 60  # a column; of more rows, those with the same first text share a row of marks
 # What a result calls those that were timed beside the plans, as people know them.
 OTHERS = {"xla": "XLA", "compile": "torch.compile", "eager": "PyTorch, eager", "cudnn": "cuDNN"}
 
@@ -124,7 +125,7 @@ def _as_number(cell):
 
 
 def numeric_columns(document, where):
-    """([label of each row], [(column, [number or None])]) of columns that hold numbers and gaps alone."""
+    """([the texts that name a row, at most two], [(column, [number or None])]) of columns that hold numbers and gaps alone."""
     columns, table = document["columns"], document["table"]
     if not table or not all(isinstance(r, list) and len(r) == len(columns) for r in table):
         raise BadInput(f"{where}: table: is not a list of rows of {len(columns)} cells; accepted: at least one row")
@@ -140,9 +141,19 @@ def numeric_columns(document, where):
             texts.append(c)
     if not texts and len(found) > 1:  # then the first column of numbers does
         name, values = found.pop(0)
-        return ["–" if v is None else f"{name} = {v:g}" for v in values], found
-    labels = [", ".join(str(row[c]) for c in texts[:2]) or str(i + 1) for i, row in enumerate(table)]
-    return labels, found
+        return [("–" if v is None else f"{name} = {v:g}",) for v in values], found
+    return [tuple(str(row[c]) for c in texts[:2]) or (str(i + 1),) for i, row in enumerate(table)], found
+
+
+def _shared_rows(names):
+    """Of a long table whose rows two texts name: ([first text], [second text], [(the place of each row's first text, of its
+    second)]). None where that is not so, or where there are more second texts than marks."""
+    if len(names) <= MOST_BARS or any(len(n) != 2 for n in names) or len(set(names)) < len(names):
+        return None
+    first, second = list(dict.fromkeys(n[0] for n in names)), list(dict.fromkeys(n[1] for n in names))
+    if len(second) > len(MARKERS):
+        return None
+    return first, second, [(first.index(a), second.index(b)) for a, b in names]
 
 
 def _unit_of(cells):
@@ -187,13 +198,15 @@ def _draw_texts(document):
 
 
 def draw_table(document, where):
-    """Bars of each column of numbers, to its own scale: those that the file names as drawn, else the first ones. A table
-    of texts alone is written out."""
+    """Bars of each column of numbers, to its own scale: those that the file names as drawn, else the first ones. A long
+    table has marks instead of bars, several in a row. A table of texts alone is written out."""
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
-    labels, found = numeric_columns(document, where)
+    names, found = numeric_columns(document, where)
     if not found:
         return _draw_texts(document)
+    shared = _shared_rows(names)
+    labels = shared[0] if shared else [", ".join(n) for n in names]
     telling = [(name, values) for name, values in found if any(values)] or found  # columns of zeros say nothing
     # Where there are too many: what is found here, before what the paper prints.
     chosen = sorted(telling, key=lambda column: "(paper" in column[0])[:MOST_COLUMNS]
@@ -216,14 +229,21 @@ def draw_table(document, where):
         if "bytes" in re.findall("[a-z]+", name):
             size, unit = unit_for([v for _, v in there])
             there, unit = [(i, v / size) for i, v in there], unit if size > 1 else ""
-        axes.barh([i for i, _ in there], [v for _, v in there], color=BLUE, edgecolor="black", linewidth=0.4)
+        if shared:
+            for m, who in enumerate(shared[1]):
+                marks = [(v, shared[2][i][0] + 0.7 * (m + 0.5) / len(shared[1]) - 0.35) for i, v in there if shared[2][i][1] == m]
+                axes.plot([x for x, _ in marks], [y for _, y in marks], MARKERS[m], color=COLOURS[m], markersize=3.2, label=who)
+            for i in range(1, len(labels), 2):
+                axes.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
+        else:
+            axes.barh([i for i, _ in there], [v for _, v in there], color=BLUE, edgecolor="black", linewidth=0.4)
         positive = [v for _, v in there if v > 0]
         if positive and len(positive) == len(there) and max(positive) > 100 * min(positive):
             axes.set_xscale("log")
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=letters)
         axes.set_title(filled([f"{name}, {unit}" if unit else name], across), fontsize=6.5)
-        for i in set(range(len(labels))) - {i for i, _ in there}:
+        for i in set(range(len(labels))) - {i for i, _ in there} if not shared else ():
             axes.text(0.02, i, "–", transform=axes.get_yaxis_transform(), fontsize=7, va="center", color=GREY)
             gaps = True
         axes.tick_params(axis="x", labelsize=6)
@@ -236,9 +256,12 @@ def draw_table(document, where):
     lines_above = max(axes.get_title().count("\n") for axes in figure.axes)
     figure.suptitle(balanced([text(document, "title", "")], 80), fontsize=10, va="bottom",
                     y=top + (0.25 + 0.13 * lines_above) / figure.get_figheight())
-    lines = ["–: no value"] if gaps else []
+    lines = ["–: no value"] if gaps else ["a mark that is missing: no value"] if shared else []
+    if shared:
+        figure.axes[0].legend(fontsize=7, loc="upper left", ncols=len(shared[1]), frameon=False,
+                              bbox_to_anchor=(0, 0), borderaxespad=2.4)
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
     lines += report_lines(document)
-    put_caption(figure.axes[0], lines, below=30, whole_page=True)
+    put_caption(figure.axes[0], lines, below=42 if shared else 30, whole_page=True)
     return figure

@@ -114,6 +114,18 @@ def test_table(drawn):
     assert "rank" in counted and "first, 0.843" not in counted  # a number is no part of a row's name
 
 
+def test_rows_of_a_long_table_share_a_row_of_marks(drawn):
+    rows_of = [[f"graph {i}", who, str(i + 1)] for i in range(31) for who in ("one", "other")]
+    document = {**TABLE, "columns": ["graph", "model", "kernels"], "table": rows_of}
+    from tilewright.plot_table import draw_table
+    figure = draw_table(document, "t")
+    assert figure.get_figheight() < 9 and [len(l.get_xdata()) for l in figure.axes[0].lines if l.get_label() in ("one", "other")] == [31, 31]
+    expect(drawn(document), "graph 0", "graph 30", "one", "other")
+    assert len(draw_table({**document, "table": rows_of[:30]}, "t").axes[0].patches) == 30  # bars
+    unlike = draw_table({**document, "table": [*rows_of, rows_of[0]]}, "t")  # two rows of one name
+    assert len(unlike.axes[0].patches) == 63
+
+
 def test_a_table_of_texts_is_written_out(drawn):
     document = {"title": "A table", "command": "reproduce x", "columns": ["name", "kind (paper)", "here"],
                 "table": [["first", "by hand", "-"], ["second", "template-based search of everything", "yes"]]}
