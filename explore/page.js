@@ -244,8 +244,11 @@ function showSlider() {
 }
 
 async function showCurve(said, resolved) {
-  const words = ['explain', subject(), ...options(['machine']), '--curve'];
-  const answer = answered('curve', words, await ask(words));
+  const words = ['explain', subject(), ...options(['machine']), '--curve'], mine = turn;
+  const capacity = field('capacity') ? sizeOf(field('capacity')) : room();  // of the plan, before it is changed again
+  const found = await ask(words);
+  if (mine !== turn) return;
+  const answer = answered('curve', words, found);
   if (!answer?.curve) {
     byId('curve-says').textContent = '';
     return show(byId('curve'), null);
@@ -253,7 +256,6 @@ async function showCurve(said, resolved) {
   const memory = Object.values(resolved?.memory || said?.memory || {}).at(-1);
   // From and to home, which is what the curve counts.
   const plan = said && memory ? {memory, bytes: moved({traffic: said.traffic.filter(t => t.boundary === said.traffic[0].boundary)})} : null;
-  const capacity = field('capacity') ? sizeOf(field('capacity')) : room();
   show(byId('curve'), curveChart(answer.curve, plan, capacity), 'curve.svg');
   const at = capacity && answer.curve.filter(p => p.buffer_bytes <= capacity).at(-1);
   const part = (name, value) => value === undefined || value === null ? [] : [`${name} ${bytes(value)}`];
@@ -288,9 +290,12 @@ async function update() {
   await pause();
   await prepareSteps(plan, said, resolved);
   showStep();
+  await pause();
   await showBeside(plan, said);
+  await pause();
   await showCurve(said, resolved);
   await sampleHolding();
+  await pause();
   document.body.dataset.ready = 'yes';
 }
 
@@ -305,6 +310,7 @@ let due = 0;
 function changed() {
   keepState();
   clearTimeout(due);
+  ++turn;  // what is under way answers the fields as they were
   document.body.dataset.ready = document.body.dataset.answered = 'no';
   due = setTimeout(update, 60);
 }

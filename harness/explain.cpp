@@ -22,10 +22,19 @@ Answer explain_plan(const Request& request) {
   name_workload(json, on.setting);
   json["machine"] = on.setting.machine->name;
   json["legal"] = true;
-  const auto why = misfit(schedule);
+  const auto held = memory_use(schedule);
+  auto why = misfit(schedule);
+  if (!why && request.capacity) {
+    const LevelId level = level_of(request, *on.setting.machine);
+    const std::string& name = on.setting.machine->level(level).name;
+    const Bytes room = capacity_of(request, on.setting, level);
+    if (const auto at = held.find(name); at != held.end() && at->second > room)
+      why = Reason{"the plan needs " + std::to_string(at->second.value) + " bytes of " + name +
+                   ", and --capacity is " + std::to_string(room.value)};
+  }
   json["fits"] = !why.has_value();
   json["fits_reason"] = why ? ordered_json(why->text) : ordered_json(nullptr);
-  json["memory"] = memory_json(memory_use(schedule));
+  json["memory"] = memory_json(held);
   json["resolved"] = to_json(schedule.resolved);
   json["trees"] = ordered_json::array();
   for (const Kernel& k : schedule.resolved.kernels) json["trees"].push_back(to_text(k.tree));

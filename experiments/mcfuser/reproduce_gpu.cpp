@@ -158,7 +158,7 @@ Reproduced reproduce_blocks(const Experiment& e, const Run& run) {
   done.result["points"] = ordered_json::array();
   done.result["columns"] = {"n",          "block",        "blocks",     "resident",
                             "A, B, C GB", "DRAM read GB", "written GB", "into SMs GB",
-                            "counted GB", "into SMs, GB", "error"};
+                            "counted GB", "counted into SMs GB", "error"};
   done.result["table"] = ordered_json::array();
   for (const Field& row : top.at("rows").items()) {
     row.only({"n", "tile", "sample_waves", "blocks_per_sm", "measured"});

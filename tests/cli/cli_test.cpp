@@ -275,6 +275,14 @@ TEST(Command, WorkedRow) {
     EXPECT_EQ(j["memory"]["L1"], 4 * 56);
     EXPECT_EQ(j["operations"]["gemm1"], 10 * 7 * 9);
   }
+  for (const bool room : {true, false}) {  // a given capacity counts, not the level's
+    Arguments a = {"explain",   kChain, "-m", "scratchpad:64K", "--capacity", room ? "56e" : "55e",
+                   "--resolved"};
+    a.insert(a.end(), row.begin() + 2, row.end());
+    const json j = document(a);
+    EXPECT_EQ(j["fits"], room);
+    EXPECT_EQ(j["fits_reason"].is_null(), room);
+  }
 }
 
 TEST(Command, ChimeraPricesOrdersOnly) {

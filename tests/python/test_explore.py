@@ -144,6 +144,10 @@ def test_story_2_the_capacity_is_dragged_by_keyboard(page, picture):
     assert f"proven bound fused {as_bytes(at['fused']['proven_bytes'])}" in shown
     assert page.js("return document.querySelectorAll('#curve svg path').length") == 3
     assert page.js("return document.querySelectorAll('#curve svg circle').length") == 1
+    # The mark is the plan at this capacity, not one that was asked for on the way.
+    mark, line = page.js("return [Number(document.querySelector('#curve svg circle').getAttribute('cx')),"
+                         " Number([...document.querySelectorAll('#curve svg line')].find(l => l.getAttribute('stroke-dasharray') === '2 3').getAttribute('x1'))]")
+    assert mark <= line
     picture("2-capacity", "#curve")
 
 
