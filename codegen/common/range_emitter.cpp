@@ -109,12 +109,19 @@ SymRange RangeEmitter::defined(const std::string& base, const std::string& value
 
 SymRange RangeEmitter::clipped(const SymRange& r, std::int64_t extent) {
   if (variables_.lower(r.lo) >= 0 && variables_.upper(r.hi) <= extent) return r;
+  if (r.lo.is_constant() && r.hi.is_constant()) {
+    const std::int64_t low = std::max<std::int64_t>(r.lo.constant, 0);
+    const std::int64_t high = std::min(r.hi.constant, extent);
+    if (low < high) return {.lo = number(low), .hi = number(high), .most = high - low};
+  }
   const Interval bounds{std::min<std::int64_t>(0, variables_.lower(r.hi)),
                         std::max(extent, variables_.upper(r.lo))};
   SymRange part =
       defined("clipped", "clip(" + variables_.text(r) + ", " + std::to_string(extent) + ")", bounds,
               std::min(r.most, extent));
   part.within = {r.lo, r.hi};
+  // Clipped again it is the same: computes that follow one another have one range, by its name.
+  defined_.back()["clip(" + variables_.text(part) + ", " + std::to_string(extent) + ")"] = {part};
   return part;
 }
 

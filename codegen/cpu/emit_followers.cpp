@@ -212,11 +212,22 @@ KernelEmitter::Followers::Followers(KernelEmitter& e, NodeId producer, int colum
     known[0].names.push_back(names[static_cast<std::size_t>(l)]);
     known[0].ranges.push_back(e_.range(ranges, n.op, l));
   }
-  std::set<NodeId> taken;
+  std::vector<NodeId> order;
   // One that is not taken stays where it stands, and so does all behind it.
   for (const Waiting& next : waiting->second) {
     if (!take(next.id, next.ranges, known)) break;
-    taken.insert(next.id);
+    order.push_back(next.id);
+  }
+  std::set<NodeId> taken(order.begin(), order.end());
+  // What is stored must lie flat. What was read by those that are left out is stored, too.
+  for (std::size_t i = 0; i < all_.size();) {
+    if (flat_[i] || all_[i]->reduces() || !leaves_registers(all_[i]->result_buffer(), taken)) {
+      ++i;
+      continue;
+    }
+    all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i), all_.end());
+    taken = {order.begin(), order.begin() + static_cast<std::ptrdiff_t>(i)};
+    i = 0;
   }
   e_.followed_.insert(taken.begin(), taken.end());
   stores_ = leaves_registers(n.writes[0].buffer, taken);
@@ -281,10 +292,11 @@ bool KernelEmitter::Followers::take(NodeId id, const SymRanges& ranges, std::vec
   const auto column = std::ranges::find(names, column_);
   if (column == names.end() || std::ranges::find(names, "") != names.end()) return false;
   const int vector = static_cast<int>(column - names.begin());
-  if (!fits_vectors(n, vector, values) || !lies_flat(n, vector, names, values)) return false;
+  if (!fits_vectors(n, vector, values) || !reads_flat(n, vector, names, values)) return false;
 
   all_.push_back(std::make_unique<Follower>(e_, id, ranges, static_cast<int>(all_.size()) + 1,
                                             vector, names, values));
+  flat_.push_back(stores_flat(n, vector, names));
   written_.push_back(out.target.tensor);
   const auto loops = plain_loops(w, n.op, out.target);
   if (all_.back()->reduces() || !loops) return true;
@@ -319,28 +331,41 @@ bool KernelEmitter::Followers::fits_vectors(const ScheduleNode& n, int vector,
          b.role == BufferRole::intermediate && b.fixed_at.valid();
 }
 
-/// Whether an operator's elements lie one row of columns after the other, and nothing asks which
-/// row it is.
-bool KernelEmitter::Followers::lies_flat(const ScheduleNode& n, int column,
-                                         const std::vector<std::string>& names,
-                                         const std::vector<std::string>& values) const {
+/// Whether a tensor's elements lie one row of columns after the other.
+bool KernelEmitter::Followers::is_flat(const Operator& op, const Access& a, BufferId b, int column,
+                                       const std::vector<std::string>& names) const {
+  const auto outer = std::ranges::find(names, outer_) - names.begin();
+  const auto& stride = e_.layouts_[b.index()].stride;
+  return loop_stride(a, op.loops[static_cast<std::size_t>(outer)], stride) ==
+         width_ * loop_stride(a, op.loops[static_cast<std::size_t>(column)], stride);
+}
+
+/// Whether what an operator reads from memory lies flat, and nothing asks which row it is.
+bool KernelEmitter::Followers::reads_flat(const ScheduleNode& n, int column,
+                                          const std::vector<std::string>& names,
+                                          const std::vector<std::string>& values) const {
   if (outer_.empty()) return true;
   const Operator& op = e_.p_.workload().op(n.op);
   const auto outer = std::ranges::find(names, outer_);
   if (outer == names.end() || !e_.p_.workload().reduction_loops(n.op).empty()) return false;
   const LoopId rows = op.loops[static_cast<std::size_t>(outer - names.begin())];
   const LoopId columns = op.loops[static_cast<std::size_t>(column)];
-  const auto flat = [&](const Access& a, BufferId b) {
-    const auto& stride = e_.layouts_[b.index()].stride;
-    return loop_stride(a, rows, stride) == width_ * loop_stride(a, columns, stride);
-  };
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
-    if (values[i].empty() && !flat(op.inputs[i], buffer_of_input(n, static_cast<int>(i))))
+    if (values[i].empty() &&
+        !is_flat(op, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), column, names))
       return false;
-  const Output& out = op.outputs[static_cast<std::size_t>(n.writes[0].output)];
   bool asks = false;
-  each_index(out.value, [&](LoopId l) { asks = asks || l == rows || l == columns; });
-  return !asks && flat(out.target, n.writes[0].buffer);
+  each_index(op.outputs[static_cast<std::size_t>(n.writes[0].output)].value,
+             [&](LoopId l) { asks = asks || l == rows || l == columns; });
+  return !asks;
+}
+
+bool KernelEmitter::Followers::stores_flat(const ScheduleNode& n, int column,
+                                           const std::vector<std::string>& names) const {
+  if (outer_.empty()) return true;
+  const Operator& op = e_.p_.workload().op(n.op);
+  return is_flat(op, op.outputs[static_cast<std::size_t>(n.writes[0].output)].target,
+                 n.writes[0].buffer, column, names);
 }
 
 void KernelEmitter::Followers::begin() {

@@ -76,9 +76,13 @@ class KernelEmitter::Followers {
 
   KernelEmitter& e_;
   std::vector<std::unique_ptr<Follower>> all_;
+  std::vector<bool> flat_;  ///< by follower: its result lies row after row
   std::vector<TensorId> written_;
-  bool lies_flat(const ScheduleNode& n, int column, const std::vector<std::string>& names,
-                 const std::vector<std::string>& values) const;
+  bool is_flat(const Operator& op, const Access& a, BufferId b, int column,
+               const std::vector<std::string>& names) const;
+  bool reads_flat(const ScheduleNode& n, int column, const std::vector<std::string>& names,
+                  const std::vector<std::string>& values) const;
+  bool stores_flat(const ScheduleNode& n, int column, const std::vector<std::string>& names) const;
   std::string column_;  ///< the index that vectors run along
   std::string outer_;   ///< the index of the loop that it counts through; empty: none
   std::int64_t width_ = 0;

@@ -76,16 +76,14 @@ class Search {
     if (!loop) return;
     const std::int64_t begin = v.step();
     std::vector<std::int64_t> even;
-    for (const std::int64_t step : v.steps)
+    const std::int64_t share = ceil_div(extent(*loop), r_.threads);
+    std::vector<std::int64_t> steps = v.steps;
+    steps.insert(steps.end(), {share, std::min(extent(*loop), round_up(share, r_.lanes))});
+    for (const std::int64_t step : steps)
       if (used_of_threads(extent(*loop), step, r_.threads) >= kEven) even.push_back(step);
-    if (even.empty()) {
-      const std::int64_t step = round_up(ceil_div(extent(*loop), r_.threads), r_.lanes);
-      if (used_of_threads(extent(*loop), step, r_.threads) < kEven) return;
-      v.steps.push_back(step);
-      std::ranges::sort(v.steps, std::greater<>{});
-      v.at = nearest_step(v.steps, step);
-      return;
-    }
+    std::ranges::sort(even, std::greater<>{});
+    even.erase(std::ranges::unique(even).begin(), even.end());
+    if (even.empty()) return;
     v.steps = std::move(even);
     v.at = nearest_step(v.steps, begin);
   }

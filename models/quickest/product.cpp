@@ -22,6 +22,13 @@ bool through_window(const Access& a) {
 
 constexpr std::int64_t kMostRows = 12;
 
+/// Loads of a step: a vector of each column, an element of each row, and addresses of rows that
+/// registers have no room for.
+double loads_of_step(double rows, double vectors) {
+  constexpr double kAddresses = 8;
+  return rows + vectors + (rows > kAddresses + 1 ? rows - kAddresses : 0);
+}
+
 }  // namespace
 
 std::optional<Product> product_of(const Workload& w, OpId id,
@@ -78,9 +85,11 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
     const std::int64_t most = std::min<std::int64_t>(kMostRows, m * n / width);
     const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(lines, most));
     const std::int64_t height = ceil_div(std::max<std::int64_t>(lines, 1), groups);
-    const double cycles = static_cast<double>(panels * groups) *
-                          std::max({static_cast<double>(width * height) * r.fma / r.cycle,
-                                    static_cast<double>(width + height) / 2, kLatency});
+    const double cycles =
+        static_cast<double>(panels * groups) *
+        std::max({static_cast<double>(width * height) * r.fma / r.cycle,
+                  loads_of_step(static_cast<double>(height), static_cast<double>(width)) / 2,
+                  kLatency});
     if (best[0] == 0 || cycles < least) least = cycles, best = {height, width};
   }
   return best;
@@ -93,7 +102,8 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   const double panels = std::ceil(vectors / static_cast<double>(width));
   // Groups and panels are as even as they can be: what is computed is what is there.
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
-  const double step = std::max({m * n * r.fma, (m + n) / 2 * r.cycle, kLatency * r.cycle});
+  const double step =
+      std::max({m * n * r.fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
   const double block = depth * step + r.call + m * n * kTouched * r.cycle;
   return groups * panels * block;
 }

@@ -62,9 +62,16 @@ class Walk {
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
     find_joined_loops();
+    find_shared_loop();
+    whole_.assign(objects_, false);
+    sums_.assign(objects_, false);
     for (const ScheduleNode& n : k.nodes)
       if (n.kind == NodeKind::compute)
-        for (const OutputUse& use : n.writes) written_[object_of(use.buffer)] = true;
+        for (const OutputUse& use : n.writes) {
+          const auto product = product_of(w_, n.op);
+          written_[object_of(use.buffer)] = true;
+          sums_[object_of(use.buffer)] = product && !product->window;
+        }
   }
 
   KernelTime run() {
@@ -237,6 +244,7 @@ class Walk {
     const double n = static_cast<double>(trips_now);
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
+    if (id == shared_loop_ && !looked_) look_at_shares(id, ranges, trips_now);
     if (joined_.contains(k_.node(id).loop) && trips_now > 3) {
       sample(id, ranges, trips_now, body);
     } else if (!same_sizes(middle, last)) {
@@ -251,6 +259,34 @@ class Walk {
       all.loads.push_back(p);
     }
     return all;
+  }
+
+  /// Of the loop that threads share: what its iterations all touch, which every thread brings for
+  /// itself; and whether one thread has more to do, where its iterations are not alike.
+  void look_at_shares(NodeId id, const Ranges& ranges, std::int64_t trips_now) {
+    constexpr std::int64_t kSamples = 3, kMostThreads = 16;
+    looked_ = true;
+    Ranges at = ranges;
+    cut(k_, id, 0, ranges, at);
+    const Objects one = entry_foot(id, at), all = entry_foot(id, ranges);
+    for (std::size_t o = 0; o < objects_; ++o) whole_[o] = one[o] >= all[o];
+    const std::int64_t threads = std::min<std::int64_t>({r_.threads, trips_now, kMostThreads});
+    if (!joined_.contains(k_.node(id).loop)) return;
+    double most = 0, every = 0;
+    for (std::int64_t t = 0; t < threads; ++t) {
+      double busy = 0;
+      for (std::int64_t i = 0; i < kSamples; ++i) {
+        const std::int64_t sample = 2 * (kSamples * t + i) + 1;
+        cut(k_, id, sample * trips_now / (2 * kSamples * threads), ranges, at);
+        const Work part = visit_body(id, at).part;
+        busy += part.arithmetic + part.packing;
+        for (std::size_t c = 0; c < r_.caches.size(); ++c)
+          busy += sum(part.moved[c]) * r_.caches[c].core;
+      }
+      every += busy / static_cast<double>(threads);
+      most = std::max(most, busy);
+    }
+    if (most > 0) share_ *= every / most;
   }
 
   /// Iterations of a loop over a joined tensor are not alike: each has the producer of its own
@@ -551,8 +587,9 @@ class Walk {
 
   /// Where points of an image are columns, kernels go by so many channels at a time
   /// (codegen/cpu/emit_lines.cpp), panels of which stay in the first cache.
-  double blocks_of_depth(const Box3& box) const {
+  double blocks_of_depth(const Box3& box, bool window) const {
     constexpr double kCopyBytes = 192 << 10, kMostSteps = 1024;
+    if (window) return std::max(1.0, std::ceil(box.depth / kMostSteps));
     if (box.outer <= 1) return 1;
     const double line =
         (box.columns + static_cast<double>(r_.lanes)) * static_cast<double>(r_.element);
@@ -571,24 +608,37 @@ class Walk {
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
     const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
     const std::size_t c = object_of(n.writes.front().buffer);
-    const double times = box.times, blocks = x.window ? 1 : blocks_of_depth(box);
+    const double times = box.times, blocks = blocks_of_depth(box, x.window);
+    // Of a window groups of rows find panels that the first of them has packed, a line a step.
+    const double of_panel =
+        x.window ? box.depth / blocks *
+                       static_cast<double>(width * r_.lanes * static_cast<std::int64_t>(r_.element))
+                 : whole.foot[b] / times / panels / blocks;
     Work block = nothing();
     block.foot[a] += whole.foot[a] / times / groups / blocks;
-    block.foot[b] += whole.foot[b] / times / panels / blocks;
+    block.foot[b] += of_panel;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
     Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
-    panel[a] += whole.foot[a] / times / blocks, panel[b] += whole.foot[b] / times / panels / blocks;
+    panel[a] += whole.foot[a] / times / blocks, panel[b] += of_panel;
     panel[c] += whole.foot[c] / times / panels;
-    part[a] += whole.foot[a] / times / blocks, part[b] += whole.foot[b] / times / blocks;
+    part[a] += whole.foot[a] / times / blocks, part[b] += of_panel * panels;
     part[c] += whole.foot[c] / times;
     all[a] += whole.foot[a] / times, all[b] += whole.foot[b] / times;
     all[c] += whole.foot[c] / times;
     Work p = groups > 1 ? repeated(std::move(block), groups, panel) : std::move(block);
     if (panels > 1) p = repeated(std::move(p), panels, part);
     if (blocks > 1) p = repeated(std::move(p), blocks, all);
+    if (x.window) {  // packed panels stay where they have room: what comes from further is the
+                     // source
+      p.foot[b] = whole.foot[b] / times;
+      for (std::size_t i = 0; i < r_.caches.size(); ++i)
+        if (const double stays = kept(of_panel, r_.caches[i].capacity); i > 0)
+          p.moved[i][b] = stays * p.foot[b] + (1 - stays) * p.moved[i][b];
+    }
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
+    if (!x.window) p.arithmetic += times * rows_begun(n, x, extents, box);
     if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
       p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                       r_.cycle;  // stored once
@@ -597,6 +647,20 @@ class Walk {
       p.arithmetic = std::min(p.arithmetic, times * turned) + times * copies(n, x, extents, box);
     }
     return p;
+  }
+
+  /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
+  /// of its blocks, before hardware brings it ahead.
+  double rows_begun(const ScheduleNode& n, const Product& x,
+                    const std::vector<std::int64_t>& extents, const Box3& box) const {
+    constexpr double kBegins = 40;  // cycles
+    if (r_.caches.size() < 2 || x.depth < 0) return 0;
+    const LoopId depth = w_.op(n.op).loops[static_cast<std::size_t>(x.depth)];
+    const BufferId left = buffer_read(n, x.left);
+    if (extents[static_cast<std::size_t>(x.depth)] == w_.loop(depth).extent || !in_place(left))
+      return 0;
+    const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
+    return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
   }
 
   /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
@@ -732,10 +796,10 @@ class Walk {
 
   // ---- the whole --------------------------------------------------------------------------------
 
-  /// How much of its threads' time the loop around everything uses, where they share it.
-  double share() const {
-    if (r_.threads <= 1) return 1;
-    double best = 1.0 / r_.threads;
+  /// The loop around everything that threads share, and how much of their time it uses.
+  void find_shared_loop() {
+    if (r_.threads <= 1) return;
+    share_ = 1.0 / r_.threads;
     for (NodeId at(0); at.valid();) {
       NodeId next;
       int inside = 0;
@@ -755,31 +819,43 @@ class Walk {
       if (reduces) continue;
       const std::int64_t extent = std::min(w_.loop(l.loop).extent, l.step * l.max_trips);
       const double even = used_of_threads(extent, l.step, r_.threads);
-      if (l.binding == Binding::grid) return even;  // blocks are what threads share
-      best = std::max(best, even);
+      const bool blocks = l.binding == Binding::grid;  // these are what threads share
+      if (blocks || even > share_) share_ = even, shared_loop_ = at;
+      if (blocks) return;
     }
-    return best;
   }
 
   KernelTime total(const Work& p) const {
+    // Sums that do not stay in the first cache come and go in bursts, between blocks in registers.
+    constexpr double kBurst = 3;  // cycles: a vector loaded and stored
+    double bursts = 0;
+    for (std::size_t o = 0; o < objects_ && !r_.caches.empty(); ++o)
+      if (sums_[o])
+        bursts += p.moved[0][o] / static_cast<double>(r_.lanes * r_.element) * kBurst * r_.cycle;
     KernelTime t;
-    t.share = share();
+    t.share = share_;
     const double workers = t.share * r_.threads;
-    t.arithmetic = p.arithmetic / workers;
+    t.arithmetic = (p.arithmetic + bursts) / workers;
     t.packing = p.packing / workers;
     const double busy = t.arithmetic + t.packing;
     double longest = busy, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
-      double bytes = 0;
+      double bytes = 0, of_thread = 0, of_all = 0;
       auto& tensors = t.tensors.emplace_back(tensors_);
       for (std::size_t o = 0; o < objects_; ++o) {
         const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
         const std::size_t tensor = o < tensors_ ? o : k_.buffers[o - tensors_].tensor.index();
         tensors[tensor].first += in, tensors[tensor].second += out;
         bytes += in + out;
+        // What all iterations touch every thread brings into its own cache once, at least.
+        const bool shared = r_.caches[c].all > 0;
+        const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
+        const double times = written_[o] ? 2 : 1;
+        of_thread += times * std::max(in / workers, own);
+        of_all += times * std::max(in, own * r_.threads);
       }
-      const double alone = bytes / workers * r_.caches[c].core;
-      const double together = bytes * r_.caches[c].all;
+      const double alone = of_thread * r_.caches[c].core;
+      const double together = of_all * r_.caches[c].all;
       t.bytes.push_back(bytes);
       t.waiting.push_back(std::max(alone, together));
       if (t.waiting.back() > longest)
@@ -801,8 +877,13 @@ class Walk {
   InRegisters registers_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
+  std::vector<bool> sums_;     ///< by object: of a product that is no convolution
   std::set<LoopId> joined_;    ///< whose iterations are not alike
   std::map<BufferId, bool> packed_;
+  NodeId shared_loop_;
+  bool looked_ = false;      ///< at that loop
+  double share_ = 1;         ///< of its threads' time, that is used
+  std::vector<bool> whole_;  ///< by object: every iteration of that loop touches all of it
 };
 
 }  // namespace

@@ -164,6 +164,37 @@ TEST(Followers, LeaveTheTileToOthersThatReadIt) {
   EXPECT_TRUE(says(*source, "then<true>(after, fetch)"));
 }
 
+/// Rows of points that are no whole vectors: tiles of what is nowhere stored need not lie as the
+/// window's sums do.
+TEST(Followers, TakeAWindowsSumsWhereImagesHaveOddRows) {
+  const Schedule s = schedule_of(
+      "name: f\nloops: {o: 11, y: 6, x: 21, c: 6, r: 3, s: 3}\n"
+      "tensors: {I: [c, 6, 21], b: [o]}\noperators:\n"
+      "  - \"C[o,y,x] += I[c,y+r-1,x+s-1] * W[o,c,r,s]\"\n  - \"Y[o,y,x] = C[o,y,x] + b[o]\"\n"
+      "  - \"X[o,y,x] = relu(Y[o,y,x])\"\n",
+      "o ( C.C C.Y C.X )", "o=11");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.Y: Y[o,y,x] = C[o,y,x] + b[o], from registers"));
+  EXPECT_TRUE(says(*source, "// C.X: X[o,y,x] = relu(Y[o,y,x]), from registers"));
+  EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
+}
+
+/// A loop over two tensors joined: what stands before has the part of it that is its own.
+TEST(Followers, TakeThePartOfAProductThatIsJoined) {
+  const Schedule s = schedule_of(
+      "name: f\nloops: {j: 44, m: 23, l: 45, k: 19}\ntensors: {R: [21, l], b: [m]}\noperators:\n"
+      "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"Y[m,l] = C[m,l] + b[m]\"\n"
+      "  - \"X[m,l] = relu(Y[m,l])\"\n  - \"Z[j,l] = X[j,l] + R[j-23,l]\"\n",
+      "j ( k ( C.C ) C.Y C.X C.Z )", "j=10,k=19");
+  check(s);
+  const auto source = source_of(s);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "// C.Y: Y[m,l] = C[m,l] + b[m], from registers"));
+  EXPECT_TRUE(says(*source, "// C.X: X[m,l] = relu(Y[m,l]), from registers"));
+}
+
 TEST(Followers, WriteAnOutputInPlace) {
   const Schedule s = schedule_of(
       "name: t\nloops: {m: 37, k: 19, l: 45}\noperators:\n"

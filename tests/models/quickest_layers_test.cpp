@@ -7,6 +7,7 @@
 
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
+#include "models/quickest/quickest.h"
 #include "models/registry.h"
 
 namespace tilewright {
@@ -34,6 +35,34 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
   const double one = seconds_of(of + "1"), all = seconds_of(of + "12");
   EXPECT_GT(one, 0);
   EXPECT_NEAR(all / (12 * one), 1, 0.03);
+}
+
+/// A loop over a product's rows and another tensor joined: one of two threads that share it would
+/// compute all of the product. And what does not depend on the loop each thread brings for itself.
+TEST(PlannerOfThreads, CountWhatTheThreadWithMostDoesAndBrings) {
+  const auto time_of = [](const std::string& workload, const char* tree, quickest::Rates& rates) {
+    Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(workload, "test"))};
+    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    q.threads = 2;
+    rates = quickest::rates_of(q).value();
+    Kernel k{.name = "k", .level = "L2", .tree = parse_tree(tree)};
+    const auto s = resolve({.kernels = {k}}, q.workload, q.machine);
+    EXPECT_TRUE(s.ok()) << (s.ok() ? "" : s.reason());
+    return quickest::kernel_time(*s, s->kernels[0], rates);
+  };
+  quickest::Rates rates;
+  const std::string joined =
+      "name: t\nloops: {j: 128, m: 64, l: 96, k: 256}\ntensors: {R: [64, l]}\noperators:\n"
+      "  - \"C[m,l] += A[m,k] * B[k,l]\"\n  - \"Z[j,l] = C[j,l] + R[j-64,l]\"\n";
+  EXPECT_LT(time_of(joined, "j/16@grid l/96 ( C.C C.Z )", rates).share, 0.65);
+  EXPECT_GT(time_of(joined, "l/48@grid j/16 ( C.C C.Z )", rates).share, 0.95);
+
+  const std::string product =
+      "name: t\nloops: {m: 512, n: 1024, k: 1024}\noperators:\n  - \"C[m,n] += A[m,k] * B[k,n]\"\n";
+  const double a = 512 * 1024 * 4, b = 1024 * 1024 * 4, c = 512 * 1024 * 4;
+  const quickest::KernelTime time = time_of(product, "n/512@grid k/64 ( C.C )", rates);
+  ASSERT_EQ(time.waiting.size(), 3u);
+  EXPECT_GE(time.waiting[1], 0.98 * (a + b / 2 + c) * rates.caches[1].core);  // into L2, its own
 }
 
 /// What others propose of graphs, priced as the planner prices its own: sums beside one another

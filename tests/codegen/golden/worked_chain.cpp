@@ -408,6 +408,7 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
 constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }
 constexpr int64_t kStepsAhead = 8, kProductsAhead = 400, kLongDepth = 48;
+constexpr int64_t kLineOfSteps = 16;
 
 template <int N>
 struct Count {
@@ -455,14 +456,22 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) 
 // and starts MI x NI fused multiply-adds. Partial: only `lanes` of a row's last vector are C's.
 // (i, j): where the block begins, for `after`. Rows of B that lie apart are fetched ahead, and kept in
 // `to`, one behind the other, for the groups of rows that follow. Those fetch columns of the next panel,
-// whose rows are `next_k` apart: AHEAD each, so that together they fetch all of it.
+// whose rows are `next_k` apart: AHEAD each, so that together they fetch all of it. (Where rows are kept,
+// `next_k`: what is fetched of B from its row on.) Of A what lies
+// `ahead` elements further is fetched, a row a step: a line of each row in as many steps as it has.
 enum class Right { near, apart, kept, before };
+// How far ahead rows of B are fetched; `far`: nobody has brought them into the second cache.
+template <int MI, int NI>
+constexpr int64_t steps_ahead(bool far) {
+  return far ? at_least(kProductsAhead / (MI * NI), kStepsAhead) : kStepsAhead;
+}
 template <int MI, int NI, bool Partial, Right B = Right::near, int AHEAD = 0, class After>
 TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                      const Real* b, int64_t b_k, Real* c, int64_t c_row,
                                      Lanes lanes, bool fresh, int64_t i, int64_t j,
                                      const After& after, Real* to = nullptr,
-                                     const Real* next = nullptr, int64_t next_k = 0) {
+                                     const Real* next = nullptr, int64_t next_k = 0,
+                                     int64_t ahead = 0) {
   Vector acc[MI][NI];
   if (fresh) {
 #pragma GCC unroll 12
@@ -486,6 +495,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int n = 0; n < NI; ++n)
       row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
                                       : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+    __builtin_prefetch(a + ahead + k % kLineOfSteps * a_row);
     if constexpr (B == Right::before) {
 #pragma GCC unroll 12
       for (int n = 0; n < AHEAD; ++n) __builtin_prefetch(next + n * kLanes, 0, 2);
@@ -493,10 +503,9 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
-      constexpr int64_t steps_ahead =
-          B == Right::kept ? kStepsAhead : at_least(kProductsAhead / (MI * NI), kStepsAhead);
+      const Real* const later = b + (B == Right::kept ? next_k : steps_ahead<MI, NI>(true) * b_k);
 #pragma GCC unroll 12
-      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(b + steps_ahead * b_k + n);
+      for (int64_t n = 0; n < NI * kLanes; n += line) __builtin_prefetch(later + n);
     }
     if constexpr (B == Right::kept) {
 #pragma GCC unroll 12
@@ -550,95 +559,107 @@ template <int ROWS, int NI, bool Partial, int64_t M, Right B, int AHEAD = 0, cla
 TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
                              bool fresh, int64_t i, int64_t j, const After& after, Real* to,
-                             const Real* next, int64_t next_k) {
+                             const Real* next, int64_t next_k, int64_t ahead) {
   switch (size) {
     case 1:
       if constexpr (may_be(M, ROWS, 1))
         outer_product<at_most(1, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 2:
       if constexpr (may_be(M, ROWS, 2))
         outer_product<at_most(2, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 3:
       if constexpr (may_be(M, ROWS, 3))
         outer_product<at_most(3, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 4:
       if constexpr (may_be(M, ROWS, 4))
         outer_product<at_most(4, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 5:
       if constexpr (may_be(M, ROWS, 5))
         outer_product<at_most(5, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 6:
       if constexpr (may_be(M, ROWS, 6))
         outer_product<at_most(6, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 7:
       if constexpr (may_be(M, ROWS, 7))
         outer_product<at_most(7, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 8:
       if constexpr (may_be(M, ROWS, 8))
         outer_product<at_most(8, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 9:
       if constexpr (may_be(M, ROWS, 9))
         outer_product<at_most(9, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 10:
       if constexpr (may_be(M, ROWS, 10))
         outer_product<at_most(10, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     case 11:
       if constexpr (may_be(M, ROWS, 11))
         outer_product<at_most(11, ROWS), NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row,
-            lanes, fresh, i, j, after, to, next, next_k);
+            lanes, fresh, i, j, after, to, next, next_k, ahead);
       break;
     default:
       if constexpr (may_be(M, ROWS, ROWS))
         outer_product<ROWS, NI, Partial, B, AHEAD>(depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i,
-                                            j, after, to, next, next_k);
+                                            j, after, to, next, next_k, ahead);
       break;
   }
 }
-// `to`: where the first group keeps B's rows for the others, if B's rows lie apart; `next`: the next panel.
+// How far ahead A is fetched: rows of the next group, where that soon comes, else further along.
+template <int MI, int NI>
+inline int64_t ahead_of(bool first, int64_t rows, int64_t depth, int64_t a_row, int64_t a_k) {
+  constexpr int64_t soon = 4096;  // elements of a group
+  if (!first || a_k != 1) return 0;
+  return rows * depth <= soon ? rows * a_row : at_least(2 * kProductsAhead / (MI * NI), kLineOfSteps);
+}
+// `to`: where the first group keeps B's rows for the others, if B's rows lie apart; `next`: the next
+// panel; `first`: nobody has read A's rows before.
 template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, class After>
 TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                              const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
-                             bool fresh, int64_t j, const After& after, Real* to, const Real* next) {
+                             bool fresh, int64_t j, const After& after, Real* to, const Real* next,
+                             bool first) {
   const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
   int64_t g = 0, i = 0;
   if constexpr (Apart) {
     const int64_t size = least + (larger > 0);
     if (groups == 1) {
       if constexpr (M == 0 || M <= ROWS)
-        rows_of_block<ROWS, NI, Partial, M, Right::apart>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                  lanes, fresh, i, j, after, to, next, b_k);
+        rows_of_block<ROWS, NI, Partial, M, Right::apart>(
+            size, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j, after, to, next, b_k,
+            ahead_of<ROWS, NI>(first, size, depth, a_row, a_k));
       return;
     }
     if constexpr (M == 0 || M > ROWS) {
-      rows_of_block<ROWS, NI, Partial, M, Right::kept>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                       lanes, fresh, i, j, after, to, next, b_k);
+      rows_of_block<ROWS, NI, Partial, M, Right::kept>(
+          size, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j, after, to, next,
+          steps_ahead<ROWS, NI>(first) * b_k, ahead_of<ROWS, NI>(first, size, depth, a_row, a_k));
       i = size, a += size * a_row, c += size * c_row;
       constexpr int ahead = columns_each((M + ROWS - 1) / ROWS, NI);
       for (g = 1; g < groups; ++g) {
         const int64_t rest = least + (g < larger);
         rows_of_block<ROWS, NI, Partial, M, Right::before, ahead>(
             rest, depth, a, a_row, a_k, to, NI * kLanes, c, c_row, lanes, fresh, i, j, after, to,
-            next + (g - 1) * ahead % NI * kLanes, b_k);
+            next + (g - 1) * ahead % NI * kLanes, b_k,
+            ahead_of<ROWS, NI>(first, rest, depth, a_row, a_k));
         a += rest * a_row;
         c += rest * c_row;
         i += rest;
@@ -647,8 +668,9 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
   } else {
     for (; g < groups; ++g) {
       const int64_t size = least + (g < larger);
-      rows_of_block<ROWS, NI, Partial, M, Right::near>(size, depth, a, a_row, a_k, b, b_k, c, c_row,
-                                                       lanes, fresh, i, j, after, to, next, b_k);
+      rows_of_block<ROWS, NI, Partial, M, Right::near>(
+          size, depth, a, a_row, a_k, b, b_k, c, c_row, lanes, fresh, i, j, after, to, next, b_k,
+          ahead_of<ROWS, NI>(first, size, depth, a_row, a_k));
       a += size * a_row;
       c += size * c_row;
       i += size;
@@ -668,33 +690,33 @@ TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, co
                                 int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
                                 int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
                                 const After& after = {}, Real* to = nullptr,
-                                const Real* next = nullptr) {
+                                const Real* next = nullptr, bool first = false) {
   constexpr int64_t all = (N + kLanes - 1) / kLanes;
   switch (vectors) {
     case 1:
       if constexpr (Packed ? may_be_left(all, NI, 1) : may_be(all, NI, 1))
         panel<taller(MI, NI, at_most(1, NI)), at_most(1, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after, to, next);
+            b_k, c, c_row, lanes, fresh, j, after, to, next, first);
       return;
     case 2:
       if constexpr (Packed ? may_be_left(all, NI, 2) : may_be(all, NI, 2))
         panel<taller(MI, NI, at_most(2, NI)), at_most(2, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after, to, next);
+            b_k, c, c_row, lanes, fresh, j, after, to, next, first);
       return;
     case 3:
       if constexpr (Packed ? may_be_left(all, NI, 3) : may_be(all, NI, 3))
         panel<taller(MI, NI, at_most(3, NI)), at_most(3, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after, to, next);
+            b_k, c, c_row, lanes, fresh, j, after, to, next, first);
       return;
     case 4:
       if constexpr (Packed ? may_be_left(all, NI, 4) : may_be(all, NI, 4))
         panel<taller(MI, NI, at_most(4, NI)), at_most(4, NI), Partial, M, Apart>(rows, depth, a, a_row, a_k, b,
-            b_k, c, c_row, lanes, fresh, j, after, to, next);
+            b_k, c, c_row, lanes, fresh, j, after, to, next, first);
       return;
     default:
       if constexpr (Packed ? may_be_left(all, NI, NI) : may_be(all, NI, NI))
         return panel<MI, NI, Partial, M, Apart>(rows, depth, a, a_row, a_k, b, b_k, c, c_row, lanes,
-                                                fresh, j, after, to, next);
+                                                fresh, j, after, to, next, first);
   }
 }
 
@@ -715,10 +737,10 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
     const Real* const next = p + 1 < panels ? b + at * kLanes : b;
     if (last == kLanes)
       panel_of<MI, NI, false, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
-                                                  c_row, first_lanes(last), fresh, j, after, to, next);
+                                                  c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
     else if constexpr (N == 0 || N % kLanes != 0)
       panel_of<MI, NI, true, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
-                                                 c_row, first_lanes(last), fresh, j, after, to, next);
+                                                 c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
   }
 }
 // The same where B lies in panels of NI vectors, `b_panel` elements from one to the next, each step of
@@ -734,10 +756,10 @@ TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t de
     const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
     if (last == kLanes)
       panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
-                                          first_lanes(last), fresh, j, after);
+                                          first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
     else if constexpr (N == 0 || N % kLanes != 0)
       panel_of<MI, NI, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
-                                         first_lanes(last), fresh, j, after);
+                                         first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
   }
 }
 
