@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "core/workload/cut.h"
 #include "models/model.h"
 #include "models/quickest/quickest.h"
 #include "models/quickest/search.h"
 #include "models/stitching/gpu_time.h"
+#include "models/stitching/stitching.h"
 
 namespace tilewright::quickest {
 
@@ -29,6 +31,12 @@ std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduc
 /// The same of one convolution by tensor cores, of a device that has clusters or not.
 std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
                                bool clusters);
+
+/// The workload with copies of element-wise operators in kernels that would else read what another
+/// of the groups writes, one such change each, those that move fewest bytes first; where that moves
+/// notably less than the groups do.
+std::vector<stitching::Composition> recomputed(const std::shared_ptr<const Workload>& w,
+                                               const std::vector<Part>& groups);
 
 /// The machine with no more instructions than the target's text may have, and with the cycles that
 /// its file lacks, as on an H200.

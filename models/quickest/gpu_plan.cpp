@@ -221,9 +221,18 @@ class GpuPlanner {
 
 namespace {
 
+struct Planned {
+  Proposal proposal;
+  Composition composed;      ///< the workload that was planned
+  std::vector<Part> groups;  ///< of its operators
+  double seconds() const {
+    return proposal.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
+  }
+};
+
 /// Of the workload after rewrites of the whole.
-Result<Proposal> planned(const Question& asked, const Composition& composed,
-                         const stitching::Device& device, const Settings& settings) {
+Result<Planned> planned(const Question& asked, const Composition& composed,
+                        const stitching::Device& device, const Settings& settings) {
   Question q = asked;
   q.workload = composed.workload;
   std::string why;
@@ -250,7 +259,9 @@ Result<Proposal> planned(const Question& asked, const Composition& composed,
       out.detail["kernels_predicted"][k]["by"] = out.plan.kernels[k].by;
     describe(partitioner, *found, settings.flag("why"), out.detail);
     out.rewrites.insert(out.rewrites.begin(), composed.rewrites.begin(), composed.rewrites.end());
-    return out;
+    Planned all{.proposal = std::move(out), .composed = composed, .groups = {}};
+    for (const Group& g : found->groups) all.groups.push_back(g.ops);
+    return all;
   }
   return Reason{why};
 }
@@ -263,16 +274,28 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (!device) return Reason{device.reason()};
   if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};
-  Result<Proposal> best = planned(q, {.workload = q.workload}, *device, settings);
-  // Small workloads also as they are after rewrites of the whole.
-  if (q.workload->operators().size() <= kMostComposed)
-    for (const Composition& c : stitching::compositions(*q.workload)) {
-      Result<Proposal> other = planned(q, c, *device, settings);
-      if (other && (!best || other->price.traffic.seconds < best->price.traffic.seconds))
-        best = std::move(other);
+  Result<Planned> best = planned(q, {.workload = q.workload}, *device, settings);
+  const auto tried = [&](const Composition& c) {
+    Result<Planned> other = planned(q, c, *device, settings);
+    if (!other || (best && other->seconds() >= best->seconds())) return false;
+    best = std::move(other);
+    return true;
+  };
+  // Small workloads also as they are after rewrites of the whole, and computing again.
+  if (q.workload->operators().size() <= kMostComposed) {
+    for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
+    for (bool gains = best.ok(); gains;) {
+      gains = false;
+      for (Composition& c : recomputed(best->composed.workload, best->groups)) {
+        const std::vector<std::string>& before = best->composed.rewrites;
+        c.rewrites.insert(c.rewrites.begin(), before.begin(), before.end());
+        gains = tried(c);
+        if (gains) break;
+      }
     }
-  if (!best) return best;
-  Proposal out = std::move(best).value();
+  }
+  if (!best) return Reason{best.reason()};
+  Proposal out = std::move(best->proposal);
   out.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   out.detail["search_seconds"] = *out.search_seconds;

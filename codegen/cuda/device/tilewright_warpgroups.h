@@ -224,11 +224,12 @@ struct WarpgroupResults {
 /// boxes, else in pieces of Vector elements (their rows begin at multiples of so many). Share: blocks of a
 /// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
 /// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
-/// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended.
+/// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended, those
+/// of the first Ahead stages.
 /// Operators: on elements, after the product.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
-          bool LeftBefore = false, bool RightBefore = false, class Operators = NoOperators>
+          bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, class Operators = NoOperators>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
@@ -327,11 +328,12 @@ struct WarpgroupProduct {
                                               below << column_of());
     }
   }
-  static constexpr bool kBefore = LeftBefore || RightBefore;
+  static constexpr bool kBefore = (LeftBefore || RightBefore) && Ahead > 0;
+  static_assert(Ahead <= Stages, "stages that are free from the beginning");
   /// What the launch before does not write, of the stages that are free from the beginning.
   static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
                                     const ProductPlace& p) {
-    for (int k = first_of(s), i = 0; k < end_of(s) && i < Stages; k += 64 * Steps, ++i) {
+    for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
       mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
       copy_stage<LeftBefore, RightBefore>(ring, left, right, p, k);
       ring.next();
@@ -491,7 +493,7 @@ struct WarpgroupProduct {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        if (thread == 0) copy(ring, left, right, s, place(s, tile), tile == first_tile ? Stages : 0);
+        if (thread == 0) copy(ring, left, right, s, place(s, tile), tile == first_tile ? Ahead : 0);
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
           cluster_meet();

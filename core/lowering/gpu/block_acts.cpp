@@ -49,8 +49,9 @@ Shape shape_of(const BlockWork::Tile& t) {
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
   const double threads = 32.0 * f.warps(), results = x.points / x.sum;
   const double width = x.strip ? static_cast<double>(kStripOfPoints) : 1;
-  // Doubles: no special units, a division is about twenty multiply-adds.
-  const double light = x.light + (x.wide ? 20 * x.expensive : 0),
+  // Doubles: an SM has half as many units for them (CUDA C++ Programming Guide, throughput of
+  // instructions) and no special ones, a division is about twenty multiply-adds.
+  const double light = x.wide ? 2 * (x.light + 20 * x.expensive) : x.light,
                expensive = x.wide ? 0 : x.expensive;
   const double single = x.narrow;  // a conversion each
   ActTime t;

@@ -89,10 +89,13 @@ constexpr double kOfTurn = 20, kOfElement = 9;
 // Of a product, once: a chain of so many instructions before its first operand is read (SASS).
 constexpr double kOfProduct = 20;
 // Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
-// that lasts; how often a warp waits for shared memory in 16 of the depth, and nothing else of it
-// runs. All warps of an SM wait for the same ring and then do the same, so a warp's instructions do
-// not hide another's waits: they come on top.
-constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
+// that lasts. All warps of an SM wait for the same ring and then do the same, so a warp's
+// instructions do not hide another's waits: they come on top.
+constexpr double kFmaLasts = 0.8;
+// How often a warp waits for shared memory in 16 of the depth, and nothing else of it runs: 7 to 10
+// times in the SASS that nvcc 13.0 makes for sm_90a of warps of 16 rows, followed instruction by
+// instruction. Those of more rows wait less there; the recordings say as often.
+constexpr double kFmaWaits = 8;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -105,6 +108,15 @@ struct RowsThatStraddle {
 // sector, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by warpgroups
 // (h100-products-overlap.json). Threads that copy lose nothing by lines.
 constexpr RowsThatStraddle kCopiedRows{1, 2.47}, kRowsOfPairs{1.31, 2.47};
+
+/// What a block waits for adds up by a power: neither the longest alone nor all. Chosen with the
+/// numbers of products by warpgroups below.
+double add_up(std::initializer_list<double> all) {
+  constexpr double kTogether = 3.556;
+  double sum = 0;
+  for (const double x : all) sum += std::pow(x, kTogether);
+  return std::pow(sum, 1 / kTogether);
+}
 
 class Pricer {
  public:
@@ -237,7 +249,7 @@ class Pricer {
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
   /// `in_step`: on top of each other.
   void rounds(PhaseTime& t, std::int64_t resident, bool in_step) const {
-    const double alone = r_.block + std::max({t.work, t.copies, t.waits}) + t.ends;
+    const double alone = r_.block + add_up({t.work, std::max(0.0, t.copies), t.waits}) + t.ends;
     const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
     std::int64_t here = ceil_div(t.blocks, r_.sms);
     double cycles = 0;
@@ -274,24 +286,16 @@ class Pricer {
 // rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
 // where others copy it; until a tile's results leave, and for each 64 rows by one column of a
 // warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
-// shares a sum: cycles until its 2, 4 or 8 blocks have met twice. What a round waits for adds up by
-// this power: neither the longest alone nor all.
+// shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
 constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
-constexpr double kTogether = 3.556;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
   return row % 128 == 0 ? 1 : row % 32 == 0 ? by.lines : by.sectors;
-}
-
-double add_up(std::initializer_list<double> all) {
-  double sum = 0;
-  for (const double x : all) sum += std::pow(x, kTogether);
-  return std::pow(sum, 1 / kTogether);
 }
 
 /// Cycles of an SM for the operators on a tile's sums, while no product of the block is under way.
