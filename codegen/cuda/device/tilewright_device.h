@@ -287,6 +287,21 @@ TW_DEVICE T read_only(const T* p) {
   }
   return x;
 }
+/// 16 bytes of global memory, of which elements in bytes [from, to) are of use; zeros where these are none. Without a
+/// branch, so that many are under way. Cached: through L1, of what no block writes while the kernel runs; else past it.
+template <class T, bool Cached>
+TW_DEVICE b128 load_piece(const b128* p, int from, int to) {
+  b128 v;
+  const bool there = from < to;
+#define TW_LOAD_PIECE(HOW)                                                                                   \
+  asm volatile("{ .reg .pred there; setp.ne.u32 there, %4, 0; mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; " \
+               "mov.u32 %3, 0; @there ld.global" HOW ".v4.u32 {%0, %1, %2, %3}, [%5]; }"                     \
+               : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "r"(u32(there)), "l"(p) : "memory")
+  if constexpr (Cached) TW_LOAD_PIECE("");
+  else TW_LOAD_PIECE(".cg");
+#undef TW_LOAD_PIECE
+  return v;
+}
 /// What several threads read alike: L1 has it for all but one of them, the `first`, which alone is counted.
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {

@@ -362,11 +362,12 @@ BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool 
           .node = load,
           .tile = n.buffer,
           .other = buffer(n.buffer).outer,
-          .way = !ring              ? Way::elements
-                 : aligned && fills ? Way::whole
-                 : aligned          ? Way::rows
-                 : piece > 0        ? Way::pieces
-                                    : Way::elements,
+          .way = !ring               ? Way::elements
+                 : aligned && fills  ? Way::whole
+                 : aligned           ? Way::rows
+                 : piece > 0         ? Way::pieces
+                 : widened(n.buffer) ? Way::elements
+                                     : Way::shifted,
           .piece = piece,
           .kept = true};
 }

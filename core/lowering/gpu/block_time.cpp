@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_acts.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -127,16 +128,20 @@ class Pricer {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
+    const auto shifted = std::ranges::count_if(p.copies, &CopyRun::shifted);
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kCopiedRows.sectors : 1;
+      const bool straddles = c.shifted || (c.piece >= 16 && !c.sectors);
+      const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
-      ActTime copy = copy_time(c, tiles_[c.buffer], latency_, r_);
+      ActTime copy =
+          copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
+                    copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
       const ActTime ring = ring_time(c, r_);
-      if (c.piece < 16 && !c.elements) {
+      if (c.piece < 16 && !c.elements && !c.shifted) {
         const double pieces = c.bytes / (c.piece * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;

@@ -58,7 +58,8 @@ struct PointsRun {
 struct CopyRun {
   double runs = 1, bytes = 0;
   double piece = 16;      ///< bytes that a thread copies at once: rows begin at multiples of them
-  bool elements = false;  ///< copied one by one: rows that do not begin at 4 bytes
+  bool elements = false;  ///< copied one by one: wider in its tile
+  bool shifted = false;   ///< through registers: rows that do not begin at 4 bytes
   bool whole = false;     ///< fills its tile: no row is looked at
   bool gathered = false;  ///< by the reader, no tile
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
