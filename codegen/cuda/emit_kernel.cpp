@@ -165,10 +165,6 @@ void KernelEmitter::walk() {
     if (p.form == Form::ring)
       out_.line("Ring<" + rank + ", " + std::to_string(p.stages) + "> " + name(b) + "_ring{" +
                 name(b) + "_barriers};");
-    if (copying_ && copying_groups(b) > 1) {  // rings begin with another group each
-      const auto before = std::ranges::distance(shifted_.begin(), shifted_.find(b));
-      if (before > 0) out_.line(name(b) + "_ring.turn = " + std::to_string(before) + ";");
-    }
     const std::string each = p.units > 1 ? "[" + std::to_string(p.units) + "]" : "";
     const auto record = [&] { out_.line("Held<" + rank + "> " + name(b) + "_held" + each + ";"); };
     const bool early = block_.slides(b) && buffer(b).role == BufferRole::intermediate &&

@@ -51,9 +51,7 @@ bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements
 /// none.
 std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
   const std::int64_t size = size_of(workload_.tensor(buffer(b).tensor).dtype);
-  for (const std::int64_t bytes : {8, 4})
-    if (bytes >= size && aligned(b, box, bytes / size)) return bytes;
-  return 0;
+  return size <= 8 && aligned(b, box, 8 / size) ? 8 : 0;
 }
 
 /// Of pieces that a copying thread has in registers, how many at the same time: fewer where blocks
@@ -77,6 +75,19 @@ int KernelEmitter::copying_groups(BufferId b) const {
   return std::gcd(
       lowering::copying_groups(block_.tile(b).stages, static_cast<std::int64_t>(shifted_.size())),
       copying_threads() / 32);
+}
+
+/// Elements between a tile's rows at home where they are one dimension's, else 0.
+std::int64_t KernelEmitter::rows_apart(BufferId b) const {
+  const BlockTile& p = block_.tile(b);
+  const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
+  std::int64_t apart = 0;
+  for (std::size_t d = 0; d + 1 < p.most.size(); ++d) {
+    if (p.most[d] == 1) continue;
+    if (apart != 0) return 0;
+    apart = stride[d];
+  }
+  return apart;
 }
 
 /// Whether the box is as large as the tile with its padding, its rows one dimension's.
@@ -212,11 +223,15 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
       return out_.line("if (" + condition + tile + "_ring.needs(" + here + ")) " + tile +
                        "_ring.take(" + here + ", me.lane);");
     const int groups = copying_groups(n.buffer);
-    out_.open("if (" + condition + tile + "_ring.needs(" + here + ")" +
-              (groups == 1
-                   ? ")"
-                   : " && " + tile + "_ring.fill_in_turn<" + std::to_string(groups) + ">(" + here +
-                         ", copier / " + std::to_string(copying_threads() / groups) + "))"));
+    std::string mine;
+    if (groups > 1) {
+      // Rings begin with another group each.
+      const auto before = std::ranges::distance(shifted_.begin(), shifted_.find(n.buffer));
+      mine = " && " + tile + "_ring.fill_mine<" + std::to_string(groups) + ">(" + here +
+             ", copier / " + std::to_string(copying_threads() / groups) +
+             (before == 0 ? ")" : " + " + std::to_string(before) + ")");
+    }
+    out_.open("if (" + condition + tile + "_ring.needs(" + here + ")" + mine + ")");
     if (groups == 1) out_.line(tile + "_ring.fill(" + here + ");");
     copy_box(move, box, at);
     return out_.close();
@@ -272,15 +287,13 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
     case BlockStep::Way::whole: {
       const auto stride = home_strides(t);
       std::string from = home(t);
-      std::int64_t rows_apart = 0;
       for (std::size_t d = 0; d < box.size(); ++d) {
         const std::string low = variables_.text(box[d].lo);
         if (low != "0")
           from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-        if (d + 1 < box.size() && block_.tile(b).most[d] > 1) rows_apart = stride[d];
       }
       out_.line("copy_whole<" + copiers + ">(" + at + ", " + copier + ", " + from + ", " +
-                std::to_string(rows_apart) + ");");
+                std::to_string(rows_apart(b)) + ");");
       break;
     }
     case BlockStep::Way::rows:
@@ -296,8 +309,8 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
     case BlockStep::Way::shifted:
       out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
                 (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +
-                ", " + home(t) + " + " + std::to_string(workload_.tensor(t).elements().value) +
-                ", " + rows + ");");
+                ", " + std::to_string(rows_apart(b)) + ", " + home(t) + " + " +
+                std::to_string(workload_.tensor(t).elements().value) + ", " + rows + ");");
       note("rows of " + tensor +
            " do not begin at multiples of 16 bytes: they are copied through registers");
       return out_.line(name(b) + "_ring.elements_stored();");

@@ -125,6 +125,7 @@ class KernelEmitter : private RangeEmitter {
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
   std::int64_t piece_of(BufferId b, const SymBox& box) const;
   int pieces_at_once() const;
+  std::int64_t rows_apart(BufferId b) const;
   int copying_groups(BufferId b) const;
   std::int64_t divisor(const Linear& x) const;
   void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);

@@ -243,13 +243,14 @@ TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const type
     cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
   });
 }
-/// 16 bytes from byte `by` on of 32, `by` a multiple of an element's size.
+template <bool Value>
+struct Known { static constexpr bool value = Value; };
+/// 16 bytes from byte `by` on of 24, `by` below 8 and a multiple of an element's size.
 template <class T>
-TW_DEVICE b128 shifted(const b128& low, const b128& high, int by) {
-  const bool two = (by & 8) != 0, one = (by & 4) != 0;
-  const u32 a0 = two ? low.z : low.x, a1 = two ? low.w : low.y, a2 = two ? high.x : low.z,
-            a3 = two ? high.y : low.w, a4 = two ? high.z : high.x, a5 = two ? high.w : high.y;
-  u32 b[5] = {one ? a1 : a0, one ? a2 : a1, one ? a3 : a2, one ? a4 : a3, one ? a5 : a4};
+TW_DEVICE b128 shifted(const b64 (&w)[3], int by) {
+  const bool one = (by & 4) != 0;
+  u32 b[5] = {one ? w[0].y : w[0].x, one ? w[1].x : w[0].y, one ? w[1].y : w[1].x, one ? w[2].x : w[1].y,
+              one ? w[2].y : w[2].x};
   if constexpr (sizeof(T) < 4)
     TW_UNROLL
     for (int i = 0; i < 4; ++i) b[i] = u32((u64(b[i + 1]) << 32 | b[i]) >> (by % 4 * 8));
@@ -263,13 +264,13 @@ TW_DEVICE b128 first_bytes(const b128& x, int bytes) {
   };
   return {of(x.x, 0), of(x.y, 4), of(x.z, 8), of(x.w, 12)};
 }
-/// The same as copy_async through registers, for rows that begin anywhere: of each 16 bytes of the tile the two
-/// pieces of 16 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. Nothing is
-/// read beyond `end`, the tensor's. Cached: no block writes the tensor while the kernel runs, and L1 has the piece
-/// that two neighbours share.
+/// The same as copy_async through registers, for rows that begin anywhere: of each 16 bytes of the tile the aligned
+/// pieces of 8 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. `stride`:
+/// elements between rows; 0: rows are those of several dimensions. Nothing is read beyond `end`, the tensor's.
+/// Cached: no block writes the tensor while the kernel runs, and L1 has the piece that two neighbours share.
 template <int Threads, int AtOnce, bool Cached, class Tile, class Row>
-TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, const typename Tile::Element* end,
-                            const Row& row) {
+TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 stride,
+                            const typename Tile::Element* end, const Row& row) {
   using T = typename Tile::Element;
   constexpr int kSize = int(sizeof(T)), kOf = Tile::kVector, kChunks = Tile::kColumns / kOf;
   constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
@@ -277,37 +278,70 @@ TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, const typ
   constexpr int kAll = (Tile::kRows + kStep - 1) / kStep * kParts, kBatch = kAll < AtOnce ? kAll : AtOnce;
   thread = made_here(thread);
   const int first = thread / kLanes, lane = thread % kLanes;
-  TW_NO_UNROLL
-  for (int done = 0; done < kAll; done += kBatch) {
-    b128 low[kBatch], high[kBatch];
-    int by[kBatch], count[kBatch];  // count < 0: a piece goes beyond the tensor's end
-    TW_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      const int n = done + i, r = first + n / kParts * kStep, c = (lane + n % kParts * kLanes) * kOf;
-      const bool mine = (kAll % kBatch == 0 || n < kAll) && r < Tile::kRows && c < Tile::kColumns;
-      const T* const from = mine ? row(r) : nullptr;
-      count[i] = from == nullptr ? 0 : least(most(columns - c, 0), kOf);
-      const u64 at = reinterpret_cast<u64>(from) + u64(c * kSize);
-      by[i] = int(at % 16);
-      const u64 piece = at - u64(by[i]);
-      const int to = by[i] + count[i] * kSize;
-      const bool whole = piece + (to > 16 ? 32 : 16) <= reinterpret_cast<u64>(end);
-      low[i] = load_piece<T, Cached>(reinterpret_cast<const b128*>(piece), by[i], whole ? least(to, 16) : 0);
-      high[i] = load_piece<T, Cached>(reinterpret_cast<const b128*>(piece + 16), 0, whole ? to - 16 : 0);
-      if (!whole) count[i] = -count[i];
+  const auto row_of = [&](int n) { return first + n / kParts * kStep; };
+  const auto column_of = [&](int n) { return (lane + n % kParts * kLanes) * kOf; };
+  const auto mine = [&](int n) {
+    return (kAll % kBatch == 0 || n < kAll) && (Tile::kRows % kStep == 0 || row_of(n) < Tile::kRows) &&
+           (kChunks % kLanes == 0 || column_of(n) < Tile::kColumns);
+  };
+  /// What of the tensor the 16 bytes are: from which address on, in bytes, and how many elements.
+  struct Part { u64 at; int count; };
+  const u64 whole_pieces = reinterpret_cast<u64>(end) & ~u64(7);
+  const auto goes_beyond = [&](const Part& p) { return p.count > 0 && p.at + u64(p.count * kSize) > whole_pieces; };
+  // `edges`: not all elements exist, or whole pieces may not.
+  const auto fill = [&](auto edges, const auto& part) {
+    bool beyond = false;
+    TW_NO_UNROLL
+    for (int done = 0; done < kAll; done += kBatch) {
+      b64 words[kBatch][3];
+      int by[kBatch];
+      TW_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        const Part p = part(done + i);
+        by[i] = int(p.at % 8);
+        const b64* const pieces = reinterpret_cast<const b64*>(p.at & ~u64(7));
+        const bool left_out = decltype(edges)::value && goes_beyond(p);
+        const int to = left_out ? 0 : by[i] + p.count * kSize;
+        words[i][0] = load_piece<T, Cached>(pieces, by[i], least(to, 8));
+        words[i][1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
+        words[i][2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
+        beyond = beyond || left_out;
+      }
+      TW_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        if (!mine(done + i)) continue;
+        const int c = column_of(done + i);
+        b128 x = shifted<T>(words[i], by[i]);
+        if (decltype(edges)::value && columns - c < kOf) x = first_bytes(x, (columns - c) * kSize);
+        *reinterpret_cast<b128*>(tile.at(row_of(done + i), c)) = x;
+      }
     }
-    TW_UNROLL
-    for (int i = 0; i < kBatch; ++i) {
-      const int n = done + i, r = first + n / kParts * kStep, c = (lane + n % kParts * kLanes) * kOf;
-      if ((kAll % kBatch != 0 && n >= kAll) || r >= Tile::kRows || c >= Tile::kColumns) continue;
-      b128 x = shifted<T>(low[i], high[i], by[i]);
-      if (count[i] < kOf) x = first_bytes(x, count[i] * kSize);
-      *reinterpret_cast<b128*>(tile.at(r, c)) = x;
-      if (count[i] < 0)
-        TW_NO_UNROLL
-        for (int e = 0; e < -count[i]; ++e) *tile.at(r, c + e) = load_global(row(r) + c + e);
-    }
+    return beyond;
+  };
+  const T* const last = row(Tile::kRows - 1);
+  if (stride != 0 && last != nullptr && columns >= Tile::kColumns &&
+      reinterpret_cast<u64>(last) + u64(Tile::kColumns * kSize) <= whole_pieces) {
+    const u64 begin = reinterpret_cast<u64>(row(0));
+    fill(Known<false>{}, [&](int n) {
+      return Part{begin + u64((row_of(n) * stride + column_of(n)) * kSize), mine(n) ? kOf : 0};
+    });
+    return;
   }
+  const auto part = [&](int n) {
+    const T* const from = mine(n) ? row(row_of(n)) : nullptr;
+    return Part{reinterpret_cast<u64>(from) + u64(column_of(n) * kSize),
+                from == nullptr ? 0 : least(most(columns - column_of(n), 0), kOf)};
+  };
+  // The tensor's last elements, where it ends within a piece.
+  if (fill(Known<true>{}, part))
+    TW_NO_UNROLL
+    for (int n = 0; n < kAll; ++n) {
+      const Part p = part(n);
+      if (goes_beyond(p))
+        TW_NO_UNROLL
+        for (int e = 0; e < p.count; ++e)
+          *tile.at(row_of(n), column_of(n) + e) = load_global(reinterpret_cast<const T*>(p.at) + e);
+    }
 }
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a
 /// null address: there is none. row(r) as for copy_async.
@@ -457,7 +491,6 @@ struct Ring {
   bool full = false;
   int stage = Stages - 1;
   u32 parity = 1;
-  int turn = 0;  // tiles so far, from where groups of copying threads begin to count
   /// Rule 8: nothing moves where the tile is held.
   TW_MEMBER bool needs(const Box<R>& box) const { return !full || !equal(held, box); }
   TW_MEMBER void advance(const Box<R>& box) {
@@ -465,19 +498,18 @@ struct Ring {
     full = true;
     stage = stage + 1 == Stages ? 0 : stage + 1;
     parity ^= stage == 0 ? 1u : 0u;
-    ++turn;
   }
   /// Copying side: waits until the next stage is free; what follows fills it.
   TW_MEMBER void fill(const Box<R>& box) {
     advance(box);
     mbarrier_wait(barriers + Stages + stage, parity ^ 1);
   }
-  /// The same of groups of copying threads, of which each fills a tile alone, in turn, so that several are under
-  /// way: whether this one is `group`'s.
+  /// The same of groups of copying threads, of which each fills stages of its own, so that several tiles are under
+  /// way: whether the next one is this group's.
   template <int Groups>
-  TW_MEMBER bool fill_in_turn(const Box<R>& box, int group) {
+  TW_MEMBER bool fill_mine(const Box<R>& box, int group) {
     advance(box);
-    if (turn % Groups != group) return false;
+    if (stage % Groups != group % Groups) return false;
     mbarrier_wait(barriers + Stages + stage, parity ^ 1);
     return true;
   }

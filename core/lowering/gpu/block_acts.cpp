@@ -16,12 +16,12 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
 // element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece,
-// of one that is moved together from two;
+// of one that is moved together from several, and where each row is looked at;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfShifted = 60, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
-                 kOfExpensive = 7;
+                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 75, kOfRowDim = 13, kOfRing = 36,
+                 kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
@@ -202,7 +202,7 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
   const double each = std::ceil(s.rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
   if (x.shifted) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
-    const double one = kOfShifted + more,
+    const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
                  longer =
                      std::ceil(s.rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
     t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;

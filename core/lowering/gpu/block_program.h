@@ -103,7 +103,7 @@ struct BlockStep {
   enum class Way : std::uint8_t {
     whole,     ///< pieces of 16 bytes, of a box that fills its tile: no row is looked at
     rows,      ///< pieces of 16 bytes, of rows that exist
-    pieces,    ///< pieces of `piece` bytes, 8 or 4: rows begin at no multiple of 16
+    pieces,    ///< pieces of `piece` bytes, 8: rows begin at no multiple of 16
     shifted,   ///< pieces of 16 bytes, moved together in registers: rows begin anywhere
     elements,  ///< one by one, through registers
   };

@@ -30,8 +30,8 @@ WarpGrid warp_grid(std::span<const std::int64_t> rows, std::span<const std::int6
 /// Pieces of 16 bytes that a copying thread has in registers at the same time, where rows begin
 /// anywhere, of so many blocks on a multiprocessor.
 constexpr int pieces_at_once(std::int64_t blocks) { return blocks <= 2 ? 8 : 4; }
-/// Into how many groups copying threads then part, each with a tile of its own in turn: by a ring's
-/// stages, where so many rings are copied like that.
+/// Into how many groups copying threads then part, each with stages of its own: by a ring's stages,
+/// where so many rings are copied like that.
 constexpr int copying_groups(std::int64_t stages, std::int64_t rings) {
   return stages >= 4 ? 4 : stages >= 2 || rings >= 2 ? 2 : 1;
 }

@@ -96,6 +96,8 @@ constexpr double kOfProduct = 20;
 constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
+// Assumed: of shared memory and L1 together, for a warp's two loads of 16 bytes and one store.
+constexpr double kOfShifted = 12;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
 /// 32 bytes a sector more: how many times as long they take as others.
 struct RowsThatStraddle {
@@ -141,8 +143,9 @@ class Pricer {
           copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
                     copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
       const ActTime ring = ring_time(c, r_);
-      if (c.piece < 16 && !c.elements && !c.shifted) {
-        const double pieces = c.bytes / (c.piece * 32) * kOfPieces;
+      if (c.piece < 16 && !c.elements) {
+        const double pieces =
+            c.shifted ? c.bytes / (16 * 32) * kOfShifted : c.bytes / (c.piece * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
@@ -541,7 +544,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
-    if (r.mma == 0) leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
+    leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     if (k.co_resident && p.blocks > r.sms * t.resident)
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};

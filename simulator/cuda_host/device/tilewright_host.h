@@ -340,11 +340,11 @@ TW_DEVICE T read_only(const T* p) {
 }
 /// Only what is of use is read, and counted.
 template <class T, bool Cached>
-TW_DEVICE b128 load_piece(const b128* p, int from, int to) {
+TW_DEVICE b64 load_piece(const b64* p, int from, int to) {
   union {
-    b128 all;
-    T each[16 / sizeof(T)];
-  } piece{b128{}};
+    b64 all;
+    T each[8 / sizeof(T)];
+  } piece{b64{}};
   for (int i = from / int(sizeof(T)); i * int(sizeof(T)) < to; ++i)
     piece.each[i] = load_global(reinterpret_cast<const T*>(p) + i);
   return piece.all;
