@@ -23,6 +23,8 @@ constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOf
                  kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 75, kOfRowDim = 13, kOfRing = 36,
                  kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
+// How much longer pieces through registers take than that: chosen by h200-planned-odd.json.
+constexpr double kShiftedLonger = 1.8;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
 // Loads under way at the same time in a loop that is unrolled: of single points, of strips.
@@ -205,7 +207,8 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
     const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
                  longer =
                      std::ceil(s.rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
-    t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
+    t.alone =
+        kShiftedLonger * (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
     t.issue = each * one * kCopyWarps / kSchedulers;
     return t;
   }

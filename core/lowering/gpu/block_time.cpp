@@ -96,8 +96,8 @@ constexpr double kOfProduct = 20;
 constexpr double kFmaLasts = 0.8, kFmaWaits = 16;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
-// Assumed: of shared memory and L1 together, for a warp's two loads of 16 bytes and one store.
-constexpr double kOfShifted = 12;
+// Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
+constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
 /// 32 bytes a sector more: how many times as long they take as others.
 struct RowsThatStraddle {
