@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cuda {
@@ -50,9 +51,43 @@ bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements
 /// none.
 std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
   const std::int64_t size = size_of(workload_.tensor(buffer(b).tensor).dtype);
-  for (const std::int64_t bytes : {8, 4})
-    if (bytes >= size && aligned(b, box, bytes / size)) return bytes;
-  return 0;
+  return size <= 8 && aligned(b, box, 8 / size) ? 8 : 0;
+}
+
+/// Of pieces that a copying thread has in registers, how many at the same time: fewer where blocks
+/// that wait for one another share a multiprocessor's registers.
+int KernelEmitter::pieces_at_once() const {
+  const Machine& m = p_.machine();
+  if (m.kind != "gpu") return lowering::pieces_at_once(1);
+  const ComputeUnit& sm = m.units.front();
+  const std::int64_t each = ceil_div(k_.blocks, std::max<std::int64_t>(1, sm.count));
+  const int most = lowering::pieces_at_once(each);
+  if (!k_.co_resident || sm.registers <= 0) return most;
+  const std::int64_t has =
+      lowering::most_registers((threads() + copying_threads()) * each, sm.registers);
+  return has >= 128 ? most : has >= 80 ? 4 : 1;
+}
+
+/// Into how many groups the copying threads part for a ring: more where a tile waits in registers,
+/// so that they wait for several tiles at the same time.
+int KernelEmitter::copying_groups(BufferId b) const {
+  if (!shifted_.contains(b)) return 1;
+  return std::gcd(
+      lowering::copying_groups(block_.tile(b).stages, static_cast<std::int64_t>(shifted_.size())),
+      copying_threads() / 32);
+}
+
+/// Elements between a tile's rows at home where they are one dimension's, else 0.
+std::int64_t KernelEmitter::rows_apart(BufferId b) const {
+  const BlockTile& p = block_.tile(b);
+  const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
+  std::int64_t apart = 0;
+  for (std::size_t d = 0; d + 1 < p.most.size(); ++d) {
+    if (p.most[d] == 1) continue;
+    if (apart != 0) return 0;
+    apart = stride[d];
+  }
+  return apart;
 }
 
 /// Whether the box is as large as the tile with its padding, its rows one dimension's.
@@ -88,7 +123,8 @@ void KernelEmitter::declare() {
     out_.line("u64* const " + n + "_barriers = " + shared_place("u64", 8 * barrier) + ";");
     starts += (starts.empty() ? "" : " ") +
               ("start_ring<" + std::to_string(p.stages) + ">(" + n + "_barriers, " +
-               std::to_string(copying_threads()) + ", " + std::to_string(threads() / 32) + ");");
+               std::to_string(copying_threads() / copying_groups(b)) + ", " +
+               std::to_string(threads() / 32) + ");");
     barrier += 2 * p.stages;
   }
   out_.line("float* const scratch = " + shared_place("float", block_.program().scratch_offset) +
@@ -180,13 +216,23 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
       id, copying_, aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
       fills_tile(n.buffer, box), piece_of(n.buffer, box));
   steps_.push_back(move);
+  if (move.way == BlockStep::Way::shifted) shifted_.insert(n.buffer);
   if (p.form == Form::ring) {
     const std::string at = tile_text(n.buffer);
     if (!copying_)
       return out_.line("if (" + condition + tile + "_ring.needs(" + here + ")) " + tile +
                        "_ring.take(" + here + ", me.lane);");
-    out_.open("if (" + condition + tile + "_ring.needs(" + here + "))");
-    out_.line(tile + "_ring.fill(" + here + ");");
+    const int groups = copying_groups(n.buffer);
+    std::string mine;
+    if (groups > 1) {
+      // Rings begin with another group each.
+      const auto before = std::ranges::distance(shifted_.begin(), shifted_.find(n.buffer));
+      mine = " && " + tile + "_ring.fill_mine<" + std::to_string(groups) + ">(" + here +
+             ", copier / " + std::to_string(copying_threads() / groups) +
+             (before == 0 ? ")" : " + " + std::to_string(before) + ")");
+    }
+    out_.open("if (" + condition + tile + "_ring.needs(" + here + ")" + mine + ")");
+    if (groups == 1) out_.line(tile + "_ring.fill(" + here + ");");
     copy_box(move, box, at);
     return out_.close();
   }
@@ -230,8 +276,10 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
   const BufferId b = move.tile;
   const TensorId t = buffer(b).tensor;
   const std::string& tensor = tensor_name(t);
-  const std::string copiers = std::to_string(copying_threads()), rows = row_lambda(b, &box, false),
-                    columns = columns_text(b, &box);
+  const int groups = copying_groups(b);
+  const std::string copiers = std::to_string(copying_threads() / groups),
+                    copier = groups == 1 ? "copier" : "copier % " + copiers,
+                    rows = row_lambda(b, &box, false), columns = columns_text(b, &box);
   const auto note = [&](const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
   };
@@ -239,34 +287,37 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
     case BlockStep::Way::whole: {
       const auto stride = home_strides(t);
       std::string from = home(t);
-      std::int64_t rows_apart = 0;
       for (std::size_t d = 0; d < box.size(); ++d) {
         const std::string low = variables_.text(box[d].lo);
         if (low != "0")
           from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-        if (d + 1 < box.size() && block_.tile(b).most[d] > 1) rows_apart = stride[d];
       }
-      out_.line("copy_whole<" + copiers + ">(" + at + ", copier, " + from + ", " +
-                std::to_string(rows_apart) + ");");
+      out_.line("copy_whole<" + copiers + ">(" + at + ", " + copier + ", " + from + ", " +
+                std::to_string(rows_apart(b)) + ");");
       break;
     }
     case BlockStep::Way::rows:
-      out_.line("copy_async<" + copiers + ">(" + at + ", copier, " + columns + ", " + home(t) +
-                ", " + rows + ");");
+      out_.line("copy_async<" + copiers + ">(" + at + ", " + copier + ", " + columns + ", " +
+                home(t) + ", " + rows + ");");
       break;
     case BlockStep::Way::pieces:
-      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at +
-                ", copier, " + columns + ", " + home(t) + ", " + rows + ");");
+      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
+                copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
       note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
            " bytes: they are copied in pieces of as many");
       break;
+    case BlockStep::Way::shifted:
+      out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
+                (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +
+                ", " + std::to_string(rows_apart(b)) + ", " + home(t) + " + " +
+                std::to_string(workload_.tensor(t).elements().value) + ", " + rows + ");");
+      note("rows of " + tensor +
+           " do not begin at multiples of 16 bytes: they are copied through registers");
+      return out_.line(name(b) + "_ring.elements_stored();");
     case BlockStep::Way::elements:
-      out_.line("copy_elements(" + at + ", copier, " + copiers + ", " + columns + ", " + rows +
-                ");");
-      note(widened(t)
-               ? "elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone"
-               : "rows of " + tensor +
-                     " do not begin at multiples of 16 bytes: they are copied element by element");
+      out_.line("copy_elements(" + at + ", " + copier + ", " + copiers + ", " + columns + ", " +
+                rows + ");");
+      note("elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone");
       return out_.line(name(b) + "_ring.elements_stored();");
   }
   out_.line(name(b) + "_ring.copies_started();");

@@ -124,6 +124,9 @@ class KernelEmitter : private RangeEmitter {
   std::string columns_text(BufferId b, const SymBox* box) const;
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
   std::int64_t piece_of(BufferId b, const SymBox& box) const;
+  int pieces_at_once() const;
+  std::int64_t rows_apart(BufferId b) const;
+  int copying_groups(BufferId b) const;
   std::int64_t divisor(const Linear& x) const;
   void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);
   void record(BufferId b, const SymBox& tile);
@@ -264,6 +267,7 @@ class KernelEmitter : private RangeEmitter {
   std::string rest_ = "0";        ///< of the block's number, within the grid loops so far
   std::map<BufferId, std::string> here_;  ///< where a compute's tiles are, by names that it made
   std::vector<std::optional<SymBox>> fixed_;
+  std::set<BufferId> shifted_;            ///< rings with a load through registers
   std::map<int, std::int64_t> divisors_;  ///< of variables
   int copying_threads() const { return block_.program().copying_threads(); }
   const std::vector<BlockTile>& tiles() const { return block_.program().tiles; }

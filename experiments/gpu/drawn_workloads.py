@@ -11,15 +11,15 @@ import drawn_texts as texts
 
 
 class Draw:
-    def __init__(self, rng):
-        self.rng = rng
+    def __init__(self, rng, rounded=.5):
+        self.rng, self.rounded = rng, rounded
 
     def size(self, low, high):
-        """One in twelve is the least; half of the others are rounded down."""
+        """One in twelve is the least; half of the others, or the part that was asked for, are rounded down."""
         if self.rng.random() < 1 / 12:
             return low
         x = round(math.exp(self.rng.uniform(math.log(low), math.log(high))))
-        if self.rng.random() < .5:
+        if self.rng.random() < self.rounded:
             for q in (64, 16, 8):
                 if x >= q:
                     return x // q * q

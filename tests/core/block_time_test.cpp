@@ -148,8 +148,8 @@ TEST(BlockTime, RecordedChainsAndClusters) {
 }
 
 /// h100-drawn-seconds-priced.json: operators of one block point by point, whose time is barriers,
-/// places of elements and rings' turns; and 16-bit rows that begin anywhere, four elements of a
-/// thread at a time, padding among them.
+/// places of elements and rings' turns; and h200-planned-odd.json: 16-bit rows that begin anywhere,
+/// through registers (the product alone by `run` on the same device, beside that recording).
 TEST(BlockTime, RecordedPointsAndCopiedElements) {
   const auto near = [](const std::string& w, const std::string& tree, double recorded) {
     const auto t = timed(w, tree, named_machine("h100"));
@@ -166,10 +166,12 @@ TEST(BlockTime, RecordedPointsAndCopiedElements) {
   softmax(1, 58, 2273.6e-6);
   softmax(2, 58, 1139.6e-6);
   softmax(1, 16, 10722.8e-6);
-  const std::string rows = "gemm:m=112,n=129,k=107,batch=11,dtype=bf16";
-  near(rows, "b/1@grid m/32@grid n/128@grid k/107 ( C.gemm )", 11.62e-6);
-  near(rows, "b/1@grid m/32@grid n/64@grid k/107 ( C.gemm )", 7.87e-6);
-  near(rows, "b/1 m/32 k/107 n/2 ( C.gemm )", 5934.3e-6);
+  near("gemm-chain:m=2699,n=37,k=115,l=1889,batch=12,dtype=f16",
+       "b/1@grid m/128@grid n/37@grid ( l/128 ( k/115 ( C.gemm1 ) C.gemm2 ) S.E )", 127.4e-6);
+  near("gemm-chain:m=6990,n=292,k=45,l=746,batch=12,dtype=f16",
+       "b/1@grid m/128@grid n/112@grid ( l/64 ( k/45 ( C.gemm1 ) C.gemm2 ) S.E )", 483.8e-6);
+  near("gemm:m=2047,n=1029,k=771,dtype=bf16", "m/176@grid n/96@grid ( k/64 ( C.gemm ) S.C )",
+       45.06e-6);
 }
 
 /// Products by fused multiply-adds: large tiles where there are many, small ones where there are

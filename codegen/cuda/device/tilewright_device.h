@@ -287,6 +287,21 @@ TW_DEVICE T read_only(const T* p) {
   }
   return x;
 }
+/// 8 bytes of global memory, of which elements in bytes [from, to) are of use; zeros where these are none. Without a
+/// branch, so that many are under way. Cached: through L1, of what no block writes while the kernel runs; else past it.
+template <class T, bool Cached>
+TW_DEVICE b64 load_piece(const b64* p, int from, int to) {
+  b64 v;
+  const bool there = from < to;
+#define TW_LOAD_PIECE(HOW)                                                                                   \
+  asm volatile("{ .reg .pred there; setp.ne.u32 there, %2, 0; mov.u32 %0, 0; mov.u32 %1, 0; "                \
+               "@there ld.global" HOW ".v2.u32 {%0, %1}, [%3]; }"                                            \
+               : "=&r"(v.x), "=&r"(v.y) : "r"(u32(there)), "l"(p) : "memory")
+  if constexpr (Cached) TW_LOAD_PIECE("");
+  else TW_LOAD_PIECE(".cg");
+#undef TW_LOAD_PIECE
+  return v;
+}
 /// What several threads read alike: L1 has it for all but one of them, the `first`, which alone is counted.
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool) {

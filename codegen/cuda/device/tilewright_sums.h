@@ -169,7 +169,7 @@ TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
 constexpr int kPairs = 2;
 /// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes (in fours of four
 /// elements), and the four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
-/// among them; floats in fours 64), so that no sector is asked for twice.
+/// among them; floats in fours 64), so that no sector is asked for twice. Else elements of 16 bits go in pairs.
 template <class T, int Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns,
                           const Row& row) {
@@ -204,6 +204,29 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
               x.bits = u16((e < 2 ? words.x : words.y) >> (16 * (e % 2)));
               store_global(to + at + e, x);
             }
+        }
+      } else if constexpr (!Fours && sizeof(T) == 2) {
+        // Pairs that begin at multiples of 4 bytes: a thread's own, or its second element and the next thread's first.
+        const bool odd = (reinterpret_cast<u64>(to) + u64(first * 16)) % 4 != 0;
+        const auto put = [&](int c, u32 pair, bool low, bool high) {
+          if (to == nullptr) return;
+          if (low && high && c + 1 < columns) return store_global(reinterpret_cast<u32*>(to + c), pair);
+          T x;
+          x.bits = u16(pair);
+          if (low && c < columns) store_global(to + c, x);
+          x.bits = u16(pair >> 16);
+          if (high && c + 1 < columns) store_global(to + c + 1, x);
+        };
+        u32 own = Packed<T>::of(s.x[i][0][2 * h], s.x[i][0][2 * h + 1]);
+        if (odd && t == 0) put(first * 8, own, true, false);
+        TW_UNROLL
+        for (int j = 0; j < N; ++j) {
+          const int c = p.column_of(first, j, 0), k = j + 1 < N ? j + 1 : j;
+          const u32 after = Packed<T>::of(s.x[i][k][2 * h], s.x[i][k][2 * h + 1]);
+          const u32 next = shuffle_bits(t == 0 ? after : own, four + (t + 1) % 4);
+          if (odd) put(c + 1, own >> 16 | next << 16, true, j + 1 < N || t < 3);
+          else put(c, own, true, true);
+          own = after;
         }
       } else {
         if (to == nullptr) continue;

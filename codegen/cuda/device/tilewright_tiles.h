@@ -243,6 +243,106 @@ TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const type
     cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
   });
 }
+template <bool Value>
+struct Known { static constexpr bool value = Value; };
+/// 16 bytes from byte `by` on of 24, `by` below 8 and a multiple of an element's size.
+template <class T>
+TW_DEVICE b128 shifted(const b64 (&w)[3], int by) {
+  const bool one = (by & 4) != 0;
+  u32 b[5] = {one ? w[0].y : w[0].x, one ? w[1].x : w[0].y, one ? w[1].y : w[1].x, one ? w[2].x : w[1].y,
+              one ? w[2].y : w[2].x};
+  if constexpr (sizeof(T) < 4)
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) b[i] = u32((u64(b[i + 1]) << 32 | b[i]) >> (by % 4 * 8));
+  return {b[0], b[1], b[2], b[3]};
+}
+/// Their first `bytes`, then zeros.
+TW_DEVICE b128 first_bytes(const b128& x, int bytes) {
+  const auto of = [&](u32 word, int before) {
+    const int bits = 8 * (bytes - before);
+    return bits >= 32 ? word : bits <= 0 ? 0u : word & ((1u << bits) - 1);
+  };
+  return {of(x.x, 0), of(x.y, 4), of(x.z, 8), of(x.w, 12)};
+}
+/// The same as copy_async through registers, for rows that begin anywhere: of each 16 bytes of the tile the aligned
+/// pieces of 8 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. `stride`:
+/// elements between rows; 0: rows are those of several dimensions. Nothing is read beyond `end`, the tensor's.
+/// Cached: no block writes the tensor while the kernel runs, and L1 has the piece that two neighbours share.
+template <int Threads, int AtOnce, bool Cached, class Tile, class Row>
+TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 stride,
+                            const typename Tile::Element* end, const Row& row) {
+  using T = typename Tile::Element;
+  constexpr int kSize = int(sizeof(T)), kOf = Tile::kVector, kChunks = Tile::kColumns / kOf;
+  constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
+  constexpr int kStep = Threads / kLanes, kParts = (kChunks + kLanes - 1) / kLanes;
+  constexpr int kAll = (Tile::kRows + kStep - 1) / kStep * kParts, kBatch = kAll < AtOnce ? kAll : AtOnce;
+  thread = made_here(thread);
+  const int first = thread / kLanes, lane = thread % kLanes;
+  const auto row_of = [&](int n) { return first + n / kParts * kStep; };
+  const auto column_of = [&](int n) { return (lane + n % kParts * kLanes) * kOf; };
+  const auto mine = [&](int n) {
+    return (kAll % kBatch == 0 || n < kAll) && (Tile::kRows % kStep == 0 || row_of(n) < Tile::kRows) &&
+           (kChunks % kLanes == 0 || column_of(n) < Tile::kColumns);
+  };
+  /// What of the tensor the 16 bytes are: from which address on, in bytes, and how many elements.
+  struct Part { u64 at; int count; };
+  const u64 whole_pieces = reinterpret_cast<u64>(end) & ~u64(7);
+  const auto goes_beyond = [&](const Part& p) { return p.count > 0 && p.at + u64(p.count * kSize) > whole_pieces; };
+  // `edges`: not all elements exist, or whole pieces may not.
+  const auto fill = [&](auto edges, const auto& part) {
+    bool beyond = false;
+    TW_NO_UNROLL
+    for (int done = 0; done < kAll; done += kBatch) {
+      b64 words[kBatch][3];
+      int by[kBatch];
+      TW_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        const Part p = part(done + i);
+        by[i] = int(p.at % 8);
+        const b64* const pieces = reinterpret_cast<const b64*>(p.at & ~u64(7));
+        const bool left_out = decltype(edges)::value && goes_beyond(p);
+        const int to = left_out ? 0 : by[i] + p.count * kSize;
+        words[i][0] = load_piece<T, Cached>(pieces, by[i], least(to, 8));
+        words[i][1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
+        words[i][2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
+        beyond = beyond || left_out;
+      }
+      TW_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        if (!mine(done + i)) continue;
+        const int c = column_of(done + i);
+        b128 x = shifted<T>(words[i], by[i]);
+        if (decltype(edges)::value && columns - c < kOf) x = first_bytes(x, (columns - c) * kSize);
+        *reinterpret_cast<b128*>(tile.at(row_of(done + i), c)) = x;
+      }
+    }
+    return beyond;
+  };
+  const T* const last = row(Tile::kRows - 1);
+  if (stride != 0 && last != nullptr && columns >= Tile::kColumns &&
+      reinterpret_cast<u64>(last) + u64(Tile::kColumns * kSize) <= whole_pieces) {
+    const u64 begin = reinterpret_cast<u64>(row(0));
+    fill(Known<false>{}, [&](int n) {
+      return Part{begin + u64((row_of(n) * stride + column_of(n)) * kSize), mine(n) ? kOf : 0};
+    });
+    return;
+  }
+  const auto part = [&](int n) {
+    const T* const from = mine(n) ? row(row_of(n)) : nullptr;
+    return Part{reinterpret_cast<u64>(from) + u64(column_of(n) * kSize),
+                from == nullptr ? 0 : least(most(columns - column_of(n), 0), kOf)};
+  };
+  // The tensor's last elements, where it ends within a piece.
+  if (fill(Known<true>{}, part))
+    TW_NO_UNROLL
+    for (int n = 0; n < kAll; ++n) {
+      const Part p = part(n);
+      if (goes_beyond(p))
+        TW_NO_UNROLL
+        for (int e = 0; e < p.count; ++e)
+          *tile.at(row_of(n), column_of(n) + e) = load_global(reinterpret_cast<const T*>(p.at) + e);
+    }
+}
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a
 /// null address: there is none. row(r) as for copy_async.
 template <class Tile, class Row, class F>
@@ -403,6 +503,15 @@ struct Ring {
   TW_MEMBER void fill(const Box<R>& box) {
     advance(box);
     mbarrier_wait(barriers + Stages + stage, parity ^ 1);
+  }
+  /// The same of groups of copying threads, of which each fills stages of its own, so that several tiles are under
+  /// way: whether the next one is this group's.
+  template <int Groups>
+  TW_MEMBER bool fill_mine(const Box<R>& box, int group) {
+    advance(box);
+    if (stage % Groups != group % Groups) return false;
+    mbarrier_wait(barriers + Stages + stage, parity ^ 1);
+    return true;
   }
   TW_MEMBER void copies_started() const { mbarrier_arrive_after_copies(barriers + stage); }
   TW_MEMBER void elements_stored() const { mbarrier_arrive(barriers + stage); }

@@ -15,12 +15,16 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // h100-drawn-seconds-priced.json for sm_90a: of an index taken apart (a product, two shifts, a
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
-// element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece;
+// element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece,
+// of one that is moved together from several, and where each row is looked at;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
+                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 75, kOfRowDim = 13, kOfRing = 36,
+                 kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
+// How much longer pieces through registers take than that: chosen by h200-planned-odd.json.
+constexpr double kShiftedLonger = 1.8;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
 // Loads under way at the same time in a loop that is unrolled: of single points, of strips.
@@ -178,8 +182,8 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   return t;
 }
 
-ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
-                  const BlockRates& r) {
+ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency, int at_once,
+                  int groups, const BlockRates& r) {
   const Shape s = shape_of(tile);
   const double more = kOfRowDim * std::max(0, x.row_dims - 1);
   ActTime t;
@@ -194,10 +198,21 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
   }
   // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
   // tilewright_tiles.h).
-  const double pieces = std::ceil(s.columns * static_cast<double>(tile.element) / x.piece);
+  const double of_row = s.columns * static_cast<double>(tile.element);
+  const double pieces = std::ceil(of_row / (x.shifted ? 16 : x.piece));
   double lanes = 1;
   while (lanes < pieces && lanes < 32) lanes *= 2;
   const double each = std::ceil(s.rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
+  if (x.shifted) {
+    // What a thread has under way comes before it begins with more; groups have a tile each.
+    const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
+                 longer =
+                     std::ceil(s.rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
+    t.alone =
+        kShiftedLonger * (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
+    t.issue = each * one * kCopyWarps / kSchedulers;
+    return t;
+  }
   const double one = x.whole ? kOfWhole : kOfPiece + more;
   t.alone = each * (x.whole ? loop(one, r) : chain(one, r));
   t.issue = each * one * kCopyWarps / kSchedulers;

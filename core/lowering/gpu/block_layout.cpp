@@ -348,8 +348,8 @@ bool BlockLowering::copies(NodeId id, bool ahead) const {
 }
 
 /// The widest that the box's rows at home allow. `aligned`: they begin at multiples of 16 bytes;
-/// `fills`: the box is as large as the tile with its padding; `piece`: what its rows begin at
-/// multiples of, 8 or 4 bytes, else 0.
+/// `fills`: the box is as large as the tile with its padding; `piece`: 8 where its rows begin at
+/// multiples of as many bytes, else 0.
 BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool fills,
                                   std::int64_t piece) const {
   const ScheduleNode& n = k_.node(load);
@@ -362,11 +362,12 @@ BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool 
           .node = load,
           .tile = n.buffer,
           .other = buffer(n.buffer).outer,
-          .way = !ring              ? Way::elements
-                 : aligned && fills ? Way::whole
-                 : aligned          ? Way::rows
-                 : piece > 0        ? Way::pieces
-                                    : Way::elements,
+          .way = !ring               ? Way::elements
+                 : aligned && fills  ? Way::whole
+                 : aligned           ? Way::rows
+                 : piece == 8        ? Way::pieces
+                 : widened(n.buffer) ? Way::elements
+                                     : Way::shifted,
           .piece = piece,
           .kept = true};
 }

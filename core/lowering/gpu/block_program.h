@@ -99,11 +99,12 @@ struct BlockStep {
     drop,     ///< what a tile holds is given up: the next load brings it again
     barrier,  ///< `count` threads of the block; 0: all threads of all blocks
   };
-  /// How a tile comes from home. All but the last are asynchronous: no thread waits for them.
+  /// How a tile comes from home. All but the last two are asynchronous: no thread waits for them.
   enum class Way : std::uint8_t {
     whole,     ///< pieces of 16 bytes, of a box that fills its tile: no row is looked at
     rows,      ///< pieces of 16 bytes, of rows that exist
-    pieces,    ///< pieces of `piece` bytes, 8 or 4: rows begin at no multiple of 16
+    pieces,    ///< pieces of `piece` bytes, 8: rows begin at no multiple of 16
+    shifted,   ///< pieces of 16 bytes, moved together in registers: rows begin anywhere
     elements,  ///< one by one, through registers
   };
   /// How a compute is carried out.

@@ -27,6 +27,14 @@ using ProductBlocks = std::pair<std::int64_t, std::int64_t>;
 WarpGrid warp_grid(std::span<const std::int64_t> rows, std::span<const std::int64_t> columns,
                    std::span<const ProductBlocks> products, std::int64_t area, int asked,
                    bool rows_stay);
+/// Pieces of 16 bytes that a copying thread has in registers at the same time, where rows begin
+/// anywhere, of so many blocks on a multiprocessor.
+constexpr int pieces_at_once(std::int64_t blocks) { return blocks <= 2 ? 8 : 4; }
+/// Into how many groups copying threads then part, each with stages of its own: by a ring's stages,
+/// where so many rings are copied like that.
+constexpr int copying_groups(std::int64_t stages, std::int64_t rings) {
+  return stages >= 4 ? 4 : stages >= 2 || rings >= 2 ? 2 : 1;
+}
 /// Elements between rows of a tile in shared memory. `padded`: else pieces of 16 bytes are
 /// swizzled.
 std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool padded);

@@ -6,6 +6,7 @@
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_acts.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -98,6 +99,8 @@ constexpr double kFmaLasts = 0.8;
 constexpr double kFmaWaits = 8;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
+// Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
+constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
 /// 32 bytes a sector more: how many times as long they take as others.
 struct RowsThatStraddle {
@@ -139,17 +142,22 @@ class Pricer {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
+    const auto shifted = std::ranges::count_if(p.copies, &CopyRun::shifted);
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const double longer = r_.mma > 0 && c.piece >= 16 && !c.sectors ? kCopiedRows.sectors : 1;
+      const bool straddles = c.shifted || (c.piece >= 16 && !c.sectors);
+      const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
-      ActTime copy = copy_time(c, tiles_[c.buffer], latency_, r_);
+      ActTime copy =
+          copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
+                    copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
       const ActTime ring = ring_time(c, r_);
       if (c.piece < 16 && !c.elements) {
-        const double pieces = c.bytes / (c.piece * 32) * kOfPieces;
+        const double pieces =
+            c.shifted ? c.bytes / (16 * 32) * kOfShifted : c.bytes / (c.piece * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
@@ -540,7 +548,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
-    if (r.mma == 0) leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
+    leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     if (k.co_resident && p.blocks > r.sms * t.resident)
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};

@@ -177,13 +177,14 @@ class BlockWalk {
       t.again = t.again || (f.trips > 1 && k_.node(f.loop).binding != Binding::grid);
     const auto points = static_cast<double>(volume(box));
     double piece = 0;
-    for (const std::int64_t bytes : {4, 8, 16})
+    for (const std::int64_t bytes : {8, 16})
       if (aligned(n.tensor, box, bytes)) piece = static_cast<double>(bytes);
     const int rows = row_dims(box);
     phase().copies.push_back({.runs = changes(of, ranges),
                               .bytes = points * static_cast<double>(t.element),
-                              .piece = std::max(4.0, piece),
-                              .elements = piece == 0,
+                              .piece = std::max(8.0, piece),
+                              .elements = w_.tensor(n.tensor).dtype == DType::i8,
+                              .shifted = piece == 0 && w_.tensor(n.tensor).dtype != DType::i8,
                               .whole = piece == 16 && rows <= 1 && divides(n.tensor, box),
                               .dims = box.rank(),
                               .row_dims = rows,
@@ -246,7 +247,8 @@ class BlockWalk {
 
   bool rows_aligned(TensorId id) const {
     const Tensor& t = w_.tensor(id);
-    return t.shape.size() < 2 || t.shape.back() * size_of(t.dtype) % 16 == 0;
+    const std::int64_t size = size_of(t.dtype), together = size == 2 ? 8 : 16;
+    return t.shape.size() < 2 || t.shape.back() * size % together == 0;
   }
 
   void needs(TensorId t) {

@@ -58,7 +58,8 @@ struct PointsRun {
 struct CopyRun {
   double runs = 1, bytes = 0;
   double piece = 16;      ///< bytes that a thread copies at once: rows begin at multiples of them
-  bool elements = false;  ///< copied one by one: rows that do not begin at 4 bytes
+  bool elements = false;  ///< copied one by one: wider in its tile
+  bool shifted = false;   ///< through registers: rows that do not begin at 8 bytes
   bool whole = false;     ///< fills its tile: no row is looked at
   bool gathered = false;  ///< by the reader, no tile
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
@@ -71,14 +72,14 @@ struct StoreRun {
   double runs = 1;
   BufferId buffer;
   int dims = 1, row_dims = 0;
-  bool added = false, aligned = true;  ///< rows begin at multiples of 16 bytes
+  bool added = false, aligned = true;  ///< rows begin where threads store several elements together
 };
 struct BlockPhase {
   std::int64_t blocks = 1;
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
-  double stored_in_pieces = 0;       ///< of `stored`, where rows begin at no multiple of 16 bytes
+  double stored_in_pieces = 0;       ///< of `stored`, where rows begin elsewhere
   double compulsory = 0;             ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;

@@ -123,7 +123,9 @@ class BlockDescriber {
         break;
       case Kind::copy:
         line("L." + name(s.tile) + " into the next stage" +
-             (s.way != BlockStep::Way::elements ? ", asynchronously" : ", element by element") +
+             (s.way == BlockStep::Way::elements  ? ", element by element"
+              : s.way == BlockStep::Way::shifted ? ", through registers"
+                                                 : ", asynchronously") +
              record);
         break;
       case Kind::take:

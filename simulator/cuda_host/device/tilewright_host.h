@@ -338,6 +338,17 @@ TW_DEVICE T read_only(const T* p) {
   TW_CALL(load_global, &x, p, u32(sizeof(T)));
   return x;
 }
+/// Only what is of use is read, and counted.
+template <class T, bool Cached>
+TW_DEVICE b64 load_piece(const b64* p, int from, int to) {
+  union {
+    b64 all;
+    T each[8 / sizeof(T)];
+  } piece{b64{}};
+  for (int i = from / int(sizeof(T)); i * int(sizeof(T)) < to; ++i)
+    piece.each[i] = load_global(reinterpret_cast<const T*>(p) + i);
+  return piece.all;
+}
 template <class T>
 TW_DEVICE T read_alike(const T* p, bool first) {
   return first ? read_only(p) : *p;
