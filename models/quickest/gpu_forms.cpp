@@ -84,7 +84,8 @@ class Forms {
       if (has(left, l) && !has(right, l) && (rows.empty() || extent(l) > extent(rows))) rows = l;
       if (has(right, l) && !has(left, l)) y = l;  // the last of them
     }
-    if (rows.empty() || has(left, x) || (!window() && (y.empty() || extent(y) == 1))) return {};
+    if (rows.empty() || has(left, x)) return {};
+    const bool plain = !window() && (y.empty() || extent(y) == 1);
     // The left operand's rows begin with the outermost channel.
     for (const Affine& i : left.index)
       for (const Term& t : i.terms)
@@ -92,6 +93,8 @@ class Forms {
             channel.empty() && extent(l) > 1 && !has(out, l))
           channel = l;
     if (channel.empty()) return {};
+    // Other products of matrices have kernels of their own.
+    if (plain && extent(channel) % 8 == 0 && extent(x) % 8 == 0) return {};
     for (const std::int64_t tall : {64, 128, 32})
       for (const std::int64_t points : {64, 128, 200}) {
         Form f;
@@ -99,6 +102,8 @@ class Forms {
         for (const std::string& l : outer)
           f.variables.push_back(
               l == rows ? variable(l, extent(l), {16, 32, 64, 128}, tall)
+              : l == x && plain
+                  ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, points)
               : l == x ? (extent(l) <= 256 ? Variable{l, {extent(l)}} : Variable{l, {64, 128, 256}})
               : l == y ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 16},
                                   std::max<std::int64_t>(1, points / wide))

@@ -3,7 +3,9 @@
 // of the product are one loop of the results that the left operand has, columns are points of the
 // image, the depth is channels and the window. Where the launch has clusters, the blocks of one
 // have parts of the channels of one tile. Operators of elements may follow (product_epilogue.h). A
-// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one.
+// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one. So is
+// a product of matrices some of whose rows begin at no multiples of 16 bytes: its points are one
+// line.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -87,7 +88,10 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.ends = first + ends;
   const double block = r.block + t.work + t.ends;
   const double busy = std::max({t.tensor, t.fill, t.issue}) + ends / 2;
-  std::int64_t here = ceil_div(p.grid, r.sms);
+  // Some SMs have no room for a whole cluster of those that are free at the same time.
+  const std::int64_t at_once =
+      p.share > 1 ? p.share * clusters_at_once(r.sms, resident, p.share) : r.sms * resident;
+  std::int64_t here = ceil_div(p.grid * resident, at_once);
   double cycles = 0;
   t.rounds = real(ceil_div(here, resident));
   for (; here > 0; here -= resident) {
