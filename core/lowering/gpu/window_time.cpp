@@ -55,8 +55,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
   const double waits = p.held() ? copies * kHeldCopyWaits : 0;
   // What goes element by element comes within the turn.
-  const double elements =
-      real((p.left_piece == 1 ? p.left_copies() : 0) + (p.right_piece == 1 ? p.right_copies() : 0));
+  const double elements = real(p.elements());
   const double come = elements == 0 ? 0
                       : p.held()    ? latency
                                     : latency * std::ceil(elements / kElementsAtOnce);
