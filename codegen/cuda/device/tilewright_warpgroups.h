@@ -293,7 +293,7 @@ struct WarpgroupProduct {
 
   /// Where the columns end that a tile has for its own.
   static TW_MEMBER int columns_end(const ProductSize& s, const ProductPlace& p) {
-    return least(s.columns, p.column + s.apart);
+    return s.apart == Columns ? s.columns : least(s.columns, p.column + s.apart);
   }
 
   /// This block's part of the depth.
