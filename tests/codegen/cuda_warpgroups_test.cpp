@@ -113,7 +113,7 @@ class Draw {
     const bool batch = coin(), follow = coin();
     // Operators that read elements need registers.
     while (y * x % 8 != 0 || (lines < 2 && x % 8 == 0) || lines > y ||
-           lines * x > (follow ? 128 : 256) || y < 2)
+           (lines < y && lines * x % 8 != 0) || lines * x > (follow ? 128 : 256) || y < 2)
       y = number(2, 24), x = number(2, 60), lines = number(1, 9);
     const std::int64_t m = number(1, 150), k = 8 * number(9, 40), share = !follow && coin() ? 2 : 1,
                        part = share == 1 ? k : ceil_div(ceil_div(k, share), 64) * 64;

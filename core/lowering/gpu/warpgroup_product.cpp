@@ -210,6 +210,8 @@ class Finder : ProductChain {
     if (computed > 256)
       refuse(formatted("its tile has {} lines of {} points, and a tile at most 256 columns",
                        part(lines_), extent(columns_)));
+    if (points < p_.columns && points * size_of(p_.operand) % 16 != 0)
+      refuse(formatted("its tile has {} points, and boxes begin at multiples of 16 bytes", points));
     p_.tile_columns = static_cast<int>(computed);
     p_.columns_apart = points < p_.columns ? points : computed;
   }
