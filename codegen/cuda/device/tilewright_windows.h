@@ -249,7 +249,9 @@ struct WindowProduct {
                               const Operators& operators) {
     TW_UNROLL
     for (int v = 0; v < 4; v += S::kVector) {
-      const int y = p.y + (point + v) / S::kTileX, x = p.x + (point + v) % S::kTileX;
+      // Of one line the places are known without a division for each element.
+      const int y = S::kTileY == 1 ? p.y : p.y + (point + v) / S::kTileX;
+      const int x = p.x + (S::kTileY == 1 ? point + v : (point + v) % S::kTileX);
       if (point + v >= kPoints || y >= S::kOutY || x >= S::kOutX) continue;
       float out[S::kVector];
       TW_UNROLL

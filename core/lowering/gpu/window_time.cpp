@@ -16,6 +16,11 @@ namespace {
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
 constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Of a turn whose copies are of 4 or 8 bytes, cycles that they come later; of an element that is
+// copied alone, cycles that a warp waits for more. Both by the six products of odd sizes and the
+// six convolutions of small images that were timed beside these prices, half of what these lacked
+// and more; of an element that leaves alone, instructions (assumed).
+constexpr double kSmallCopies = 400, kElementWaits = 30, kOfElementAlone = 6;
 // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
 // warp alone, whose next ones wait for it.
 constexpr double kStepWaits = 105, kStepCycles = 3.8;
@@ -53,7 +58,10 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double fill = (left + right) * 2 / r.fill;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
-  const double waits = p.held() ? copies * kHeldCopyWaits : 0;
+  const auto small = [](std::int64_t piece) { return piece == 2 || piece == 4; };
+  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) +
+                       real(p.elements()) * kElementWaits +
+                       (small(p.left_piece) || small(p.right_piece) ? kSmallCopies : 0);
   // What goes element by element comes within the turn.
   const double elements = real(p.elements());
   const double come = elements == 0 ? 0
@@ -69,7 +77,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.fill = t.copies;
   t.work = std::max(turns * (products + issue + waits + come), t.waits);
   const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
-  double light = kOfWindowElement, expensive = 0, read = 0;
+  double light = p.vector == 1 ? kOfElementAlone : kOfWindowElement, expensive = 0, read = 0;
   for (const OpId op : p.epilogue.operators)
     for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
   for (const EpilogueRead& e : p.epilogue.reads) {
