@@ -16,11 +16,11 @@ namespace {
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
 constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
-// Of a turn whose copies are of 4 or 8 bytes, cycles that they come later; of an element that is
-// copied alone, cycles that a warp waits for more. Both by the six products of odd sizes and the
-// six convolutions of small images that were timed beside these prices, half of what these lacked
-// and more; of an element that leaves alone, instructions (assumed).
-constexpr double kSmallCopies = 400, kElementWaits = 30, kOfElementAlone = 6;
+// Of a turn that copies 4 or 8 bytes at a time, cycles that these come later: chosen by products of
+// odd sizes and convolutions of small images (h200-products-odd.json,
+// h100-convolutions-eights.json), which took about as much longer than their prices for each turn.
+// Of an element that leaves alone, instructions (assumed).
+constexpr double kCopiesOfFour = 400, kCopiesOfEight = 130, kOfElementAlone = 6;
 // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
 // warp alone, whose next ones wait for it.
 constexpr double kStepWaits = 105, kStepCycles = 3.8;
@@ -58,10 +58,11 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double fill = (left + right) * 2 / r.fill;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
-  const auto small = [](std::int64_t piece) { return piece == 2 || piece == 4; };
-  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) +
-                       real(p.elements()) * kElementWaits +
-                       (small(p.left_piece) || small(p.right_piece) ? kSmallCopies : 0);
+  const bool four = p.left_piece == 2 || p.right_piece == 2,
+             eight = p.left_piece == 4 || p.right_piece == 4;
+  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) + (four    ? kCopiesOfFour
+                                                                   : eight ? kCopiesOfEight
+                                                                           : 0);
   // What goes element by element comes within the turn.
   const double elements = real(p.elements());
   const double come = elements == 0 ? 0
