@@ -304,6 +304,14 @@ TEST(Windows, NoRegisterIsSpilled) {
     all.text += source.text;
     all.launches.push_back(source.launches.back());
   }
+  // Places of copies that are held beside others for the rest of the depth.
+  const Case rest = make_case(
+      "name: drawn\ndtype: f16\nloops: {m: 495, n: 191, k: 75}\noperators:\n"
+      "  - conv: Y[m,n] += X[m,k] * W[k,n]\n",
+      "m/16@grid n/48@grid ( k/64 ( C.conv ) S.Y )", 1);
+  const cuda::Source last = emitted(rest, {.warpgroups = true, .prefix = "window_rest"});
+  all.text += last.text;
+  all.launches.push_back(last.launches.back());
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());
