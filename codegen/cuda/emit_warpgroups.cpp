@@ -182,8 +182,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   text.text =
       (follows ? operators_text(w, {.name = operators,
                                     .element = "ProductElements<kWhole>",
-                                    .whole = product.rows % product.tile_rows() == 0 &&
-                                             product.columns % product.tile_columns == 0,
+                                    .whole = product.whole(),
                                     .product = product.product,
                                     .result = product.result,
                                     .loops = &product.loops,
@@ -203,7 +202,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
       name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
       ",\n               {" + std::to_string(product.rows) + number(product.columns) +
       number(product.depth) + number(product.count) + number(product.order) + number(product.part) +
-      "}" + (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
+      number(product.columns_apart) + "}" +
+      (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const std::int64_t left =

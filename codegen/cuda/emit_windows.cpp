@@ -59,11 +59,15 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
   const std::string operators = "Operators_" + launch.symbol, shape = "Shape_" + launch.symbol;
   KernelText text;
   Lines out(0);
+  // With copies whose places are held and others for what is left of the depth, ptxas may spill to
+  // have room for more blocks on an SM, of which there are none.
+  const bool partial = product.channels % product.part != 0 || product.part % product.step != 0;
+  const bool alone = product.held() && partial && product.grid <= p.machine().units.front().count;
   out.open(
       "extern \"C\" __global__ void " +
       (product.share > 1 ? "TW_CLUSTER(" + std::to_string(product.share) + ") " : std::string()) +
-      "__launch_bounds__(" + std::to_string(launch.threads) + ") " + launch.symbol + "(" +
-      homes.list + ")");
+      "__launch_bounds__(" + std::to_string(launch.threads) + (alone ? ", 1) " : ") ") +
+      launch.symbol + "(" + homes.list + ")");
   out.line("TW_SHARED(memory);");
   std::string rest = product.share > 1 ? "int(blockIdx.x) / " + std::to_string(product.share)
                                        : std::string("int(blockIdx.x)");

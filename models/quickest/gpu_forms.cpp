@@ -48,14 +48,20 @@ class Forms {
   }
 
   std::vector<Form> by_warpgroups() {
-    if (window() || products_.empty() || products_.size() > 2) return {};
+    if (products_.empty() || products_.size() > 2) return {};
+    if (products_.size() == 2 ? window() : through_window()) return {};
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
     if (products_.size() == 2) return pair_by_warpgroups();
     if (!elements_follow()) return {};
     add(outer_loops(), 64, {.warpgroups = true});
+    if (!lines().empty()) add(outer_loops(), 64, {.warpgroups = true, .lines = true});
     if (order_.size() != 1) return std::move(forms_);
     add(outer_loops(), 64, {.warpgroups = true, .shares = true});
     if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
+    if (lines().empty()) return std::move(forms_);
+    add(outer_loops(), 64, {.warpgroups = true, .shares = true, .lines = true});
+    if (!parts_of_depth().empty())
+      add(outer_loops(), 64, {.warpgroups = true, .cluster = true, .lines = true});
     return std::move(forms_);
   }
 
@@ -84,7 +90,8 @@ class Forms {
       if (has(left, l) && !has(right, l) && (rows.empty() || extent(l) > extent(rows))) rows = l;
       if (has(right, l) && !has(left, l)) y = l;  // the last of them
     }
-    if (rows.empty() || has(left, x) || (!window() && (y.empty() || extent(y) == 1))) return {};
+    if (rows.empty() || has(left, x)) return {};
+    const bool plain = !window() && (y.empty() || extent(y) == 1);
     // The left operand's rows begin with the outermost channel.
     for (const Affine& i : left.index)
       for (const Term& t : i.terms)
@@ -92,6 +99,8 @@ class Forms {
             channel.empty() && extent(l) > 1 && !has(out, l))
           channel = l;
     if (channel.empty()) return {};
+    // Other products of matrices have kernels of their own.
+    if (plain && extent(channel) % 8 == 0 && extent(x) % 8 == 0) return {};
     for (const std::int64_t tall : {64, 128, 32})
       for (const std::int64_t points : {64, 128, 200}) {
         Form f;
@@ -99,6 +108,8 @@ class Forms {
         for (const std::string& l : outer)
           f.variables.push_back(
               l == rows ? variable(l, extent(l), {16, 32, 64, 128}, tall)
+              : l == x && plain
+                  ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, points)
               : l == x ? (extent(l) <= 256 ? Variable{l, {extent(l)}} : Variable{l, {64, 128, 256}})
               : l == y ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 10, 14, 16},
                                   std::max<std::int64_t>(1, points / wide))
@@ -165,12 +176,44 @@ class Forms {
   bool columns_last(const std::vector<std::string>& outer) const {
     return outer.back() == products_.back().columns;
   }
+  /// The loop of the lines of which columns are the points: just before them among the results, and
+  /// not of the left operand.
+  std::string lines() const {
+    const std::vector<std::string> outer = outer_loops();
+    const GpuProduct& p = products_.front();
+    if (outer.size() < 2 || outer.back() != p.columns || extent(p.columns) > kMostColumns)
+      return {};
+    const std::string& y = outer[outer.size() - 2];
+    const Operator& op = w_.op(*w_.find_op(p.op));
+    const auto reads = [&](const Access& a, const std::string& loop) {
+      return std::ranges::any_of(a.index, [&](const Affine& i) {
+        return std::ranges::any_of(i.terms,
+                                   [&](const Term& t) { return w_.loop(t.loop).name == loop; });
+      });
+    };
+    if (y == p.rows || extent(y) == 1) return {};
+    for (const Access& a : op.inputs)
+      if (reads(a, p.columns) != reads(a, y)) return {};
+    return y;
+  }
   /// The first product's columns are the second one's depth.
   bool chained() const {
     return products_.size() == 2 && products_[0].columns == products_[1].depth;
   }
 
   bool window() const { return std::ranges::any_of(products_, &GpuProduct::window); }
+  /// Of the first product: whether a window has more than one place, or steps over some.
+  bool through_window() const {
+    const Operator& op = w_.op(*w_.find_op(products_.front().op));
+    return std::ranges::any_of(op.inputs, [&](const Access& a) {
+      return std::ranges::any_of(a.index, [&](const Affine& i) {
+        std::int64_t several = i.offset == 0 ? 0 : 2;
+        for (const Term& t : i.terms)
+          if (w_.loop(t.loop).extent > 1) several += t.coefficient == 1 ? 1 : 2;
+        return several > 1;
+      });
+    });
+  }
   /// Other loops of the sum that are long: one step of each at a time leaves a product of matrices.
   bool several_depths() const {
     return !window() && std::ranges::any_of(products_, [&](const GpuProduct& p) {
@@ -217,6 +260,7 @@ class Forms {
     bool warpgroups = false;  ///< tiles of warpgroup_product.h; within: of warpgroup_pair.h
     bool cluster = false;     ///< a cluster's blocks share the depth
     bool shares = false;      ///< a cluster's blocks share operands
+    bool lines = false;       ///< blocks have whole lines of the columns, several of them
   };
 
   void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
@@ -224,14 +268,18 @@ class Forms {
     Form f;
     // The longest of the loops but the columns' are the rows; of others, blocks have one each.
     std::string longest;
+    const std::string line = kind.lines ? lines() : std::string();
     for (const std::string& l : outer)
-      if (l != products_.back().columns && (longest.empty() || extent(l) > extent(longest)))
+      if (l != line && l != products_.back().columns &&
+          (longest.empty() || extent(l) > extent(longest)))
         longest = l;
     if (pair && std::ranges::find(outer, products_.front().rows) != outer.end())
       longest = products_.front().rows;
     for (const std::string& l : outer)
       f.variables.push_back(
-          pair && l == longest ? variable(l, extent(l), {64, 128, 192}, rows)
+          kind.lines && l == products_.back().columns ? Variable{l, {extent(l)}}
+          : kind.lines && l == line ? variable(l, extent(l), {1, 2, 3, 4, 5, 6, 7, 8, 9}, 2)
+          : pair && l == longest    ? variable(l, extent(l), {64, 128, 192}, rows)
           : kind.warpgroups && (l == longest || l == products_.back().columns)
               ? variable(l, extent(l),
                          {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256},

@@ -284,6 +284,8 @@ class Engine {
   void end_if_complete(Block& block, MBarrier& b);
   template <class F>
   static void each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f);
+  void check_beginning(Fiber& f, const tw_box_map& map, const std::array<int, 3>& at,
+                       std::uint32_t place);
   void load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t arrives,
                      const tw_box_map& map, const std::array<int, 3>& at, std::uint32_t place);
   void read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,

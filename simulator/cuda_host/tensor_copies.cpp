@@ -62,11 +62,21 @@ void Engine::each_row(const tw_box_map& map, const std::array<int, 3>& at, const
   }
 }
 
+/// The unit takes no box that begins within 16 bytes of a row: an illegal instruction on a device.
+void Engine::check_beginning(Fiber& f, const tw_box_map& map, const std::array<int, 3>& at,
+                             std::uint32_t place) {
+  if (std::int64_t{at[0]} * map.element_bytes % 16 == 0) return;
+  report(f, Fault::misaligned, place,
+         formatted("a box begins at column {}, whose byte is no multiple of 16", at[0]));
+  stop(f);
+}
+
 /// `mask`: the cluster's blocks that it goes to, by rank; 0: to this one.
 void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
                       const std::array<int, 3>& at, std::uint32_t mask, std::uint32_t place) {
   watch(f, place);
   const std::int64_t bytes = kRow * map.box[1];
+  check_beginning(f, map, at, place);
   const std::int64_t to = shared_offset(f, shared, bytes, 1024, true, place, "load_box writes");
   const MBarrier& own = *find_mbarrier(f, mbarrier, place, "load_box arrives at");
   if (to < 0) stop(f);
@@ -134,6 +144,7 @@ void Engine::store_box(Fiber& f, const tw_box_map& map, const void* shared,
   watch(f, place);
   Block& block = *f.owner;
   const std::int64_t bytes = kRow * map.box[1];
+  check_beginning(f, map, at, place);
   const std::int64_t from = shared_offset(f, shared, bytes, 1024, false, place, "store_box reads");
   if (from < 0) stop(f);
   const Clock clock = block.clocks.issue_copy(f.index);

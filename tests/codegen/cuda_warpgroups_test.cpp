@@ -106,6 +106,34 @@ class Draw {
     return made;
   }
 
+  /// Lines of points, of which a tile has several whole ones, or one where lines begin at no
+  /// multiples of 16 bytes: followed by operators, or with sums that a cluster shares, or neither.
+  Case image() {
+    std::int64_t y = 0, x = 0, lines = 0;
+    const bool batch = coin(), follow = coin();
+    // Operators that read elements need registers.
+    while (y * x % 8 != 0 || (lines < 2 && x % 8 == 0) || lines > y ||
+           (lines < y && lines * x % 8 != 0) || lines * x > (follow ? 128 : 256) || y < 2)
+      y = number(2, 24), x = number(2, 60), lines = number(1, 9);
+    const std::int64_t m = number(1, 150), k = 8 * number(9, 40), share = !follow && coin() ? 2 : 1,
+                       part = share == 1 ? k : ceil_div(ceil_div(k, share), 64) * 64;
+    const std::string b = batch ? "b," : "", type = number(0, 2) == 0 ? "bf16" : "f16";
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{{}m: {}, k: {}, y: {}, x: {}}}\noperators:\n"
+        "  - C[{}m,y,x] += A[m,k] * B[{}k,y,x]\n{}",
+        type, batch ? "b: 2, " : "", m, k, y, x, b, b,
+        follow ? formatted("  - D[{0}m,y,x] = relu(C[{0}m,y,x] + r[m,y,x] * s[m])\n", b)
+               : std::string());
+    const std::string loads = formatted("k/{} ( L.A L.B C.C )", std::min(part, 32 * number(1, 4)));
+    return make_case(
+        yaml,
+        formatted("{}m/{}@grid y/{}@grid x/{}@grid ( {} {} )", batch ? "b/1@grid " : "",
+                  std::min<std::int64_t>(m, 64 * number(1, 2)), lines, x,
+                  share == 1 ? loads : formatted("k/{}@cluster ( {} )", part, loads),
+                  follow ? "C.D S.D" : "S.C"),
+        share * number(1, 3));
+  }
+
   /// A product and operators of its elements, which read rows, columns, elements, parts of larger
   /// tensors, and the same of all products.
   Case followed(bool turned) {
@@ -169,7 +197,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
-    drawn.push_back(draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
+    drawn.push_back(i % 8 == 3 ? draw.image() : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
     sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));
@@ -177,7 +205,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, turned = 0, shared = 0;
+  int clusters = 0, turned = 0, shared = 0, lines = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -185,26 +213,45 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     ASSERT_TRUE(run.ok()) << c.text << run.reason();
     EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
     const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
-    EXPECT_LT(run->error, out == DType::f32 ? 1e-5 : out == DType::f16 ? 1e-3 : 8e-3) << c.text;
-    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
+    const auto product = lowering::warpgroup_product(c.schedule, 0);
+    ASSERT_TRUE(product.ok()) << c.text;
+    // In f16 and bf16 the reference rounds what one operator passes to the next.
+    const bool rounded = !product->epilogue.operators.empty();
+    EXPECT_LT(run->error, out == DType::f32   ? 1e-5
+                          : out == DType::f16 ? (rounded ? 4e-3 : 1e-3)
+                                              : (rounded ? 3e-2 : 8e-3))
+        << c.text;
+    auto said = testing::sm_bytes(c.schedule);
+    if (product->columns_apart < product->tile_columns) {
+      // Boxes of whole 64 columns bring some of the next tile's, too.
+      ++lines;
+      std::int64_t columns = 0;
+      for (std::int64_t at = 0; at < product->columns; at += product->columns_apart)
+        columns += std::min<std::int64_t>(product->tile_columns, product->columns - at);
+      const std::int64_t bytes = 2 * product->count * product->depth * columns *
+                                 ceil_div(product->rows, std::int64_t{product->tile_rows()});
+      EXPECT_GE(bytes, said["B"].first) << c.text;
+      said["B"].first = bytes;
+    }
+    EXPECT_EQ(testing::text(run->bytes), testing::text(said)) << c.text;
     const cuda_host::LaunchCounts& counts = run->report.launches.back();
     EXPECT_GT(counts.wgmma, 0) << c.text;
     clusters += counts.cluster_read > 0;
     shared += counts.cluster_syncs > 0 && counts.cluster_read == 0;
-    const auto product = lowering::warpgroup_product(c.schedule, 0);
-    ASSERT_TRUE(product.ok()) << c.text;
     EXPECT_EQ(counts.cluster_read, product->cluster_bytes()) << c.text;
     // Pieces of four elements go: of lines of other lengths `exact` has less.
-    const std::int64_t said = exact(c.schedule).total("cluster/shared").read.value;
-    if ((product->turned ? product->rows : product->columns) % 4 == 0)
-      EXPECT_EQ(counts.cluster_read, said) << c.text;
+    const std::int64_t of_others = exact(c.schedule).total("cluster/shared").read.value;
+    if ((product->turned ? product->rows : product->columns) % 4 == 0 &&
+        product->columns_apart % 4 == 0)
+      EXPECT_EQ(counts.cluster_read, of_others) << c.text;
     else
-      EXPECT_GE(counts.cluster_read, said) << c.text;
+      EXPECT_GE(counts.cluster_read, of_others) << c.text;
     turned += product->turned;
   }
   EXPECT_GT(clusters, count / 8);
   EXPECT_GE(turned, count / 8);
   EXPECT_GE(shared, count / 16);
+  EXPECT_GE(lines, count / 16);
 }
 
 /// A 1 x 1 convolution is a product though its window has loops. Of two launches the second copies

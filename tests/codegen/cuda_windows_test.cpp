@@ -1,7 +1,7 @@
 // Convolutions in 16 bits by tensor cores on simulator/cuda_host: drawn channels, images, windows,
 // strides, dilations, paddings, groups and tiles compute what the reference evaluator computes,
 // move the bytes that `exact` counts, and have no fault found in them; each of their waits that is
-// left out is found.
+// left out is found. So do products of matrices whose rows begin at no multiples of 16 bytes.
 #include <algorithm>
 #include <cstdlib>
 #include <random>
@@ -98,6 +98,33 @@ class Draw {
                      static_cast<int>(cluster));
   }
 
+  /// Of one or several pairs of matrices; the right one may be the same for all.
+  Case product() {
+    const bool batch = coin(), same = coin();
+    const std::int64_t m = number(2, 70), n = number(2, 90);
+    // Some row of an operand begins at no multiple of 16 bytes.
+    const std::int64_t k = n % 8 == 0 ? 8 * number(0, 15) + number(2, 7) : number(2, 130);
+    const std::string type = number(0, 2) == 0 ? "bf16" : "f16", b = batch ? "b," : "";
+    static constexpr const char* kAfter[] = {"", "  - Z[{0}m,n] = relu(Y[{0}m,n] + B[n])\n",
+                                             "  - Z[{0}m,n] = Y[{0}m,n] * R[{0}m,n] + B[m]\n"};
+    std::string after = kAfter[number(0, 2)];
+    for (std::size_t at; (at = after.find("{0}")) != std::string::npos;) after.replace(at, 3, b);
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{{}m: {}, n: {}, k: {}}}\noperators:\n"
+        "  - conv: Y[{}m,n] += X[{}m,k] * W[{}k,n]\n{}",
+        type, batch ? "b: 3, " : "", m, n, k, b, b, same ? "" : b, after);
+    const std::int64_t rows = std::min(m, 16 * number(1, 4)),
+                       points = coin() ? n : std::min(n, 16 * number(1, 4)),
+                       step = std::min(k, 4 * number(1, 16));
+    std::int64_t cluster = std::int64_t{1} << number(0, 3);
+    while ((cluster - 1) * ceil_div(ceil_div(k, cluster), step) * step >= k) cluster /= 2;
+    return make_case(
+        yaml,
+        formatted("{}m/{}@grid n/{}@grid ( k/{} ( C.conv ) {} )", batch ? "b/1@grid " : "", rows,
+                  points, step, after.empty() ? "S.Y" : "C.Z S.Z"),
+        static_cast<int>(cluster));
+  }
+
  private:
   std::mt19937_64 random_;
 };
@@ -116,13 +143,14 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   while (std::ssize(drawn) < count) {
-    Case c = draw.convolution();
+    const bool matrices = std::ssize(drawn) % 3 == 1;
+    Case c = matrices ? draw.product() : draw.convolution();
     const auto product = lowering::window_product(c.schedule, 0);
     // A window of one, and one channel: no product of matrices. A window of one, and one line: no
     // more than such a product.
     if (!product && product.reason() == "it sums nothing") continue;
     const auto one = [&](const char* loop) {
-      return c.workload->loop(*c.workload->find_loop(loop)).extent == 1;
+      return !matrices && c.workload->loop(*c.workload->find_loop(loop)).extent == 1;
     };
     if (!product && product.reason() == "it is a product of matrices" && one("y") && one("r") &&
         one("s"))
@@ -135,7 +163,7 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, pieces = 0, joined = 0;
+  int clusters = 0, pieces = 0, joined = 0, one_by_one = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -149,8 +177,10 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
     const auto product = lowering::window_product(c.schedule, 0);
     clusters += product->share > 1, pieces += product->right_piece > 1;
     joined += product->out_x > product->wide;
+    one_by_one += product->left_piece == 1 && product->right_piece == 1;
   }
   EXPECT_GE(clusters, count / 8);
+  EXPECT_GE(one_by_one, count / 16);
   EXPECT_GE(pieces, count / 16);
   if (count >= 100) {
     EXPECT_GE(joined, 1);
@@ -274,6 +304,14 @@ TEST(Windows, NoRegisterIsSpilled) {
     all.text += source.text;
     all.launches.push_back(source.launches.back());
   }
+  // Places of copies that are held beside others for the rest of the depth.
+  const Case rest = make_case(
+      "name: drawn\ndtype: f16\nloops: {m: 495, n: 191, k: 75}\noperators:\n"
+      "  - conv: Y[m,n] += X[m,k] * W[k,n]\n",
+      "m/16@grid n/48@grid ( k/64 ( C.conv ) S.Y )", 1);
+  const cuda::Source last = emitted(rest, {.warpgroups = true, .prefix = "window_rest"});
+  all.text += last.text;
+  all.launches.push_back(last.launches.back());
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

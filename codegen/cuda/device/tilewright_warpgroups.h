@@ -11,8 +11,8 @@
 namespace tw {
 
 /// Extents of the product, and tiles down that follow one another before those across do: their operands
-/// meet in L2. `part`: of the depth, a block's.
-struct ProductSize { int rows, columns, depth, count, group, part; };
+/// meet in L2. `part`: of the depth, a block's. `apart`: columns from one tile to the next.
+struct ProductSize { int rows, columns, depth, count, group, part, apart; };
 /// Where a tile of results begins: the first row and column, and which of the `count` products.
 struct ProductPlace { int row, column, product; };
 
@@ -278,16 +278,23 @@ struct WarpgroupProduct {
 
   /// Tiles of a cluster, in groups of rows of them.
   static TW_MEMBER ProductPlace place(const ProductSize& s, int tile) {
-    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
-    const int across = (s.columns + kWidth - 1) / kWidth, down = (s.rows + kHigh - 1) / kHigh;
+    constexpr int kHigh = kRows * Down;
+    const int width = s.apart * Across;
+    const int across = (s.columns + width - 1) / width, down = (s.rows + kHigh - 1) / kHigh;
     const int in = tile % (across * down), first = in / (s.group * across) * s.group;
     const int high = least(down - first, s.group), at = in % (s.group * across);
-    return {(first + at % high) * kHigh + row_of() * kRows, at / high * kWidth + column_of() * Columns,
+    return {(first + at % high) * kHigh + row_of() * kRows, at / high * width + column_of() * s.apart,
             tile / (across * down)};
   }
   static TW_MEMBER int tiles(const ProductSize& s) {
-    constexpr int kHigh = kRows * Down, kWidth = Columns * Across;
-    return (s.columns + kWidth - 1) / kWidth * ((s.rows + kHigh - 1) / kHigh) * s.count;
+    constexpr int kHigh = kRows * Down;
+    const int width = s.apart * Across;
+    return (s.columns + width - 1) / width * ((s.rows + kHigh - 1) / kHigh) * s.count;
+  }
+
+  /// Where the columns end that a tile has for its own.
+  static TW_MEMBER int columns_end(const ProductSize& s, const ProductPlace& p) {
+    return s.apart == Columns ? s.columns : least(s.columns, p.column + s.apart);
   }
 
   /// This block's part of the depth.
@@ -421,7 +428,7 @@ struct WarpgroupProduct {
                              i64 pitch, int thread) {
     constexpr int kPer = (kDown + Share - 1) / Share, kPieces = kWide / 4;
     const int top = Turned ? p.column : p.row, left = Turned ? p.row : p.column;
-    const int bottom = Turned ? s.columns : s.rows, right = Turned ? s.rows : s.columns;
+    const int bottom = Turned ? columns_end(s, p) : s.rows, right = Turned ? s.rows : columns_end(s, p);
     const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
     // Several pieces at a time: what other blocks have comes late.
     constexpr int kAtOnce = Share > 4 ? 1 : 8 / Share, kThreads = Groups * kWarpgroup;
@@ -522,12 +529,13 @@ struct WarpgroupProduct {
           if constexpr (Operators::kAny) {
             TW_UNROLL
             for (int i = 0; i < Blocks; ++i)
-              change_sums<Columns>(operators, sums[i], p.row + (group * Blocks + i) * 64, p, s.rows, s.columns, thread);
+              change_sums<Columns>(operators, sums[i], p.row + (group * Blocks + i) * 64, p, s.rows, columns_end(s, p),
+                                   thread);
           }
           TW_UNROLL
           for (int i = 0; i < Blocks; ++i)
             Results::write(sums[i], mine, used, out, home + p.product * apart,
-                           {p.row + (group * Blocks + i) * 64, s.rows, p.column, s.columns, p.product}, pitch, group,
+                           {p.row + (group * Blocks + i) * 64, s.rows, p.column, columns_end(s, p), p.product}, pitch, group,
                            thread);
         }
       }

@@ -147,7 +147,9 @@ struct WindowProduct {
   static constexpr int kLeftEach = each(S::kTile * kSteps * 16 / S::kLeftPiece);
   static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
-  static constexpr bool kHeld = kTurns > 1 && 2 * (kLeftEach + kRightEach) + kSumsEach <= 168 && kStage < 1 << kToBits;
+  static constexpr int kElements = (S::kLeftPiece == 1 ? kLeftEach : 0) + (S::kRightPiece == 1 ? kRightEach : 0);
+  static constexpr bool kHeld =
+      kTurns > 1 && 2 * (kLeftEach + kRightEach) + kElements + kSumsEach <= 168 && kStage < 1 << kToBits;
   static constexpr bool kWhole = S::kChannels % S::kPart == 0 && S::kPart % S::kStep == 0;  // all stages
 
   template <int Piece, int Wide, int Pitch, int Group, int Apart, int N, class From>
@@ -247,7 +249,9 @@ struct WindowProduct {
                               const Operators& operators) {
     TW_UNROLL
     for (int v = 0; v < 4; v += S::kVector) {
-      const int y = p.y + (point + v) / S::kTileX, x = p.x + (point + v) % S::kTileX;
+      // Of one line the places are known without a division for each element.
+      const int y = S::kTileY == 1 ? p.y : p.y + (point + v) / S::kTileX;
+      const int x = p.x + (S::kTileY == 1 ? point + v : (point + v) % S::kTileX);
       if (point + v >= kPoints || y >= S::kOutY || x >= S::kOutX) continue;
       float out[S::kVector];
       TW_UNROLL

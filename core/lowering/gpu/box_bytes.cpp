@@ -62,7 +62,7 @@ std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
 
 std::int64_t box_bytes(const WarpgroupProduct& p) {
   const std::int64_t down = ceil_div(p.rows, std::int64_t{p.tile_rows()}),
-                     across = ceil_div(p.columns, std::int64_t{p.tile_columns});
+                     across = p.tiles_across();
   const Boxes left{p.maps[0], p.left_across, p.across > 1},
       right{p.maps[1], p.right_across, p.down > 1};
   std::int64_t bytes = 0;
@@ -75,7 +75,7 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
             bytes += across *
                      left.of(i * p.tile_rows(), p.tile_rows(), depth, 64, p.left_all ? 0 : product);
           for (std::int64_t i = 0; i < across; ++i)
-            bytes += down * right.of(i * p.tile_columns, p.tile_columns, depth, 64,
+            bytes += down * right.of(i * p.columns_apart, p.tile_columns, depth, 64,
                                      p.right_all ? 0 : product);
         }
   return bytes;

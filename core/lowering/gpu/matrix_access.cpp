@@ -35,7 +35,7 @@ void check_whole_loops(const Workload& w, const Access& a) {
 }
 
 MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, LoopId outer,
-                           std::span<const LoopId> products) {
+                           std::span<const LoopId> products, LoopId joined) {
   const std::vector<std::int64_t> strides = strides_of(w.tensor(a.tensor));
   const auto stride = [&](LoopId loop) {
     for (std::size_t d = 0; d < strides.size(); ++d)
@@ -61,7 +61,8 @@ MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, Loo
     begun = i, ++mine;
   }
   std::size_t dimensions = 0;
-  for (std::size_t d = 0; d < a.index.size(); ++d) dimensions += is_single(w, a, d) ? 0 : 1;
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (!is_single(w, a, d) && !(joined.valid() && a.index[d].plain_loop() == joined)) ++dimensions;
   if (dimensions != mine + 2)
     throw Refused{"tensor " + name + " has some of the loops that tell products apart"};
   if (mine == 0) m.divide = 1;

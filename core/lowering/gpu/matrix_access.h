@@ -23,10 +23,10 @@ bool has_whole_loop(const Access& a, LoopId loop);
 /// Throws Refused where some index is no whole loop.
 void check_whole_loops(const Workload& w, const Access& a);
 /// `products`: loops that tell matrices apart, outermost first. The tensor has all of them, none,
-/// or some that follow one another. Throws Refused where no number of elements lies between
-/// matrices.
+/// or some that follow one another. `joined`: a loop that `inner` stands for, too. Throws Refused
+/// where no number of elements lies between matrices.
 MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, LoopId outer,
-                           std::span<const LoopId> products);
+                           std::span<const LoopId> products, LoopId joined = {});
 /// Throws Refused where rows do not begin at multiples of 16 bytes, which boxes need.
 void check_box_rows(const Workload& w, TensorId t, const MatrixAccess& m);
 /// Boxes of 128 bytes of a row and `tall` rows, of matrices of `outer` rows of `inner` elements.

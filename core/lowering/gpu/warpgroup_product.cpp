@@ -9,6 +9,7 @@
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
 #include "core/lowering/gpu/product_chain.h"
+#include "core/workload/expr.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -97,10 +98,49 @@ class Finder : ProductChain {
       if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
       p_.epilogue = following(p_.loops);
     }
+    if (are_joined()) join_lines();
+  }
+
+  /// Whether the lines of results, and of the right operand, are one: where a block has several of
+  /// them, or the TMA unit could not find where each begins.
+  bool are_joined() const {
+    if (p_.turned || products_.empty()) return false;
+    const LoopId y = products_.back();
+    const std::int64_t wide = extent(columns_);
+    const auto stride = [&](const Access& a, LoopId loop) {
+      const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
+      for (std::size_t d = 0; d < strides.size(); ++d)
+        if (a.index[d].plain_loop() == loop) return strides[d];
+      return std::int64_t{0};
+    };
+    if (extent(y) == 1 || part(columns_) < wide || has(*left_, y)) return false;
+    if (part(y) == 1 && wide * size_of(w_.tensor(right_->tensor).dtype) % 16 == 0) return false;
+    for (const Access* a : {right_, result_})
+      if (last_loop(*a) != columns_ || stride(*a, columns_) != 1 || stride(*a, y) != wide)
+        return false;
+    // Operators after it find their elements by the joined column, and know no other.
+    for (const EpilogueRead& r : p_.epilogue.reads)
+      if (r.by_product.back() != r.by_column * wide) return false;
+    for (const OpId op : p_.epilogue.operators)
+      for (const Output& o : w_.op(op).outputs) {
+        bool by_index = false;
+        each_index(o.value, [&](LoopId l) { by_index |= l == y || l == columns_; });
+        if (by_index) return false;
+      }
+    return true;
+  }
+  void join_lines() {
+    lines_ = products_.back();
+    products_.pop_back(), p_.loops.products.pop_back();
+    for (EpilogueRead& r : p_.epilogue.reads) r.by_product.pop_back();
+  }
+  /// Columns of the product, and of a block's tile of it.
+  std::int64_t all_columns() const {
+    return extent(columns_) * (lines_.valid() ? extent(lines_) : 1);
   }
 
   MatrixAccess lies(const Access& a, LoopId inner, LoopId outer) const {
-    const MatrixAccess m = matrix_access(w_, a, inner, outer, products_);
+    const MatrixAccess m = matrix_access(w_, a, inner, outer, products_, lines_);
     std::int64_t all = 1;
     for (const LoopId loop : products_) all *= extent(loop);
     if (m.modulo != 1 && m.modulo != all)
@@ -125,7 +165,7 @@ class Finder : ProductChain {
     of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
     of_result_ = p_.turned ? lies(*result_, rows_, columns_) : lies(*result_, columns_, rows_);
     p_.left_all = of_left_.modulo == 1, p_.right_all = of_right_.modulo == 1;
-    p_.rows = extent(rows_), p_.columns = extent(columns_), p_.depth = extent(depth_);
+    p_.rows = extent(rows_), p_.columns = all_columns(), p_.depth = extent(depth_);
     for (const LoopId loop : products_) p_.count *= extent(loop);
     if (p_.rows >= 1 << 30 || p_.columns >= 1 << 30 || p_.depth >= 1 << 30)
       refuse("a loop has 2^30 iterations or more");
@@ -154,13 +194,31 @@ class Finder : ProductChain {
     for (const EpilogueRead& r : p_.epilogue.reads)
       read += r.by_row != 0 && r.by_column != 0 ? 2 : 1;
     if (read == 0) return 0;
-    const bool whole = p_.rows % tile_rows == 0 && p_.columns % p_.tile_columns == 0;
+    const bool whole = p_.rows % tile_rows == 0 && p_.columns % p_.tile_columns == 0 &&
+                       p_.columns_apart == p_.tile_columns;
     return 32 * std::min(2, (read > 3 ? 2 : read > 1 ? 1 : 0) + (whole && !p_.turned ? 0 : 1));
+  }
+
+  /// Whole lines of points are a tile of at least as many columns, which writes those alone.
+  void cut_columns() {
+    if (!lines_.valid()) {
+      p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
+      p_.columns_apart = p_.tile_columns;
+      return;
+    }
+    const std::int64_t points = part(lines_) * extent(columns_), computed = round_up(points, 64);
+    if (computed > 256)
+      refuse(formatted("its tile has {} lines of {} points, and a tile at most 256 columns",
+                       part(lines_), extent(columns_)));
+    if (points < p_.columns && points * size_of(p_.operand) % 16 != 0)
+      refuse(formatted("its tile has {} points, and boxes begin at multiples of 16 bytes", points));
+    p_.tile_columns = static_cast<int>(computed);
+    p_.columns_apart = points < p_.columns ? points : computed;
   }
 
   void arrange(int warps, int stages) {
     const int rows = tile_of(rows_, part(rows_), 64, 256);
-    p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
+    cut_columns();
     // Two warpgroups share a tile where they can, and three where two cannot.
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
@@ -208,8 +266,7 @@ class Finder : ProductChain {
     p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
     // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
     p_.order = std::max(4, 512 / rows);
-    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) *
-               ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
     p_.order = std::max(1, p_.order / p_.down);
@@ -227,7 +284,7 @@ class Finder : ProductChain {
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
-                       across = ceil_div(p_.columns, std::int64_t{p_.tile_columns});
+                       across = p_.tiles_across();
     double least = std::numeric_limits<double>::infinity();
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
@@ -251,20 +308,22 @@ class Finder : ProductChain {
                     : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns / p_.down);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
-    p_.boxed = p_.share == 1 && p_.pitch * size % 16 == 0 && p_.apart * size % 16 == 0 &&
-               (p_.turned || p_.tile_columns % across == 0);
+    p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
+               p_.apart * size % 16 == 0 && (p_.turned || p_.tile_columns % across == 0);
     const std::int64_t along = p_.turned ? p_.rows : p_.columns;
     if (p_.boxed)
       return p_.turned ? map(p_.result, of_result_, p_.rows, p_.columns, p_.tall())
                        : map(p_.result, of_result_, p_.columns, p_.rows, 64);
     // Rows that clusters have added up leave four elements at a time.
     p_.vector = p_.share > 1 ? 4 : static_cast<int>(16 / size);
-    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || along % p_.vector != 0)
+    while (p_.pitch % p_.vector != 0 || p_.apart % p_.vector != 0 || along % p_.vector != 0 ||
+           p_.columns_apart % p_.vector != 0)
       p_.vector /= 2;
   }
 
   WarpgroupProduct p_;
   LoopId rows_, columns_, depth_;
+  LoopId lines_;                  ///< joined with the columns
   std::vector<LoopId> products_;  ///< outermost first
   std::array<Access, 2> inputs_;
   MatrixAccess of_left_, of_right_, of_result_;
@@ -279,9 +338,10 @@ std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int6
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {
   // Pieces of four of the results that lie side by side, tile by tile, in all of the others.
-  const std::int64_t along = turned ? rows : columns, of_tile = turned ? tile_rows() : tile_columns;
-  const std::int64_t pieces =
-      along / of_tile * (of_tile / 4) + ceil_div(along % of_tile, std::int64_t{4});
+  const std::int64_t along = turned ? rows : columns,
+                     of_tile = turned ? tile_rows() : columns_apart;
+  const std::int64_t pieces = along / of_tile * ceil_div(of_tile, std::int64_t{4}) +
+                              ceil_div(along % of_tile, std::int64_t{4});
   return 16 * (share - 1) * count * (turned ? columns : rows) * pieces;
 }
 
@@ -296,9 +356,7 @@ Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int wa
   // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
   // its columns any 16.
   Result<WarpgroupProduct> straight = found(false);
-  if (straight && straight->columns % straight->tile_columns == 0 &&
-      straight->rows % straight->tile_rows() == 0)
-    return straight;
+  if (straight && straight->whole()) return straight;
   Result<WarpgroupProduct> turned = found(true);
   const auto computed = [](const WarpgroupProduct& p) {
     return p.tiles * p.tile_rows() * p.tile_columns;
@@ -318,6 +376,9 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                 p.tiles, p.tile_rows(), p.tile_columns, p.shared_bytes);
   text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
                     name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
+  if (p.columns_apart < p.tile_columns)
+    text +=
+        formatted("  of a tile's columns {} are its own, whole lines of points\n", p.columns_apart);
   text += formatted("  {}: registers of {} warpgroups, {} rows each\n",
                     name(w.op(p.product).outputs.front().target.tensor), p.groups, 64 * p.blocks);
   text += formatted(

@@ -5,7 +5,8 @@
 // over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
 // add them up, each some of the rows, through distributed shared memory. Else the blocks of a
 // cluster may have tiles side by side: of an operand that several need, each copies a part, to all
-// of them. Operators of elements may follow the product (product_epilogue.h).
+// of them. Operators of elements may follow the product (product_epilogue.h). Lines of results that
+// follow one another at home, and in the right operand, are one: a 1 x 1 convolution of an image.
 #pragma once
 
 #include <string>
@@ -40,6 +41,8 @@ struct WarpgroupProduct {
   bool turned = false;
   // A block: warpgroups that multiply, each with `blocks` times 64 rows of the tile.
   int groups = 1, blocks = 1, tile_columns = 64;
+  /// Columns from one tile to the next: fewer than a tile computes where it has whole lines.
+  std::int64_t columns_apart = 64;
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
   int order = 4;              ///< tiles down that follow one another, so that they share L2
   int resident = 1;           ///< blocks that an SM has at the same time
@@ -55,6 +58,11 @@ struct WarpgroupProduct {
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
   int cluster() const { return share * down * across; }
+  std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
+  /// No tile computes what is not its own.
+  bool whole() const {
+    return rows % tile_rows() == 0 && columns % tile_columns == 0 && columns_apart == tile_columns;
+  }
   /// Rows at home of a box of results that are turned.
   int tall() const { return tile_columns % 64 == 0 ? 64 : tile_columns % 32 == 0 ? 32 : 16; }
   /// Of one block's sums, where the others of its cluster read them: rows of floats as at home,

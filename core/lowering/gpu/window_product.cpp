@@ -180,10 +180,19 @@ class WindowFinder : ProductChain {
     for (Outer& o : outer_)
       if (o.loop != y_) o.right = stride(*right_, o.loop);
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
+    if (y_.valid() && has(*left_, y_))
+      refuse("a block has several iterations of loop " + w_.loop(y_).name);
     const bool points = std::ranges::any_of(
         others_, [&](LoopId l) { return extent(l) > 1 && has(*right_, l) && !has(*left_, l); });
-    if (p_.taps() == 1 && !points) refuse("it is a product of matrices");
+    if (p_.taps() == 1 && !points && in_sixteens()) refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
+  }
+  /// All rows of both operands begin at multiples of 16 bytes: other kernels of products copy those
+  /// without a copy for every element.
+  bool in_sixteens() const {
+    return p_.left_row % 8 == 0 && p_.in_channel % 8 == 0 &&
+           std::ranges::all_of(outer_,
+                               [](const Outer& o) { return o.left % 8 == 0 && o.right % 8 == 0; });
   }
   void check_inside(const Affine& i, std::int64_t shape, const std::string& tensor) const {
     std::int64_t last = i.offset;

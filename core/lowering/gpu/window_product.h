@@ -3,7 +3,9 @@
 // of the product are one loop of the results that the left operand has, columns are points of the
 // image, the depth is channels and the window. Where the launch has clusters, the blocks of one
 // have parts of the channels of one tile. Operators of elements may follow (product_epilogue.h). A
-// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one.
+// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one. So is
+// a product of matrices some of whose rows begin at no multiples of 16 bytes: its points are one
+// line.
 #pragma once
 
 #include <string>
@@ -66,9 +68,15 @@ struct WindowProduct {
     return ceil_div(step * in_rows() * (pitch / right_piece), threads());
   }
   std::int64_t copies() const { return left_copies() + right_copies(); }
+  /// Those of one element each, which waits in a register.
+  std::int64_t elements() const {
+    return (left_piece == 1 ? left_copies() : 0) + (right_piece == 1 ? right_copies() : 0);
+  }
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
-  bool held() const { return turns() > 1 && 2 * copies() + 4 * blocks_m * blocks_n <= 168; }
+  bool held() const {
+    return turns() > 1 && 2 * copies() + elements() + 4 * blocks_m * blocks_n <= 168;
+  }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
   /// What a warp does for 16 of the depth, copies left out; `mma`: multiply-adds a cycle of an SM.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -15,6 +16,11 @@ namespace {
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
 constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Of a turn that copies 4 or 8 bytes at a time, cycles that these come later: chosen by products of
+// odd sizes and convolutions of small images (h200-products-odd.json,
+// h100-convolutions-eights.json), which took about as much longer than their prices for each turn.
+// Of an element that leaves alone, instructions (assumed).
+constexpr double kCopiesOfFour = 400, kCopiesOfEight = 130, kOfElementAlone = 6;
 // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
 // warp alone, whose next ones wait for it.
 constexpr double kStepWaits = 105, kStepCycles = 3.8;
@@ -52,10 +58,13 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double fill = (left + right) * 2 / r.fill;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
-  const double waits = p.held() ? copies * kHeldCopyWaits : 0;
+  const bool four = p.left_piece == 2 || p.right_piece == 2,
+             eight = p.left_piece == 4 || p.right_piece == 4;
+  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) + (four    ? kCopiesOfFour
+                                                                   : eight ? kCopiesOfEight
+                                                                           : 0);
   // What goes element by element comes within the turn.
-  const double elements =
-      real((p.left_piece == 1 ? p.left_copies() : 0) + (p.right_piece == 1 ? p.right_copies() : 0));
+  const double elements = real(p.elements());
   const double come = elements == 0 ? 0
                       : p.held()    ? latency
                                     : latency * std::ceil(elements / kElementsAtOnce);
@@ -69,7 +78,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.fill = t.copies;
   t.work = std::max(turns * (products + issue + waits + come), t.waits);
   const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
-  double light = kOfWindowElement, expensive = 0, read = 0;
+  double light = p.vector == 1 ? kOfElementAlone : kOfWindowElement, expensive = 0, read = 0;
   for (const OpId op : p.epilogue.operators)
     for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
   for (const EpilogueRead& e : p.epilogue.reads) {
@@ -87,7 +96,10 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.ends = first + ends;
   const double block = r.block + t.work + t.ends;
   const double busy = std::max({t.tensor, t.fill, t.issue}) + ends / 2;
-  std::int64_t here = ceil_div(p.grid, r.sms);
+  // Some SMs have no room for a whole cluster of those that are free at the same time.
+  const std::int64_t at_once =
+      p.share > 1 ? p.share * clusters_at_once(r.sms, resident, p.share) : r.sms * resident;
+  std::int64_t here = ceil_div(p.grid * resident, at_once);
   double cycles = 0;
   t.rounds = real(ceil_div(here, resident));
   for (; here > 0; here -= resident) {

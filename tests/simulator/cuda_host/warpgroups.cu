@@ -3,7 +3,7 @@
 
 using namespace tw;
 
-enum Wrong { kNothing, kNoWait, kNotKnown, kFewBytes, kNoFence, kNoBegin, kOffset };
+enum Wrong { kNothing, kNoWait, kNotKnown, kFewBytes, kBetween, kNoFence, kNoBegin, kOffset };
 #define KERNEL(NAME, THREADS) extern "C" __global__ void __launch_bounds__(THREADS) NAME
 
 // Two phases of one mbarrier: a box from before the tensor's beginning, and one past its end.
@@ -19,7 +19,7 @@ TW_DEVICE void boxes(u32* out, const TensorMap& in) {
   for (int phase = 0; phase < 2; ++phase) {
     if (threadIdx.x == 0) {
       mbarrier_arrive_expecting(full, wrong == kFewBytes ? 1024 : 2048);
-      load_box(memory, in, full, phase * 56 - 8, phase * 18 - 4, 1);
+      load_box(memory, in, full, phase * (wrong == kBetween ? 52 : 56) - 8, phase * 18 - 4, 1);
     }
     if (wrong != kNoWait) mbarrier_wait(full, phase);
     for (int i = threadIdx.x; i < 512; i += 32)
@@ -31,6 +31,7 @@ KERNEL(boxes_right, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNothing>(out, in);
 KERNEL(boxes_no_wait, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNoWait>(out, in); }
 KERNEL(boxes_not_known, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNotKnown>(out, in); }
 KERNEL(boxes_few_bytes, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kFewBytes>(out, in); }
+KERNEL(boxes_between, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kBetween>(out, in); }
 
 // Every word of a box is its number; the box reaches past the tensor's end.
 template <Wrong wrong>

@@ -18,7 +18,8 @@ const Built& built() {
                         "cluster_before",      "cluster_after",     "cluster_end",
                         "cluster_rank",        "cluster_unwritten", "matrices",
                         "delivered_right",     "delivered_begin",   "delivered_end",
-                        "delivered_give_back", "delivered_mask",    "delivered_peer"},
+                        "delivered_give_back", "delivered_mask",    "delivered_peer",
+                        "boxes_between"},
       {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
@@ -87,6 +88,7 @@ TEST(CudaHostWarpgroups, BoxesThatNobodyWaitsForAreFound) {
   expect_found(Boxes{}.run("boxes_no_wait"), Fault::race);
   expect_found(Boxes{}.run("boxes_not_known"), Fault::mbarrier_misuse);
   expect_found(Boxes{}.run("boxes_few_bytes"), Fault::deadlock);
+  expect_found(Boxes{}.run("boxes_between"), Fault::misaligned);
 }
 
 TEST(CudaHostWarpgroups, StoredBoxesLeaveOutWhatIsOutside) {
