@@ -515,9 +515,6 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
   return Folder(n).run();
 }
 
-// ---- Reading a node
-// -------------------------------------------------------------------------------
-
 const Attribute* NodeReader::find(std::string_view attribute) const {
   const Attribute* a = node.find(attribute);
   if (a != nullptr) asked_.push_back(a);
@@ -529,13 +526,12 @@ const Attribute* NodeReader::not_asked_for() const {
   // inputs make void.
   static constexpr std::string_view kNeedless =
       " allowzero antialias auto_pad axes axis block_size ceil_mode consumed_inputs "
-      "coordinate_transformation_mode count_include_pad cubic_coeff_a dilations dtype "
-      "epsilon exclude_outside extrapolation_value group is_test keep_aspect_ratio_policy "
-      "keepdims kernel_shape kv_num_heads momentum nearest_mode noop_with_empty_axes "
-      "num_outputs output_dtype output_padding output_sequence output_shape pads precision "
-      "q_num_heads qk_matmul_output_mode ratio round_mode saturate scales seed "
-      "select_last_index softmax_precision sorted spatial stash_type storage_order strides "
-      "value ";
+      "coordinate_transformation_mode count_include_pad cubic_coeff_a dilations dtype epsilon "
+      "exclude_outside extrapolation_value group is_test keep_aspect_ratio_policy keepdims "
+      "kernel_shape kv_num_heads momentum nearest_mode noop_with_empty_axes num_outputs "
+      "output_dtype output_padding output_sequence output_shape pads precision q_num_heads "
+      "qk_matmul_output_mode ratio round_mode saturate scales seed select_last_index "
+      "softmax_precision sorted spatial stash_type storage_order strides value ";
   for (const Attribute& a : node.attributes)
     if (std::ranges::find(asked_, &a) == asked_.end() &&
         kNeedless.find(" " + a.name + " ") == kNeedless.npos)
