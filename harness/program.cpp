@@ -280,6 +280,13 @@ class Running {
         return Reason{"the program failed: " + seconds.reason()};
     return std::nullopt;
   }
+  /// Everything once more, launch by launch, each verified.
+  std::optional<Reason> verify_each(const Memory& memory, const TensorValues& inputs,
+                                    const TensorValues& expected) {
+    return verify_launches(program_, order_, inputs, expected,
+                           {.run = [&](std::size_t i) { return sequence_.run(i, i + 1); },
+                            .read = [&](TensorId t) { return memory.read(t); }});
+  }
   /// Times what is not prepared; each launch's seconds go to it.
   Result<codegen::SequenceTiming> time(double budget, const Progress& progress) {
     Result<codegen::SequenceTiming> timing =
@@ -577,7 +584,17 @@ class Run {
     if (auto why = running.add(memory)) return why;
     json_["prepared"] = running.prepared();
     if (auto why = running.run()) return why;
-    if (auto why = verify_whole(memory, w, expected, json_)) return why;
+    json_["verified_by"] = "the whole";
+    if (auto why = verify_whole(memory, w, expected, json_)) {
+      if (!std::isfinite(json_["relative_error"].is_number() ? json_["relative_error"].get<double>()
+                                                             : HUGE_VAL))
+        return why;
+      say("verifying each launch in the network");
+      if (auto still = running.verify_each(memory, inputs, expected))
+        return Reason{formatted("{}, and launch by launch: {}", why->text, still->text)};
+      json_["verified"] = true;
+      json_["verified_by"] = "each launch in the network";
+    }
     if (auto why = time(running, memory, inputs)) return why;
     add_kernels();
     if (!beside_.is_null()) json_["onnxruntime"] = std::move(beside_);

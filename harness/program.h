@@ -2,8 +2,12 @@
 // in names alone, run one after the other over one arena.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,6 +95,21 @@ std::optional<Reason> verify_kernels(Program& program,
                                      const std::shared_ptr<codegen::Device>& device,
                                      const TensorValues& values, std::uint64_t seed,
                                      const Progress& progress, double& worst);
+
+/// How verify_launches has a program run: one launch, by its place in the order, and the elements
+/// of a tensor of the whole as they are then.
+struct Stepping {
+  std::function<Result<double>(std::size_t)> run;
+  std::function<Result<std::vector<std::byte>>(TensorId)> read;
+};
+/// Every launch in that order, on what those before it have left: held against the reference of
+/// these inputs, as kernels alone are. Small errors that a network makes large (a softmax of sums
+/// of 1e9) do not add up here. Before, the launches' workloads together are evaluated in float64,
+/// which must make `expected`. A Reason where a launch is wrong, or cannot be verified. `inputs`
+/// and `expected` are by the whole's TensorId. Cost: about three evaluations of the network.
+std::optional<Reason> verify_launches(const Program& program, std::span<const std::size_t> order,
+                                      TensorValues inputs, const TensorValues& expected,
+                                      const Stepping& device);
 
 /// What `run` answers of a network: every kernel verified alone against the reference evaluator on
 /// drawn inputs, the whole end to end on inputs drawn by seed, seconds of

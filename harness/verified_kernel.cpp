@@ -148,9 +148,10 @@ Bounded bounds_for(const Workload& w, const Reference& reference, const Rounding
   return evaluate_bounded(w, std::move(inputs), rounding);
 }
 
-/// The outputs of a kernel of that schedule, if any is given.
-Verification held(const Workload& w, const Outputs& outputs, const Reference& reference,
-                  const Schedule* schedule) {
+}  // namespace
+
+Verification verification_of(const Workload& w, const Outputs& outputs, const Reference& reference,
+                             const Schedule* schedule) {
   const auto against = [&](const TensorValues& bounds, const AcceptedPlaces& accepted) {
     return held_against(w, outputs, reference.outputs, bounds, accepted);
   };
@@ -175,8 +176,6 @@ Verification held(const Workload& w, const Outputs& outputs, const Reference& re
   if (tight.verified() || !partial) return tight;
   return with_partial();
 }
-
-}  // namespace
 
 struct Verifier {
   static VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& w,
@@ -203,7 +202,7 @@ struct Verifier {
       outputs[t.index()] = memory_for(w.tensor(t));
       if (auto why = kernel->read(t, outputs[t.index()].get())) return failed(*why);
     }
-    Verification v = held(w, outputs, reference, schedule);
+    Verification v = verification_of(w, outputs, reference, schedule);
     v.seconds = *seconds;
     if (!v.verified()) return {v, nullptr};
     return {v, std::unique_ptr<VerifiedKernel>(new VerifiedKernel(std::move(kernel), v))};

@@ -93,6 +93,12 @@ VerifyResult verify(std::unique_ptr<TargetKernel> kernel, const Workload& worklo
                     const Reference& reference, const std::function<void()>& after_run = {},
                     const Schedule* schedule = nullptr);
 
+/// Outputs that a kernel has left, by TensorId, against the reference of its inputs. `schedule`: as
+/// of verify.
+Verification verification_of(const Workload& workload,
+                             const std::vector<std::unique_ptr<std::byte[]>>& outputs,
+                             const Reference& reference, const Schedule* schedule = nullptr);
+
 /// What a kernel of the schedule rounds to 16 bits: intermediates, but for those that never leave
 /// registers and are no operand of a product; partial sums whenever passes of the reduction's loops
 /// bring other tiles between, at most. And how often it adds products to a sum.

@@ -160,6 +160,12 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
   };
   const bool registers = p.form == Form::sums || p.form == Form::rows;
   bool first = true, whole = box != nullptr && !registers;
+  // Rows of the outermost dimension may lie further apart than there are rows within.
+  std::size_t outer = 0;
+  while (outer < p.most.size() && p.most[outer] == 1) ++outer;
+  std::int64_t within = 1;
+  for (std::size_t d = outer + 1; d + 1 < p.most.size(); ++d) within *= p.most[d];
+  const bool spread = !registers && outer + 2 < p.most.size() && p.stride[outer] > within;
   std::int64_t rows = 1;
   for (std::size_t d = 0; d < stride.size(); ++d) {
     add(low(d), stride[d]);
@@ -169,9 +175,11 @@ std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_wri
       row = "r";
     } else {
       if (d + 1 == stride.size() || p.most[d] == 1) continue;
-      row = p.stride[d] == 1 ? "r" : "r / " + std::to_string(p.stride[d]);
-      if (!first)
-        row = (p.stride[d] == 1 ? "r" : "(" + row + ")") + " % " + std::to_string(p.most[d]);
+      const std::string from =
+          spread && !first ? "(r % " + std::to_string(p.stride[outer]) + ")" : "r";
+      row = p.stride[d] == 1 ? from : from + " / " + std::to_string(p.stride[d]);
+      if (!first && !(spread && p.stride[d] * p.most[d] == within))
+        row = (p.stride[d] == 1 ? from : "(" + row + ")") + " % " + std::to_string(p.most[d]);
     }
     condition += (condition.empty() ? "" : " && ") + row + " < " + size(d);
     whole = whole && size(d) == std::to_string(p.most[d]);

@@ -18,6 +18,7 @@ using stitching::Composition;
 using stitching::GpuPricer;
 
 constexpr std::size_t kChoices = 12;  // of a kernel that are kept
+constexpr int kImages = 300;          // kernels of a convolution that are priced, at least
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
@@ -105,7 +106,12 @@ class GpuPlanner {
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
-    std::vector<Choice> all = Descent<Choice>(priced, effort_).all_or_run(forms);
+    // Blocks of an image, without tensor cores: rows, lines and parts of the depth move together.
+    const bool images = pricer->rates().mma == 0 &&
+                        std::ranges::any_of(products, [](const GpuProduct& p) { return p.window; });
+    std::vector<Choice> all =
+        images ? Descent<Choice>(priced, std::max(effort_, kImages)).sampled(forms)
+               : Descent<Choice>(priced, effort_).all_or_run(forms);
     if (pricer->rates().wgmma > 0) {
       forms = warpgroup_forms(*w, products);
       constexpr int kAll = std::numeric_limits<int>::max();

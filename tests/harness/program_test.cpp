@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
@@ -12,6 +13,8 @@
 #include "core/base/format.h"
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
 #include "core/workload/subgraph.h"
 #include "harness/layers.h"
 #include "tests/support/temporary_folder.h"
@@ -224,6 +227,74 @@ TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
   EXPECT_EQ(answer.json["prepared"], 1);
   EXPECT_EQ(answer.json["weights"], 1);
   EXPECT_EQ(answer.json["drawn"].dump(), "[\"x\"]");
+}
+
+/// A program whose launches are those of the evaluator, rounded to floats.
+struct Rounded {
+  Program program;
+  std::vector<std::size_t> order;
+  TensorValues inputs, expected, memory;
+  std::optional<std::size_t> wrong;  ///< a launch whose largest element is off by a hundredth
+
+  explicit Rounded(const std::string& path) {
+    Request request;
+    request.subject = path;
+    request.machine = "xeon-gold-6240";
+    request.threads = 1;
+    Result<ProgramPlan> plan = program_plan(request, "followed");
+    program = program_of(request, *plan).value();
+    for (std::size_t i = 0; i < program.launches.size(); ++i) order.push_back(i);
+    memory = inputs = random_inputs(*program.workload, 1);
+    expected = evaluate(*program.workload, inputs);
+  }
+  std::optional<Reason> verify() {
+    const auto run = [&](std::size_t i) -> Result<double> {
+      const Launch& l = program.launches[i];
+      const Workload& w = *program.kernels[l.kernel].workload;
+      TensorValues given(w.tensors().size());
+      for (std::size_t t = 0; t < given.size(); ++t)
+        if (w.is_input(TensorId(t))) given[t] = memory[l.tensors[t].index()];
+      const TensorValues made = evaluate(w, given);
+      for (TensorId t : w.outputs()) {
+        std::vector<double>& to = memory[l.tensors[t.index()].index()];
+        to = made[t.index()];
+        for (double& x : to) x = static_cast<float>(x);
+        if (wrong == i) *std::ranges::max_element(to) *= 1.01;
+      }
+      return 0.0;
+    };
+    const auto read = [&](TensorId t) -> Result<std::vector<std::byte>> {
+      std::vector<std::byte> elements(4 * memory[t.index()].size());
+      encode_elements(DType::f32, memory[t.index()], elements.data());
+      return elements;
+    };
+    return verify_launches(program, order, inputs, expected, {.run = run, .read = read});
+  }
+};
+
+TEST(Program, SensitiveNetworksAreVerifiedLaunchByLaunch) {
+  const TemporaryFolder folder;
+  // A softmax of sums of about 1e9: floats of these are a hundred apart.
+  Rounded net(folder.write(
+      "w.yaml",
+      "name: w\nloops: {n: 9, k: 30, j: 5}\ntensors: {x: [j, k], w: [k, n]}\nranges: {w: 1e9}\n"
+      "operators:\n  - s[j,n] += x[j,k] * w[k,n]\n  - m[j] max= s[j,n]\n"
+      "  - e[j,n] = exp(s[j,n] - m[j])\n  - d[j] += e[j,n]\n  - y[j,n] = e[j,n] / d[j]\n"));
+  ASSERT_GT(net.program.launches.size(), 1u);
+  EXPECT_FALSE(net.verify()) << net.verify()->text;
+  for (std::size_t i = 0; i < net.order.size(); ++i) {
+    net.wrong = i;
+    const auto why = net.verify();
+    ASSERT_TRUE(why) << "launch " << i;
+    EXPECT_NE(why->text.find("kernel " + net.program.launches[i].name + " on what"),
+              std::string::npos)
+        << why->text;
+  }
+  net.wrong.reset();
+  net.expected[net.program.workload->outputs().front().index()][0] += 0.01;
+  const auto why = net.verify();
+  ASSERT_TRUE(why);
+  EXPECT_NE(why->text.find("its kernels together"), std::string::npos) << why->text;
 }
 
 TEST(Layers, RepeatedLayersAreFolded) {

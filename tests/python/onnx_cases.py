@@ -538,10 +538,18 @@ def lengths(case):
         case.output(y)
 
 
+def norms(case):
+    p = case.integer(1, 2)
+    case.output(case.node("LpNormalization", [case.input(case.shape(3))], axis=case.integer(-3, 2), p=p))
+    x = case.input([1, 2, *case.shape(2, 4, 7)])
+    case.output(case.node("LpPool", [x], kernel_shape=[2, 3], strides=[1, 2], pads=case.pick([0] * 4, [1, 1, 0, 1]), p=case.pick(1, 2, 3)))
+    case.output(case.node("Shrink", [case.input(case.shape(2))], lambd=0.3, bias=case.pick(0.0, 0.2)))
+
+
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
-            lengths]
+            lengths, norms]
 
 
 def make(family, seed):

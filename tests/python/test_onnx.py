@@ -1,5 +1,7 @@
 """Does each ONNX operator, imported and evaluated, give what onnxruntime gives?"""
 
+import os
+
 import pytest
 
 numpy = pytest.importorskip("numpy")
@@ -34,6 +36,48 @@ def test_operators(family, tmp_path):
             assert numpy.allclose(got, want, rtol=1e-3, atol=1e-3 * scale, equal_nan=True), f"seed {seed}"
             compared += 1
     assert compared > 0
+
+
+@pytest.mark.skipif(not os.environ.get("TILEWRIGHT_LONG"), reason="TILEWRIGHT_LONG=1 runs the onnx package's tests of nodes")
+def test_the_nodes_of_onnx():
+    """What is taken is right."""
+    import onnx_node_tests as nodes
+
+    taken, differ = 0, {}
+    for name, _, model, inputs, outputs in nodes.cases():
+        what, why = nodes.answer(model, inputs, outputs)
+        taken += what == "taken"
+        if what == "differs" and not nodes.by_design(name, why):
+            differ[name] = why
+    assert taken > 1000
+    assert not differ
+
+
+def build(nodes, inputs, outputs, opset=17):
+    from onnx import TensorProto, helper
+
+    def values(of):
+        return [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in of.items()]
+
+    graph = helper.make_graph([helper.make_node(op, i, o, **a) for op, i, o, a in nodes], "net", values(inputs), values(outputs))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def test_attributes_that_nobody_reads_are_refused(tmp_path):
+    """Operators get attributes in later versions; to leave one out would be wrong in silence."""
+    path = str(tmp_path / "later.onnx")
+    onnx.save(build([("Relu", ["x"], ["y"], {"slope_of_next_version": 2.0})], {"x": [3]}, {"y": [3]}), path)
+    with pytest.raises(tilewright.InputError, match="its attribute slope_of_next_version is not supported"):
+        tilewright.import_(path)
+
+
+def test_layouts_of_later_versions(tmp_path):
+    """What onnxruntime does not have: batches first, blocks to channels by columns."""
+    path = str(tmp_path / "layout.onnx")
+    onnx.save(build([("SpaceToDepth", ["x"], ["y"], {"blocksize": 2, "mode": "CRD"})], {"x": [1, 2, 4, 6]}, {"y": [1, 8, 2, 3]}), path)
+    values = reference.evaluate(path)
+    x = values["x"].reshape(2, 2, 2, 3, 2)
+    assert numpy.array_equal(values["y"].reshape(8, 2, 3), x.transpose(0, 2, 4, 1, 3).reshape(8, 2, 3))
 
 
 def test_values_by_index_are_known(tmp_path):

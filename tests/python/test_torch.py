@@ -1,7 +1,8 @@
 """from_torch and the backend of torch.compile against PyTorch's eager results, where PyTorch is installed.
 
 TILEWRIGHT_CASES=N: so many drawn modules (1). TILEWRIGHT_LONG=1: every module is also trained by the backend, which
-compiles some 30 kernels a module; else three are."""
+compiles some 30 kernels a module; else three are. With TILEWRIGHT_LONG=1 also architectures of torchvision and transformers, of
+sizes that TILEWRIGHT_SEED draws: -k library runs these alone."""
 
 import copy
 import os
@@ -17,6 +18,7 @@ numpy = pytest.importorskip("numpy")
 tilewright = pytest.importorskip("tilewright")
 reference = pytest.importorskip("tilewright.reference")
 
+import library_modules  # noqa: E402
 import torch_modules  # noqa: E402
 from tilewright.pytorch import backend  # noqa: E402
 
@@ -107,6 +109,27 @@ def test_drawn_modules_are_trained(seed):
             break
         seed += 1000
     assert_trained(module, module.inputs, f"seed {seed}")
+
+
+LIBRARY = sorted(library_modules.families()) if LONG else []
+SEEDS = range(int(os.environ.get("TILEWRIGHT_SEED", "1")), int(os.environ.get("TILEWRIGHT_SEED", "1")) + max(CASES, 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_modules_are_exported(name, seed):
+    try:
+        assert_exported(*library_modules.drawn(name, seed), f"{name}, seed {seed}")
+    except tilewright.InputError as error:  # running sums of what is computed (RoBERTa's positions)
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", LIBRARY)
+def test_library_modules_are_trained(name, seed):
+    """What is not covered runs in PyTorch."""
+    reports = assert_trained(*library_modules.drawn(name, seed), f"{name}, seed {seed}")
+    assert any(r.programs for r in reports), "\n".join(map(str, reports))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -1,6 +1,7 @@
 // Where tiles lie in the block's shared memory: their shape, their stages, and which of them share
 // a place because their phases do not meet.
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "core/lowering/gpu/block_lowering.h"
@@ -193,6 +194,52 @@ bool BlockLowering::loaded_again(BufferId b) const {
   return false;
 }
 
+bool BlockLowering::lanes_along(BufferId b, std::size_t dimension) const {
+  return std::ranges::any_of(contracted_, [&](const auto& of) {
+    if (of.second == 0) return false;
+    const std::vector<std::int64_t>& most = mosts_.at(of.first);
+    const ScheduleNode& n = k_.node(of.first);
+    const Operator& op = workload_.op(n.op);
+    const auto reads = [&](int input, const std::vector<int>& group) {
+      if (buffer_of_input(n, input) != b) return false;
+      int last = -1;  // the loop that neighbouring lanes go along
+      for (const int l : group)
+        if (most[static_cast<std::size_t>(l)] > 1) last = l;
+      if (last < 0) return false;
+      const Affine& index = op.inputs[static_cast<std::size_t>(input)].index[dimension];
+      return std::ranges::any_of(index.terms, [&](const Term& t) {
+        return t.loop == op.loops[static_cast<std::size_t>(last)];
+      });
+    };
+    const std::vector<BlockContraction> all = contractions(of.first, most);
+    return std::ranges::any_of(all, [&](const BlockContraction& c) {
+      return reads(c.left, c.rows) || reads(c.right, c.columns);
+    });
+  });
+}
+
+/// Rows of the outermost dimension further apart, where lanes go along it and would all read the
+/// same bank: eight rows at a time, of 32 banks of 4 bytes.
+void BlockLowering::spread_lanes(BufferId b) {
+  BlockTile& p = at(b);
+  std::size_t outer = 0;
+  while (outer < p.most.size() && p.most[outer] == 1) ++outer;
+  if (outer + 2 >= p.most.size() || !lanes_along(b, outer)) return;
+  std::int64_t rows = 1;
+  for (std::size_t d = outer + 1; d + 1 < p.most.size(); ++d) rows *= p.most[d];
+  if (rows == 1) return;
+  const auto banks = [&](std::int64_t apart) {
+    std::set<std::int64_t> all;
+    for (std::int64_t lane = 0; lane < 8; ++lane) all.insert(lane * apart * p.pitch % 32);
+    return all.size();
+  };
+  std::int64_t best = rows;
+  for (std::int64_t more = 1; more < 8 && more * 16 <= rows; ++more)
+    if (banks(rows + more) > banks(best)) best = rows + more;
+  p.stride[outer] = best;
+  p.need_rows = std::max(p.need_rows, p.most[outer] * best);
+}
+
 /// Every tile's rows, pitch and stages.
 void BlockLowering::shape() {
   const bool plain = micro_kernel().plain_rows;
@@ -212,6 +259,9 @@ void BlockLowering::shape() {
       p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
     if (read_by_elements(b)) p.swizzle = Swizzle::none;  // addresses are sums of what loops add
     p.pitch = row_pitch(p.need_columns, p.element_bytes, plain);
+    if (micro_kernel().fours && p.form == Form::ring && p.element_bytes == 4 && !slides(b) &&
+        !p.view.valid() && read_by_elements(b))
+      spread_lanes(b);
     p.stages = slides(b) ? 2 : 1;
     if (p.form == Form::ring)
       p.stages = ring_stages(loaded_again(b), asked_stages(), buffer(b).copies);

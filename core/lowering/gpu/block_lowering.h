@@ -115,6 +115,9 @@ class BlockLowering {
   bool is_written(BufferId b) const;
   bool keeps(BufferId b) const;
   bool slides(BufferId b) const;
+  /// Whether lanes that read at the same time lie along that dimension of its tile.
+  bool lanes_along(BufferId b, std::size_t dimension) const;
+  void spread_lanes(BufferId b);
   bool chained(BufferId b) const;
   bool views_outer(BufferId b) const { return tile(b).view.valid(); }
   int levels_outside(BufferId b) const;

@@ -65,6 +65,14 @@ void say_function(NodeReader& n) {
   n.out[0].nonnegative = never_negative(op);
 }
 
+void say_shrink(NodeReader& n) {
+  const double most = n.real("lambd", 0.5), bias = n.real("bias", 0);
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) {
+    return select(lt(a[0], number(-most)), add(a[0], number(bias)),
+                  select(lt(number(most), a[0]), sub(a[0], number(bias)), number(0)));
+  });
+}
+
 void say_erf(NodeReader& n) {
   n.out[0] =
       n.b.map(n.name, n.at(0).type, {n.at(0)}, [](const Args& a) { return call("erf", {a[0]}); });
@@ -186,6 +194,10 @@ void say_cast(NodeReader& n) {
 }
 
 void say_identity(NodeReader& n) {
+  // Dropout's ratio and whether it trains, from opset 12 on.
+  const auto zero = [&](std::size_t i) { return n.at(i).known() && values_of(n.at(i)).at(0) == 0; };
+  if (n.has(2) && !zero(2) && !(n.has(1) && zero(1)))
+    throw Unsupported{"elements that are left out at random, for training"};
   n.out[0] = n.at(0);
   if (n.wants(1))  // Dropout's mask
     n.out[1] = Builder::uniform(kBool, n.at(0).shape, 1);
@@ -239,11 +251,11 @@ std::optional<Expr> activation(std::string_view name, const Expr& x, double alph
 
 std::vector<Said> element_operators() {
   std::vector<Said> all = {
-      {"Erf", say_erf},         {"Sum", say_many},      {"Min", say_many},
-      {"Max", say_many},        {"Mean", say_many},     {"Not", say_not},
-      {"Where", say_where},     {"PRelu", say_prelu},   {"Clip", say_clip},
-      {"Cast", say_cast},       {"CastLike", say_cast}, {"Identity", say_identity},
-      {"Dropout", say_identity}};
+      {"Erf", say_erf},          {"Sum", say_many},      {"Min", say_many},
+      {"Max", say_many},         {"Mean", say_many},     {"Not", say_not},
+      {"Where", say_where},      {"PRelu", say_prelu},   {"Clip", say_clip},
+      {"Cast", say_cast},        {"CastLike", say_cast}, {"Identity", say_identity},
+      {"Dropout", say_identity}, {"Shrink", say_shrink}};
   for (const char* op : {"Relu",       "Tanh",     "Sigmoid",     "Exp",
                          "Log",        "Sqrt",     "Abs",         "Neg",
                          "Reciprocal", "Softplus", "Softsign",    "Sign",

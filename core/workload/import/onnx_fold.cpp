@@ -167,6 +167,8 @@ class Folder {
 
   Array map1(One f) {
     Array a = in(0);
+    if (n_.integer("detect_negative", 1) == 0 || n_.integer("detect_positive", 1) == 0)
+      throw Unsupported{"infinities of one sign"};
     for (double& x : a.values) x = f(x);
     if (n_.node.op.starts_with("Is")) a.type = kBool;
     return a;
@@ -237,7 +239,7 @@ class Folder {
       shape.push_back(static_cast<std::int64_t>(d));
     }
     if (elements_of(shape) > kMostFloats || elements_of(shape) < 0) return std::nullopt;
-    const Attribute* value = n_.node.find("value");
+    const Attribute* value = n_.find("value");
     Array of{kFloat, {}, {0}};
     if (value != nullptr && value->tensor) of = {value->tensor->type, {}, value->tensor->read()};
     Array out = like(of, shape);
@@ -454,9 +456,11 @@ class Folder {
     if (op == "ReduceProd")
       start = 1, f = [](double x, double y) { return x * y; };
     else if (op == "ReduceMax")
-      start = -INFINITY, f = [](double x, double y) { return std::fmax(x, y); };
+      start = a.type == kBool ? 0 : -INFINITY,
+      f = [](double x, double y) { return std::fmax(x, y); };
     else if (op == "ReduceMin")
-      start = INFINITY, f = [](double x, double y) { return std::fmin(x, y); };
+      start = a.type == kBool ? 1 : INFINITY,
+      f = [](double x, double y) { return std::fmin(x, y); };
     else if (op != "ReduceSum")
       return std::nullopt;
     Shape whole = a.shape, kept;
@@ -511,27 +515,48 @@ std::optional<std::vector<Value>> fold(const NodeReader& n) {
   return Folder(n).run();
 }
 
-// ---- Reading a node
-// -------------------------------------------------------------------------------
+const Attribute* NodeReader::find(std::string_view attribute) const {
+  const Attribute* a = node.find(attribute);
+  if (a != nullptr) asked_.push_back(a);
+  return a;
+}
+
+const Attribute* NodeReader::not_asked_for() const {
+  // What changes no value, what training or rounding alone needs, and what other attributes or
+  // inputs make void.
+  static constexpr std::string_view kNeedless =
+      " allowzero antialias auto_pad axes axis block_size ceil_mode consumed_inputs "
+      "coordinate_transformation_mode count_include_pad cubic_coeff_a dilations dtype epsilon "
+      "exclude_outside extrapolation_value group is_test keep_aspect_ratio_policy keepdims "
+      "kernel_shape kv_num_heads momentum nearest_mode noop_with_empty_axes num_outputs "
+      "output_dtype output_padding output_sequence output_shape pads precision q_num_heads "
+      "qk_matmul_output_mode ratio round_mode saturate scales seed select_last_index "
+      "softmax_precision sorted spatial stash_type storage_order strides value ";
+  for (const Attribute& a : node.attributes)
+    if (std::ranges::find(asked_, &a) == asked_.end() &&
+        kNeedless.find(" " + a.name + " ") == kNeedless.npos)
+      return &a;
+  return nullptr;
+}
 
 std::int64_t NodeReader::integer(std::string_view attribute, std::int64_t otherwise) const {
-  const Attribute* a = node.find(attribute);
+  const Attribute* a = find(attribute);
   return a != nullptr && a->integer ? *a->integer : otherwise;
 }
 double NodeReader::real(std::string_view attribute, double otherwise) const {
-  const Attribute* a = node.find(attribute);
+  const Attribute* a = find(attribute);
   return a != nullptr && a->number ? *a->number : otherwise;
 }
 std::string NodeReader::text(std::string_view attribute, std::string otherwise) const {
-  const Attribute* a = node.find(attribute);
+  const Attribute* a = find(attribute);
   return a != nullptr && a->text ? *a->text : otherwise;
 }
 std::vector<std::int64_t> NodeReader::integers(std::string_view attribute) const {
-  const Attribute* a = node.find(attribute);
+  const Attribute* a = find(attribute);
   return a != nullptr ? a->integers : std::vector<std::int64_t>{};
 }
 std::vector<double> NodeReader::reals(std::string_view attribute) const {
-  const Attribute* a = node.find(attribute);
+  const Attribute* a = find(attribute);
   return a != nullptr ? a->numbers : std::vector<double>{};
 }
 
@@ -569,7 +594,7 @@ std::vector<std::int64_t> NodeReader::known_integers(std::size_t i) const {
 std::optional<std::vector<std::int64_t>> NodeReader::integers_of(std::string_view attribute,
                                                                  std::size_t input) const {
   if (has(input)) return known_integers(input);
-  if (node.find(attribute) != nullptr) return integers(attribute);
+  if (find(attribute) != nullptr) return integers(attribute);
   return std::nullopt;
 }
 

@@ -28,8 +28,9 @@ std::string shown(std::string_view name) {
 const std::map<std::string_view, Saying>& sayings() {
   static const std::map<std::string_view, Saying> all = [] {
     std::map<std::string_view, Saying> out;
-    for (const auto make : {element_operators, product_operators, window_operators, row_operators,
-                            moving_operators, recurrent_operators, quantised_operators, order_operators})
+    for (const auto make :
+         {element_operators, product_operators, window_operators, row_operators, moving_operators,
+          recurrent_operators, quantised_operators, order_operators})
       for (const Said& s : make()) out.emplace(s.op, s.say);
     return out;
   }();
@@ -165,7 +166,8 @@ class Importer {
       if (is_integer(v.type) || v.type == kBool) {
         names.insert(shown(v.name));
         if (const auto it = options_.bind.find(v.name); it != options_.bind.end()) {
-          known_[v.name] = Builder::uniform(v.type, std::move(shape), static_cast<double>(it->second));
+          known_[v.name] =
+              Builder::uniform(v.type, std::move(shape), static_cast<double>(it->second));
           note(shown(v.name) + " is " + std::to_string(it->second) + " everywhere, as bound");
           continue;
         }
@@ -271,6 +273,8 @@ class Importer {
         say->second(reader);
       }
     }
+    if (const Attribute* a = constant ? nullptr : reader.not_asked_for())
+      throw Unsupported{"its attribute " + shown(a->name) + " is not supported"};
     note(reader.note);
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       if (n.outputs[i].empty()) continue;

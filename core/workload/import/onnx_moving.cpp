@@ -33,7 +33,7 @@ void say_constant_of_shape(NodeReader& n) {
   const std::int64_t count = elements_of(shape);
   if (count < 1 || std::ranges::any_of(shape, [](auto d) { return d < 0; }))
     throw Unsupported{"a shape without elements, or too large"};
-  const Attribute* value = n.node.find("value");
+  const Attribute* value = n.find("value");
   double fill = 0;
   std::int32_t type = kFloat;
   if (value != nullptr && value->tensor) {
@@ -395,9 +395,11 @@ void say_space_to_depth(NodeReader& n) {
   if (v.shape.size() != 4 || s < 1 || s > 4096 || v.shape[2] % s != 0 || v.shape[3] % s != 0)
     throw Unsupported{"an image that is not divided into whole blocks"};
   const std::int64_t b = v.shape[0], c = v.shape[1], h = v.shape[2] / s, w = v.shape[3] / s;
+  const std::vector<std::int64_t> order = n.text("mode", "DCR") == "CRD"
+                                              ? std::vector<std::int64_t>{0, 1, 3, 5, 2, 4}
+                                              : std::vector<std::int64_t>{0, 3, 5, 1, 2, 4};
   n.out[0] = n.b.reshaped(
-      n.name,
-      n.b.transposed(n.b.reshaped(n.name + "_cut", v, {b, c, h, s, w, s}), {0, 3, 5, 1, 2, 4}),
+      n.name, n.b.transposed(n.b.reshaped(n.name + "_cut", v, {b, c, h, s, w, s}), order),
       {b, c * s * s, h, w});
 }
 

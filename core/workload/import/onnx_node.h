@@ -37,7 +37,12 @@ class NodeReader {
   std::string text(std::string_view attribute, std::string otherwise) const;
   std::vector<std::int64_t> integers(std::string_view attribute) const;
   std::vector<double> reals(std::string_view attribute) const;
-  bool has_attribute(std::string_view attribute) const { return node.find(attribute) != nullptr; }
+  bool has_attribute(std::string_view attribute) const { return find(attribute) != nullptr; }
+  /// Notes that it was asked for.
+  const Attribute* find(std::string_view attribute) const;
+  /// An attribute that nobody asked for and that may change what the node computes, as operators of
+  /// later versions have them; nullptr: none.
+  const Attribute* not_asked_for() const;
   /// From 0 on; from the end where negative. Unsupported outside.
   static std::size_t axis(std::int64_t of, std::size_t rank);
   /// "perm", reversed by default. Unsupported where it is none.
@@ -48,6 +53,9 @@ class NodeReader {
   /// Of an attribute up to some opset, of an input later; nothing where neither is there.
   std::optional<std::vector<std::int64_t>> integers_of(std::string_view attribute,
                                                        std::size_t input) const;
+
+ private:
+  mutable std::vector<const Attribute*> asked_;
 };
 
 /// The values of a constant. Unsupported where there are more than a million.

@@ -168,12 +168,11 @@ void say_attention(NodeReader& n) {
   };
   Value q = heads(n.at(0), "q_num_heads", "_q"), k = heads(n.at(1), "kv_num_heads", "_k"),
         v = heads(n.at(2), "kv_num_heads", "_v");
-  if (n.has(6)) throw Unsupported{"lengths of keys that differ by sequence"};
+  if (n.has(6) && (n.has(4) || n.has(5))) throw Unsupported{"lengths of keys beside a past"};
   if (n.has(4)) k = joined(b, n.name + "_keys", {n.at(4), k}, 2);
   if (n.has(5)) v = joined(b, n.name + "_values", {n.at(5), v}, 2);
   if (n.wants(1)) n.out[1] = k;
   if (n.wants(2)) n.out[2] = v;
-  if (n.wants(3)) throw Unsupported{"the scores as an output"};
   const std::int64_t hq = q.shape[1], hk = k.shape[1], rows = q.shape[2], cols = k.shape[2];
   if (hk < 1 || hq % hk != 0) throw Unsupported{"heads of queries that keys do not divide"};
   const std::int64_t group = hq / hk;
@@ -188,6 +187,19 @@ void say_attention(NodeReader& n) {
   Value s = matrix_product(b, n.name + "_scores", q, b.transposed(k, order));
   const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(q.shape.back())));
   const double cap = n.real("softcap", 0);
+  const auto weighted = [&](const Expr& score) {
+    Expr x = call("mul", {score, number(scale)});
+    return cap > 0 ? call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})})
+                   : x;
+  };
+  // The scores as an output: before masks, after them, or as probabilities.
+  const std::int64_t shown = n.wants(3) ? n.integer("qk_matmul_output_mode", 0) : -1;
+  if (shown > 3) throw Unsupported{"scores of mode " + std::to_string(shown)};
+  const auto show = [&](const Value& x) {
+    n.out[3] = group > 1 ? b.reshaped(n.name + "_shown", x, {x.shape[0], hq, rows, cols}) : x;
+  };
+  if (shown == 0 || shown == 1)
+    show(b.map(n.name + "_qk", s.type, {s}, [&](const Args& a) { return weighted(a[0]); }));
   std::vector<Value> ins = {s};
   if (n.has(3)) {
     Value mask = n.at(3);
@@ -208,16 +220,26 @@ void say_attention(NodeReader& n) {
   }
   const bool boolean = n.has(3) && n.at(3).type == kBool;
   s = b.map(n.name + "_scaled", s.type, ins, [&](const Args& a) {
-    Expr x = call("mul", {a[0], number(scale)});
-    if (cap > 0) x = call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})});
+    Expr x = weighted(a[0]);
     if (a.size() == 1) return x;
     return boolean ? call("select", {a[1], x, number(-INFINITY)}) : call("add", {x, a[1]});
   });
-  if (n.integer("is_causal", 0) != 0) {
+  const std::int64_t before = n.integer("left_window_size", -1),
+                     behind = n.integer("right_window_size", -1);
+  const bool causal = n.integer("is_causal", 0) != 0, lengths = n.has(6);
+  if (causal || before >= 0 || behind >= 0 || lengths) {
     // By indices: kernels see which blocks of scores are empty.
     if (s.uniform) s = b.copied(n.name + "_scores_each", s);
     std::vector<View> reads;
-    Expr x = b.operand(s, reads);
+    Expr x = b.operand(s, reads), length;
+    if (lengths) {  // of a sequence's keys
+      if (n.at(6).shape != Shape{s.shape[0]})
+        throw Unsupported{"lengths that are not one a sequence"};
+      Shape each(s.shape.size(), 1);
+      each[0] = s.shape[0];
+      length = b.operand(b.reshaped(n.name + "_lengths", n.at(6), each), reads);
+      if (reads.size() > 1 && each[0] > 1) b.demand_unified(reads[0], 0, reads[1], 0);
+    }
     const auto index = [&](const Vars& vars) {
       Expr sum = number(0);
       std::int64_t times = 1;
@@ -229,15 +251,27 @@ void say_attention(NodeReader& n) {
       return sum;
     };
     const std::vector<Vars> dims = reads.front().dims;
+    // The key that stands where the query does: behind the past, or queries are the last of theirs.
     Expr last = index(dims[dims.size() - 2]);
-    if (const std::int64_t more = n.has(4) ? cols - rows : 0; more != 0)
-      last = call("add", {std::move(last), number(static_cast<double>(more))});
-    s = b.emit(n.name + "_causal", s.type, s.shape, dims, reads,
-               call("select", {call("lt", {std::move(last), index(dims.back())}), number(-INFINITY),
-                               std::move(x)}),
-               Combine::assign);
+    const auto moved = [](const Expr& of, std::int64_t by) {
+      return by == 0 ? of : call("add", {of, number(static_cast<double>(by))});
+    };
+    if (lengths)
+      last = call("add", {moved(last, -rows), length});
+    else
+      last = moved(last, n.has(4) ? n.at(4).shape.at(2) : 0);
+    const Expr key = index(dims.back()), none = number(-INFINITY);
+    if (causal) x = call("select", {call("lt", {last, key}), none, std::move(x)});
+    if (behind >= 0)
+      x = call("select", {call("lt", {moved(last, behind), key}), none, std::move(x)});
+    if (before >= 0)
+      x = call("select", {call("lt", {key, moved(last, -before)}), none, std::move(x)});
+    if (lengths) x = call("select", {call("lt", {key, length}), std::move(x), none});
+    s = b.emit(n.name + "_causal", s.type, s.shape, dims, reads, std::move(x), Combine::assign);
   }
+  if (shown == 2) show(s);
   const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
+  if (shown == 3) show(p);
   Value y = matrix_product(b, n.name + "_y", p, v);
   if (group > 1) y = b.reshaped(n.name + "_heads", y, {y.shape[0], hq, rows, y.shape.back()});
   if (n.rank() == 3)

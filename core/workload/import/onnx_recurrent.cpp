@@ -21,9 +21,12 @@ struct Direction {
 class Cells {
  public:
   Cells(NodeReader& n, std::int64_t gates) : n_(n), b_(n.b), gates_(gates) {
+    if (n.at(0).shape.size() != 3) throw Unsupported{"an input of another rank"};
+    batches_first_ = n.integer("layout", 0) != 0;
+    if (batches_first_)
+      for (const std::size_t i : {0, 5, 6})
+        if (n.has(i) && n.at(i).shape.size() == 3) n.in[i] = b_.transposed(n.at(i), {1, 0, 2});
     const Value& x = n.at(0);
-    if (x.shape.size() != 3) throw Unsupported{"an input of another rank"};
-    if (n.integer("layout", 0) != 0) throw Unsupported{"batches before steps"};
     if (n.has_attribute("clip")) throw Unsupported{"clipped cells"};
     steps_ = x.shape[0];
     batch_ = x.shape[1];
@@ -81,6 +84,10 @@ class Cells {
     if (n_.wants(0)) n_.out[0] = joined(b_, n_.name, all, 1);
     if (n_.wants(1)) n_.out[1] = joined(b_, n_.name + "_h", last, 0);
     if (n_.wants(2)) n_.out[2] = joined(b_, n_.name + "_c", last_cell, 0);
+    if (!batches_first_) return;
+    if (n_.wants(0)) n_.out[0] = b_.transposed(n_.out[0], {2, 0, 1, 3});
+    for (const std::size_t i : {1, 2})
+      if (n_.wants(i)) n_.out[i] = b_.transposed(n_.out[i], {1, 0, 2});
   }
 
  private:
@@ -96,7 +103,7 @@ class Cells {
            });
   }
   std::vector<std::string> strings(const char* attribute) const {
-    const Attribute* a = n_.node.find(attribute);
+    const Attribute* a = n_.find(attribute);
     return a == nullptr ? std::vector<std::string>{} : a->texts;
   }
 
@@ -260,7 +267,7 @@ class Cells {
   NodeReader& n_;
   Builder& b_;
   std::int64_t gates_, steps_ = 0, batch_ = 0, hidden_ = 0, directions_ = 1;
-  bool backward_ = false;
+  bool backward_ = false, batches_first_ = false;
   std::optional<Value> lengths_;  ///< [B, 1], where they are not all steps
   std::vector<std::string> activations_;
   std::vector<double> alphas_, betas_;

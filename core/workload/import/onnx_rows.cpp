@@ -240,6 +240,26 @@ Value softmax_over(Builder& b, const std::string& name, const Value& x,
   return out;
 }
 
+namespace {
+
+/// Divided by the norm along an axis, of order 1 or 2. Zeros stay zeros.
+void say_lp_norm(NodeReader& n) {
+  const Value& x = n.at(0);
+  const std::int64_t p = n.integer("p", 2);
+  if (p != 1 && p != 2) throw Unsupported{"a norm of order " + std::to_string(p)};
+  const std::set<std::size_t> over = {NodeReader::axis(n.integer("axis", -1), n.rank())};
+  const Value sum = n.b.reduce(n.name + "_sum", x, over, Combine::sum, [&](const Args& a) {
+    return call(p == 1 ? "abs" : "square", {a[0]});
+  });
+  n.out[0] = n.b.map(n.name, x.type, {x, sum}, [&](const Args& a) {
+    Expr norm = p == 1 ? a[1] : call("sqrt", {a[1]});
+    return call(
+        "div", {a[0], call("select", {call("lt", {number(0), a[1]}), std::move(norm), number(1)})});
+  });
+}
+
+}  // namespace
+
 std::vector<Said> row_operators() {
   std::vector<Said> all = {{"Softmax", say_softmax},
                            {"LogSoftmax", say_softmax},
@@ -249,7 +269,8 @@ std::vector<Said> row_operators() {
                            {"BatchNormalization", say_batch_norm},
                            {"InstanceNormalization", say_instance_norm},
                            {"GroupNormalization", say_group_norm},
-                           {"MeanVarianceNormalization", say_mean_variance}};
+                           {"MeanVarianceNormalization", say_mean_variance},
+                           {"LpNormalization", say_lp_norm}};
   for (const char* op :
        {"ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean", "ReduceSum", "ReduceSumSquare",
         "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})

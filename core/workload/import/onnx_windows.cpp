@@ -320,6 +320,26 @@ void say_max_pool(NodeReader& n) {
   n.out[0].nonnegative = x.nonnegative;
 }
 
+/// The norm of each window: of order 1 or 2, or by powers.
+void say_lp_pool(NodeReader& n) {
+  const Value& x = n.at(0);
+  const Shape kernel = n.integers("kernel_shape");
+  if (x.shape.size() < 3 || kernel.size() + 2 != x.shape.size())
+    throw Unsupported{"a kernel of another rank"};
+  const double p = n.opset < 2 ? n.real("p", 2) : static_cast<double>(n.integer("p", 2));
+  if (!(p >= 1)) throw Unsupported{"a norm of an order below 1"};
+  const Value sum = pooled(n.b, p == 1 ? n.name : n.name + "_sum", x, windows(n, kernel),
+                           Combine::sum, 0, [&](const Args& a) {
+                             if (p == 2) return call("square", {a[0]});
+                             Expr size = call("abs", {a[0]});
+                             return p == 1 ? size : call("pow", {std::move(size), number(p)});
+                           });
+  n.out[0] = p == 1 ? sum : n.b.map(n.name, x.type, {sum}, [&](const Args& a) {
+    return p == 2 ? call("sqrt", {a[0]}) : call("pow", {a[0], number(1 / p)});
+  });
+  n.out[0].nonnegative = true;
+}
+
 /// By how much the sums of windows are divided, by dimension.
 std::vector<double> counts(const Window& w, bool padding) {
   std::vector<double> all;
@@ -416,6 +436,7 @@ std::vector<Said> window_operators() {
           {"ConvTranspose", say_conv_transpose},
           {"MaxPool", say_max_pool},
           {"AveragePool", say_average_pool},
+          {"LpPool", say_lp_pool},
           {"GlobalAveragePool", say_global_average},
           {"GlobalMaxPool", say_global_max},
           {"LRN", say_lrn}};

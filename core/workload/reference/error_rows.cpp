@@ -84,9 +84,11 @@ double selected(const Point& p) {
 double exponential(const Point& p) {
   if (std::isinf(p.x[0]) && p.e[0] == 0) return 0;
   const double r = p.reach(0);
-  // expm1(r) / reach, where r is small without calling it
-  const double moved = r < 0.01 ? p.e[0] * (1 + r) : std::expm1(r) / p.in.reach;
-  return p.v * moved + p.rounding(kFunction + 2 * std::abs(p.x[0]));
+  // v * expm1(r) / reach, where r is small without calling it, where it is large without infinity
+  const double moved = r < 0.01 ? p.v * p.e[0] * (1 + r)
+                       : r < 1  ? p.v * std::expm1(r) / p.in.reach
+                                : (std::exp(p.x[0] + r) - p.v) / p.in.reach;
+  return moved + p.rounding(kFunction + 2 * std::abs(p.x[0]));
 }
 
 double logarithm(const Point& p) {

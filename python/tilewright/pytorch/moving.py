@@ -21,6 +21,19 @@ def _permute(l, n, a):
     return l.swapped(x, axis(a["dims"], rank), axis(a["dim1"], rank)) if rank else x
 
 
+@lowers("aten.as_strided", args="self size stride storage_offset", moves=True)
+def _as_strided(l, n, a):
+    """Of the elements as they lie, as adaptive average pooling to one point has it; other strides read other elements."""
+    x, apart = a["self"], 1
+    same = tuple(n.value.shape) == tuple(x.shape) and not a["storage_offset"]
+    for size, stride in zip(reversed(n.value.shape), reversed(a["stride"])):
+        same = same and (size == 1 or stride == apart)
+        apart *= size
+    if not same:
+        raise NotCovered("elements at strides of their own")
+    return x
+
+
 @lowers("aten.expand", "aten.broadcast_to", args="self size implicit", moves=True)
 def _expand(l, n, a):
     return l.expand(a["self"], n.value.shape)

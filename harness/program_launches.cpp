@@ -1,0 +1,71 @@
+// A network's launches one by one, where the whole is too sensitive to rounding to be compared.
+#include <cstring>
+
+#include "core/base/format.h"
+#include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
+#include "harness/program.h"
+
+namespace tilewright::harness {
+namespace {
+
+TensorValues inputs_of(const Workload& w, const Launch& l, const TensorValues& values) {
+  TensorValues inputs(w.tensors().size());
+  for (std::size_t t = 0; t < inputs.size(); ++t)
+    if (w.is_input(TensorId(t))) inputs[t] = values[l.tensors[t].index()];
+  return inputs;
+}
+
+/// The launches' workloads one after the other in float64: they are the network, apart from
+/// rounding, if this is what the network's reference has.
+std::optional<Reason> compose(const Program& program, std::span<const std::size_t> order,
+                              TensorValues values, const TensorValues& expected) {
+  constexpr double kMost = 0x1p-12;
+  for (const std::size_t i : order) {
+    const Launch& l = program.launches[i];
+    const Workload& w = *program.kernels[l.kernel].workload;
+    TensorValues made = evaluate(w, inputs_of(w, l, values), {.outputs_only = true});
+    for (TensorId t : w.outputs())
+      values[l.tensors[t.index()].index()] = std::move(made[t.index()]);
+  }
+  for (TensorId t : program.workload->outputs()) {
+    const std::vector<double>& got = values[t.index()];
+    const double error = relative_error(DType::f64, got.data(), expected[t.index()]);
+    if (!(error <= kMost))
+      return Reason{formatted("its kernels together, without rounding, are off by {:.3g}", error)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Reason> verify_launches(const Program& program, std::span<const std::size_t> order,
+                                      TensorValues inputs, const TensorValues& expected,
+                                      const Stepping& device) {
+  if (auto why = compose(program, order, inputs, expected)) return why;
+  TensorValues values = std::move(inputs);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Launch& l = program.launches[order[i]];
+    const ProgramKernel& kernel = program.kernels[l.kernel];
+    const Workload& w = *kernel.workload;
+    if (const Result<double> seconds = device.run(i); !seconds) return seconds.why();
+    std::vector<std::unique_ptr<std::byte[]>> outputs(w.tensors().size());
+    const Reference reference = reference_of(w, inputs_of(w, l, values));
+    for (TensorId t : w.outputs()) {
+      const TensorId whole = l.tensors[t.index()];
+      const Result<std::vector<std::byte>> got = device.read(whole);
+      if (!got) return got.why();
+      outputs[t.index()] = std::make_unique_for_overwrite<std::byte[]>(got->size());
+      std::memcpy(outputs[t.index()].get(), got->data(), got->size());
+      values[whole.index()] = decode_elements(
+          w.tensor(t).dtype, got->data(), static_cast<std::size_t>(w.tensor(t).elements().value));
+    }
+    const Verification v = verification_of(w, outputs, reference, &kernel.schedule);
+    if (!v.verified())
+      return Reason{
+          formatted("kernel {} on what it has in the network: {}", l.name, reason_of(v, w))};
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilewright::harness

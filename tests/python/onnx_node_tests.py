@@ -1,0 +1,119 @@
+"""The onnx package's own tests of nodes, held against the import and the reference evaluator: prints what is
+refused and what differs, by operator.
+
+    PYTHONPATH=tests/python python3 tests/python/onnx_node_tests.py [--only Attention,LSTM] [--all]
+
+Inputs keep the values that a test gives them. Where a node needs whole numbers before the run (a shape, axes), they
+are constants. --all also prints operators of which every test is taken."""
+
+import argparse
+import collections
+import json
+import re
+import warnings
+
+import numpy
+import onnx
+from onnx import numpy_helper
+
+import tilewright
+from tilewright import _tilewright, reference
+
+
+def by_design(name, why):
+    """docs/onnx.md says so: values are not quantised, nor rounded to 16 bits between operators; a row of which all keys are
+    masked is no number; an index that is computed counts from 0."""
+    return re.search(r"quantizelinear|bf16|bfloat16|gather_negative", name) or why.startswith("no number")
+
+
+
+def cases(only=None):
+    """(name, operator, model, inputs, outputs) of tests whose values are arrays of numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        collected = collect_testcases(None)
+    for case in collected:
+        if case.model is None:
+            continue
+        ops = {n.op_type for n in case.model.graph.node}
+        op = ops.pop() if len(ops) == 1 else "several"
+        if only and op not in only:
+            continue
+        arrays = [[numpy.asarray(x) if not isinstance(x, (list, type(None))) else None for x in part] for part in case.data_sets[0]]
+        if all(x is not None and x.dtype.kind in "fiub" for part in arrays for x in part):
+            yield case.name, op, case.model, *arrays
+
+
+def with_constants(model, inputs):
+    """Whole numbers and truth values as initialisers, and the inputs that are left."""
+    out = onnx.ModelProto()
+    out.CopyFrom(model)
+    kept, values = [], []
+    for info, x in zip(model.graph.input, inputs):
+        if x.dtype.kind in "iub":
+            out.graph.initializer.append(numpy_helper.from_array(x, info.name))
+        else:
+            kept.append(info)
+            values.append(x)
+    del out.graph.input[:]
+    out.graph.input.extend(kept)
+    return out, values
+
+
+def held(model, inputs, outputs):
+    """"" where the import computes the outputs; else how it differs. Throws InputError where it is refused."""
+    made = json.loads(_tilewright.import_onnx(model.SerializeToString(), "node.onnx", False))
+    workload, names = made["workload"], made["names"]
+    given = {names.get(i.name): x for i, x in zip(model.graph.input, inputs)}
+    for tensor in workload["tensors"]:
+        if tensor["name"] in given:
+            tensor["values"] = given[tensor["name"]].astype(float).reshape(-1).tolist()
+    values = reference.evaluate(workload)
+    for info, want in zip(model.graph.output, outputs):
+        if want.size == 0:
+            continue
+        got = values[names[info.name]]
+        if got.size != want.size:
+            return f"{info.name} has {got.size} elements, not {want.size}"
+        if not numpy.allclose(got.reshape(want.shape), want.astype(float), rtol=1e-3, atol=1e-4, equal_nan=True):
+            if (numpy.isnan(got.reshape(want.shape)) <= (want == 0)).all() and numpy.isnan(got).any():
+                return "no number where all is masked"
+            return f"{info.name} is off by {numpy.abs(got.reshape(want.shape) - want.astype(float)).max():.3g}"
+    return ""
+
+
+def answer(model, inputs, outputs):
+    """("taken" | "differs" | "refused", why)"""
+    why = ""
+    for attempt in (lambda: (model, inputs), lambda: with_constants(model, inputs)):
+        try:
+            off = held(*attempt(), outputs)
+            return ("differs", off) if off else ("taken", "")
+        except tilewright.InputError as error:
+            why = str(error).splitlines()[-1]
+    return "refused", why
+
+
+def main():
+    ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    ask.add_argument("--only")
+    ask.add_argument("--all", action="store_true")
+    how = ask.parse_args()
+    by_op, counts = collections.defaultdict(collections.Counter), collections.Counter()
+    for name, op, model, inputs, outputs in cases(set(how.only.split(",")) if how.only else None):
+        what, why = answer(model, inputs, outputs)
+        if what == "differs" and by_design(name, why):
+            what = "differs as documented"
+        by_op[op][what] += 1
+        counts[what] += 1
+        if what != "taken":
+            print(f"{name}: {what}: {why[:160]}")
+    for op, its in sorted(by_op.items()):
+        if how.all or set(its) != {"taken"}:
+            print(f"{op}: {', '.join(f'{n} {what}' for what, n in sorted(its.items()))}")
+    print(", ".join(f"{n} {what}" for what, n in sorted(counts.items())))
+
+
+if __name__ == "__main__":
+    main()
