@@ -1,5 +1,5 @@
-// Where the sources and the build lie. Linked in, so that objects of tests are alike wherever the tree lies and ccache
-// gives one checkout what another has compiled.
+// Where the sources and the build lie. Linked in, so that objects of tests are alike wherever the
+// tree lies and ccache gives one checkout what another has compiled.
 #pragma once
 
 #include <string>
