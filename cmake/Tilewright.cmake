@@ -75,16 +75,27 @@ function(tilewright_test name label)
     target_precompile_headers(tilewright_test_headers PRIVATE ${TILEWRIGHT_TEST_HEADERS})
     target_compile_options(tilewright_test_headers PRIVATE ${TILEWRIGHT_WARNINGS} ${TILEWRIGHT_COLD}
       ${TILEWRIGHT_PRECOMPILE})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/places.cpp CONTENT "#include \"tests/support/places.h\"
+const char tilewright::test::kSourceFolder[] = \"${PROJECT_SOURCE_DIR}\";
+const char tilewright::test::kBuildFolder[] = \"${PROJECT_BINARY_DIR}\";
+")
+    add_library(tilewright_test_places STATIC EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/places.cpp)
+    target_include_directories(tilewright_test_places PRIVATE ${PROJECT_SOURCE_DIR})
   endif()
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} tilewright_test_places
+    GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${TILEWRIGHT_WARNINGS} ${TILEWRIGHT_COLD}
     ${TILEWRIGHT_PRECOMPILE})
   target_precompile_headers(${name} REUSE_FROM tilewright_test_headers)
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
-  target_compile_definitions(${name} PRIVATE TILEWRIGHT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name} PROPERTIES LABELS ${label} DISCOVERY_TIMEOUT 60
+  # Those that compile kernels take longest, and begin first: the cores end together.
+  set(cost 0)
+  if(NOT label STREQUAL unit)
+    set(cost 1)
+  endif()
+  gtest_discover_tests(${name} PROPERTIES LABELS ${label} COST ${cost} DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 endfunction()

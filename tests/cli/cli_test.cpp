@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/cli/command.h"
+#include "tests/support/places.h"
 
 namespace tilewright::test {
 namespace {
@@ -344,7 +345,7 @@ TEST(Command, ExplainsSubprograms) {
   EXPECT_THAT(said.out, HasSubstr("kept on chip: X"));
   for (const char* layer : {"bert:layers=1", "bert:layers=1,dtype=f16"}) {
     const json two = document({"plan", layer, "-m", "a100", "--model", "souffle", "--split",
-                               TILEWRIGHT_SOURCE_DIR "/experiments/souffle/bert_layer_parts.yaml"});
+                               test::in_sources("experiments/souffle/bert_layer_parts.yaml")});
     EXPECT_EQ(two["parts"].size(), 2u) << layer;
     EXPECT_EQ(two["plan"]["kernels"].size(), 2u) << layer;
   }
@@ -772,7 +773,7 @@ TEST(Command, UnknownVerbsAreLookedForOnThePath) {
 }
 
 TEST(Command, NeedsTheCLibraryOnly) {
-  const std::string list = "ldd " TILEWRIGHT_COMMAND;
+  const std::string list = "ldd " + test::in_build("tilewright");
   std::FILE* pipe = ::popen(list.c_str(), "r");
   if (pipe == nullptr) GTEST_SKIP() << "no ldd";
   std::string text;

@@ -1,4 +1,5 @@
 #include "tests/cli/command.h"
+#include "tests/support/places.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ Outcome tilewright_command(std::vector<std::string> arguments,
     for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
     if (std::freopen(out.c_str(), "w", stdout) == nullptr) ::_exit(126);
     if (std::freopen(err.c_str(), "w", stderr) == nullptr) ::_exit(126);
-    std::string program = TILEWRIGHT_COMMAND;
+    std::string program = test::in_build(TILEWRIGHT_COMMAND);
     std::vector<char*> argv{program.data()};
     for (std::string& a : arguments) argv.push_back(a.data());
     argv.push_back(nullptr);

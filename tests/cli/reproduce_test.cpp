@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/cli/command.h"
+#include "tests/support/places.h"
 
 namespace tilewright::test {
 namespace {
@@ -119,7 +120,7 @@ pid_t started(std::vector<std::string> arguments) {
   const int null = ::open("/dev/null", O_RDWR);
   ::dup2(null, 1);
   ::dup2(null, 2);
-  std::string program = TILEWRIGHT_COMMAND;
+  std::string program = test::in_build("tilewright");
   std::vector<char*> argv{program.data()};
   for (std::string& a : arguments) argv.push_back(a.data());
   argv.push_back(nullptr);

@@ -18,6 +18,7 @@
 
 #include "harness/request.h"
 #include "tests/cli/command.h"
+#include "tests/support/places.h"
 
 namespace tilewright::test {
 namespace {
@@ -234,7 +235,8 @@ TEST(Output, AnInterruptLeavesNothing) {
       ::setenv("CXX", compiler.c_str(), 1);
       const int null = ::open("/dev/null", O_WRONLY);
       ::dup2(null, 1), ::dup2(null, 2);
-      ::execl(TILEWRIGHT_COMMAND, TILEWRIGHT_COMMAND, "run", kChain, "-m", "host", "--model",
+      const std::string command = test::in_build("tilewright");
+      ::execl(command.c_str(), command.c_str(), "run", kChain, "-m", "host", "--model",
               "chimera", nullptr);
       ::_exit(127);
     }

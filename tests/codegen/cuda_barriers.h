@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <map>
+#include <span>
 
 #include "tests/codegen/cuda_support.h"
 
@@ -57,20 +59,37 @@ class BarriersLeftOut {
       EXPECT_TRUE(same(whole, again)) << what;
     }
     ++kernels_;
+    const std::vector<cuda_host::Barrier>& barriers = whole.report.barriers;
+    std::vector<Outcome> outcomes;
+    std::vector<std::size_t> alone;  // idle if nothing else is left out
+    for (std::size_t i = 0; i < barriers.size(); ++i) {
+      outcomes.push_back(outcome_without(barriers[i].calls));
+      if (outcomes.back() == idle) alone.push_back(i);
+    }
+    // Of these as many as can be left out together, in their order. All are tried at once, and in
+    // halves where something is wrong: most are idle.
     std::vector<std::uint32_t> idle_calls;
-    for (const cuda_host::Barrier& b : whole.report.barriers) {
-      Outcome outcome = outcome_without(b.calls);
-      if (outcome == idle) {
-        std::vector<std::uint32_t> more = idle_calls;
-        more.insert(more.end(), b.calls.begin(), b.calls.end());
-        if (outcome_without(more) == idle)
-          idle_calls = std::move(more);
-        else
-          outcome = doubled;
-      }
-      ++counts_[kind_of(b)][outcome];
-      if (outcome == wrong || (outcome >= doubled && std::getenv("TILEWRIGHT_SHOW") != nullptr))
-        show(b, outcome, source, what);
+    const std::function<void(std::span<const std::size_t>)> leave_out =
+        [&](std::span<const std::size_t> some) {
+          std::vector<std::uint32_t> more = idle_calls;
+          for (const std::size_t i : some)
+            more.insert(more.end(), barriers[i].calls.begin(), barriers[i].calls.end());
+          const bool seen = some.size() == 1 && idle_calls.empty();
+          if (seen || outcome_without(more) == idle) {
+            idle_calls = std::move(more);
+          } else if (some.size() == 1) {
+            outcomes[some.front()] = doubled;
+          } else {
+            leave_out(some.first(some.size() / 2));
+            leave_out(some.subspan(some.size() / 2));
+          }
+        };
+    if (!alone.empty()) leave_out(alone);
+    for (std::size_t i = 0; i < barriers.size(); ++i) {
+      ++counts_[kind_of(barriers[i])][outcomes[i]];
+      if (outcomes[i] == wrong ||
+          (outcomes[i] >= doubled && std::getenv("TILEWRIGHT_SHOW") != nullptr))
+        show(barriers[i], outcomes[i], source, what);
     }
   }
 

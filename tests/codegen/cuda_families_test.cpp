@@ -15,6 +15,7 @@
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
 #include "tests/support/golden.h"
+#include "tests/support/places.h"
 
 namespace tilewright {
 namespace {
@@ -500,7 +501,7 @@ TEST(CudaFamilies, PlantedFaultsAreFound) {
 
 TEST(CudaFamilies, TheSkeletonIsAMicroKernel) {
   std::stringstream text;
-  text << std::ifstream(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/micro_kernel_skeleton.h")
+  text << std::ifstream(test::in_sources("codegen/cuda/device/micro_kernel_skeleton.h"))
               .rdbuf();
   const Case c = {"",
                   "gemm-chain:m=37,n=33,k=20,l=50",

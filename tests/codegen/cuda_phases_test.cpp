@@ -9,6 +9,7 @@
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/support/places.h"
 
 namespace tilewright {
 namespace {
@@ -328,7 +329,7 @@ TEST(Phases, BarriersLeftOutAreFound) {
 /// What an H200 counted of the sub-graph as one kernel, beside what is counted here: from memory
 /// hardly more than must come, into shared memory by whole sectors.
 TEST(Phases, RecordedBytesAreNearThePredicted) {
-  std::ifstream file(std::string(TILEWRIGHT_SOURCE_DIR) + "/experiments/results/h200-phases.json");
+  std::ifstream file(test::in_sources("experiments/results/h200-phases.json"));
   const auto row = nlohmann::json::parse(file)["rows"][0];
   Case c{.workload = row["workload"], .tree = row["trees"][0]};
   for (const auto& [tensor, pin] : row["pins"].items()) c.pins[tensor].level = pin;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/workload/text.h"
+#include "tests/support/places.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -29,7 +30,7 @@ Schedule schedule_of(const std::string& name) {
 }
 
 TEST(BoxBytes, AreThoseThatWereCounted) {
-  std::ifstream file(TILEWRIGHT_SOURCE_DIR "/experiments/results/h100-hopper-bytes.json");
+  std::ifstream file(test::in_sources("experiments/results/h100-hopper-bytes.json"));
   int equal = 0, alone = 0, rows = 0;
   const auto document = nlohmann::json::parse(file);
   for (const auto& row : document["rows"]) {

@@ -9,6 +9,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include "core/plan/file.h"
+#include "tests/support/places.h"
 
 namespace tilewright {
 namespace {
@@ -214,7 +215,7 @@ TEST(Builtin, LayerNorm) {
 
 std::string shared_data() {
   if (const char* given = std::getenv("TILEWRIGHT_SHARED")) return given;
-  return TILEWRIGHT_SOURCE_DIR "/../shared";
+  return test::in_sources("../shared");
 }
 
 TEST(Builtin, RowsAreThePapersTables) {

@@ -15,6 +15,7 @@
 #include "core/workload/text.h"
 #include "tests/core/onnx_models.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/places.h"
 
 namespace tilewright {
 namespace {
@@ -238,7 +239,7 @@ TEST_F(Onnx, WhatIsNoModelIsRefused) {
 TEST_F(Onnx, BrokenFilesAreRefused) {
   std::vector<std::string> seeds;
   for (const auto& entry :
-       fs::directory_iterator(fs::path(TILEWRIGHT_SOURCE_DIR) / "tests/fuzz/corpus/onnx")) {
+       fs::directory_iterator(test::in_sources("tests/fuzz/corpus/onnx"))) {
     std::ifstream in(entry.path(), std::ios::binary);
     seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   }

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "experiments/report/experiment.h"
+#include "tests/support/places.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright::harness {
@@ -116,9 +117,9 @@ ordered_json ours_of(const Experiment& e) {
   // Of counted graphs: the twelve small ones, one of which has lookups that are simulated.
   if (e.method == "graph-counters") options.samples = 12;
   if (method_of(e).files == recording_files) {
-    options.data = TILEWRIGHT_SOURCE_DIR "/experiments/results";
+    options.data = test::in_sources("experiments/results");
     // What no GPU has recorded yet: the recordings that were made by hand for tests.
-    if (missing(e, options)) options.data = TILEWRIGHT_SOURCE_DIR "/tests/harness/recordings";
+    if (missing(e, options)) options.data = test::in_sources("tests/harness/recordings");
   }
   const Reproduced done = method_of(e).run(e, {request, options, points});
   ordered_json ours = {{"result", done.result}};
@@ -173,7 +174,7 @@ TEST(Experiment, PowerFusionsFiguresHold) {
     const Experiment& e = find_experiment(std::string("powerfusion/") + id);
     Points points;
     const Request request;
-    const ReproduceOptions options{.data = TILEWRIGHT_SOURCE_DIR "/experiments/results"};
+    const ReproduceOptions options{.data = test::in_sources("experiments/results")};
     const Reproduced done = method_of(e).run(e, {request, options, points});
     EXPECT_TRUE(done.holds) << id << ": " << done.reason;
   }

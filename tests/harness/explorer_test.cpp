@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "tests/cli/command.h"
+#include "tests/support/places.h"
 
 extern "C" char* room(int bytes);
 extern "C" const char* ask(const char* question, int bytes);
@@ -98,7 +99,7 @@ TEST(Explorer, SourcesIncludeWhatItsLibraryHas) {
     EXPECT_FALSE(std::regex_search(text.str(), lacking))
         << file << ": use std::thread, std::mutex and std::lock_guard";
   };
-  const std::filesystem::path top = TILEWRIGHT_SOURCE_DIR;
+  const std::filesystem::path top = test::kSourceFolder;
   std::stringstream host(TILEWRIGHT_HOST_SOURCES);
   std::set<std::string> left_out;
   for (std::string name; std::getline(host, name, ',');) left_out.insert("harness/" + name);

@@ -10,6 +10,7 @@
 #include "core/base/toolchain.h"
 #include "harness/measure_ncu.h"
 #include "harness/verbs.h"
+#include "tests/support/places.h"
 
 namespace tilewright::harness {
 namespace {
@@ -62,10 +63,10 @@ class Ncu : public testing::Test {
   void SetUp() override {
     script("ncu", kNcu);
     script("nvcc", kNvcc);
-    fs::create_symlink(TILEWRIGHT_COMMAND, path("tilewright"));
+    fs::create_symlink(test::in_build("tilewright"), path("tilewright"));
     const char* before = std::getenv("PATH");
     setenv("PATH", (folder_.path().string() + ":" + (before ? before : "")).c_str(), 1);
-    setenv("LD_LIBRARY_PATH", TILEWRIGHT_FAKE_CUDA_FOLDER, 1);
+    setenv("LD_LIBRARY_PATH", test::in_build("tests/harness/fake_cuda").c_str(), 1);
     setenv("TILEWRIGHT_FAKE_CUDA", "any", 1);
     setenv("TILEWRIGHT_FAKE_BUILDS", path("builds").c_str(), 1);
     request_.subject = "gemm:m=40,n=24,k=33,dtype=f16";

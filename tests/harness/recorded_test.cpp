@@ -12,6 +12,7 @@
 #include "experiments/report/reproduce.h"
 #include "harness/statistics.h"
 #include "harness/verbs.h"
+#include "tests/support/places.h"
 
 namespace tilewright::harness {
 namespace {
@@ -21,9 +22,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kFolder = TILEWRIGHT_RECORDINGS;
+const std::string kFolder = test::in_sources("tests/harness/recordings");
 
-ReproduceOptions of(const char* id, const TemporaryDirectory& out, const char* data = kFolder) {
+ReproduceOptions of(const char* id, const TemporaryDirectory& out, const std::string& data = kFolder) {
   return {.id = id, .out = out.path().string(), .data = data};
 }
 
@@ -100,7 +101,7 @@ TEST(Recorded, ValidateTakesTimesFromARecordingOnly) {
   Request request{.subject = "mcfuser/G1", .machine = "h200"};
   ValidateOptions options{.truth = "cuda-events"};
   EXPECT_FALSE(validate(request, options).ok());
-  options.recorded = std::string(kFolder) + "/h200-counters.json";
+  options.recorded = kFolder + "/h200-counters.json";
   const Answer answer = validate(request, options);
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_DOUBLE_EQ(answer.json["times"]["pearson"], 0.5);
@@ -159,7 +160,7 @@ TEST(Recorded, CountedGraphs) {
 
 TEST(Recorded, OneKernelReadsWhatIsCompulsory) {
   const TemporaryDirectory out, data;
-  std::ifstream from(std::string(kFolder) + "/h200-graphs.json");
+  std::ifstream from(kFolder + "/h200-graphs.json");
   ordered_json recording = ordered_json::parse(from);
   recording["counters"]["points"][0]["counted"]["all"]["metrics"]["dram__bytes_read.sum"] = 1060;
   const std::string folder = data.path().string();
@@ -181,7 +182,7 @@ TEST(Recorded, RankedSchedules) {
 
 TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
   const TemporaryDirectory out, data;
-  std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
+  std::ifstream from(kFolder + "/h200-ranking.json");
   ordered_json recording = ordered_json::parse(from);
   ordered_json points = ordered_json::array();
   for (int i = 1; i <= 30; ++i)
@@ -214,7 +215,7 @@ TEST(Recorded, SchedulesArePredictedAgain) {
   request.model = "fusionstitching";
   request.samples = 1000;
   const Answer said = explain(request);
-  std::ifstream from(std::string(kFolder) + "/h200-ranking.json");
+  std::ifstream from(kFolder + "/h200-ranking.json");
   ordered_json recording = ordered_json::parse(from), points = ordered_json::array();
   for (const ordered_json& s : said.json["drawn"]) {
     const std::string schedule = s["schedule"];
@@ -256,7 +257,7 @@ TEST(Recorded, WithoutARecordingThereIsNoNumber) {
 
 TEST(Recorded, ValidateReadsARecording) {
   Request request{.subject = "gemm-chain:m=256,l=256,k=64,n=64,dtype=f16", .machine = "h200"};
-  ValidateOptions options{.truth = "ncu", .recorded = std::string(kFolder) + "/h200-counters.json"};
+  ValidateOptions options{.truth = "ncu", .recorded = kFolder + "/h200-counters.json"};
   const Answer answer = validate(request, options);
   ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
   EXPECT_EQ(answer.json["asked"], 4);

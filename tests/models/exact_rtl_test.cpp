@@ -25,6 +25,7 @@
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
+#include "tests/support/places.h"
 
 namespace tilewright {
 namespace {
@@ -33,7 +34,7 @@ using Row = std::map<std::string, std::int64_t>;
 
 std::filesystem::path data_file() {
   const char* shared = std::getenv("TILEWRIGHT_SHARED");
-  return std::filesystem::path(shared ? shared : TILEWRIGHT_SOURCE_DIR "/../shared") / "data" /
+  return std::filesystem::path(shared ? shared : test::in_sources("../shared")) / "data" /
          "tileflow_rtl_gemm_chain.csv";
 }
 

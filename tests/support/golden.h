@@ -8,11 +8,13 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/places.h"
+
 namespace tilewright::testing {
 
 /// The kept text of tests/codegen/golden/NAME; TILEWRIGHT_REGENERATE=1 keeps the new one instead.
 inline void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = TILEWRIGHT_SOURCE_DIR "/tests/codegen/golden/" + name;
+  const std::string path = test::in_sources("tests/codegen/golden/" + name);
   if (std::getenv("TILEWRIGHT_REGENERATE") != nullptr) std::ofstream(path) << text;
   std::stringstream kept;
   kept << std::ifstream(path).rdbuf();

@@ -10,6 +10,7 @@
 #include "codegen/cuda/driver.h"
 #include "core/base/toolchain.h"
 #include "tests/codegen/cuda/hand_written.h"
+#include "tests/support/places.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -75,12 +76,13 @@ TEST(Ptxas, AnythingElseIsPassedOver) {
 
 TEST(Headers, AreTheFilesByteForByte) {
   std::size_t there = 0;
-  for (const auto& file : std::filesystem::directory_iterator(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device"))
+  const std::string folder = tilewright::test::in_sources("codegen/cuda/device");
+  for (const auto& file : std::filesystem::directory_iterator(folder))
     there += file.path().filename().string().starts_with("tilewright_") ? 1 : 0;
   ASSERT_EQ(device_headers().size(), there);
   for (const DeviceHeader& h : device_headers()) {
     const std::string text =
-        text_of(TILEWRIGHT_SOURCE_DIR "/codegen/cuda/device/" + std::string(h.name));
+        text_of(folder + "/" + std::string(h.name));
     ASSERT_FALSE(text.empty()) << h.name;
     EXPECT_EQ(h.text, text) << h.name;
     EXPECT_EQ(h.text.data()[h.text.size()], '\0');

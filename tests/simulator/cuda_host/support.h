@@ -14,11 +14,12 @@
 #include "core/base/toolchain.h"
 #include "simulator/cuda_host/cuda_host.h"
 #include "simulator/cuda_host/device/tilewright_half.h"
+#include "tests/support/places.h"
 
 namespace tilewright::cuda_host {
 
 inline std::string contents(const std::string& path) {
-  std::ifstream in(std::string(TILEWRIGHT_SOURCE_DIR) + "/" + path);
+  std::ifstream in(test::in_sources(path));
   EXPECT_TRUE(in) << path;
   std::ostringstream text;
   text << in.rdbuf();

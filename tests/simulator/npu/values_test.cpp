@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tests/simulator/npu/support.h"
+#include "tests/support/places.h"
 
 namespace tilewright::npu {
 namespace {
@@ -281,7 +282,7 @@ TEST(NpuValues, HalvesAgreeWithAndWithoutVectorInstructions) {
 
 /// The program that docs/npu.md begins with.
 TEST(NpuValues, TheDocumentedProgram) {
-  std::ifstream file(std::string(TILEWRIGHT_SOURCE_DIR) + "/docs/npu.md");
+  std::ifstream file(test::in_sources("docs/npu.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   const std::size_t begin = page.find("```\n") + 4;
   const Program p = parse_assembly(page.substr(begin, page.find("```", begin) - begin), "npu.md");
