@@ -91,6 +91,20 @@ class GpuPlanner {
     return best;
   }
 
+  /// What others propose of the whole, where that is faster.
+  void ask_others(Partition& found) const {
+    if (!asks(found.seconds)) return;
+    Group whole{.ops = {}, .workload = q_.workload};
+    for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
+    std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
+    for (const Model* m : q_.others)
+      if (m->times) ask(*m, whole, best);
+    if (best->plan.kernels.empty()) return;
+    found.groups = {std::move(whole)};
+    found.seconds = best->seconds;
+    found.best = {std::move(*best)};
+  }
+
  private:
   /// Small products with what is around them: a stitched kernel reads an operand of each
   /// multiply-add from shared memory at best. Only of small workloads, as each search takes tens of
@@ -124,22 +138,6 @@ class GpuPlanner {
     return seconds > (few ? kNearFloor : kFarAbove) * least;
   }
 
- public:
-  /// What others propose of the whole, where that is faster.
-  void ask_others(Partition& found) const {
-    if (!asks(found.seconds)) return;
-    Group whole{.ops = {}, .workload = q_.workload};
-    for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
-    std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
-    for (const Model* m : q_.others)
-      if (m->times) ask(*m, whole, best);
-    if (best->plan.kernels.empty()) return;
-    found.groups = {std::move(whole)};
-    found.seconds = best->seconds;
-    found.best = {std::move(*best)};
-  }
-
- private:
   /// Refused by nobody, and faster than what there is.
   bool takes(const Schedule& s, double seconds, const std::optional<Best>& best) const {
     return (!best || seconds < best->seconds) && (!q_.refuses || !q_.refuses(s));
