@@ -150,7 +150,8 @@ class Chooser {
   }
 
   /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.
-  std::optional<double> by_target(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
+  std::optional<double> by_target(const Plan& plan,
+                                  const std::shared_ptr<const Workload>& w) const {
     return resolved(plan, w, q_) ? cost(*clock_, w, plan) : std::nullopt;
   }
 
@@ -284,9 +285,9 @@ class Chooser {
     if (cost_ == kSeconds) {
       out.price.traffic.seconds = cost;
       out.detail = {{"seconds", cost},
-                    {"seconds_are", clock_ != nullptr
-                                        ? "of each part, what the target's time model gives its plan"
-                                        : "of each part, the longest that a model gives its plan"}};
+                    {"seconds_are",
+                     clock_ != nullptr ? "of each part, what the target's time model gives its plan"
+                                       : "of each part, the longest that a model gives its plan"}};
     } else {
       out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
                     {"volume_is", "of each part, the most that a model counts: none knows time"}};
@@ -319,24 +320,13 @@ class Chooser {
         return std::ranges::binary_search(c->ops, e.from) &&
                std::ranges::binary_search(c->ops, e.to);
       });
-      if (of == best.end() || share_kernel(**of, e)) continue;
+      if (of == best.end() || share_kernel((*of)->part.plan, *(*of)->workload, *q_.workload, e))
+        continue;
       e.fused = false;
       e.together = e.apart = std::nullopt;
       e.note = "kernels of their own in the plan of " + (*of)->part.by;
     }
     return all;
-  }
-
-  /// Whether a kernel of the candidate has both ends of the edge; so where a rewrite has changed
-  /// them.
-  bool share_kernel(const Candidate& c, const Edge& e) const {
-    const auto from = c.workload->find_op(q_.workload->op(e.from).name);
-    const auto to = c.workload->find_op(q_.workload->op(e.to).name);
-    if (!from || !to) return true;
-    return std::ranges::any_of(c.part.plan.kernels, [&](const Kernel& k) {
-      const std::vector<OpId> ops = operators_of(k, *c.workload);
-      return std::ranges::binary_search(ops, *from) && std::ranges::binary_search(ops, *to);
-    });
   }
 
   std::string refusals() const {

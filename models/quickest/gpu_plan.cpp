@@ -23,6 +23,10 @@ constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
+constexpr std::size_t kMostOfLayer = 40;  // operators of a workload whose products may be stitched
+constexpr double kNearFloor = 1.1;        // of what no plan is below: nobody else is asked
+constexpr double kFarAbove = 2;
+constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -80,6 +84,7 @@ class GpuPlanner {
     if (!products.empty()) {
       blocks(group.workload, products, {}, best);
       if (rewrites_ && products.size() == 2) online(group.workload, best);
+      if (group.ops.size() > 1 && may_be_stitched(group, best)) stitched(group, best);
     }
     // Others' plans are of these forms, or slower; their searches take seconds.
     if (!best && group.ops.size() == 1)
@@ -87,7 +92,53 @@ class GpuPlanner {
     return best;
   }
 
+  /// What others propose of the whole, where that is faster.
+  void ask_others(Partition& found) const {
+    if (!asks(found.seconds)) return;
+    Group whole{.ops = {}, .workload = q_.workload};
+    for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
+    std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
+    for (const Model* m : q_.others)
+      if (m->times) ask(*m, whole, best);
+    if (best->plan.kernels.empty()) return;
+    found.groups = {std::move(whole)};
+    found.seconds = best->seconds;
+    found.best = {std::move(*best)};
+  }
+
  private:
+  /// Small products with what is around them: a stitched kernel reads an operand of each
+  /// multiply-add from shared memory at best. Only of small workloads, as each search takes tens of
+  /// milliseconds.
+  bool may_be_stitched(const Group& group, const std::optional<Best>& best) const {
+    if (q_.workload->operators().size() > kMostOfLayer) return false;
+    double multiply_adds = 0;
+    for (std::size_t i = 0; i < group.workload->operators().size(); ++i) {
+      if (!group.workload->is_contraction(OpId(i))) continue;
+      double points = 1;
+      for (LoopId l : group.workload->op(OpId(i)).loops)
+        points *= static_cast<double>(group.workload->loop(l).extent);
+      multiply_adds += points;
+    }
+    return !best || 4 * multiply_adds / device_.shared_bytes_per_second < best->seconds;
+  }
+
+  /// Whether others are asked about the whole, of which `seconds` are known: they put phases with
+  /// barriers of all blocks into one kernel, and stitch what no two neighbours gain by. Not where
+  /// bytes and a launch alone take about as long; of more operators, whose searches take seconds,
+  /// only where they take less than half.
+  bool asks(double seconds) const {
+    const bool few = cut_each(*q_.workload).size() <= kMostExact;
+    if (!few && q_.workload->operators().size() > kMostComposed) return false;
+    double bytes = 0;
+    for (std::size_t t = 0; t < q_.workload->tensors().size(); ++t)
+      if (q_.workload->is_output(TensorId(t)) || !q_.workload->producer(TensorId(t)).valid())
+        bytes += static_cast<double>(q_.workload->tensors()[t].bytes().value);
+    const double least = (device_.launch + device_.block + device_.home()) / device_.clock_hz +
+                         device_.brought_seconds(bytes);
+    return seconds > (few ? kNearFloor : kFarAbove) * least;
+  }
+
   /// Refused by nobody, and faster than what there is.
   bool takes(const Schedule& s, double seconds, const std::optional<Best>& best) const {
     return (!best || seconds < best->seconds) && (!q_.refuses || !q_.refuses(s));
@@ -248,8 +299,9 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
     Partitioner partitioner(
         q.workload, [&](const Group& g) { return planner.find(g); },
         [&](const Part& ops) { return planner.rough(ops); });
-    const Result<Partition> found = partitioner.run();
+    Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
+    if (composed.rewrites.empty()) planner.ask_others(found.value());
     Result<Proposal> joined = joined_proposal(q, *found);
     why = joined ? "" : joined.reason();
     if (!joined) continue;

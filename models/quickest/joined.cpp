@@ -1,11 +1,24 @@
 // A partition as a proposal, and what it says of itself.
+#include <algorithm>
+
 #include "core/base/format.h"
 #include "core/plan/join.h"
+#include "core/plan/names.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
 using nlohmann::ordered_json;
+
+bool share_kernel(const Plan& plan, const Workload& w, const Workload& whole, const Edge& e) {
+  const auto from = w.find_op(whole.op(e.from).name);
+  const auto to = w.find_op(whole.op(e.to).name);
+  if (!from || !to) return true;
+  return std::ranges::any_of(plan.kernels, [&](const Kernel& k) {
+    const std::vector<OpId> ops = operators_of(k, w);
+    return std::ranges::binary_search(ops, *from) && std::ranges::binary_search(ops, *to);
+  });
+}
 
 ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,
                         const std::string& unit) {

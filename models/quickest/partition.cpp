@@ -483,13 +483,22 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         }
         std::ranges::sort(first);
         std::ranges::set_difference(a, first, std::back_inserter(second));
-        e.together = seconds(a);
+        e.together = part_of[op] < p.best.size() ? p.best[part_of[op]].seconds : seconds(a);
         if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))
           e.apart = known(seconds(first) + seconds(second));
       } else {
         e.apart = known(seconds(a) + seconds(b));
         const Part both = joined(a, b);
         if (may_join(both)) e.together = known(seconds(both));
+      }
+      if (const std::size_t g = part_of[op]; e.fused && g < p.best.size()) {
+        const Best& best = p.best[g];
+        const auto w = rewritten(p.groups[g].workload, best.rewrites);
+        if (w != nullptr && !share_kernel(best.plan, *w, *w_, e)) {
+          e.fused = false;
+          e.together = e.apart = std::nullopt;
+          e.note = "kernels of their own in the plan of " + best.by;
+        }
       }
       if (std::ranges::none_of(all, [&](const Edge& o) {
             return o.tensor == e.tensor && o.from == e.from && o.to == e.to;

@@ -103,6 +103,15 @@ std::vector<Case> warp_cases() {
       {"layernorm:rows=21,cols=40",
        {"r/8@grid ( r/4@warp ( L.gain r/1 ( L.x c/4@lane ( C.sum ) C.mean "
         "c/4@lane ( C.sub C.sq C.varsum ) C.rstd c/4@lane ( C.norm ) ) ) )"}},
+      // what stands outside of a loop over units is another unit's: it has a tile of its own, and
+      // those within find theirs again
+      {"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
+       "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
+       "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
+       {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
+      {"name: first\nloops: {r: 12, c: 48}\noperators:\n  - t: t[r,c] = tanh(x[r,c])\n"
+       "  - u: u[r] = tanh(x[r,0])\n  - v: v[r] += x[r,c] * t[r,c]\n",
+       {"r/8@grid r/1@warp ( c/40@warp c/4@lane ( C.t ) C.u c/40@warp c/4@lane ( C.v ) )"}},
       // at shared memory's level, where nothing is held from loop to loop
       {"layernorm:rows=24,cols=40",
        {"r/8@grid ( r/1@warp ( c/4@lane ( C.sum ) Y.warp C.mean c/4@lane ( C.sub C.sq C.varsum ) "
@@ -346,12 +355,10 @@ std::vector<std::pair<Case, std::string>> shared_work() {
         {"r/8@grid ( r/1@warp ( c/16 c/4@lane ( C.rowmax ) c/16 c/4@lane ( C.exp "
          "C.rowsum ) c/16 c/4@lane ( C.divide ) ) )"}},
        "ends with a smaller piece"},
-      // Also where the loop has one iteration only: outside it, another buffer has the indices.
-      {{"name: one\nloops: {r: 1, c: 4}\ntensors: {T: [7, c], S: [7], ids: [r]}\n"
-        "dtypes: {ids: i32}\noperators:\n  - t: t[r] = tanh(S[ids[r]])\n"
-        "  - y: y[r,c] = T[ids[r],c] * t[r]\n",
-        {"r/1@grid r/1@warp ( C.t c/4@lane ( C.y ) )"}},
-       "ids is loaded inside and outside of a loop bound to units"},
+      // The piece is all that the last turn of an outer loop has: there the tile is held.
+      {{"name: turns\nloops: {b: 7, t: 5}\noperators:\n  - z: z[b,t] = x[b,t] + c[t]\n",
+        {"t/3 b/2 b/2@warp t/2 ( C.z )"}},
+       "some blocks have one tile of c and hold it"},
   };
 }
 

@@ -67,8 +67,9 @@ TEST(PlannerOfThreads, CountWhatTheThreadWithMostDoesAndBrings) {
 }
 
 /// What others propose of graphs, priced as the planner prices its own: sums beside one another
-/// over the same tensor, slices that two operators read, columns whose variance is split, and whose
-/// difference from the mean two kernels compute rather than hand it on.
+/// over the same tensor, slices that two operators read, columns whose variance is split, whose
+/// difference from the mean two kernels compute rather than hand it on, and small products that a
+/// kernel of units takes with what is around them (up to 2.5 times).
 TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
   std::mt19937_64 random(seed ? std::strtoull(seed, nullptr, 10) : 26112026);
@@ -78,7 +79,9 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   const std::vector<std::string> names = {
       "layernorm-backward:rows=" + size(500, 40000) + ",cols=" + size(100, 2000),
       "rotary:tokens=" + size(200, 9000) + ",heads=" + size(2, 40) + ",half=64",
-      "column-norm:rows=" + size(8000, 9000) + ",cols=" + size(3000, 5000)};
+      "column-norm:rows=" + size(8000, 9000) + ",cols=" + size(3000, 5000),
+      "attention:heads=" + size(1, 9) + ",m=" + size(1, 40) + ",l=" + size(20, 300) +
+          ",k=" + size(8, 64) + ",n=" + size(8, 64) + ",dtype=f16"};
   int compared = 0;
   for (const std::string& name : names) {
     const Question q = question(name);

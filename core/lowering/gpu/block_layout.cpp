@@ -93,6 +93,7 @@ std::pair<int, int> BlockLowering::alive(BufferId b) const {
 /// is.
 bool BlockLowering::lives_by_use(BufferId b) const {
   const BlockTile& p = tile(b);
+  if (waits_.contains(b)) return true;
   if (p.form != Form::computed || p.own || p.units > 1 || slides(b) || chained(b) ||
       (keeps(b) && !p.plain))
     return false;
@@ -112,14 +113,87 @@ bool BlockLowering::lives_by_use(BufferId b) const {
   });
 }
 
+/// Whether a loop has all of an operator's range of it in every turn of what is around: no loop
+/// around cuts it, nor what consumers need of the operator.
+bool BlockLowering::whole_range(NodeId loop, OpId op) const {
+  const LoopId of = k_.node(loop).loop;
+  for (NodeId n = k_.node(loop).parent; n.valid(); n = k_.node(n).parent) {
+    if (k_.node(n).kind == NodeKind::loop && k_.node(n).loop == of) return false;
+    for (const Inference& i : k_.node(n).infer) {
+      if (i.producer != op) continue;
+      const Access& made = workload_.op(op).outputs[static_cast<std::size_t>(i.output)].target;
+      for (std::size_t d = 0; d < made.index.size(); ++d) {
+        if (std::ranges::none_of(made.index[d].terms, [&](const Term& t) { return t.loop == of; }))
+          continue;
+        for (const ReadRef& r : i.reads) {
+          const Access& read = workload_.op(r.op).inputs[static_cast<std::size_t>(r.input)];
+          if (read.index[d].plain_loop() != of || !whole_range(loop, r.op)) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+/// The innermost loop in which all uses of a loaded tile lie and each of whose iterations loads
+/// another box; none: a later iteration may find the tile there.
+NodeId BlockLowering::loads_anew(BufferId b) const {
+  const auto uses = [&](const ScheduleNode& n) {
+    const auto is = [&](const auto& use) { return use.buffer == b; };
+    return n.buffer == b || std::ranges::any_of(n.reads, is) || std::ranges::any_of(n.writes, is);
+  };
+  const std::vector<NodeId> last_below = last_nodes_below(k_);
+  NodeId found;
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
+    const ScheduleNode& loop = k_.nodes[i];
+    if (loop.kind != NodeKind::loop || loop.binding == Binding::grid || loop.max_trips < 2)
+      continue;
+    // An index that is this loop alone, within the tensor: another iteration's box is another.
+    const auto steps = [&](const ReadRef& read) {
+      const Operator& op = workload_.op(read.op);
+      const Access& a = op.inputs[static_cast<std::size_t>(read.input)];
+      if (std::ranges::none_of(loop.cuts, [&](const OpLoop& cut) { return cut.op == read.op; }))
+        return false;
+      if (!whole_range(NodeId(i), read.op)) return false;
+      for (std::size_t d = 0; d < a.index.size(); ++d)
+        if (a.index[d].terms.size() == 1 && a.index[d].terms[0].loop == loop.loop &&
+            !leaves(workload_, a, d))
+          return true;
+      return false;
+    };
+    bool all = true;
+    for (std::size_t n = 0; n < k_.nodes.size() && all; ++n) {
+      if (!uses(k_.nodes[n])) continue;
+      all = n > i && NodeId(n) <= last_below[i];
+      if (k_.nodes[n].kind == NodeKind::load && k_.nodes[n].buffer == b)
+        all = all && k_.nodes[n].reads_below.size() == 1 && steps(k_.nodes[n].reads_below.front());
+    }
+    if (all) found = NodeId(i);
+  }
+  return found;
+}
+
+/// The ring that takes most room and whose tile the computing warps may load themselves.
+BlockTile* BlockLowering::largest_that_can_wait() {
+  BlockTile* most = nullptr;
+  for (BlockTile& p : program_.tiles)
+    if (p.form == Form::ring && !p.own && p.units == 1 && !buffer(p.buffer).sliding &&
+        !chained(p.buffer) && asked_stages() <= 1 && (most == nullptr || p.bytes > most->bytes))
+      most = &p;
+  return most;
+}
+
 /// From which node to which: what a loop comes back to, in all of the loop. A ring is filled again
 /// in every loop around it.
 std::pair<NodeId, NodeId> BlockLowering::used_between(BufferId b) const {
   const std::vector<NodeId> last_below = last_nodes_below(k_);
+  const NodeId anew = waits_.contains(b) ? loads_anew(b) : NodeId();
   std::pair<NodeId, NodeId> span{NodeId(k_.nodes.size()), NodeId(0)};
   const auto touch = [&](NodeId n) {
     NodeId first = n, last = n;
-    const NodeId scope = tile(b).form == Form::ring ? NodeId() : buffer(b).fixed_at;
+    const NodeId scope = tile(b).form == Form::ring ? NodeId()
+                         : waits_.contains(b)       ? anew
+                                                    : buffer(b).fixed_at;
     for (NodeId l = k_.node(n).parent; l.valid() && l != scope; l = k_.node(l).parent)
       if (k_.node(l).kind == NodeKind::loop && k_.node(l).binding != Binding::grid &&
           k_.node(l).max_trips > 1)
@@ -365,6 +439,15 @@ void BlockLowering::lay_out() {
     // Where stages are no longer to be had, the largest computed tile that can be rounded.
     for (BlockTile& p : program_.tiles)
       if (can_be_narrow(p.buffer) && (most == nullptr || p.bytes > most->bytes)) most = &p;
+    if (most == nullptr && measuring_)
+      if (BlockTile* ring = largest_that_can_wait(); ring != nullptr) {
+        ring->form = Form::loaded;
+        ring->reason = "there is no room to copy it ahead of its use";
+        waits_.insert(ring->buffer);
+        choose_roles();
+        shape();
+        continue;
+      }
     if (most == nullptr)
       throw Refused{"its tiles need " + std::to_string(needed) +
                         " bytes of shared memory, padded for its micro-kernel; a block has " +

@@ -161,6 +161,9 @@ class BlockLowering {
   // block_layout.cpp
   std::pair<int, int> alive(BufferId b) const;
   bool lives_by_use(BufferId b) const;
+  bool whole_range(NodeId loop, OpId op) const;
+  NodeId loads_anew(BufferId b) const;
+  BlockTile* largest_that_can_wait();
   std::pair<NodeId, NodeId> used_between(BufferId b) const;
   void choose_ahead();
   bool can_be_narrow(BufferId b) const;
@@ -186,6 +189,7 @@ class BlockLowering {
   std::vector<std::string> fresh_at_fix_;
   std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0;
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
+  std::set<BufferId> waits_;      ///< loaded by the warps that compute, for want of room
   bool take_turns_ = false;       ///< tiles share places between their uses, for want of room
   bool measuring_ = true;         ///< what copies ahead is still to be chosen
 };

@@ -11,6 +11,14 @@ bool Lowering::is_private(NodeId loop, BufferId b) const {
   return unit && *unit <= machine_.level(k_.buffer(b).level).private_to;
 }
 
+/// How many loops over units within a block around a load or a drop tell the buffer's instances
+/// apart: a unit is not the first of those within it, and neither finds what the other holds.
+std::size_t Lowering::depth_of_units(NodeId place) const {
+  return static_cast<std::size_t>(std::ranges::count_if(loops_around(place), [&](NodeId l) {
+    return k_.node(l).binding != Binding::grid && is_private(l, k_.node(place).buffer);
+  }));
+}
+
 /// Whether the loop's index is part of where the load's tile begins or ends.
 bool Lowering::tile_moves(NodeId load, NodeId loop) const {
   const Facts& f = facts_[loop.index()];
@@ -42,7 +50,7 @@ void Lowering::place_load(NodeId load) {
     bool alone = true;
     for (std::size_t m = 0; m < k_.nodes.size(); ++m)
       if (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
-          is_around(*l, NodeId(m)))
+          is_around(*l, NodeId(m)) && depth_of_units(NodeId(m)) == depth_of_units(load))
         alone = alone && same_tile(load, NodeId(m));
     if (!alone) break;
     place = *l;
@@ -110,13 +118,15 @@ void Lowering::check_same_units() const {
     for (std::size_t b = a + 1; b < k_.nodes.size(); ++b) {
       const ScheduleNode &x = k_.nodes[a], &y = k_.nodes[b];
       if (x.kind != NodeKind::load || y.kind != NodeKind::load || x.buffer != y.buffer ||
-          in_other_blocks(NodeId(a), NodeId(b)) || trips(NodeId(a)) == trips(NodeId(b)))
+          in_other_blocks(NodeId(a), NodeId(b)))
         continue;
+      const auto units_of_x = trips(NodeId(a)), units_of_y = trips(NodeId(b));
+      if (units_of_x == units_of_y || units_of_x.size() != units_of_y.size()) continue;
       if (std::ranges::equal(facts_[a].tile, facts_[b].tile,
                              [](const Span& s, const Span& t) { return s.most == t.most; }))
         throw Refused{workload_.tensor(x.tensor).name +
-                      " is loaded inside and outside of a loop bound to units: one L." +
-                      workload_.tensor(x.tensor).name + " outside serves both"};
+                      " is loaded in loops over different units: one L." +
+                      workload_.tensor(x.tensor).name + " outside of them serves both"};
     }
 }
 
@@ -126,29 +136,41 @@ void Lowering::check_last_tiles(NodeId load) const {
   const ScheduleNode& n = k_.node(load);
   bool again = false;
   for (std::size_t m = 0; m < k_.nodes.size(); ++m)
-    again = again || (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
-                      !in_other_blocks(load, NodeId(m)) && !same_tile(load, NodeId(m)));
-  bool moves = false, differs = false;
-  for (NodeId l : loops_around(load)) {
-    const ScheduleNode& loop = k_.node(l);
-    if (loop.binding == Binding::grid || loop.max_trips <= 1 || is_private(l, n.buffer)) continue;
-    if (!tile_moves(load, l)) {
+    again =
+        again || (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&
+                  !in_other_blocks(load, NodeId(m)) &&
+                  depth_of_units(NodeId(m)) == depth_of_units(load) && !same_tile(load, NodeId(m)));
+  std::vector<NodeId> turns;  // outermost first
+  for (NodeId l : loops_around(load))
+    if (k_.node(l).binding != Binding::grid && k_.node(l).max_trips > 1 && !is_private(l, n.buffer))
+      turns.push_back(l);
+  const auto check = [&](std::size_t first) {
+    bool moves = false, differs = false;
+    for (std::size_t i = first; i < turns.size(); ++i) {
+      if (!tile_moves(load, turns[i])) continue;
+      moves = true;
+      differs = differs || !facts_[turns[i].index()].cut_short;
+    }
+    if (moves && !differs)
+      throw Refused{"some blocks have one tile of " + workload_.tensor(n.tensor).name +
+                    " and hold it, others have several and load them again"};
+  };
+  if (again) check(0);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const ScheduleNode& loop = k_.node(turns[i]);
+    if (!tile_moves(load, turns[i])) {  // its next turn finds the last tile of the loops within it
       again = true;
+      check(i + 1);
       continue;
     }
-    moves = true;
-    differs = differs || !facts_[l.index()].cut_short;
+    const Facts& facts = facts_[turns[i].index()];
     for (NodeId unit : loops_around(load))
-      if (again && is_around(l, unit) && is_private(unit, n.buffer) &&
-          k_.node(unit).loop == loop.loop &&
-          (facts_[l.index()].cut_short || facts_[l.index()].uneven))
+      if (again && is_around(turns[i], unit) && is_private(unit, n.buffer) &&
+          k_.node(unit).loop == loop.loop && (facts.cut_short || facts.uneven))
         throw Refused{"loop " + workload_.loop(loop.loop).name + "/" + std::to_string(loop.step) +
                       " ends with a smaller piece, after which its units hold pieces of " +
                       workload_.tensor(n.tensor).name + " from different turns"};
   }
-  if (again && moves && !differs)
-    throw Refused{"some blocks have one tile of " + workload_.tensor(n.tensor).name +
-                  " and hold it, others have several and load them again"};
 }
 
 void Lowering::add_load(NodeId load) {
@@ -156,6 +178,7 @@ void Lowering::add_load(NodeId load) {
   const Buffer& buffer = k_.buffer(n.buffer);
   const std::string& tensor = workload_.tensor(n.tensor).name;
   int& held = held_[n.buffer.index()];
+  int& here = held_by_units_.try_emplace({n.buffer, depth_of_units(load)}, -1).first->second;
   if (buffer.outer.valid()) {  // what comes from another level's tile is read there
     held = held_[buffer.outer.index()];
     if (held < 0) throw Refused{tensor + " is loaded from a tile that is not loaded"};
@@ -165,8 +188,11 @@ void Lowering::add_load(NodeId load) {
   if (producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end() &&
       phase_of(producer_node(n.tensor)) == phase_of(load))
     throw Refused{tensor + " is computed and loaded in one kernel"};
-  if (held >= 0 && same_tile(values_[static_cast<std::size_t>(held)].producer, load)) return;
-  held = static_cast<int>(values_.size());
+  if (here >= 0 && same_tile(values_[static_cast<std::size_t>(here)].producer, load)) {
+    held = here;
+    return;
+  }
+  held = here = static_cast<int>(values_.size());
   values_.push_back({.tensor = n.tensor,
                      .buffer = n.buffer,
                      .producer = load,

@@ -84,6 +84,7 @@ class Lowering {
   void check_same_units() const;
   void check_last_tiles(NodeId load) const;
   bool is_private(NodeId loop, BufferId b) const;
+  std::size_t depth_of_units(NodeId place) const;
   bool tile_moves(NodeId load, NodeId loop) const;
   std::vector<NodeId> loading_loops(NodeId load) const;
   bool same_tile(NodeId a, NodeId b) const;
@@ -196,7 +197,9 @@ class Lowering {
   std::map<NodeId, std::vector<NodeId>> hoisted_;  ///< loads by the loop that they stand before
   std::map<NodeId, NodeId> place_;  ///< of every load: the node that it stands before
   std::vector<Value>& values_ = p_.values;
-  std::vector<int> held_;  ///< by BufferId: the value that it holds
+  std::vector<int> held_;  ///< by BufferId: the value that is read of it
+  /// The value that an instance holds, told apart by how many loops over units are around it.
+  std::map<std::pair<BufferId, std::size_t>, int> held_by_units_;
   std::vector<int> made_;  ///< by TensorId
   std::map<NodeId, std::vector<std::size_t>> made_by_;
   std::map<std::pair<NodeId, int>, std::size_t> used_by_;

@@ -411,7 +411,11 @@ void Lowering::visit_values(NodeId id) {
   const ScheduleNode& n = k_.node(id);
   if (n.kind == NodeKind::load && place_.at(id) == id) add_load(id);
   if (n.kind == NodeKind::compute) add_compute(id);
-  if (n.kind == NodeKind::drop) held_[n.buffer.index()] = -1;
+  if (n.kind == NodeKind::drop) {
+    held_[n.buffer.index()] = -1;
+    for (auto& [of, held] : held_by_units_)
+      if (of.first == n.buffer && (n.all_units || of.second == depth_of_units(id))) held = -1;
+  }
   for (NodeId c : n.children) visit_values(c);
 }
 
