@@ -179,31 +179,31 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const int ahead = left_before && right_before   ? product.stages
                     : left_before || right_before ? std::min(product.stages, kAhead)
                                                   : 0;
-  text.text =
-      (follows ? operators_text(w, {.name = operators,
-                                    .element = "ProductElements<kWhole>",
-                                    .whole = product.whole(),
-                                    .product = product.product,
-                                    .result = product.result,
-                                    .loops = &product.loops,
-                                    .epilogue = &product.epilogue})
-               : std::string()) +
-      "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
-      std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol + "(" +
-      list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
-      element_type(product.operand) + ", " + out + number(product.groups) + number(product.blocks) +
-      number(product.tile_columns) + number(product.stages) + number(product.steps) +
-      yes(product.left_across) + yes(product.right_across) + yes(product.left_all) +
-      yes(product.right_all) + yes(product.boxed) + number(product.vector) + number(product.share) +
-      yes(product.turned) + number(product.down) + number(product.across) + yes(left_before) +
-      yes(right_before) + number(ahead) + (follows ? ", " + operators : "") +
-      ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
-      "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
-      name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
-      ",\n               {" + std::to_string(product.rows) + number(product.columns) +
-      number(product.depth) + number(product.count) + number(product.order) + number(product.part) +
-      number(product.columns_apart) + "}" +
-      (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
+  text.text = (follows ? operators_text(w, {.name = operators,
+                                            .element = "ProductElements<kWhole>",
+                                            .whole = product.whole(),
+                                            .product = product.product,
+                                            .result = product.result,
+                                            .loops = &product.loops,
+                                            .epilogue = &product.epilogue})
+                       : std::string()) +
+              "extern \"C\" __global__ void " + cluster + "__launch_bounds__(" +
+              std::to_string(launch.threads) + number(product.resident) + ") " + launch.symbol +
+              "(" + list + ") {\n" + "  TW_SHARED(memory);\n  using Product = WarpgroupProduct<" +
+              element_type(product.operand) + ", " + out + number(product.groups) +
+              number(product.blocks) + number(product.tile_columns) + number(product.stages) +
+              number(product.steps) + yes(product.left_across) + yes(product.right_across) +
+              yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
+              number(product.vector) + number(product.share) + yes(product.turned) +
+              number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
+              number(ahead) + (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
+              name(product.left) + "_map, " + name(product.right) + "_map, " +
+              name(product.boxed ? product.result : product.left) + "_map, " +
+              name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
+              ",\n               {" + std::to_string(product.rows) + number(product.columns) +
+              number(product.depth) + number(product.count) + number(product.order) +
+              number(product.part) + number(product.columns_apart) + "}" +
+              (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const std::int64_t left =

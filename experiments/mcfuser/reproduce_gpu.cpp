@@ -156,9 +156,12 @@ Reproduced reproduce_blocks(const Experiment& e, const Run& run) {
   Reproduced done;
   done.holds = true;
   done.result["points"] = ordered_json::array();
-  done.result["columns"] = {"n",          "block",        "blocks",     "resident",
-                            "A, B, C GB", "DRAM read GB", "written GB", "into SMs GB",
-                            "counted GB", "counted into SMs GB", "error"};
+  done.result["columns"] = {"n",          "block",
+                            "blocks",     "resident",
+                            "A, B, C GB", "DRAM read GB",
+                            "written GB", "into SMs GB",
+                            "counted GB", "counted into SMs GB",
+                            "error"};
   done.result["table"] = ordered_json::array();
   for (const Field& row : top.at("rows").items()) {
     row.only({"n", "tile", "sample_waves", "blocks_per_sm", "measured"});

@@ -1,5 +1,4 @@
 #include "tests/cli/command.h"
-#include "tests/support/places.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "tests/support/places.h"
 
 namespace tilewright::test {
 namespace {
@@ -40,7 +41,8 @@ Outcome tilewright_command(std::vector<std::string> arguments,
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), into.empty() ? slurp(out) : "", slurp(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          into.empty() ? slurp(out) : "", slurp(err)};
 }
 
 Folder::Folder() {

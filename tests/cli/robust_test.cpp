@@ -236,8 +236,8 @@ TEST(Output, AnInterruptLeavesNothing) {
       const int null = ::open("/dev/null", O_WRONLY);
       ::dup2(null, 1), ::dup2(null, 2);
       const std::string command = test::in_build("tilewright");
-      ::execl(command.c_str(), command.c_str(), "run", kChain, "-m", "host", "--model",
-              "chimera", nullptr);
+      ::execl(command.c_str(), command.c_str(), "run", kChain, "-m", "host", "--model", "chimera",
+              nullptr);
       ::_exit(127);
     }
     for (int i = 0; i < 500 && folder.names().empty(); ++i)

@@ -501,8 +501,7 @@ TEST(CudaFamilies, PlantedFaultsAreFound) {
 
 TEST(CudaFamilies, TheSkeletonIsAMicroKernel) {
   std::stringstream text;
-  text << std::ifstream(test::in_sources("codegen/cuda/device/micro_kernel_skeleton.h"))
-              .rdbuf();
+  text << std::ifstream(test::in_sources("codegen/cuda/device/micro_kernel_skeleton.h")).rdbuf();
   const Case c = {"",
                   "gemm-chain:m=37,n=33,k=20,l=50",
                   {"m@grid ( L.A l ( L.B C.gemm1 L.D C.gemm2 ) S.E )"},

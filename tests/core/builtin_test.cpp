@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <yaml-cpp/yaml.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <yaml-cpp/yaml.h>
 
 #include "core/plan/file.h"
 #include "tests/support/places.h"
@@ -307,8 +307,8 @@ TEST(Builtin, BadNames) {
 }
 
 TEST(Builtin, ReadsAFile) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() /
-                                     ("tilewright_" + std::to_string(getpid()) + ".yaml");
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("tilewright_" + std::to_string(getpid()) + ".yaml");
   std::ofstream(file) << to_yaml(named_workload("chimera/G2"));
   EXPECT_EQ(named_workload(file.string()), named_workload("chimera/G2"));
   std::ofstream(file) << "loops: {m: 0}\noperators: []\n";

@@ -158,8 +158,7 @@ TEST_F(Onnx, HeadsAreIndices) {
                 node("MatMul", {"x", "wk"}, {"k"}), node("Reshape", {"k", "heads"}, {"k4"}),
                 node("Transpose", {"k4"}, {"kt"}, {attribute_ints("perm", {0, 2, 3, 1})}),
                 node("MatMul", {"qt", "kt"}, {"s"})},
-      .tensors = {floats("wq", {4, 6}, weights),
-                  floats("wk", {4, 6}, weights),
+      .tensors = {floats("wq", {4, 6}, weights), floats("wk", {4, 6}, weights),
                   integers("heads", {4}, {0, 0, 2, 3})},
       .inputs = {value("x", {1, 5, 4})},
       .outputs = {value("s", {1, 2, 5, 5})}};
@@ -238,8 +237,7 @@ TEST_F(Onnx, WhatIsNoModelIsRefused) {
 // nodes that are named.
 TEST_F(Onnx, BrokenFilesAreRefused) {
   std::vector<std::string> seeds;
-  for (const auto& entry :
-       fs::directory_iterator(test::in_sources("tests/fuzz/corpus/onnx"))) {
+  for (const auto& entry : fs::directory_iterator(test::in_sources("tests/fuzz/corpus/onnx"))) {
     std::ifstream in(entry.path(), std::ios::binary);
     seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   }

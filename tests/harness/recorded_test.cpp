@@ -24,7 +24,8 @@ using ::testing::Not;
 
 const std::string kFolder = test::in_sources("tests/harness/recordings");
 
-ReproduceOptions of(const char* id, const TemporaryDirectory& out, const std::string& data = kFolder) {
+ReproduceOptions of(const char* id, const TemporaryDirectory& out,
+                    const std::string& data = kFolder) {
   return {.id = id, .out = out.path().string(), .data = data};
 }
 
@@ -167,7 +168,8 @@ TEST(Recorded, OneKernelReadsWhatIsCompulsory) {
   std::ofstream(folder + "/h200-graphs.json") << recording;
   const Answer answer = reproduce({}, of("fusionstitching/counters", out, folder.c_str()));
   EXPECT_FALSE(answer.ok());
-  EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("layernorm:rows=32768,cols=1024, one kernel"));
+  EXPECT_THAT(answer.json["reason"].get<std::string>(),
+              HasSubstr("layernorm:rows=32768,cols=1024, one kernel"));
 }
 
 TEST(Recorded, RankedSchedules) {
@@ -176,8 +178,10 @@ TEST(Recorded, RankedSchedules) {
   // Ranks 1 2 3 against 1 3 2; three schedules are too few, and 0.5 is too little.
   EXPECT_DOUBLE_EQ(answer.json["graphs"]["layernorm"]["spearman"].get<double>(), 0.5);
   EXPECT_FALSE(answer.ok());
-  EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("3 schedules timed, fewer than 30"));
-  EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("rank correlation 0.500, below 0.8"));
+  EXPECT_THAT(answer.json["reason"].get<std::string>(),
+              HasSubstr("3 schedules timed, fewer than 30"));
+  EXPECT_THAT(answer.json["reason"].get<std::string>(),
+              HasSubstr("rank correlation 0.500, below 0.8"));
 }
 
 TEST(Recorded, SchedulesTimedTwiceSayWhatNoiseLeaves) {
@@ -244,10 +248,10 @@ TEST(Recorded, SchedulesArePredictedAgain) {
 
 TEST(Recorded, WithoutARecordingThereIsNoNumber) {
   const TemporaryDirectory out;
-  for (const char* id : {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu",
-                         "validation/dram-gpu", "fusionstitching/graphs",
-                         "fusionstitching/counters", "fusionstitching/ranking",
-                         "fusionstitching/ranking-held-out"}) {
+  for (const char* id :
+       {"mcfuser/fig11", "mcfuser/fig8", "chimera/fig6", "chimera/fig8-gpu", "validation/dram-gpu",
+        "fusionstitching/graphs", "fusionstitching/counters", "fusionstitching/ranking",
+        "fusionstitching/ranking-held-out"}) {
     const Answer answer = reproduce({}, of(id, out, "/proc/no/such"));
     EXPECT_FALSE(answer.ok());
     EXPECT_THAT(answer.json["reason"].get<std::string>(), HasSubstr("needs a recording of a GPU"));

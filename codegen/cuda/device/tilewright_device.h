@@ -343,18 +343,21 @@ TW_STORE(store_home, "")
 /// Adds in global memory, rounded to its type.
 TW_DEVICE void atomic_add(float* p, float x) { atomicAdd(p, x); }
 TW_DEVICE void atomic_add(double* p, double x) { atomicAdd(p, x); }
+/// 16 bits are added with -0 beside them, which changes no number: hardware adds two, and a loop would have to add one.
+TW_DEVICE u32* word_of(void* p) { return reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3)); }
+TW_DEVICE u32 beside_zero(const void* p, u16 bits) {
+  return reinterpret_cast<u64>(p) & 2 ? u32(bits) << 16 | 0x8000u : 0x80000000u | bits;
+}
 TW_DEVICE void atomic_add(f16* p, float x) {
-  const f16 y = Rounded<f16>::of(x);
-  asm volatile("{ .reg .b16 t; atom.global.add.noftz.f16 t, [%0], %1; }" ::"l"(p), "h"(y.bits)
+  asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(word_of(p)), "r"(beside_zero(p, Rounded<f16>::of(x).bits))
                : "memory");
 }
 TW_DEVICE void atomic_add(bf16* p, float x) {
 #if __CUDA_ARCH__ >= 900
-  const bf16 y = Rounded<bf16>::of(x);
-  asm volatile("{ .reg .b16 t; atom.global.add.noftz.bf16 t, [%0], %1; }" ::"l"(p), "h"(y.bits)
+  asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(word_of(p)), "r"(beside_zero(p, Rounded<bf16>::of(x).bits))
                : "memory");
 #else
-  u32* const word = reinterpret_cast<u32*>(reinterpret_cast<u64>(p) & ~u64(3));
+  u32* const word = word_of(p);
   const bool high = (reinterpret_cast<u64>(p) & 2) != 0;
   u32 old = *word, seen;
   do {
@@ -363,6 +366,20 @@ TW_DEVICE void atomic_add(bf16* p, float x) {
     const u32 sum = Rounded<bf16>::of(to_float(now) + x).bits;
     old = atomicCAS(word, seen, high ? (seen & 0xffffu) | (sum << 16) : (seen & 0xffff0000u) | sum);
   } while (old != seen);
+#endif
+}
+/// Two of 16 bits, in one word.
+TW_DEVICE void atomic_add_two(f16* p, float x, float y) {
+  asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(p), "r"(Rounded<f16>::of(x).bits | u32(Rounded<f16>::of(y).bits) << 16)
+               : "memory");
+}
+TW_DEVICE void atomic_add_two(bf16* p, float x, float y) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.noftz.bf16x2 [%0], %1;" ::"l"(p), "r"(Rounded<bf16>::of(x).bits | u32(Rounded<bf16>::of(y).bits) << 16)
+               : "memory");
+#else
+  atomic_add(p, x);
+  atomic_add(p + 1, y);
 #endif
 }
 TW_DEVICE void atomic_add(int* p, double x) { atomicAdd(p, Rounded<int>::of(x)); }

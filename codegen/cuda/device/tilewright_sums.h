@@ -264,11 +264,19 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first,
       T* const to = row(p.template row_of<M>(i, h));
       if (to == nullptr) continue;
       TW_UNROLL
-      for (int j = 0; j < N; ++j)
+      for (int j = 0; j < N; ++j) {
+        if constexpr (sizeof(T) == 2 && How == kSum) {
+          T* const two = to + p.column_of(first, j, 0);
+          if (p.column_of(first, j, 1) < columns && reinterpret_cast<u64>(two) % 4 == 0) {
+            atomic_add_two(two, s.x[i][j][2 * h], s.x[i][j][2 * h + 1]);
+            continue;
+          }
+        }
         TW_UNROLL
         for (int o = 0; o < 2; ++o)
           if (p.column_of(first, j, o) < columns)
             combine_at_home<How>(to + p.column_of(first, j, o), s.x[i][j][2 * h + o]);
+      }
     }
 }
 template <class T, int Whole, int M, int N, class Row, bool Fours>

@@ -375,6 +375,11 @@ TW_DEVICE void atomic_add(float* p, float x) { TW_CALL(atomic_add, p, TW_F32, x)
 TW_DEVICE void atomic_add(double* p, double x) { TW_CALL(atomic_add, p, TW_F64, x); }
 TW_DEVICE void atomic_add(f16* p, float x) { TW_CALL(atomic_add, p, TW_F16, x); }
 TW_DEVICE void atomic_add(bf16* p, float x) { TW_CALL(atomic_add, p, TW_BF16, x); }
+template <class T>
+TW_DEVICE void atomic_add_two(T* p, float x, float y) {
+  atomic_add(p, x);
+  atomic_add(p + 1, y);
+}
 TW_DEVICE void atomic_add(int* p, double x) { TW_CALL(atomic_add, p, TW_I32, Rounded<int>::of(x)); }
 TW_DEVICE void atomic_add(signed char* p, double x) {
   TW_CALL(atomic_add, p, TW_I8, Rounded<signed char>::of(x));

@@ -81,8 +81,7 @@ TEST(Headers, AreTheFilesByteForByte) {
     there += file.path().filename().string().starts_with("tilewright_") ? 1 : 0;
   ASSERT_EQ(device_headers().size(), there);
   for (const DeviceHeader& h : device_headers()) {
-    const std::string text =
-        text_of(folder + "/" + std::string(h.name));
+    const std::string text = text_of(folder + "/" + std::string(h.name));
     ASSERT_FALSE(text.empty()) << h.name;
     EXPECT_EQ(h.text, text) << h.name;
     EXPECT_EQ(h.text.data()[h.text.size()], '\0');
