@@ -125,8 +125,10 @@ void KernelEmitter::compute(NodeId id, const SymRanges& ranges) {
     if (!b.valid()) continue;
     if (!fixed_[b.index()])
       throw Refused{tensor_name(op.inputs[i].tensor) + " is read before its tile is known"};
+    // Points outside of the tensor are read as zeros, which registers do not hold.
     if (buffer(b).role != BufferRole::input &&
-        !same(variables_, access_box(n.op, op.inputs[i], ranges), *fixed_[b.index()]))
+        (can_leave(workload_, op, op.inputs[i]) ||
+         !same(variables_, access_box(n.op, op.inputs[i], ranges), *fixed_[b.index()])))
       block_.note_part(b);
   }
   const std::vector<std::int64_t> most = mosts(n.op, ranges);

@@ -243,8 +243,6 @@ TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const type
     cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
   });
 }
-template <bool Value>
-struct Known { static constexpr bool value = Value; };
 /// 16 bytes from byte `by` on of 24, `by` below 8 and a multiple of an element's size.
 template <class T>
 TW_DEVICE b128 shifted(const b64 (&w)[3], int by) {
@@ -264,6 +262,61 @@ TW_DEVICE b128 first_bytes(const b128& x, int bytes) {
   };
   return {of(x.x, 0), of(x.y, 4), of(x.z, 8), of(x.w, 12)};
 }
+/// What of a tensor 16 bytes of a tile are: from which address on, in bytes, and how many elements.
+struct ShiftedPart { u64 at; int count; };
+/// What a thread has of a tile's 16-byte pieces, kAll in number: lanes go along rows.
+template <int Threads, class Tile>
+struct ShiftedPieces {
+  using T = typename Tile::Element;
+  static constexpr int kSize = int(sizeof(T)), kOf = Tile::kVector, kChunks = Tile::kColumns / kOf;
+  static constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
+  static constexpr int kStep = Threads / kLanes, kParts = (kChunks + kLanes - 1) / kLanes;
+  static constexpr int kAll = (Tile::kRows + kStep - 1) / kStep * kParts;
+  int first, lane;
+  TW_MEMBER int row_of(int n) const { return first + n / kParts * kStep; }
+  TW_MEMBER int column_of(int n) const { return (lane + n % kParts * kLanes) * kOf; }
+  /// `batch` are taken at a time: the last may go past them all.
+  TW_MEMBER bool mine(int n, int batch) const {
+    return (kAll % batch == 0 || n < kAll) && (Tile::kRows % kStep == 0 || row_of(n) < Tile::kRows) &&
+           (kChunks % kLanes == 0 || column_of(n) < Tile::kColumns);
+  }
+};
+template <class T>
+TW_DEVICE bool goes_beyond(const ShiftedPart& p, u64 whole_pieces) {
+  return p.count > 0 && p.at + u64(p.count * int(sizeof(T))) > whole_pieces;
+}
+/// `Edges`: not all elements exist, or whole pieces may not; whether some were left out for that.
+template <bool Edges, int Batch, bool Cached, class Pieces, class Tile, class Part>
+TW_DEVICE bool fill_shifted(const Pieces& pieces_of, const Tile& tile, int columns, u64 whole_pieces, const Part& part) {
+  using T = typename Tile::Element;
+  bool beyond = false;
+  TW_NO_UNROLL
+  for (int done = 0; done < Pieces::kAll; done += Batch) {
+    b64 words[Batch][3];
+    int by[Batch];
+    TW_UNROLL
+    for (int i = 0; i < Batch; ++i) {
+      const ShiftedPart p = part(done + i);
+      by[i] = int(p.at % 8);
+      const b64* const pieces = reinterpret_cast<const b64*>(p.at & ~u64(7));
+      const bool left_out = Edges && goes_beyond<T>(p, whole_pieces);
+      const int to = left_out ? 0 : by[i] + p.count * Pieces::kSize;
+      words[i][0] = load_piece<T, Cached>(pieces, by[i], least(to, 8));
+      words[i][1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
+      words[i][2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
+      beyond = beyond || left_out;
+    }
+    TW_UNROLL
+    for (int i = 0; i < Batch; ++i) {
+      if (!pieces_of.mine(done + i, Batch)) continue;
+      const int c = pieces_of.column_of(done + i);
+      b128 x = shifted<T>(words[i], by[i]);
+      if (Edges && columns - c < Pieces::kOf) x = first_bytes(x, (columns - c) * Pieces::kSize);
+      *reinterpret_cast<b128*>(tile.at(pieces_of.row_of(done + i), c)) = x;
+    }
+  }
+  return beyond;
+}
 /// The same as copy_async through registers, for rows that begin anywhere: of each 16 bytes of the tile the aligned
 /// pieces of 8 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. `stride`:
 /// elements between rows; 0: rows are those of several dimensions. Nothing is read beyond `end`, the tensor's.
@@ -272,75 +325,35 @@ template <int Threads, int AtOnce, bool Cached, class Tile, class Row>
 TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 stride,
                             const typename Tile::Element* end, const Row& row) {
   using T = typename Tile::Element;
-  constexpr int kSize = int(sizeof(T)), kOf = Tile::kVector, kChunks = Tile::kColumns / kOf;
-  constexpr int kLanes = kChunks > 16 ? 32 : kChunks > 8 ? 16 : kChunks > 4 ? 8 : kChunks > 2 ? 4 : kChunks;
-  constexpr int kStep = Threads / kLanes, kParts = (kChunks + kLanes - 1) / kLanes;
-  constexpr int kAll = (Tile::kRows + kStep - 1) / kStep * kParts, kBatch = kAll < AtOnce ? kAll : AtOnce;
+  using Pieces = ShiftedPieces<Threads, Tile>;
+  constexpr int kSize = Pieces::kSize, kOf = Pieces::kOf, kBatch = Pieces::kAll < AtOnce ? Pieces::kAll : AtOnce;
   thread = made_here(thread);
-  const int first = thread / kLanes, lane = thread % kLanes;
-  const auto row_of = [&](int n) { return first + n / kParts * kStep; };
-  const auto column_of = [&](int n) { return (lane + n % kParts * kLanes) * kOf; };
-  const auto mine = [&](int n) {
-    return (kAll % kBatch == 0 || n < kAll) && (Tile::kRows % kStep == 0 || row_of(n) < Tile::kRows) &&
-           (kChunks % kLanes == 0 || column_of(n) < Tile::kColumns);
-  };
-  /// What of the tensor the 16 bytes are: from which address on, in bytes, and how many elements.
-  struct Part { u64 at; int count; };
+  const Pieces pieces{thread / Pieces::kLanes, thread % Pieces::kLanes};
   const u64 whole_pieces = reinterpret_cast<u64>(end) & ~u64(7);
-  const auto goes_beyond = [&](const Part& p) { return p.count > 0 && p.at + u64(p.count * kSize) > whole_pieces; };
-  // `edges`: not all elements exist, or whole pieces may not.
-  const auto fill = [&](auto edges, const auto& part) {
-    bool beyond = false;
-    TW_NO_UNROLL
-    for (int done = 0; done < kAll; done += kBatch) {
-      b64 words[kBatch][3];
-      int by[kBatch];
-      TW_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        const Part p = part(done + i);
-        by[i] = int(p.at % 8);
-        const b64* const pieces = reinterpret_cast<const b64*>(p.at & ~u64(7));
-        const bool left_out = decltype(edges)::value && goes_beyond(p);
-        const int to = left_out ? 0 : by[i] + p.count * kSize;
-        words[i][0] = load_piece<T, Cached>(pieces, by[i], least(to, 8));
-        words[i][1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
-        words[i][2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
-        beyond = beyond || left_out;
-      }
-      TW_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        if (!mine(done + i)) continue;
-        const int c = column_of(done + i);
-        b128 x = shifted<T>(words[i], by[i]);
-        if (decltype(edges)::value && columns - c < kOf) x = first_bytes(x, (columns - c) * kSize);
-        *reinterpret_cast<b128*>(tile.at(row_of(done + i), c)) = x;
-      }
-    }
-    return beyond;
-  };
   const T* const last = row(Tile::kRows - 1);
   if (stride != 0 && last != nullptr && columns >= Tile::kColumns &&
       reinterpret_cast<u64>(last) + u64(Tile::kColumns * kSize) <= whole_pieces) {
     const u64 begin = reinterpret_cast<u64>(row(0));
-    fill(Known<false>{}, [&](int n) {
-      return Part{begin + u64((row_of(n) * stride + column_of(n)) * kSize), mine(n) ? kOf : 0};
+    fill_shifted<false, kBatch, Cached>(pieces, tile, columns, whole_pieces, [&](int n) {
+      return ShiftedPart{begin + u64((pieces.row_of(n) * stride + pieces.column_of(n)) * kSize),
+                         pieces.mine(n, kBatch) ? kOf : 0};
     });
     return;
   }
   const auto part = [&](int n) {
-    const T* const from = mine(n) ? row(row_of(n)) : nullptr;
-    return Part{reinterpret_cast<u64>(from) + u64(column_of(n) * kSize),
-                from == nullptr ? 0 : least(most(columns - column_of(n), 0), kOf)};
+    const T* const from = pieces.mine(n, kBatch) ? row(pieces.row_of(n)) : nullptr;
+    return ShiftedPart{reinterpret_cast<u64>(from) + u64(pieces.column_of(n) * kSize),
+                       from == nullptr ? 0 : least(most(columns - pieces.column_of(n), 0), kOf)};
   };
   // The tensor's last elements, where it ends within a piece.
-  if (fill(Known<true>{}, part))
+  if (fill_shifted<true, kBatch, Cached>(pieces, tile, columns, whole_pieces, part))
     TW_NO_UNROLL
-    for (int n = 0; n < kAll; ++n) {
-      const Part p = part(n);
-      if (goes_beyond(p))
+    for (int n = 0; n < Pieces::kAll; ++n) {
+      const ShiftedPart p = part(n);
+      if (goes_beyond<T>(p, whole_pieces))
         TW_NO_UNROLL
         for (int e = 0; e < p.count; ++e)
-          *tile.at(row_of(n), column_of(n) + e) = load_global(reinterpret_cast<const T*>(p.at) + e);
+          *tile.at(pieces.row_of(n), pieces.column_of(n) + e) = load_global(reinterpret_cast<const T*>(p.at) + e);
     }
 }
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a
