@@ -14,7 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <list>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ struct State {
   bool initialised = false, lost = false, capturing = false, hung = false, profiling = false;
   std::list<std::string> functions;
   int retained = 0;
-  std::set<Address> memory;
+  std::map<Address, std::size_t> memory;  // and how many bytes
   std::vector<Node> recording;
   std::list<std::vector<Node>> graphs;  // kept: what hangs or is lost is never destroyed
   std::list<double> events;
@@ -58,12 +58,18 @@ int ready() {
 
 void gemm(const Node& node) {
   constexpr int kM = 40, kN = 24, kK = 33;
-  const auto tensor = [&](int i, int count) {
-    return tilewright::decode_elements(tilewright::DType::f16,
-                                       reinterpret_cast<const void*>(node.tensors[i]),
+  // A kernel has its tensors in an order of its own: their sizes tell them apart.
+  const auto of = [&](int count) -> void* {
+    for (const Address x : node.tensors)
+      if (state.memory.at(x) == sizeof(std::uint16_t) * static_cast<std::size_t>(count))
+        return reinterpret_cast<void*>(x);
+    std::abort();
+  };
+  const auto tensor = [&](int count) {
+    return tilewright::decode_elements(tilewright::DType::f16, of(count),
                                        static_cast<std::size_t>(count));
   };
-  const std::vector<double> a = tensor(0, kM * kK), b = tensor(1, kK * kN);
+  const std::vector<double> a = tensor(kM * kK), b = tensor(kK * kN);
   std::vector<double> c(kM * kN);
   for (int i = 0; i < kM; ++i)
     for (int j = 0; j < kN; ++j)
@@ -71,7 +77,7 @@ void gemm(const Node& node) {
         c[static_cast<std::size_t>(i * kN + j)] +=
             a[static_cast<std::size_t>(i * kK + k)] * b[static_cast<std::size_t>(k * kN + j)];
   if (planted("wrong")) c.back() += 1;
-  tilewright::encode_elements(tilewright::DType::f16, c, reinterpret_cast<void*>(node.tensors[2]));
+  tilewright::encode_elements(tilewright::DType::f16, c, of(kM * kN));
 }
 
 int launch(Handle function, unsigned blocks, unsigned threads, unsigned shared, void** arguments) {
@@ -152,7 +158,7 @@ int cuDevicePrimaryCtxRetain(Handle* context, int) {
 int cuDevicePrimaryCtxRelease_v2(int) { return --state.retained < 0 ? kInvalid : kSuccess; }
 int cuDevicePrimaryCtxReset_v2(int) {
   state.lost = false;
-  for (Address address : state.memory) std::free(reinterpret_cast<void*>(address));
+  for (const auto& [address, bytes] : state.memory) std::free(reinterpret_cast<void*>(address));
   state.memory.clear();
   return kSuccess;
 }
@@ -174,7 +180,9 @@ int cuModuleGetFunction(Handle* function, Handle, const char* name) {
 int cuFuncGetAttribute(int* value, int which, Handle) {
   return *value = which == 4 ? 32 : which == 0 ? 1024 : 0, kSuccess;
 }
-int cuFuncSetAttribute(Handle, int which, int) { return which == 8 || which == 9 ? kSuccess : kInvalid; }
+int cuFuncSetAttribute(Handle, int which, int) {
+  return which == 8 || which == 9 ? kSuccess : kInvalid;
+}
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Handle, int, std::size_t) {
   return *blocks = 4, kSuccess;
 }
@@ -182,7 +190,7 @@ int cuMemAlloc_v2(Address* address, std::size_t bytes) {
   if (int code = ready()) return code;
   *address = reinterpret_cast<Address>(std::malloc(bytes));
   std::memset(reinterpret_cast<void*>(*address), 0xff, bytes);
-  state.memory.insert(*address);
+  state.memory[*address] = bytes;
   return kSuccess;
 }
 int cuMemFree_v2(Address address) {
