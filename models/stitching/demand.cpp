@@ -456,12 +456,13 @@ class Tally {
     return static_cast<double>(size_of(p_.workload->tensor(only(s).tensor).dtype));
   }
 
-  /// Additions to a word of memory that are compared and swapped: of 16 bits, which no GPU adds
-  /// alone (SASS: ATOMG.CAS), and all that is no sum. Those of all blocks, and of both its halves.
+  /// Additions to a word of memory that are compared and swapped: of 8 bits, and all that is no sum
+  /// (device/tilewright_device.h; bf16 before sm_90 too, which is not counted). Those of all blocks,
+  /// and of all its parts.
   double swaps(const Step& s) const {
     const double bytes = home_bytes(s);
     const bool sum = p_.output_of(only(s)).combine == Combine::sum;
-    if (sum && bytes >= 4) return 0;
+    if (sum && bytes >= 2) return 0;
     double times = bytes < 4 ? 4 / bytes : 1;
     for (std::size_t i = 0; i < p_.indices.size(); ++i)
       if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block &&
