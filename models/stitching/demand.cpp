@@ -457,8 +457,8 @@ class Tally {
   }
 
   /// Additions to a word of memory that are compared and swapped: of 8 bits, and all that is no sum
-  /// (device/tilewright_device.h; bf16 before sm_90 too, which is not counted). Those of all blocks,
-  /// and of all its parts.
+  /// (device/tilewright_device.h; bf16 before sm_90 too, which is not counted). Those of all
+  /// blocks, and of all its parts.
   double swaps(const Step& s) const {
     const double bytes = home_bytes(s);
     const bool sum = p_.output_of(only(s)).combine == Combine::sum;

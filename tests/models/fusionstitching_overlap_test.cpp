@@ -266,8 +266,8 @@ TEST(DemandOf, ColumnsOfThreadsTouchASectorAnElement) {
   EXPECT_EQ(w.sectors, 256 + 1);  // and the sum's
 }
 
-/// All that is no sum is compared and swapped: additions to a word come one after the other. Sums of
-/// 16 bits are not: hardware adds two of them at once.
+/// All that is no sum is compared and swapped: additions to a word come one after the other. Sums
+/// of 16 bits are not: hardware adds two of them at once.
 TEST(DemandOf, NarrowAdditionsAreSwapped) {
   const auto swapped = [](const std::string& type, const std::string& adds) {
     const Graph g = graph_from("dtype: " + type +
