@@ -49,8 +49,8 @@ std::string window_text();
 /// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
-/// The most taps of a window that convolve takes, and how many lists of steps it keeps.
-inline constexpr int kMostTaps = 64, kWindowLists = 8;
+/// The most taps of a window that convolve takes.
+inline constexpr int kMostTaps = 64;
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 
