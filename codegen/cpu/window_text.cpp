@@ -70,12 +70,17 @@ TILEWRIGHT_TARGET void point_product(int64_t channels, const int64_t* channel, c
     for (int n = 0; n < NI; ++n) acc[m][n] = fresh ? Vector{} : sums[m * NI + n];
   const char* next = ahead.next;
   const int64_t count = taps.count;
+  // Taps of a channel are no steps that hardware would bring ahead: what the next channel reads of A.
+  constexpr int64_t kLine = 64 / sizeof(Real);
+  const int64_t later = max(of_channel, 8 * NI * kLanes);
   for (int64_t i = 0; i < channels; ++i, packed += of_channel) {
     const Real* const source = point + channel[i];
     for (int64_t t = 0; t < count; ++t, next += ahead.bytes) {
       __builtin_prefetch(next, 0, 2);
       const Real* const from = source + taps.source[t];
       const Real* const left = packed + taps.left[t];
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
       Vector row[NI];
 #pragma GCC unroll 16
       for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
