@@ -102,7 +102,7 @@ double KernelEmitter::multiply_add_cycles() const {
 /// reaches beyond its points are copied for every band, and so are weights brought.
 double KernelEmitter::band_cycles(NodeId id, const Window& x, const SymRanges& ranges,
                                   const Depth& depth, std::int64_t band) {
-  constexpr double kFlat = 3, kApart = 5, kNear = 1.5, kFar = 6;  // a vector
+  constexpr double kFlat = 3, kApart = 5, kNear = 1.5, kFar = 6, kPanel = 2;  // a vector
   constexpr double kWeights = 16;                                 // bytes a cycle
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
   const Access& b = p_.workload().op(k_.node(id).op).inputs[static_cast<std::size_t>(x.right)];
@@ -126,7 +126,9 @@ double KernelEmitter::band_cycles(NodeId id, const Window& x, const SymRanges& r
                                    static_cast<double>(ceil_div(width, lanes));
   const double copies = x.direct ? 0 : static_cast<double>(depth.channels()) * copied;
   const double weights = rows * steps * static_cast<double>(p_.element_bytes) / kWeights;
-  return (rows * vectors * steps * multiply_add_cycles() + touched + copies + weights) /
+  // The first of several groups of rows packs panels.
+  const double panels = rows > kMostGroup ? vectors * steps * kPanel : 0;
+  return (rows * vectors * steps * multiply_add_cycles() + touched + copies + panels + weights) /
          static_cast<double>(band);
 }
 

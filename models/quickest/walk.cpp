@@ -640,9 +640,11 @@ class Walk {
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
     if (!x.window) p.arithmetic += times * rows_begun(n, x, extents, box);
-    if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
+    // The first group of rows stores panels for the others; of a window its lines begin anywhere.
+    const double stored = x.window ? 2 : keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
+    if (groups > 1)
       p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
-                      r_.cycle;  // stored once
+                      stored * r_.cycle;
     if (x.window || box.outer > 1) {
       const double by_lines = p.arithmetic + times * copies(n, x, extents, box);
       p.arithmetic = std::min(by_lines, times * by_points(n, x, box));
