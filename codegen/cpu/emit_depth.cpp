@@ -151,8 +151,7 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " +
                next + ", " + channel + ", " + tap + ", " + step + ",");
   e_.out_.line("    reinterpret_cast<int64_t*>(" + room + "), reinterpret_cast<Real*>(" + room +
-               " + " + std::to_string(list_bytes()) + "), " + prepared + ", " + kept +
-               "};");
+               " + " + std::to_string(list_bytes()) + "), " + prepared + ", " + kept + "};");
   return depth;
 }
 

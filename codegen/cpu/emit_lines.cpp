@@ -103,7 +103,7 @@ double KernelEmitter::multiply_add_cycles() const {
 double KernelEmitter::band_cycles(NodeId id, const Window& x, const SymRanges& ranges,
                                   const Depth& depth, std::int64_t band) {
   constexpr double kFlat = 3, kApart = 5, kNear = 1.5, kFar = 6, kPanel = 2;  // a vector
-  constexpr double kWeights = 16;                                 // bytes a cycle
+  constexpr double kWeights = 16;                                             // bytes a cycle
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
   const Access& b = p_.workload().op(k_.node(id).op).inputs[static_cast<std::size_t>(x.right)];
   const std::int64_t lanes = p_.vector_bytes / p_.element_bytes, width = most(x.columns);
@@ -158,7 +158,8 @@ double KernelEmitter::lines_cycles(NodeId id, const Window& x, const SymRanges& 
   const Access& c = p_.workload().op(n.op).outputs[0].target;
   const BufferId in_c = n.writes[0].buffer;
   const bool follow =
-      x.outer < 0 || dense(in_c, stride_of(p_.workload().op(n.op), c, in_c, x.outer), most(x.columns));
+      x.outer < 0 ||
+      dense(in_c, stride_of(p_.workload().op(n.op), c, in_c, x.outer), most(x.columns));
   const double rows = static_cast<double>(most(x.outer));
   return rows * band_cycles(id, x, ranges, depth, follow ? band_of(id, x, ranges, depth) : 1);
 }
@@ -239,8 +240,7 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
   const std::int64_t begins = can_prepare(id, x, ranges) ? begins_of_tiles(n.op, x.rows) : 0;
-  auto [rows, vectors] =
-      block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins);
+  auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);

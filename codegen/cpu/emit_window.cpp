@@ -329,10 +329,10 @@ std::string KernelEmitter::kept_for(NodeId id, const Window& x, std::int64_t byt
 /// or as many points as there is room for beside two vectors of sums each, which load least. From
 /// here on the program has it.
 std::pair<int, int> KernelEmitter::point_shape() {
-  const std::pair<int, int> shape = p_.micro_kernel
-                                        ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
-                                        : std::pair(static_cast<int>(points_in_registers(registers())),
-                                                  static_cast<int>(kPointVectors));
+  const std::pair<int, int> shape =
+      p_.micro_kernel ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
+                      : std::pair(static_cast<int>(points_in_registers(registers())),
+                                  static_cast<int>(kPointVectors));
   const std::string name = std::to_string(shape.first) + "x" + std::to_string(shape.second);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
   return shape;
@@ -371,8 +371,8 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   return name;
 }
 
-/// The left operand with its steps one after the other, where they do not lie like that; `at`: where
-/// the loops around are, which may move it.
+/// The left operand with its steps one after the other, where they do not lie like that; `at`:
+/// where the loops around are, which may move it.
 std::string KernelEmitter::pack_left(NodeId id, const Window& x, std::vector<std::string> at,
                                      const SymRanges& ranges, std::int64_t& offset) {
   const ScheduleNode& n = k_.node(id);

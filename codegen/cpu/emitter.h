@@ -247,7 +247,6 @@ class KernelEmitter : private RangeEmitter {
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
                              const std::vector<std::string>& at, std::string& panel);
 
-
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.
   struct Hoist {

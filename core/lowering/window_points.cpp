@@ -16,8 +16,7 @@ double cycles_of_points(const WindowPoints& p) {
   constexpr double kTurned = 7;    // a vector of sums, from rows to points
   const auto lanes = static_cast<double>(p.lanes);
   const double vectors = std::ceil(p.rows / lanes);
-  const double blocks =
-      std::ceil(p.width / static_cast<double>(points_in_registers(p.registers)));
+  const double blocks = std::ceil(p.width / static_cast<double>(points_in_registers(p.registers)));
   const double points = p.width / blocks;
   // Vectors of rows, elements that are broadcast, and where the step is.
   const auto step = [&](double v) {

@@ -1,5 +1,6 @@
-// Products through a window whose points are broadcast to vectors of the other operand's rows, as the
-// CPU target emits them (`convolve`): what they take, for whoever chooses that form or prices it.
+// Products through a window whose points are broadcast to vectors of the other operand's rows, as
+// the CPU target emits them (`convolve`): what they take, for whoever chooses that form or prices
+// it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +11,14 @@ namespace tilewright {
 
 /// A tile of such a product.
 struct WindowPoints {
-  double rows = 1;                 ///< of the operand whose rows are lanes: output channels
-  double width = 1, height = 1;    ///< points
-  double steps = 1;                ///< channels times taps
-  double inside = 1;               ///< of the steps' points, those that are no padding
-  std::int64_t lanes = 16;         ///< elements of a vector
-  std::int64_t registers = 32;     ///< vectors of them
-  double multiply_add = 0.5;       ///< cycles a vector
-  bool packs = false;              ///< the rows are packed beside, once for each tile
+  double rows = 1;               ///< of the operand whose rows are lanes: output channels
+  double width = 1, height = 1;  ///< points
+  double steps = 1;              ///< channels times taps
+  double inside = 1;             ///< of the steps' points, those that are no padding
+  std::int64_t lanes = 16;       ///< elements of a vector
+  std::int64_t registers = 32;   ///< vectors of them
+  double multiply_add = 0.5;     ///< cycles a vector
+  bool packs = false;            ///< the rows are packed beside, once for each tile
 };
 
 /// Vectors of rows beside which points are broadcast.

@@ -707,13 +707,13 @@ class Walk {
       if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
     return r_.cycle * (box.depth * kList +
                        cycles_of_points({.rows = box.rows,
-                                        .width = box.columns / box.outer,
-                                        .height = box.outer,
-                                        .steps = box.depth,
-                                        .inside = inside,
-                                        .lanes = r_.lanes,
-                                        .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
-                                        .multiply_add = r_.fma / r_.cycle}));
+                                         .width = box.columns / box.outer,
+                                         .height = box.outer,
+                                         .steps = box.depth,
+                                         .inside = inside,
+                                         .lanes = r_.lanes,
+                                         .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                                         .multiply_add = r_.fma / r_.cycle}));
   }
 
   BufferId buffer_read(const ScheduleNode& n, int input) const {

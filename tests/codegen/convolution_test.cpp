@@ -15,7 +15,6 @@
 namespace tilewright {
 namespace {
 
-
 struct Case {
   std::string workload, tree, tiles;
 };
@@ -143,13 +142,12 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
 /// have room for, a stride, several groups of vectors.
 TEST_P(OnEveryIsa, BroadcastsPoints) {
   if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
-  const std::vector<Case> all = {
-      {"conv-chain:ic=200,h=5,w=5,oc1=33,oc2=3,st1=1,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
-       "h=5,w=5"},
-      {"conv-chain:ic=3,h=37,w=29,oc1=64,oc2=3,st1=1,st2=1,k1=7,k2=1", "h w ( C.conv1 C.conv2 )",
-       "h=37,w=29"},
-      {"conv-chain:ic=9,h=35,w=33,oc1=48,oc2=3,st1=2,st2=1,k1=3,k2=1", "h w ( C.conv1 C.conv2 )",
-       "h=18,w=17"}};
+  const std::vector<Case> all = {{"conv-chain:ic=200,h=5,w=5,oc1=33,oc2=3,st1=1,st2=1,k1=3,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=5,w=5"},
+                                 {"conv-chain:ic=3,h=37,w=29,oc1=64,oc2=3,st1=1,st2=1,k1=7,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=37,w=29"},
+                                 {"conv-chain:ic=9,h=35,w=33,oc1=48,oc2=3,st1=2,st2=1,k1=3,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=18,w=17"}};
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   for (const Case& c : all) {
