@@ -286,8 +286,6 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const std::string window = emit_window(id, x, s.at, ranges);
   std::string after;
   std::unique_ptr<Followers> followers;
-  // Sums of few steps pass through a tile: rows of many channels at once would wait for memory.
-  constexpr std::int64_t kFewSteps = 48;
   if (s.opened == 0 && follow && channels * taps >= kFewSteps)
     followers =
         followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width, after);

@@ -2,6 +2,7 @@
 // depth those of several, and it may be read beyond its edges.
 #include <algorithm>
 
+#include "codegen/cpu/followers.h"
 #include "codegen/cpu/window_depth.h"
 #include "core/lowering/window_points.h"
 
@@ -299,13 +300,24 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
     left_row = depth.steps(), left_step = 1;
   }
   const std::string window = emit_window(id, x, s.at, ranges);
+  // What follows takes the sums as they are turned, where rows of points follow one another.
+  const std::int64_t c_line = stride_of(op, c, in_c, x.outer);
+  const std::int64_t known = std::stoll(known_size(n.op, x.columns, ranges));
+  std::string after;
+  std::unique_ptr<Followers> followers;
+  if (s.opened == 0 && (x.outer < 0 || (known > 0 && c_line == known)) &&
+      depth.channels() * depth.taps() >= kFewSteps)
+    followers = followers_of_window(id, x, ranges, s.at, false, known, after);
+  if (followers) p_.prelude.vectors = p_.prelude.functions = true;
+  if (!after.empty()) after = ", " + after;
   out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
             std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
             ", " + left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps +
             ", " + std::to_string(block) + ", " + std::to_string(band) + ", " + sums + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.outer)) + ", " + s.fresh + ");");
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
+            s.fresh + after + ");");
+  if (followers) followers->end();
   out_.close();
 }
 

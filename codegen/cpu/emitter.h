@@ -223,6 +223,8 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t band_of(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
   bool prepares_left(NodeId id, const Window& x, std::int64_t group, const SymRanges& ranges) const;
   int registers() const { return p_.vector_bytes == 64 ? 32 : 16; }
+  /// Sums of fewer steps pass through a tile: rows of many channels at once would wait for memory.
+  static constexpr std::int64_t kFewSteps = 48;
   double multiply_add_cycles() const;
   double band_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth,
                      std::int64_t band);

@@ -128,18 +128,26 @@ TILEWRIGHT_TARGET inline void turn(Vector* rows) {
   }
 }
 
-// One vector a point, `apart` from the next, into rows of C: one a lane, `rows` of them.
+// One vector a point, `apart` from the next, into rows of C: one a lane, `rows` of them, the first the
+// i-th; the first point is the j-th.
+template <class After>
 TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t points,
-                                      int64_t rows, Real* c, int64_t c_row, bool fresh) {
-  for (; points > 0; points -= kLanes, sums += kLanes * apart, c += kLanes) {
+                                      int64_t rows, Real* c, int64_t c_row, bool fresh, int64_t i,
+                                      int64_t j, const After& after) {
+  for (; points > 0; points -= kLanes, sums += kLanes * apart, c += kLanes, j += kLanes) {
     Vector turned[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) turned[i] = i < points ? sums[i * apart] : Vector{};
+    for (int m = 0; m < kLanes; ++m) turned[m] = m < points ? sums[m * apart] : Vector{};
     turn(turned);
     const Lanes lanes = first_lanes(min(points, kLanes));
-    for (int64_t i = 0; i < rows; ++i) {
-      Real* const to = c + i * c_row;
-      store_part(to, lanes, fresh ? turned[i] : turned[i] + load_part(to, lanes));
+    for (int64_t m = 0; m < rows; ++m) {
+      Real* const to = c + m * c_row;
+      const Vector sum = fresh ? turned[m] : turned[m] + load_part(to, lanes);
+      if (After::kStores) store_part(to, lanes, sum);
+      if (points < kLanes)
+        after(Count<1>{}, Count<true>{}, i + m, j, lanes, &sum);
+      else
+        after(Count<1>{}, Count<false>{}, i + m, j, lanes, &sum);
     }
   }
 }
@@ -195,10 +203,11 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
 // apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full. Of a group,
 // `block` channels at a time meet `band` rows of points, whose sums lie in `sums` meanwhile: that much
 // of A stays in the second cache, and comes there once for each band.
-template <int MI, int NI, int STEP>
+template <int MI, int NI, int STEP, class After = Keep>
 TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
                                 const Window& w, const Depth& d, int64_t block, int64_t band,
-                                Vector* sums, Real* c, int64_t c_row, int64_t c_line, bool fresh) {
+                                Vector* sums, Real* c, int64_t c_row, int64_t c_line, bool fresh,
+                                const After& after = {}) {
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
   const int64_t groups = (rows + kGroup - 1) / kGroup, blocks = (w.width + MI - 1) / MI;
@@ -242,7 +251,8 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
       for (int64_t l = 0; l < lines; ++l)
         for (int64_t n = 0; n < vectors; ++n)
           deliver(sums + l * w.width * vectors + n, vectors, points, min(here - n * kLanes, kLanes),
-                  c + (g * kGroup + n * kLanes) * c_row + (h + l) * c_line, c_row, fresh);
+                  c + (g * kGroup + n * kLanes) * c_row + (h + l) * c_line, c_row, fresh,
+                  g * kGroup + n * kLanes, (h + l) * w.width, after);
     }
   }
 }
