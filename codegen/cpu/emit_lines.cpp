@@ -200,7 +200,10 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
           (x.channels_first ? 1 : channels) >
       kMostCopyBytes)
     return false;
-  if (x.direct && !prepares_left(id, x, kPointVectors * lanes, ranges)) return true;
+  // Points that lie as they are wanted need no copies: few idle lanes alone are no reason.
+  if (x.direct &&
+      !(prepares_left(id, x, kPointVectors * lanes, ranges) && wastes_lanes(id, x, ranges)))
+    return true;
   const Depth depth(*this, id, x, ranges);
   return lines_cycles(id, x, ranges, depth) <= points_cycles(id, x, ranges, depth);
 }

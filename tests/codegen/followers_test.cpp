@@ -189,7 +189,7 @@ TEST(Followers, TakeSumsOfBroadcastPointsAsTheyAreTurned) {
       "tensors: {I: [c, h, w], W: [o, c, r, s], b: [o], T: [o, h, w], U: [o, h, w]}\noperators:\n"
       "  - \"T[o,h,w] += I[c,h+r-3,w+s-3] * W[o,c,r,s]\"\n"
       "  - \"U[o,h,w] = relu(T[o,h,w] + b[o])\"\n",
-      "C.T C.U", "");
+      "o ( C.T C.U )", "o=59");
   const auto source = source_of(s);
   if (source) {
     EXPECT_TRUE(says(*source, " convolve<"));
