@@ -9,7 +9,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
-constexpr std::int64_t kListBytes = 16 * kWindowLists;  // a step, of emitted `Read`s
+constexpr std::int64_t kListBytes = 8;  // a step: where it is read
 
 }  // namespace
 
@@ -103,17 +103,20 @@ void KernelEmitter::Depth::nest(const std::vector<int>& loops, const std::string
 }
 
 std::int64_t KernelEmitter::Depth::room(std::int64_t packed_rows) const {
-  const auto bytes = checked_mul(count(steps_), kListBytes + packed_rows * e_.p_.element_bytes);
-  if (!bytes || *bytes > kMostBytes)
-    throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
-  return *bytes;
+  const auto bytes = checked_mul(count(steps_), packed_rows * e_.p_.element_bytes);
+  if (!bytes) throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
+  return room_beside(*bytes);
 }
 
 std::int64_t KernelEmitter::Depth::room_beside(std::int64_t bytes) const {
-  const auto all = checked_mul(count(steps_), kListBytes);
-  if (!all || *all > kMostBytes)
+  if (bytes > kMostBytes || list_bytes() > kMostBytes)
     throw Refused{"operator " + op_.name + " packs more than 2^36 bytes at once"};
-  return *all + bytes;
+  return list_bytes() + bytes;
+}
+
+/// Whole lines, so that what lies behind begins at one.
+std::int64_t KernelEmitter::Depth::list_bytes() const {
+  return ceil_div(count(steps_) * kListBytes, 64) * 64;
 }
 
 std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& room,
@@ -147,9 +150,8 @@ std::string KernelEmitter::Depth::emit(std::int64_t& offset, const std::string& 
   nest(steps_, step + "[" + next + "++] = {" + number(channels_) + ", " + number(taps_) + "};");
   e_.out_.line("const Depth " + depth + " = {" + size(channels_) + ", " + size(taps_) + ", " +
                next + ", " + channel + ", " + tap + ", " + step + ",");
-  e_.out_.line("    reinterpret_cast<Read*>(" + room + "), reinterpret_cast<Real*>(" + room +
-               " + " + std::to_string(kListBytes * count(steps_)) + "), " + prepared + ", " + kept +
-               "};");
+  e_.out_.line("    reinterpret_cast<int64_t*>(" + room + "), reinterpret_cast<Real*>(" + room +
+               " + " + std::to_string(list_bytes()) + "), " + prepared + ", " + kept + "};");
   return depth;
 }
 

@@ -1,10 +1,12 @@
 // Convolutions with vectors along their points: each step of the depth reads one line of points,
 // where it lies or from a copy; see lines_text.cpp. What follows takes the sums from registers.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "codegen/cpu/followers.h"
 #include "codegen/cpu/window_depth.h"
+#include "core/lowering/window_points.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -82,49 +84,114 @@ std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const S
          p_.vector_bytes / p_.element_bytes;
 }
 
-/// So many rows of points at a time that one costs least: a block of the depth has the channels
+/// Cycles of a vector's multiply-add, as the machine's file has them.
+double KernelEmitter::multiply_add_cycles() const {
+  constexpr double kUnknown = 0.5;
+  const Machine& m = p_.machine();
+  if (m.units.empty()) return kUnknown;
+  const ComputeUnit& unit = m.units.front();
+  const auto peak = unit.peak.find(p_.element_bytes == 8 ? "f64" : "f32");
+  if (peak == unit.peak.end() || peak->second.value <= 0 || unit.clock_hz <= 0) return kUnknown;
+  const double lanes = static_cast<double>(p_.vector_bytes / p_.element_bytes);
+  const auto cores = static_cast<double>(std::max<std::int64_t>(1, unit.count));
+  return std::clamp(2 * lanes * cores * unit.clock_hz / peak->second.value, 0.5, 2.0);
+}
+
+/// Cycles of one row of points where so many are a band: a block of the depth has the channels
 /// whose lines fit, all sums are loaded and stored once for each block, rows that the window
 /// reaches beyond its points are copied for every band, and so are weights brought.
-std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges& ranges) {
+double KernelEmitter::band_cycles(NodeId id, const Window& x, const SymRanges& ranges,
+                                  const Depth& depth, std::int64_t band) {
+  constexpr double kFlat = 3, kApart = 5, kNear = 1.5, kFar = 6, kPanel = 2;  // a vector
+  constexpr double kWeights = 16;                                             // bytes a cycle
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
-  const std::int64_t height = most(x.outer), lanes = p_.vector_bytes / p_.element_bytes;
-  if (!x.channels_first || x.outer < 0) return height;
-  const Depth depth(*this, id, x, ranges);
+  const Access& b = p_.workload().op(k_.node(id).op).inputs[static_cast<std::size_t>(x.right)];
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes, width = most(x.columns);
   const auto rows = static_cast<double>(most(x.rows));
   const auto steps = static_cast<double>(depth.channels() * depth.taps());
-  const auto cycles = [&](std::int64_t band) {            // for one row of points
-    constexpr double kCopied = 3, kNear = 1.5, kFar = 6;  // a vector
-    constexpr double kWeights = 16;                       // bytes a cycle
-    const std::int64_t lines = lines_of_channel(id, x, ranges, band) * p_.element_bytes;
-    const std::int64_t blocks =
-        ceil_div(depth.channels(), channels_of_block(lines, depth.taps(), depth.channels()));
-    const auto vectors = static_cast<double>(ceil_div(band * most(x.columns), lanes));
-    const double of_sums = rows * vectors * static_cast<double>(p_.vector_bytes);
-    const double touched = static_cast<double>(blocks - 1) * rows * vectors *
-                           (of_sums <= static_cast<double>(kNearBytes) ? kNear : kFar);
-    const double copies = x.direct ? 0
-                                   : static_cast<double>(depth.channels() * lines) /
-                                         static_cast<double>(p_.vector_bytes) * kCopied;
-    const double weights = rows * steps * static_cast<double>(p_.element_bytes) / kWeights;
-    return (rows * vectors * steps / 2 + touched + copies + weights) / static_cast<double>(band);
-  };
+  const std::int64_t elements = lines_of_channel(id, x, ranges, band);
+  const std::int64_t lines = elements * p_.element_bytes;
+  const std::int64_t blocks =
+      x.channels_first
+          ? ceil_div(depth.channels(), channels_of_block(lines, depth.taps(), depth.channels()))
+          : 1;
+  const auto vectors = static_cast<double>(ceil_div(band * width, lanes));
+  const double of_sums = rows * vectors * static_cast<double>(p_.vector_bytes);
+  const double touched = static_cast<double>(blocks - 1) * rows * vectors *
+                         (of_sums <= static_cast<double>(kNearBytes) ? kNear : kFar);
+  // Lines that do not follow one another in the source are copied a whole number of vectors each.
+  const bool flat = x.step == 1 && width == p_.workload().tensor(b.tensor).shape.back();
+  const double copied = flat ? kFlat * static_cast<double>(elements) / static_cast<double>(lanes)
+                             : kApart * static_cast<double>(elements) / static_cast<double>(width) *
+                                   static_cast<double>(ceil_div(width, lanes));
+  const double copies = x.direct ? 0 : static_cast<double>(depth.channels()) * copied;
+  const double weights = rows * steps * static_cast<double>(p_.element_bytes) / kWeights;
+  // The first of several groups of rows packs panels.
+  const double panels = rows > kMostGroup ? vectors * steps * kPanel : 0;
+  return (rows * vectors * steps * multiply_add_cycles() + touched + copies + panels + weights) /
+         static_cast<double>(band);
+}
+
+/// So many rows of points at a time that one costs least.
+std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges& ranges,
+                                    const Depth& depth) {
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
+  const std::int64_t height = most(x.outer);
+  if (!x.channels_first || x.outer < 0) return height;
   constexpr double kGain = 0.97, kEven = 0.99;  // bands of one size need less code
   std::int64_t best = height;
+  double least = band_cycles(id, x, ranges, depth, best);
   for (std::int64_t bands = 2; bands <= height; ++bands) {
     const std::int64_t band = ceil_div(height, bands);
     const double gain = best == height ? kGain : height % band == 0 ? 1 : kEven;
-    if (cycles(band) < gain * cycles(best)) best = band;
+    const double cycles = band_cycles(id, x, ranges, depth, band);
+    if (cycles < gain * least) best = band, least = cycles;
   }
   return best;
 }
 
-/// Whether points, vectors of which these are, leave too many more lanes idle than rows of the left
-/// operand do that are packed already, or copies need too much room.
-bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
-  constexpr double kEdges = 1.6;  // what short rows of points, and turning them, cost the other way
+/// Cycles of the tile where lines of points are vectors.
+double KernelEmitter::lines_cycles(NodeId id, const Window& x, const SymRanges& ranges,
+                                   const Depth& depth) {
   const ScheduleNode& n = k_.node(id);
-  const Operator& op = p_.workload().op(n.op);
-  const Access& c = op.outputs[0].target;
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
+  const Access& c = p_.workload().op(n.op).outputs[0].target;
+  const BufferId in_c = n.writes[0].buffer;
+  const bool follow =
+      x.outer < 0 ||
+      dense(in_c, stride_of(p_.workload().op(n.op), c, in_c, x.outer), most(x.columns));
+  const double rows = static_cast<double>(most(x.outer));
+  return rows * band_cycles(id, x, ranges, depth, follow ? band_of(id, x, ranges, depth) : 1);
+}
+
+/// The same where points are broadcast: taps that fall into the padding are left out, weights that
+/// are not packed once are packed beside, and sums are turned as they leave.
+double KernelEmitter::points_cycles(NodeId id, const Window& x, const SymRanges& ranges,
+                                    const Depth& depth) {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Access& b = w.op(n.op).inputs[static_cast<std::size_t>(x.right)];
+  const auto most = [&](int l) {
+    return static_cast<double>(l < 0 ? 1 : range(ranges, n.op, l).most);
+  };
+  const auto inside = [&](int dim) {
+    return dim < 0 ? 1 : inside_share(w, b, static_cast<std::size_t>(dim));
+  };
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
+  return cycles_of_points({.rows = most(x.rows),
+                           .width = most(x.columns),
+                           .height = most(x.outer),
+                           .steps = static_cast<double>(depth.channels() * depth.taps()),
+                           .inside = inside(x.column_dim) * inside(x.row_dim),
+                           .lanes = lanes,
+                           .registers = registers(),
+                           .multiply_add = multiply_add_cycles(),
+                           .packs = !prepares_left(id, x, kPointVectors * lanes, ranges)});
+}
+
+/// Whether vectors of points cost less than points that are broadcast, or these cannot be.
+bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
+  const ScheduleNode& n = k_.node(id);
   const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   std::int64_t channels = 1;
@@ -133,15 +200,12 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
           (x.channels_first ? 1 : channels) >
       kMostCopyBytes)
     return false;
-  const std::int64_t width = most(x.columns);
-  const bool follow = x.outer < 0 || dense(n.writes[0].buffer,
-                                           stride_of(op, c, n.writes[0].buffer, x.outer), width);
-  const std::int64_t points = follow ? width * most(x.outer) : width;
-  const auto waste = [&](std::int64_t count) {
-    return static_cast<double>(ceil_div(count, lanes) * lanes) / static_cast<double>(count);
-  };
-  return !prepares_left(id, x, kGroupVectors * lanes, ranges) ||
-         waste(points) <= kEdges * waste(most(x.rows));
+  // Points that lie as they are wanted need no copies: few idle lanes alone are no reason.
+  if (x.direct &&
+      !(prepares_left(id, x, kPointVectors * lanes, ranges) && wastes_lanes(id, x, ranges)))
+    return true;
+  const Depth depth(*this, id, x, ranges);
+  return lines_cycles(id, x, ranges, depth) <= points_cycles(id, x, ranges, depth);
 }
 
 /// What tiles of an operator's loop begin at multiples of; 0: there is one tile.
@@ -170,7 +234,8 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   const std::int64_t c_line = stride_of(op, c, in_c, x.outer), width = known(x.columns);
   const bool follow = x.outer < 0 || (width > 0 && c_line == width);
-  const std::int64_t band = band_of(id, x, ranges);
+  Depth depth(*this, id, x, ranges);
+  const std::int64_t band = band_of(id, x, ranges, depth);
   const std::int64_t all = follow ? most(x.columns) * band : most(x.columns);
   const std::int64_t even = known(x.outer) % band == 0 ? band : 0;  // rows of points of each band
   const std::int64_t points = !follow       ? known(x.columns)
@@ -178,15 +243,13 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
   const std::int64_t begins = can_prepare(id, x, ranges) ? begins_of_tiles(n.op, x.rows) : 0;
-  auto [rows, vectors] =
-      block_shape(most(x.rows), ceil_div(all, lanes), p_.vector_bytes == 64 ? 32 : 16, begins);
+  auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
 
   out_.open("");
   std::int64_t offset = 0;
-  Depth depth(*this, id, x, ranges);
   // As many channels at a time as copies of them, and a panel of their steps, fit in caches.
   const std::int64_t channels = depth.channels(), taps = depth.taps();
   const std::int64_t of_channel = lines_of_channel(id, x, ranges, band) * p_.element_bytes;
@@ -226,8 +289,6 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const std::string window = emit_window(id, x, s.at, ranges);
   std::string after;
   std::unique_ptr<Followers> followers;
-  // Sums of few steps pass through a tile: rows of many channels at once would wait for memory.
-  constexpr std::int64_t kFewSteps = 48;
   if (s.opened == 0 && follow && channels * taps >= kFewSteps)
     followers =
         followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width, after);

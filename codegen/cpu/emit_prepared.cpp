@@ -4,13 +4,14 @@
 #include <set>
 
 #include "codegen/cpu/window_depth.h"
+#include "core/lowering/window_points.h"
 
 namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 34;
 /// A group of rows and the next one are in the second cache together: larger ones would come from
-/// memory again for every row of points, and packing them beside is faster.
+/// memory again for every panel of points, and packing them beside is faster.
 constexpr std::int64_t kMostGroup = 192 << 10;
 
 }  // namespace
@@ -49,7 +50,9 @@ bool KernelEmitter::prepares_left(NodeId id, const Window& x, std::int64_t group
   const Operator& op = p_.workload().op(k_.node(id).op);
   std::int64_t steps = 1;
   for (int l : x.depth) steps *= p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  return x.direct || group * steps * p_.element_bytes <= kMostGroup;
+  // Where points are broadcast, a block of the channels is walked at a time.
+  const bool in_blocks = group >= kPointVectors * p_.vector_bytes / p_.element_bytes;
+  return x.direct || in_blocks || group * steps * p_.element_bytes <= kMostGroup;
 }
 
 /// "where it is packed, elements from one group of rows to the next", for convolve; empty: it is

@@ -2,12 +2,16 @@
 // depth those of several, and it may be read beyond its edges.
 #include <algorithm>
 
+#include "codegen/cpu/followers.h"
 #include "codegen/cpu/window_depth.h"
+#include "core/lowering/window_points.h"
 
 namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
+constexpr std::int64_t kSumBytes = 64 << 10;    // of points that meet a block of channels
+constexpr std::int64_t kLeftBytes = 192 << 10;  // of a group's rows that stay in the second cache
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -245,10 +249,22 @@ void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundi
 }
 
 /// Any other window: vectors run across the rows of the left operand, and points are broadcast.
-void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings& s,
+void KernelEmitter::read_through(NodeId id, const Window& any, const Surroundings& s,
                                  const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
+  Window x = any;  // its depth channel by channel
+  if (!any.channels_first) {
+    const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+    std::ranges::stable_partition(x.depth, [&](int l) {
+      const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+      const auto moves = [&](int dim) {
+        return dim >= 0 && coefficient_of(b.index[static_cast<std::size_t>(dim)], loop) != 0;
+      };
+      return x.taps_are_channels || !(moves(x.row_dim) || moves(x.column_dim));
+    });
+    x.left_dense = false;
+  }
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const Access& c = op.outputs[0].target;
   const BufferId in_a = buffer_of_input(n, x.left), in_c = n.writes[0].buffer;
@@ -260,10 +276,19 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
   std::int64_t offset = 0;
   Depth depth(*this, id, x, ranges);
   const std::int64_t bytes = depth.room(ceil_div(rows, group) * group);
+  const std::int64_t width = range(ranges, n.op, x.columns).most;
+  const std::int64_t height = x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most;
+  const std::int64_t of_row = width * vectors * p_.vector_bytes;
+  const std::int64_t band = std::clamp<std::int64_t>(kSumBytes / of_row, 1, height);
+  const std::int64_t of_channel = group * depth.taps() * p_.element_bytes;
+  const std::int64_t blocks = ceil_div(depth.channels() * of_channel, kLeftBytes);
+  const std::int64_t block = ceil_div(depth.channels(), blocks);
+  const std::string sums = scratch(band * of_row, offset, "Vector");
   const std::string kept = kept_for(id, x, bytes);
   const std::string room = kept.empty() ? scratch(bytes, offset, "char")
                                         : "memory + " + std::to_string(hoists_.at(id).offset);
-  const std::string prepared = prepared_left(id, x, group, s, ranges);
+  const std::string prepared =
+      any.channels_first ? prepared_left(id, x, group, s, ranges) : std::string();
   const std::string steps =
       depth.emit(offset, "(" + room + ")", kept.empty() ? "nullptr" : "&" + kept,
                  prepared.empty() ? "nullptr, 0" : prepared);
@@ -275,13 +300,24 @@ void KernelEmitter::read_through(NodeId id, const Window& x, const Surroundings&
     left_row = depth.steps(), left_step = 1;
   }
   const std::string window = emit_window(id, x, s.at, ranges);
+  // What follows takes the sums as they are turned, where rows of points follow one another.
+  const std::int64_t c_line = stride_of(op, c, in_c, x.outer);
+  const std::int64_t known = std::stoll(known_size(n.op, x.columns, ranges));
+  std::string after;
+  std::unique_ptr<Followers> followers;
+  if (s.opened == 0 && (x.outer < 0 || (known > 0 && c_line == known)) &&
+      depth.channels() * depth.taps() >= kFewSteps)
+    followers = followers_of_window(id, x, ranges, s.at, false, known, after);
+  if (followers) p_.prelude.vectors = p_.prelude.functions = true;
+  if (!after.empty()) after = ", " + after;
   out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
             std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
             ", " + left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps +
-            ",");
+            ", " + std::to_string(block) + ", " + std::to_string(band) + ", " + sums + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.outer)) + ", " + s.fresh + ");");
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
+            s.fresh + after + ");");
+  if (followers) followers->end();
   out_.close();
 }
 
@@ -305,9 +341,10 @@ std::string KernelEmitter::kept_for(NodeId id, const Window& x, std::int64_t byt
 /// or as many points as there is room for beside two vectors of sums each, which load least. From
 /// here on the program has it.
 std::pair<int, int> KernelEmitter::point_shape() {
-  const std::pair<int, int> shape = p_.micro_kernel
-                                        ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
-                                        : std::pair(p_.vector_bytes == 64 ? 14 : 6, 2);
+  const std::pair<int, int> shape =
+      p_.micro_kernel ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
+                      : std::pair(static_cast<int>(points_in_registers(registers())),
+                                  static_cast<int>(kPointVectors));
   const std::string name = std::to_string(shape.first) + "x" + std::to_string(shape.second);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
   return shape;
@@ -346,8 +383,8 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
   return name;
 }
 
-/// The left operand with its steps one after the other, where they do not lie like that; `at`: where
-/// the loops around are, which may move it.
+/// The left operand with its steps one after the other, where they do not lie like that; `at`:
+/// where the loops around are, which may move it.
 std::string KernelEmitter::pack_left(NodeId id, const Window& x, std::vector<std::string> at,
                                      const SymRanges& ranges, std::int64_t& offset) {
   const ScheduleNode& n = k_.node(id);

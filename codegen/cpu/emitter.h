@@ -219,9 +219,17 @@ class KernelEmitter : private RangeEmitter {
   // emit_lines.cpp
   std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
                                 std::int64_t height);
-  std::int64_t band_of(NodeId id, const Window& x, const SymRanges& ranges);
-  static constexpr std::int64_t kGroupVectors = 2;  ///< of rows beside which points are broadcast
+  class Depth;
+  std::int64_t band_of(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
   bool prepares_left(NodeId id, const Window& x, std::int64_t group, const SymRanges& ranges) const;
+  int registers() const { return p_.vector_bytes == 64 ? 32 : 16; }
+  /// Sums of fewer steps pass through a tile: rows of many channels at once would wait for memory.
+  static constexpr std::int64_t kFewSteps = 48;
+  double multiply_add_cycles() const;
+  double band_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth,
+                     std::int64_t band);
+  double lines_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
+  double points_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
   bool goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges);
   std::int64_t begins_of_tiles(OpId op, int local) const;
   void read_lines(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
@@ -240,9 +248,6 @@ class KernelEmitter : private RangeEmitter {
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
                              const std::vector<std::string>& at, std::string& panel);
-
-  // emit_depth.cpp
-  class Depth;
 
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.

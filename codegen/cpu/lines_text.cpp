@@ -247,7 +247,7 @@ TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row,
   }
   Copies copies;
   if (!lies) find_copies(w, d, copies);
-  int64_t* const at = reinterpret_cast<int64_t*>(d.reads);
+  int64_t* const at = d.at;
   // A block of all channels may have steps in any order.
   const int64_t of_channel = d.steps / d.channels;
   for (int64_t first = 0; first < d.channels; first += block) {

@@ -14,16 +14,16 @@ struct PreludeOptions {
   bool f64 = false;
   DType home = DType::f32;    ///< of what is written, where its tensor lies
   std::set<DType> read = {};  ///< others, that tiles or gathers convert as they read them
-  int most_steps = 1;   ///< boundaries that one copy crosses, at most
-  bool once = false;    ///< some compute is !once
-  bool functions = false;  ///< some operator evaluates an expression
-  bool atomic = false;  ///< some store is !atomic
-  bool products = false;  ///< some operator is a matrix product
-  bool windows = false;   ///< some right operand is read through a window
-  bool lines = false;     ///< of these, some by lines of points
-  bool vectors = false;   ///< some operator runs on vectors of points
-  bool in_place = false;  ///< some tile is used where its tensor lies
-  bool prefetch = false;  ///< some tile's lines are asked for
+  int most_steps = 1;         ///< boundaries that one copy crosses, at most
+  bool once = false;          ///< some compute is !once
+  bool functions = false;     ///< some operator evaluates an expression
+  bool atomic = false;        ///< some store is !atomic
+  bool products = false;      ///< some operator is a matrix product
+  bool windows = false;       ///< some right operand is read through a window
+  bool lines = false;         ///< of these, some by lines of points
+  bool vectors = false;       ///< some operator runs on vectors of points
+  bool in_place = false;      ///< some tile is used where its tensor lies
+  bool prefetch = false;      ///< some tile's lines are asked for
   DType real() const { return f64 ? DType::f64 : DType::f32; }
 };
 
@@ -43,14 +43,14 @@ std::string vector_functions_text(int vector_bytes, bool f64);
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
 /// `pairs`: products of pairs of bfloat16 too, on vectors of 64 bytes.
 std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs);
-/// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns STEP
-/// elements apart; after micro_kernel_text, on vectors only.
+/// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns
+/// STEP elements apart; after micro_kernel_text, on vectors only.
 std::string window_text();
 /// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
-/// The most taps of a window that convolve takes, and how many lists of steps it keeps.
-inline constexpr int kMostTaps = 64, kWindowLists = 8;
+/// The most taps of a window that convolve takes.
+inline constexpr int kMostTaps = 64;
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

@@ -14,7 +14,7 @@ std::int64_t coefficient_of(const Affine& a, LoopId loop);
 class KernelEmitter::Depth {
  public:
   Depth(KernelEmitter& e, NodeId id, const Window& x, const SymRanges& ranges);
-  /// What convolve needs to pack that many rows of the left operand in and to list steps in.
+  /// What convolve needs to pack that many rows of the left operand in, beside a number a step.
   std::int64_t room(std::int64_t packed_rows) const;
   /// The same with that many bytes in place of the rows.
   std::int64_t room_beside(std::int64_t bytes) const;
@@ -29,6 +29,7 @@ class KernelEmitter::Depth {
   std::string steps() const { return size(steps_); }
 
  private:
+  std::int64_t list_bytes() const;
   const SymRange& range(int l) const;
   std::int64_t moves(int l, int dim) const;
   std::int64_t count(const std::vector<int>& loops) const;

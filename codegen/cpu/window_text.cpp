@@ -27,32 +27,21 @@ struct Window {
   int64_t first_row, row_step, rows;
   int64_t first_column, columns;
 };
-// Where a step's element of the source lies from a point's, and its rows of A as they are packed.
-struct Read {
-  int64_t source, left;
-};
-// Lists of the steps whose taps are in a set, of the last few sets that were asked for.
-struct Lists {
-  uint64_t taps[kLists];
-  int64_t size[kLists];
-  int next;
-};
-// What was packed of A, and the lists made for it; the next product may want the same.
+// What was packed of A; the next product may want the same.
 struct Kept {
   const Real* left;
   int64_t rows, steps;
-  Lists lists;
 };
 struct Depth {
   int64_t channels, taps, steps;
   const int64_t* channel;  // where each lies in the source
   const Tap* tap;
   const Step* step;
-  Read* reads;   // room for kLists lists of `steps`
+  int64_t* at;   // room for a number a step
   Real* packed;  // room for all rows of A, a whole number of groups
   const Real* prepared;  // they are packed here, groups `group` elements apart; null: they are not
   int64_t group;
-  Kept* kept;    // whether both may still hold something; null: they never do
+  Kept* kept;    // what may still be there; null: nothing ever is
 };
 
 // What will be read next of A: lines to ask for, so many bytes further at every step.
@@ -60,31 +49,47 @@ struct Ahead {
   const char* next;
   int64_t bytes;
 };
+// Taps of every channel: where each one's element of the source lies from a channel's, and its rows
+// of A, as they are packed, from the channel's.
+struct Taps {
+  int64_t count, source[kMostTaps], left[kMostTaps];
+};
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
-// broadcast to NI vectors of A's rows. So no point has to be moved, however far they are apart.
-// Meanwhile a line `ahead` is asked for every few steps.
+// broadcast to NI vectors of A's rows, channel by channel, each `of_channel` elements of A behind the
+// one before, and tap by tap. So no point has to be moved, however far they are apart. Meanwhile a
+// line `ahead` is asked for every few steps.
 template <int MI, int NI, int STEP>
-TILEWRIGHT_TARGET void point_product(int64_t steps, const Read* read, const Real* packed,
-                                     const Real* point, bool fresh, Vector* sums, Ahead& ahead) {
+TILEWRIGHT_TARGET void point_product(int64_t channels, const int64_t* channel, const Taps& taps,
+                                     const Real* packed, int64_t of_channel, const Real* point,
+                                     bool fresh, Vector* sums, Ahead& ahead) {
   Vector acc[MI][NI];
 #pragma GCC unroll 16
   for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 16
     for (int n = 0; n < NI; ++n) acc[m][n] = fresh ? Vector{} : sums[m * NI + n];
   const char* next = ahead.next;
-  for (const Read* const end = read + steps; read != end; ++read, next += ahead.bytes) {
-    __builtin_prefetch(next, 0, 2);
-    const Real* const from = point + read->source;
-    const Real* const left = packed + read->left;
-    Vector row[NI];
+  const int64_t count = taps.count;
+  // Taps of a channel are no steps that hardware would bring ahead: what the next channel reads of A.
+  constexpr int64_t kLine = 64 / sizeof(Real);
+  const int64_t later = max(of_channel, 8 * NI * kLanes);
+  for (int64_t i = 0; i < channels; ++i, packed += of_channel) {
+    const Real* const source = point + channel[i];
+    for (int64_t t = 0; t < count; ++t, next += ahead.bytes) {
+      __builtin_prefetch(next, 0, 2);
+      const Real* const from = source + taps.source[t];
+      const Real* const left = packed + taps.left[t];
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
+      Vector row[NI];
 #pragma GCC unroll 16
-    for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
+      for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
 #pragma GCC unroll 16
-    for (int m = 0; m < MI; ++m) {
-      const Real x = from[m * STEP];
+      for (int m = 0; m < MI; ++m) {
+        const Real x = from[m * STEP];
 #pragma GCC unroll 16
-      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+        for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+      }
     }
   }
 #pragma GCC unroll 16
@@ -93,7 +98,8 @@ TILEWRIGHT_TARGET void point_product(int64_t steps, const Read* read, const Real
     for (int n = 0; n < NI; ++n) sums[m * NI + n] = acc[m][n];
   ahead.next = next;
 }
-typedef void (*PointProduct)(int64_t, const Read*, const Real*, const Real*, bool, Vector*, Ahead&);
+typedef void (*PointProduct)(int64_t, const int64_t*, const Taps&, const Real*, int64_t, const Real*,
+                             bool, Vector*, Ahead&);
 template <int MI, int NI, int STEP>
 PointProduct of_points(int64_t points) {
   if constexpr (MI > 1)
@@ -122,50 +128,50 @@ TILEWRIGHT_TARGET inline void turn(Vector* rows) {
   }
 }
 
-// One vector a point, `apart` from the next, into rows of C: one a lane, `rows` of them.
+// One vector a point, `apart` from the next, into rows of C: one a lane, `rows` of them, the first the
+// i-th; the first point is the j-th.
+template <class After>
 TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t points,
-                                      int64_t rows, Real* c, int64_t c_row, bool fresh) {
-  for (; points > 0; points -= kLanes, sums += kLanes * apart, c += kLanes) {
+                                      int64_t rows, Real* c, int64_t c_row, bool fresh, int64_t i,
+                                      int64_t j, const After& after) {
+  for (; points > 0; points -= kLanes, sums += kLanes * apart, c += kLanes, j += kLanes) {
     Vector turned[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) turned[i] = i < points ? sums[i * apart] : Vector{};
+    for (int m = 0; m < kLanes; ++m) turned[m] = m < points ? sums[m * apart] : Vector{};
     turn(turned);
     const Lanes lanes = first_lanes(min(points, kLanes));
-    for (int64_t i = 0; i < rows; ++i) {
-      Real* const to = c + i * c_row;
-      store_part(to, lanes, fresh ? turned[i] : turned[i] + load_part(to, lanes));
+    for (int64_t m = 0; m < rows; ++m) {
+      Real* const to = c + m * c_row;
+      const Vector sum = fresh ? turned[m] : turned[m] + load_part(to, lanes);
+      if (After::kStores) store_part(to, lanes, sum);
+      if (points < kLanes)
+        after(Count<1>{}, Count<true>{}, i + m, j, lanes, &sum);
+      else
+        after(Count<1>{}, Count<false>{}, i + m, j, lanes, &sum);
     }
   }
 }
 
-inline int list_of(uint64_t taps, int64_t apart, const Window& w, const Depth& d, Lists& lists) {
-  for (int i = 0; i < kLists; ++i)
-    if (lists.taps[i] == taps) return i;
-  const int i = lists.next++ % kLists;
-  Read* const first = d.reads + i * d.steps;
-  Read* to = first;
-  for (int64_t k = 0; k < d.steps; ++k) {
-    const Tap t = d.tap[d.step[k].tap];
-    if (taps >> d.step[k].tap & 1)
-      *to++ = {d.channel[d.step[k].channel] + t.row * w.source_row + t.column, k * apart};
-  }
-  lists.taps[i] = taps;
-  lists.size[i] = to - first;
-  return i;
-}
-
-// Points [x, x + points) of a row, by `vectors` of A's rows. Taps that find all of them inside first,
-// then the others by which points they do.
+// Points [x, x + points) of a row, by `vectors` of A's rows, of channels [first, first + channels).
+// Taps that find all points inside first, then the others by which points they do.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, const Window& w,
-                                       const Depth& d, Lists& lists, uint64_t inside, int64_t y,
-                                       int64_t x, int64_t points, Vector* sums, Ahead& ahead) {
+                                       const Depth& d, uint64_t inside, int64_t first,
+                                       int64_t channels, int64_t y, int64_t x, int64_t points,
+                                       Vector* sums, Ahead& ahead) {
   const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
+  const int64_t of_channel = d.taps * NI * kLanes;
   const auto run = [&](uint64_t taps, int64_t low, int64_t high, bool fresh) {
-    const int i = list_of(taps, NI * kLanes, w, d, lists);
-    of_shape<MI, NI, STEP>(high - low, vectors)(lists.size[i], d.reads + i * d.steps, packed,
-                                                from + low * STEP, fresh, sums + low * vectors,
-                                                ahead);
+    Taps its;
+    its.count = 0;
+    for (int64_t t = 0; t < d.taps; ++t) {
+      if (!(taps >> t & 1)) continue;
+      its.source[its.count] = d.tap[t].row * w.source_row + d.tap[t].column;
+      its.left[its.count++] = t * NI * kLanes;
+    }
+    of_shape<MI, NI, STEP>(high - low, vectors)(channels, d.channel + first, its,
+                                                packed + first * of_channel, of_channel,
+                                                from + low * STEP, fresh, sums + low * vectors, ahead);
   };
   const auto first_inside = [&](int64_t column) {
     return column >= 0 ? 0 : min((STEP - 1 - column) / STEP, points);
@@ -182,7 +188,7 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
     low[t] = first_inside(column), high[t] = first_behind(column);
     if (low[t] == 0 && high[t] == points) all |= uint64_t{1} << t;
   }
-  run(all & inside, 0, points, true);
+  run(all & inside, 0, points, first == 0);
   uint64_t others = inside & ~all;
   for (int64_t t = 0; others != 0; ++t) {
     uint64_t same = 0;
@@ -194,11 +200,14 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
 }
 
 // C[i,j] += A[i,k] * B[k,j] with B read through a window where it lies. Rows of points are c_line
-// apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full.
-template <int MI, int NI, int STEP>
+// apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full. Of a group,
+// `block` channels at a time meet `band` rows of points, whose sums lie in `sums` meanwhile: that much
+// of A stays in the second cache, and comes there once for each band.
+template <int MI, int NI, int STEP, class After = Keep>
 TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
-                                const Window& w, const Depth& d, Real* c, int64_t c_row,
-                                int64_t c_line, bool fresh) {
+                                const Window& w, const Depth& d, int64_t block, int64_t band,
+                                Vector* sums, Real* c, int64_t c_row, int64_t c_line, bool fresh,
+                                const After& after = {}) {
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
   const int64_t groups = (rows + kGroup - 1) / kGroup, blocks = (w.width + MI - 1) / MI;
@@ -210,40 +219,40 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     for (int64_t g = 0; g < groups && !d.prepared; ++g)
       pack(min(rows - g * kGroup, kGroup), d.steps, a + g * kGroup * a_row, a_k, a_row,
            d.packed + g * kGroup * d.steps, kGroup);
-    kept = {a, rows, d.steps, {}};
+    kept = {a, rows, d.steps};
   }
-  Vector sums[MI * NI];
-  Ahead ahead = {reinterpret_cast<const char*>(packed), 0};
-  const auto row_of_group = [&](int64_t y, int64_t g) {
-    uint64_t inside = 0;
-    for (int64_t t = 0; t < d.taps; ++t) {
-      const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
-      if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
-    }
-    const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-      multiply_points<MI, NI, STEP>(vectors, packed + g * group, w, d, kept.lists, inside, y, x,
-                                    points, sums, ahead);
-      Real* const to = c + g * kGroup * c_row + y * c_line + x;
-      for (int64_t n = 0; n < vectors; ++n)
-        deliver(sums + n, vectors, points, min(here - n * kLanes, kLanes), to + n * kLanes * c_row,
-                c_row, fresh);
-    }
-  };
-  // Of A and B, the one that a cache can hold passes more often.
-  constexpr int64_t kStays = (1 << 18) / sizeof(Real);
-  if (rows * d.steps <= kStays) {
-    for (int64_t y = 0; y < w.height; ++y)
-      for (int64_t g = 0; g < groups; ++g) row_of_group(y, g);
-  } else {
-    // While the points of one group are made, the next one comes into the second cache: what is
-    // prepared goes on behind these rows.
+  const int64_t of_channel = d.taps * kGroup;
+  for (int64_t h = 0; h < w.height; h += band) {
+    const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
-      ahead.next = reinterpret_cast<const char*>(packed + (g + 1) * group);
-      ahead.bytes = kGroup * static_cast<int64_t>(sizeof(Real)) / (w.height * blocks) + 1;
-      if (g + 1 == groups && !d.prepared) ahead = {reinterpret_cast<const char*>(packed), 0};
-      for (int64_t y = 0; y < w.height; ++y) row_of_group(y, g);
+      const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
+      const Real* const its = packed + g * group;
+      for (int64_t first = 0; first < d.channels; first += block) {
+        const int64_t channels = min(block, d.channels - first);
+        // What comes next of A follows: meanwhile it comes into the second cache.
+        Ahead ahead = {reinterpret_cast<const char*>(its + (first + channels) * of_channel),
+                       kGroup * static_cast<int64_t>(sizeof(Real)) / ((end - h) * blocks) + 1};
+        for (int64_t y = h; y < end; ++y) {
+          uint64_t inside = 0;
+          for (int64_t t = 0; t < d.taps; ++t) {
+            const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
+            if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
+          }
+          for (int64_t b = 0; b < blocks; ++b) {
+            const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
+            multiply_points<MI, NI, STEP>(vectors, its, w, d, inside, first, channels, y, x, points,
+                                          sums + ((y - h) * w.width + x) * vectors, ahead);
+          }
+        }
+      }
+      // Rows of points that follow one another in C, too, are one.
+      const bool dense = c_line == w.width;
+      const int64_t lines = dense ? 1 : end - h, points = dense ? (end - h) * w.width : w.width;
+      for (int64_t l = 0; l < lines; ++l)
+        for (int64_t n = 0; n < vectors; ++n)
+          deliver(sums + l * w.width * vectors + n, vectors, points, min(here - n * kLanes, kLanes),
+                  c + (g * kGroup + n * kLanes) * c_row + (h + l) * c_line, c_row, fresh,
+                  g * kGroup + n * kLanes, (h + l) * w.width, after);
     }
   }
 }
@@ -256,9 +265,7 @@ std::string constant(const char* type, const char* name, int value) {
 }  // namespace
 
 std::string window_text() {
-  return "\n// Taps of a window, and lists of steps that are kept, at most.\n" +
-         constant("int", "kMostTaps", kMostTaps) + constant("int", "kLists", kWindowLists) +
-         kWindow;
+  return "\n// Taps of a window, at most.\n" + constant("int", "kMostTaps", kMostTaps) + kWindow;
 }
 
 }  // namespace tilewright::cpu

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/lowering/window_points.h"
 #include "core/plan/shares.h"
 #include "core/workload/expr.h"
 #include "models/quickest/followers.h"
@@ -40,8 +41,8 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
-/// Of seconds: points are broadcast, few at a time, and vectors of rows turned into rows of points.
-constexpr double kTurned = 1.6;
+/// Cycles: a step of a window's depth listed.
+constexpr double kList = 8;
 
 /// How much of what is needed again stays, where so many bytes are touched between: all below the
 /// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
@@ -639,12 +640,14 @@ class Walk {
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
     if (!x.window) p.arithmetic += times * rows_begun(n, x, extents, box);
-    if (groups > 1 && keeps_panels({n.op, x.right}, ranges))
+    // The first group of rows stores panels for the others; of a window its lines begin anywhere.
+    const double stored = x.window ? 2 : keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
+    if (groups > 1)
       p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
-                      r_.cycle;  // stored once
+                      stored * r_.cycle;
     if (x.window || box.outer > 1) {
-      const double turned = kTurned * product_seconds(r_, box.columns, box.rows, box.depth);
-      p.arithmetic = std::min(p.arithmetic, times * turned) + times * copies(n, x, extents, box);
+      const double by_lines = p.arithmetic + times * copies(n, x, extents, box);
+      p.arithmetic = std::min(by_lines, times * by_points(n, x, box));
     }
     return p;
   }
@@ -666,7 +669,6 @@ class Walk {
   /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
   double copies(const ScheduleNode& n, const Product& x, const std::vector<std::int64_t>& extents,
                 const Box3& box) const {
-    constexpr double kList = 8;   // cycles: a step of the depth listed
     constexpr double kLine = 2;   // cycles: a vector of a line that others follow
     constexpr double kApart = 5;  // cycles: a vector of one whose elements or ends lie apart
     const Operator& op = w_.op(n.op);
@@ -695,6 +697,23 @@ class Walk {
     const double vectors =
         flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
     return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
+  }
+
+  /// Seconds of the form that broadcasts points: nothing is copied, padding is left out.
+  double by_points(const ScheduleNode& n, const Product& x, const Box3& box) const {
+    const Access& b = w_.op(n.op).inputs[static_cast<std::size_t>(x.right)];
+    double inside = 1;
+    for (std::size_t d = 0; d < b.index.size(); ++d)
+      if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
+    return r_.cycle * (box.depth * kList +
+                       cycles_of_points({.rows = box.rows,
+                                         .width = box.columns / box.outer,
+                                         .height = box.outer,
+                                         .steps = box.depth,
+                                         .inside = inside,
+                                         .lanes = r_.lanes,
+                                         .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                                         .multiply_add = r_.fma / r_.cycle}));
   }
 
   BufferId buffer_read(const ScheduleNode& n, int input) const {

@@ -15,8 +15,6 @@
 namespace tilewright {
 namespace {
 
-using ::testing::HasSubstr;
-
 struct Case {
   std::string workload, tree, tiles;
 };
@@ -122,7 +120,9 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
                                                .prefix = "k" + std::to_string(sources.size())});
     ASSERT_TRUE(source.ok()) << source.reason();
     if (GetParam() != cpu::Isa::generic && c.workload.find("k1=1") == std::string::npos) {
-      EXPECT_THAT(source->text, HasSubstr("convolve_lines<"));
+      const bool by_points = source->text.find(" convolve<") != std::string::npos;
+      EXPECT_TRUE(by_points || source->text.find("convolve_lines<") != std::string::npos)
+          << c.workload;
     }
     sources.push_back(std::move(source).value());
   }
@@ -136,6 +136,36 @@ TEST_P(OnEveryIsa, ComputesTheChain) {
         f64 ? 1e-13 : 1e-5)
         << cases()[i].workload << " " << cases()[i].tree;
   }
+}
+
+/// More channels than a block has whose weights stay in the second cache, more points than sums
+/// have room for, a stride, several groups of vectors.
+TEST_P(OnEveryIsa, BroadcastsPoints) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  const std::vector<Case> all = {{"conv-chain:ic=200,h=5,w=5,oc1=33,oc2=3,st1=1,st2=1,k1=3,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=5,w=5"},
+                                 {"conv-chain:ic=3,h=37,w=29,oc1=64,oc2=3,st1=1,st2=1,k1=7,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=37,w=29"},
+                                 {"conv-chain:ic=9,h=35,w=33,oc1=48,oc2=3,st1=2,st2=1,k1=3,k2=1",
+                                  "h w ( C.conv1 C.conv2 )", "h=18,w=17"}};
+  std::vector<cpu::Source> sources;
+  std::vector<Schedule> schedules;
+  for (const Case& c : all) {
+    schedules.push_back(schedule_of(c, true));
+    cpu::EmitOptions options{.isa = GetParam(), .prefix = "k" + std::to_string(sources.size())};
+    if (sources.empty()) options.constant = {"W1"};
+    sources.push_back(cpu::emit(schedules.back(), options).value());
+    // Of the last one lines and points cost about the same.
+    if (GetParam() != cpu::Isa::generic && sources.size() < all.size()) {
+      EXPECT_TRUE(sources.back().text.find(" convolve<") != std::string::npos) << c.workload;
+    }
+  }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i], sources[i].kept_bytes),
+              1e-5)
+        << all[i].workload;
 }
 
 INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,

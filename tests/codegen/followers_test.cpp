@@ -182,6 +182,23 @@ TEST(Followers, TakeAWindowsSumsWhereImagesHaveOddRows) {
 }
 
 /// A loop over two tensors joined: what stands before has the part of it that is its own.
+TEST(Followers, TakeSumsOfBroadcastPointsAsTheyAreTurned) {
+  // Much padding, and points that are no whole vectors.
+  const Schedule s = schedule_of(
+      "name: w\nloops: {o: 64, c: 3, h: 37, w: 29, r: 7, s: 7}\n"
+      "tensors: {I: [c, h, w], W: [o, c, r, s], b: [o], T: [o, h, w], U: [o, h, w]}\noperators:\n"
+      "  - \"T[o,h,w] += I[c,h+r-3,w+s-3] * W[o,c,r,s]\"\n"
+      "  - \"U[o,h,w] = relu(T[o,h,w] + b[o])\"\n",
+      "o ( C.T C.U )", "o=64");
+  const auto source = source_of(s);
+  if (source) {
+    EXPECT_TRUE(says(*source, " convolve<"));
+    EXPECT_TRUE(says(*source, "from registers"));
+    EXPECT_TRUE(says(*source, "then<false>("));
+  }
+  check(s);
+}
+
 TEST(Followers, TakeThePartOfAProductThatIsJoined) {
   const Schedule s = schedule_of(
       "name: f\nloops: {j: 44, m: 23, l: 45, k: 19}\ntensors: {R: [21, l], b: [m]}\noperators:\n"
