@@ -169,6 +169,66 @@ std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
                       static_cast<double>(line));
 }
 
+namespace {
+
+/// Adds a cell to the ones before it, to the last of them where they lie side by side.
+void add_cell(Spot& x, const Box& cell) {
+  x.hull = x.cell_count == 0 ? cell : hull(x.hull, cell);
+  if (x.cell_count > 0) {
+    Box& last = x.cells[static_cast<std::size_t>(x.cell_count - 1)];
+    int differ = -1, count = 0;
+    for (int d = 0; d < cell.rank(); ++d)
+      if (last[d] != cell[d]) differ = d, ++count;
+    if (count == 1 && last[differ].hi == cell[differ].lo) {
+      last[differ].hi = cell[differ].hi;
+      return;
+    }
+    if (x.cell_count == Spot::kMostCells) {
+      last = hull(last, cell);
+      return;
+    }
+  }
+  x.cells[static_cast<std::size_t>(x.cell_count++)] = cell;
+}
+
+/// Which elements of a tensor at home have bytes in the line.
+void find_cells(const Array& a, Spot& x, std::int64_t line) {
+  const std::int64_t lo = std::max<std::int64_t>(x.address - a.base, 0);
+  const std::int64_t hi = std::min(x.address + line - a.base, a.bytes);
+  const std::int64_t end = ceil_div(hi, a.element);
+  for (std::int64_t e = lo / a.element; e < end;) {
+    Box cell(a.rank);
+    if (a.rank == 0) return add_cell(x, cell);
+    std::array<std::int64_t, kMaxRank> low{}, high{};
+    std::int64_t rest = e, height = 1, width = 1;
+    for (int d = 0; d < a.rank; ++d) width *= a.extent[static_cast<std::size_t>(d)];
+    for (int d = 0; d < a.rank; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      width /= a.extent[i];
+      const std::int64_t at = rest / (height * width);
+      low[i] = at - at % a.block[i];
+      rest -= low[i] * height * width;
+      high[i] = std::min(a.block[i], a.extent[i] - low[i]);
+      height *= high[i];
+    }
+    // Within the block, rows along the last dimension.
+    std::int64_t run = 0;
+    for (int d = a.rank - 1; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      const std::int64_t at = rest % high[i];
+      rest /= high[i];
+      cell[d] = {low[i] + at, low[i] + at + 1};
+      if (d < a.rank - 1) continue;
+      run = std::min(high[i] - at, end - e);
+      cell[d].hi = cell[d].lo + run;
+    }
+    add_cell(x, cell);
+    e += run;
+  }
+}
+
+}  // namespace
+
 Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
           const std::array<double, kMaxRank>& where) {
   const Piece p = merged(a, piece, line);
@@ -187,6 +247,7 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   const std::int64_t n =
       from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
   Spot x{.array = array, .part = p.part, .address = n * line};
+  if (!a.packed) find_cells(a, x, line);
   // The row of the line's first byte in the piece, and of what of the line lies before that.
   const std::int64_t begin = row_address(a, p);
   const std::int64_t before = std::max<std::int64_t>(begin - x.address, 0);

@@ -105,6 +105,22 @@ struct Spot {
   std::int64_t address = 0;  ///< of the line's first byte
   std::array<RowBytes, 2> rows = {};
   int count = 1;
+  /// Of a tensor at home: the boxes of elements that have bytes in the line, and what holds all.
+  static constexpr int kMostCells = 16;
+  std::array<Box, kMostCells> cells = {};
+  int cell_count = 0;
+  Box hull = {};
+
+  bool meets(const Box& box) const {
+    for (int c = 0; c < cell_count; ++c) {
+      const Box& cell = cells[static_cast<std::size_t>(c)];
+      bool in = true;
+      for (int d = 0; in && d < box.rank(); ++d)
+        in = box[d].lo < cell[d].hi && cell[d].lo < box[d].hi;
+      if (in) return true;
+    }
+    return false;
+  }
 };
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's

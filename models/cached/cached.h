@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/schedule.h"
 #include "core/plan/stream.h"
@@ -9,11 +10,27 @@
 
 namespace tilewright {
 
+/// Touches of one kind: an access of a compute, and the loop that carries the reuse of its lines.
+struct CachedKind {
+  int compute = 0;        ///< node of cached::Nest
+  std::size_t use = 0;    ///< which of its accesses
+  std::size_t depth = 0;  ///< of the loop, among those around the compute; 0: none in the kernel
+  double touches = 0;
+  std::vector<double> misses = {};  ///< share of them, by level, innermost first
+  int samples = 0;                  ///< that were looked into
+};
+
 /// What an estimate took, and how sure it is.
 struct CachedCost {
   std::int64_t strata = 0;   ///< kinds of touches: an access, and the loop that carries its reuse
   std::int64_t samples = 0;  ///< touches that were looked into
+  bool walked = false;       ///< instead: see kCachedSteps
+  std::vector<CachedKind> kinds = {};
 };
+
+/// A schedule that touches no more lines than this, a run of a compute counted as some, is followed
+/// touch by touch, exactly: that takes less time than the estimate.
+inline constexpr std::int64_t kCachedSteps = 100'000;
 
 /// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
 /// written lines included) as read, dirty lines evicted as written, and dirty lines that are left
@@ -34,6 +51,7 @@ struct CachedCost {
 ///
 /// Cost: the parts times a few samples, each as the depth of the tree and a logarithm of the trips;
 /// about a millisecond.
-Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr);
+Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr,
+                               std::int64_t most_steps = kCachedSteps);
 
 }  // namespace tilewright

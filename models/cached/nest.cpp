@@ -58,6 +58,12 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
     deepest = std::max(deepest, nodes_[n].depth);
   }
   scratch_.resize(static_cast<std::size_t>(deepest) + 1);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].kind != NodeKind::compute) continue;
+    std::vector<int>& way = nodes_[n].way;
+    for (int at = static_cast<int>(n); at >= 0; at = node(at).parent) way.push_back(at);
+    std::ranges::reverse(way);
+  }
   find_strides();
   size_tiles();
   lay_out(layout);
@@ -385,6 +391,13 @@ void Nest::enter(Path& path, int child, std::int64_t i) const {
   if (n.kind == NodeKind::loop)
     cut(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, i, around.ranges, f.ranges);
   enter_body(n, f.ranges, &path);
+}
+
+bool Nest::idle(const NestNode& compute, const Ranges& r) const {
+  if (!compute.id.valid()) return false;
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(compute.kernel)];
+  const auto own = ranges_of(s_, k, r, k.node(compute.id).op);
+  return std::ranges::any_of(own, [](const Interval& i) { return i.empty(); });
 }
 
 std::int64_t Nest::trips_of(int loop, const Frame& around) const {

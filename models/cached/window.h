@@ -11,10 +11,12 @@ namespace tilewright::cached {
 /// Boxes of arrays, added one by one; counted as their union.
 class Window {
  public:
-  explicit Window(const Nest& nest) : nest_(nest), by_array_(nest.arrays().size()) {}
+  explicit Window(const Nest& nest) : nest_(nest), by_array_(nest.arrays().size()), boxes_(nest.arrays().size()) {}
 
   void clear();
   void add(int array, const Piece& p);
+  /// Of a tensor at home, that is touched without strides.
+  void add(int array, const Box& box);
   /// Makes the pieces of each array disjoint. Nothing is added after.
   void settle(std::int64_t line);
   /// Lines, all sets together; an upper bound where rows share lines.
@@ -25,6 +27,7 @@ class Window {
  private:
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
+  std::vector<std::vector<Box>> boxes_;
   std::vector<int> used_;
   std::int64_t lines_ = 0;
 };
