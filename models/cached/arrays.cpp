@@ -71,6 +71,19 @@ void Array::list_sources() {
 
 void Array::measure(int coordinates) {
   dims = coordinates;
+  one_block = rank > 0;
+  std::int64_t width = element;
+  for (int d = rank - 1; d >= 0; --d) {
+    const auto i = static_cast<std::size_t>(d);
+    one_block = one_block && block[i] == extent[i];
+    stride[i] = width;
+    width *= extent[i];
+    place[i] = -1;
+  }
+  for (int j = 0; j + 1 < dims; ++j) {
+    const Source& s = sources[static_cast<std::size_t>(j)];
+    place[static_cast<std::size_t>(s.dimension)] = j;
+  }
   parts.assign(std::size_t{1} << rank, {});
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const auto height = [&](int d) {
@@ -145,6 +158,25 @@ std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std:
   }
   for (Piece& p : out) p = merged(a, p, line);
   return out;
+}
+
+void list_rows(const Array& a, const Piece& p, std::int64_t line,
+               std::vector<std::pair<std::int64_t, std::int64_t>>& out) {
+  std::array<std::int64_t, kMaxRank> at = {};
+  const std::int64_t begin = row_address(a, p), bytes = p.bytes().size();
+  for (;;) {
+    std::int64_t first = begin;
+    for (int d = 0; d + 1 < p.dims; ++d)
+      first += at[static_cast<std::size_t>(d)] * pitch_of(a, p, d) * p.step_of(d);
+    out.emplace_back(first / line, (first + bytes - 1) / line + 1);
+    int d = p.dims - 2;
+    for (; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (++at[i] < p.count(d)) break;
+      at[i] = 0;
+    }
+    if (d < 0) return;
+  }
 }
 
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
@@ -236,10 +268,9 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     row += pitch_of(a, p, d) *
-           (p.at[i].lo +
-            p.step_of(d) *
-                std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.count(d))),
-                         p.count(d) - 1));
+           (p.at[i].lo + p.step_of(d) * std::min(static_cast<std::int64_t>(
+                                                     where[i] * static_cast<double>(p.count(d))),
+                                                 p.count(d) - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;

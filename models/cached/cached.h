@@ -24,13 +24,14 @@ struct CachedKind {
 struct CachedCost {
   std::int64_t strata = 0;   ///< kinds of touches: an access, and the loop that carries its reuse
   std::int64_t samples = 0;  ///< touches that were looked into
+  std::int64_t counted = 0;  ///< runs of computes that stand for all
   bool walked = false;       ///< instead: see kCachedSteps
   std::vector<CachedKind> kinds = {};
 };
 
 /// A schedule that touches no more lines than this, a run of a compute counted as some, is followed
 /// touch by touch, exactly: that takes less time than the estimate.
-inline constexpr std::int64_t kCachedSteps = 100'000;
+inline constexpr std::int64_t kCachedSteps = 300'000;
 
 /// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
 /// written lines included) as read, dirty lines evicted as written, and dirty lines that are left

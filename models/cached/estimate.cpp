@@ -14,20 +14,22 @@ namespace tilewright {
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 2, kMostSamples = 256;
+constexpr int kFirstSamples = 2, kMostSamples = 512;
+/// Draws that fall both ways where none is known to; see Part::doubt.
+constexpr double kMore = 0.02;
 /// How many draws may fall outside a part for each sample of it.
-constexpr int kTries = 8;
+constexpr int kTries = 16;
 /// Parts are looked into further until all together may be off by this share of the misses,
-constexpr double kGoal = 0.004;
+constexpr double kGoal = 0.006;
 /// or so many touches were looked into.
-constexpr std::int64_t kMostInAll = 1500;
+constexpr std::int64_t kMostInAll = 300;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
-double spread(int n, int dimension) {
+double spread(int n, int dimension, double shift = 0) {
   static constexpr std::array kPrimes = {2.0,  3.0,  5.0,  7.0,  11.0, 13.0, 17.0, 19.0,
                                          23.0, 29.0, 31.0, 37.0, 41.0, 43.0, 47.0, 53.0};
   const double step = std::sqrt(kPrimes[static_cast<std::size_t>(dimension) % kPrimes.size()]);
-  const double at = (n + 0.5) * step + 0.37 * dimension;
+  const double at = (n + 0.5) * step + 0.37 * dimension + shift;
   return at - std::floor(at);
 }
 
@@ -44,12 +46,14 @@ struct Part {
   std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
 
   double share(double of) const { return weight > 0 ? of / weight : 0; }
-  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way,
-  /// by how far from the ways they were.
+  /// How far the share of misses may be off: as of so many draws. Where sets were near the ways, as
+  /// if some more draws had fallen both ways.
   double doubt(std::size_t v) const {
-    const double p = share(misses[v]), d = share(dirties[v]), n = samples;
+    const double n = samples, d = share(dirties[v]);
     const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
-    const double unseen = (clear ? 0.002 : 0.12) / ((n + 1) * (n + 1));
+    const double more = clear ? 0 : kMore;
+    const double p = (n * share(misses[v]) + more) / (n + 2 * more);
+    const double unseen = 0.002 / ((n + 1) * (n + 1));
     return std::sqrt((p * (1 - p) + 0.5 * d * (1 - d) + unseen) / n);
   }
 };
@@ -80,8 +84,8 @@ class Estimate {
   std::int64_t samples() const { return samples_; }
 
   LineCounts counts() const {
-    LineCounts all(levels_.size(), std::vector<LineCount>(
-                                       nest_.schedule().workload->tensors().size()));
+    LineCounts all(levels_.size(),
+                   std::vector<LineCount>(nest_.schedule().workload->tensors().size()));
     for (const Part& p : parts_) {
       const Use& use = nest_.node(strata_[p.strata].leaf).uses[p.use];
       const std::size_t t = nest_.array(use.array).tensor.index();
@@ -118,6 +122,8 @@ class Estimate {
   void sample(Part& p) {
     const Strata& s = strata_[p.strata];
     const int n = p.drawn++;
+    // Parts are looked into at places of their own, so that what they miss differs.
+    const double shift = 0.6180339887498949 * static_cast<double>(&p - parts_.data());
     Path& path = path_;
     nest_.begin(path);
     std::size_t depth = 0, w = 0;
@@ -131,7 +137,7 @@ class Estimate {
         const bool carries = ++depth == p.depth;
         const std::int64_t low = carries ? 1 : 0;
         if (count <= low) return;
-        const double at = spread(n, dimension++) * static_cast<double>(count - low);
+        const double at = spread(n, dimension++, shift) * static_cast<double>(count - low);
         i = low + std::min(static_cast<std::int64_t>(at), count - low - 1);
         outside = path.size();
       }
@@ -153,7 +159,7 @@ class Estimate {
     double total = 0;
     for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
     if (total <= 0) return;
-    double pick = spread(n, dimension++) * total;
+    double pick = spread(n, dimension++, shift) * total;
     const Piece* chosen = &pieces_.back();
     for (const Piece& piece : pieces_) {
       pick -= static_cast<double>(lines(array, piece, line));
@@ -162,7 +168,7 @@ class Estimate {
       break;
     }
     std::array<double, kMaxRank> where{};
-    for (double& x : where) x = spread(n, dimension++);
+    for (double& x : where) x = spread(n, dimension++, shift);
     const Spot x = spot(array, use.array, *chosen, line, where);
     if (p.depth > 0) {
       // Only what the use has touched in an earlier iteration of the loop belongs to this part.
@@ -209,7 +215,7 @@ class Estimate {
         offs[i] = off(p, all);
         sum += offs[i] * offs[i];
         // None are to be found, or enough were.
-        if (p.samples < p.asked || p.samples >= kMostSamples) offs[i] = 0;
+        if (2 * p.samples < p.asked || p.samples >= kMostSamples) offs[i] = 0;
       }
       if (sum < kGoal * kGoal) return;
       // Those that may be off most, together; the sums are renewed after them.
@@ -262,7 +268,7 @@ class Estimate {
     if (total <= 0) return;
     // A few first; more where they are not all left alike.
     std::vector<Left> left;
-    for (const int count : {4, 16}) {
+    for (const int count : {4, 10}) {
       const int n = static_cast<int>(std::min<double>(std::ceil(total), count));
       left.clear();
       for (int i = 0; i < n; ++i) left.push_back(judge_.at_end(one_left(a, line, total, i, n)));
@@ -306,6 +312,18 @@ class Estimate {
   std::vector<Piece> pieces_;
 };
 
+/// What a cache does that a plain one does not; empty: nothing.
+std::string behaviour(const CacheBehaviour& b) {
+  if (b.inclusion != Inclusion::non_inclusive)
+    return "is " + std::string(name_of(b.inclusion)) + " of what the levels within it hold";
+  if (b.write == WriteHit::through) return "passes writes through";
+  if (b.write_miss != WriteMiss::fetch)
+    return "takes writes that miss by " + std::string(name_of(b.write_miss));
+  if (b.index != Index::modulo) return "has sets by " + std::string(name_of(b.index));
+  if (!b.prefetch.empty()) return "has a prefetcher";
+  return b.plain() ? "" : "takes a share of clean victims";
+}
+
 /// Why the hierarchy, or what the plan touches of it, is none that this says; empty: it is one.
 std::string refusal(const Schedule& s) {
   const Machine& m = *s.machine;
@@ -319,10 +337,8 @@ std::string refusal(const Schedule& s) {
     ++caches;
     if (level.policy != "lru")
       return level.name + " replaces lines by " + level.policy + ", and this knows lru";
-    if (!level.behaviour.plain())
-      return level.name +
-             " is not a plain cache: its file gives it another inclusion, way of writing, "
-             "index or a prefetcher";
+    if (std::string other = behaviour(level.behaviour); !other.empty())
+      return level.name + " " + other + ", and this knows plain caches";
     if (level.sector != level.line) return level.name + " is filled by sectors";
     if (level.line != m.level(m.default_level()).line)
       return "its caches have lines of two lengths";
@@ -372,7 +388,6 @@ Traffic traffic_of(const Schedule& s, const LineCounts& counts,
                              .resident_dirty = Bytes(bytes_of_lines(count.dirty, line))});
     }
   }
-  out.memory = memory_use(s);
   return out;
 }
 
@@ -407,12 +422,14 @@ Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCo
   if (cost != nullptr) {
     *cost = {.strata = static_cast<std::int64_t>(estimate.parts().size()),
              .samples = estimate.samples()};
+    for (const Strata& one : estimate.strata()) cost->counted += one.counted;
     for (const Part& p : estimate.parts()) {
-      CachedKind& kind = cost->kinds.emplace_back(CachedKind{.compute = estimate.strata()[p.strata].leaf,
-                                                             .use = p.use,
-                                                             .depth = p.depth,
-                                                             .touches = p.lines,
-                                                             .samples = p.samples});
+      CachedKind& kind =
+          cost->kinds.emplace_back(CachedKind{.compute = estimate.strata()[p.strata].leaf,
+                                              .use = p.use,
+                                              .depth = p.depth,
+                                              .touches = p.lines,
+                                              .samples = p.samples});
       for (std::size_t v = 0; v < levels.size(); ++v) kind.misses.push_back(p.share(p.misses[v]));
     }
   }

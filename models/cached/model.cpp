@@ -14,7 +14,10 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
   if (!traffic) return Reason{"cached says nothing of this: " + traffic.reason()};
   Price out;
   out.traffic = std::move(*traffic);
+  out.traffic.memory = memory_use(*schedule);
   out.detail["layout"] = q.layout == Layout::tiled ? "tiled" : "row-major";
+  out.detail["followed"] = cost.walked;
+  if (cost.walked) return out;
   out.detail["kinds_of_touches"] = cost.strata;
   out.detail["touches_looked_into"] = cost.samples;
   return out;

@@ -201,8 +201,8 @@ void Nest::find_strides() {
     for (Use& u : n.uses)
       for (Reach::Dimension& d : u.reach.index) {
         const auto most = std::ranges::max_element(d.terms, {}, &Reach::Term::coefficient);
-        const bool up = std::ranges::all_of(
-            d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
+        const bool up =
+            std::ranges::all_of(d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
         if (d.terms.empty() || most->coefficient < 2 || !up) continue;
         const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
         for (int at = n.parent; at > 0 && d.tile == 0; at = node(at).parent) {
@@ -293,8 +293,7 @@ void Nest::fuse() {
     for (int d = 0; d < box.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
       const bool blocks = a.block[i] < a.extent[i];
-      const Reach::Stride stride =
-          u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
+      const Reach::Stride stride = u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
       if (box[d].size() < a.extent[i] || stride.step > stride.width) {
         w.all[i] = false;
         if (!blocks) w.within[i] = false;

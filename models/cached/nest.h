@@ -21,12 +21,15 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
-    std::int64_t tile = 0;    ///< of the range with a coefficient of more than one; 0: leaves none out
+    std::int64_t tile =
+        0;  ///< of the range with a coefficient of more than one; 0: leaves none out
   };
   std::vector<Dimension> index = {};
 
   /// The box that it touches, clipped; an empty one of rank 1 or more where a range is empty.
   Box box(const Ranges& r) const;
+  /// Whether what it touches meets a box, taken for empty where a range is.
+  bool meets(const Ranges& r, const Box& box) const;
   /// What a dimension's index leaves out between one tile and the next: it takes `width` from
   /// `first` on, then the next ones `step` further. A step of 1: it leaves none out.
   struct Stride {
@@ -59,8 +62,8 @@ struct Use {
   int array = 0;
   bool write = false;
   Reach reach = {};
-  BufferId tile = {};  ///< packed: the buffer whose tile the array holds
-  int fixed = -1;      ///< packed: the node that fixes it
+  BufferId tile = {};    ///< packed: the buffer whose tile the array holds
+  int fixed = -1;        ///< packed: the node that fixes it
   bool strided = false;  ///< some index has a coefficient of more than one
 };
 
@@ -208,6 +211,24 @@ inline Box Reach::box(const Ranges& r) const {
   return box;
 }
 
+inline bool Reach::meets(const Ranges& r, const Box& box) const {
+  int d = 0;
+  for (const Dimension& dimension : index) {
+    const Interval& cell = box[d++];
+    if (dimension.whole) continue;
+    std::int64_t lo = dimension.offset, hi = dimension.offset + 1;
+    for (const Term& t : dimension.terms) {
+      const Interval& of = r[t.range];
+      if (of.empty()) return false;
+      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+      lo += std::min(first, last);
+      hi += std::max(first, last);
+    }
+    if (lo >= cell.hi || cell.lo >= hi) return false;
+  }
+  return true;
+}
+
 inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
   const Dimension& dimension = index[d];
   if (dimension.tile == 0) return {};
@@ -332,13 +353,14 @@ bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval ite
 
 inline bool Nest::has(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
                       std::size_t use, const Spot& x) const {
-  return within(around, at, iterations, bit_of(x.array), leaf, use,
-                [&](const Use& u, const Ranges& r) {
-                  if (u.array != x.array) return false;
-                  if (!array(u.array).packed && !u.strided) return x.meets(u.reach.box(r));
-                  return of_use(path, at, u, r,
-                                [&](const Use&, const Piece& p) { return touches(p, x); });
-                });
+  return within(
+      around, at, iterations, bit_of(x.array), leaf, use, [&](const Use& u, const Ranges& r) {
+        if (u.array != x.array) return false;
+        if (!array(u.array).packed && !u.strided)
+          return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
+                                   : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
+        return of_use(path, at, u, r, [&](const Use&, const Piece& p) { return touches(p, x); });
+      });
 }
 
 template <class F, class G>

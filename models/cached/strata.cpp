@@ -149,7 +149,7 @@ class Counting {
     }
     if (rows > kMostRows) return 1;
     rows_.clear();
-    for (const Piece& p : all) add_rows(a, p, 0, row_address(a, p));
+    for (const Piece& p : all) list_rows(a, p, line_, rows_);
     std::ranges::sort(rows_);
     std::int64_t sum = 0, together = 0, end = 0;
     for (const auto& [first, last] : rows_) {
@@ -158,15 +158,6 @@ class Counting {
       end = std::max(end, last);
     }
     return static_cast<double>(together) / static_cast<double>(sum);
-  }
-
-  void add_rows(const Array& a, const Piece& p, int d, std::int64_t address) {
-    if (d + 1 >= p.dims) {
-      rows_.emplace_back(address / line_, (address + p.bytes().size() - 1) / line_ + 1);
-      return;
-    }
-    const std::int64_t step = pitch_of(a, p, d) * p.step_of(d);
-    for (std::int64_t k = 0; k < p.count(d); ++k) add_rows(a, p, d + 1, address + k * step);
   }
 
   /// `steps`: by use, what the rows move by from one to another of the iterations that `times`
@@ -190,7 +181,10 @@ class Counting {
       for (const Piece& p : all) lines += average(a, p, steps[u]);
       out_.lines[u][depth] += times * lines * (all.size() > 1 ? unshared(a, all) : 1);
     }
-    if (leaf) return;
+    if (leaf) {
+      ++out_.counted;
+      return;
+    }
     const std::int64_t n = nest_.trips_of(out_.way[w], path.back());
     const std::size_t size = path.size();
     const std::vector<Class> all = classes(depth, n, budget);
@@ -221,9 +215,9 @@ class Counting {
       if (differs_[l] != Differs::no || moves_within_lines(l)) ++left;
     const auto share = static_cast<std::int64_t>(std::pow(budget, 1.0 / left) + 1e-9);
     std::vector<Class> out;
-    const std::int64_t least = apart                              ? n
+    const std::int64_t least = apart                             ? n
                                : differs_[loop] == Differs::last ? 2
-                                                                  : std::min<std::int64_t>(n, 5);
+                                                                 : std::min<std::int64_t>(n, 5);
     if (share < least && budget < static_cast<double>(least)) {
       some(0, n, std::max<std::int64_t>(static_cast<std::int64_t>(budget), 1), out);
       return out;
@@ -268,7 +262,7 @@ class Counting {
   std::int64_t line_;
   std::size_t uses_;
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};  ///< lines of rows
-  double drawn_ = 0.5;  ///< of a sequence that fills [0, 1) evenly
+  double drawn_ = 0.5;                            ///< of a sequence that fills [0, 1) evenly
   std::vector<Differs> differs_;                  // by loop
   std::vector<std::vector<std::int64_t>> steps_;  // by loop, use: bytes that rows move by
 };

@@ -104,8 +104,8 @@ void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     Piece part = rest;
-    part.at[i] = before ? Interval{p.at[i].lo, x.at[i]}
-                        : Interval{p.from(d, x.at[i] + 1), p.at[i].hi};
+    part.at[i] =
+        before ? Interval{p.at[i].lo, x.at[i]} : Interval{p.from(d, x.at[i] + 1), p.at[i].hi};
     if (!part.at[i].empty()) f(part);
     rest.at[i] = {x.at[i], x.at[i] + 1};
   }
@@ -179,6 +179,21 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const
   return sum;
 }
 
+std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
+  counts_.assign(static_cast<std::size_t>(sets), 0);
+  std::int64_t most = 0;
+  for (const int a : used_)
+    for (const Piece& piece : by_array_[static_cast<std::size_t>(a)]) {
+      rows_.clear();
+      const Array& array = nest_.array(a);
+      list_rows(array, merged(array, piece, line), line, rows_);
+      for (const auto& [first, last] : rows_)
+        for (std::int64_t l = first; l < last; ++l)
+          most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
+    }
+  return most;
+}
+
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,
                      const Spot& x) const {
   return nest_.has(path, around, node, iterations, -1, 0, x);
@@ -187,8 +202,7 @@ bool Lookback::holds(const Path& path, const Frame& around, int node, Interval i
 void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
                     Window& window) const {
   nest_.sweep_boxes(
-      path, around, node, iterations,
-      [&](int array, const Box& box) { window.add(array, box); },
+      path, around, node, iterations, [&](int array, const Box& box) { window.add(array, box); },
       [&](const Use& u, const Piece& p) { window.add(u.array, p); });
 }
 

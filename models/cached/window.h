@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "models/cached/nest.h"
@@ -11,7 +12,8 @@ namespace tilewright::cached {
 /// Boxes of arrays, added one by one; counted as their union.
 class Window {
  public:
-  explicit Window(const Nest& nest) : nest_(nest), by_array_(nest.arrays().size()), boxes_(nest.arrays().size()) {}
+  explicit Window(const Nest& nest)
+      : nest_(nest), by_array_(nest.arrays().size()), boxes_(nest.arrays().size()) {}
 
   void clear();
   void add(int array, const Piece& p);
@@ -23,6 +25,8 @@ class Window {
   std::int64_t lines() const { return lines_; }
   /// Lines in the set of that line, it itself not counted.
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets) const;
+  /// Lines in the set that has most. Cost: the lines and the sets.
+  std::int64_t fullest(std::int64_t line, std::int64_t sets);
 
  private:
   const Nest& nest_;
@@ -30,6 +34,8 @@ class Window {
   std::vector<std::vector<Box>> boxes_;
   std::vector<int> used_;
   std::int64_t lines_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
+  std::vector<std::int64_t> counts_ = {};
 };
 
 /// Looks back from a touch of a line to the one before it.
