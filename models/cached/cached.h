@@ -1,4 +1,5 @@
-// What a schedule moves at every level of a hierarchy of LRU caches, without walking it.
+// What a schedule moves at every level of a hierarchy of LRU caches, without walking it unless it
+// touches few lines.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct CachedCost {
 
 /// A schedule that touches no more lines than this, a run of a compute counted as some, is followed
 /// touch by touch, exactly: that takes less time than the estimate.
-inline constexpr std::int64_t kCachedSteps = 300'000;
+inline constexpr std::int64_t kCachedSteps = 800'000;
 
 /// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
 /// written lines included) as read, dirty lines evicted as written, and dirty lines that are left
@@ -50,8 +51,8 @@ inline constexpr std::int64_t kCachedSteps = 300'000;
 /// lies between. It is counted in the line's own set, in closed form (sums of floors), with the
 /// addresses that tensors have. The touch hits where that is fewer lines than there are ways.
 ///
-/// Cost: the parts times a few samples, each as the depth of the tree and a logarithm of the trips;
-/// about a millisecond.
+/// Cost: at most about a thousand samples, each as the depth of the tree and a logarithm of the
+/// trips: some milliseconds at most. Traffic::memory is left empty.
 Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr,
                                std::int64_t most_steps = kCachedSteps);
 
