@@ -28,7 +28,8 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
 Model model() {
   return {
       .name = "cached",
-      .summary = "bytes of any plan at every level of LRU caches, walked only where it touches few lines",
+      .summary =
+          "bytes of any plan at every level of LRU caches, walked only where it touches few lines",
       .source =
           "ours: LRU stack distances (Mattson et al., IBM Systems Journal 1970) over the loop "
           "tree, in each line's own set",
