@@ -71,6 +71,19 @@ void Array::list_sources() {
 
 void Array::measure(int coordinates) {
   dims = coordinates;
+  one_block = rank > 0;
+  std::int64_t width = element;
+  for (int d = rank - 1; d >= 0; --d) {
+    const auto i = static_cast<std::size_t>(d);
+    one_block = one_block && block[i] == extent[i];
+    stride[i] = width;
+    width *= extent[i];
+    place[i] = -1;
+  }
+  for (int j = 0; j + 1 < dims; ++j) {
+    const Source& s = sources[static_cast<std::size_t>(j)];
+    place[static_cast<std::size_t>(s.dimension)] = j;
+  }
   parts.assign(std::size_t{1} << rank, {});
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const auto height = [&](int d) {
@@ -147,6 +160,25 @@ std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std:
   return out;
 }
 
+void list_rows(const Array& a, const Piece& p, std::int64_t line,
+               std::vector<std::pair<std::int64_t, std::int64_t>>& out) {
+  std::array<std::int64_t, kMaxRank> at = {};
+  const std::int64_t begin = row_address(a, p), bytes = p.bytes().size();
+  for (;;) {
+    std::int64_t first = begin;
+    for (int d = 0; d + 1 < p.dims; ++d)
+      first += at[static_cast<std::size_t>(d)] * pitch_of(a, p, d) * p.step_of(d);
+    out.emplace_back(first / line, (first + bytes - 1) / line + 1);
+    int d = p.dims - 2;
+    for (; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (++at[i] < p.count(d)) break;
+      at[i] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
   if (piece.bytes().empty()) return 0;
   const Piece p = merged(a, piece, line);
@@ -169,6 +201,66 @@ std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
                       static_cast<double>(line));
 }
 
+namespace {
+
+/// Adds a cell to the ones before it, to the last of them where they lie side by side.
+void add_cell(Spot& x, const Box& cell) {
+  x.hull = x.cell_count == 0 ? cell : hull(x.hull, cell);
+  if (x.cell_count > 0) {
+    Box& last = x.cells[static_cast<std::size_t>(x.cell_count - 1)];
+    int differ = -1, count = 0;
+    for (int d = 0; d < cell.rank(); ++d)
+      if (last[d] != cell[d]) differ = d, ++count;
+    if (count == 1 && last[differ].hi == cell[differ].lo) {
+      last[differ].hi = cell[differ].hi;
+      return;
+    }
+    if (x.cell_count == Spot::kMostCells) {
+      last = hull(last, cell);
+      return;
+    }
+  }
+  x.cells[static_cast<std::size_t>(x.cell_count++)] = cell;
+}
+
+/// Which elements of a tensor at home have bytes in the line.
+void find_cells(const Array& a, Spot& x, std::int64_t line) {
+  const std::int64_t lo = std::max<std::int64_t>(x.address - a.base, 0);
+  const std::int64_t hi = std::min(x.address + line - a.base, a.bytes);
+  const std::int64_t end = ceil_div(hi, a.element);
+  for (std::int64_t e = lo / a.element; e < end;) {
+    Box cell(a.rank);
+    if (a.rank == 0) return add_cell(x, cell);
+    std::array<std::int64_t, kMaxRank> low{}, high{};
+    std::int64_t rest = e, height = 1, width = 1;
+    for (int d = 0; d < a.rank; ++d) width *= a.extent[static_cast<std::size_t>(d)];
+    for (int d = 0; d < a.rank; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      width /= a.extent[i];
+      const std::int64_t at = rest / (height * width);
+      low[i] = at - at % a.block[i];
+      rest -= low[i] * height * width;
+      high[i] = std::min(a.block[i], a.extent[i] - low[i]);
+      height *= high[i];
+    }
+    // Within the block, rows along the last dimension.
+    std::int64_t run = 0;
+    for (int d = a.rank - 1; d >= 0; --d) {
+      const auto i = static_cast<std::size_t>(d);
+      const std::int64_t at = rest % high[i];
+      rest /= high[i];
+      cell[d] = {low[i] + at, low[i] + at + 1};
+      if (d < a.rank - 1) continue;
+      run = std::min(high[i] - at, end - e);
+      cell[d].hi = cell[d].lo + run;
+    }
+    add_cell(x, cell);
+    e += run;
+  }
+}
+
+}  // namespace
+
 Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
           const std::array<double, kMaxRank>& where) {
   const Piece p = merged(a, piece, line);
@@ -176,10 +268,9 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     row += pitch_of(a, p, d) *
-           (p.at[i].lo +
-            p.step_of(d) *
-                std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(p.count(d))),
-                         p.count(d) - 1));
+           (p.at[i].lo + p.step_of(d) * std::min(static_cast<std::int64_t>(
+                                                     where[i] * static_cast<double>(p.count(d))),
+                                                 p.count(d) - 1));
   }
   const std::int64_t from = floor_div(row + p.bytes().lo, line);
   const std::int64_t count = floor_div(row + p.bytes().hi - 1, line) - from + 1;
@@ -187,6 +278,7 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   const std::int64_t n =
       from + std::min(static_cast<std::int64_t>(where[i] * static_cast<double>(count)), count - 1);
   Spot x{.array = array, .part = p.part, .address = n * line};
+  if (!a.packed) find_cells(a, x, line);
   // The row of the line's first byte in the piece, and of what of the line lies before that.
   const std::int64_t begin = row_address(a, p);
   const std::int64_t before = std::max<std::int64_t>(begin - x.address, 0);

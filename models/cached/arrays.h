@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/plan/schedule.h"
@@ -40,6 +41,12 @@ struct Array {
     std::array<Interval, kMaxRank> whole = {};      ///< the indices that there are
   };
   std::vector<Part> parts = {};
+
+  // Of an array in one block: bytes from one index of a dimension to the next, and its coordinate;
+  // -1: in the bytes.
+  bool one_block = false;
+  std::array<std::int64_t, kMaxRank> stride = {};
+  std::array<int, kMaxRank> place = {};
 
   std::int64_t edge(int d) const {
     const auto i = static_cast<std::size_t>(d);
@@ -105,6 +112,22 @@ struct Spot {
   std::int64_t address = 0;  ///< of the line's first byte
   std::array<RowBytes, 2> rows = {};
   int count = 1;
+  /// Of a tensor at home: the boxes of elements that have bytes in the line, and what holds all.
+  static constexpr int kMostCells = 16;
+  std::array<Box, kMostCells> cells = {};
+  int cell_count = 0;
+  Box hull = {};
+
+  bool meets(const Box& box) const {
+    for (int c = 0; c < cell_count; ++c) {
+      const Box& cell = cells[static_cast<std::size_t>(c)];
+      bool in = true;
+      for (int d = 0; in && d < box.rank(); ++d)
+        in = box[d].lo < cell[d].hi && cell[d].lo < box[d].hi;
+      if (in) return true;
+    }
+    return false;
+  }
 };
 
 /// Calls f(piece) for a box of the array's tensor, in elements; of a packed array, from its tile's
@@ -148,6 +171,10 @@ Piece merged(const Array& a, Piece p, std::int64_t line);
 /// their coordinates may be of another part.
 std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line);
 
+/// Adds the lines of each of the piece's rows, [first, last).
+void list_rows(const Array& a, const Piece& p, std::int64_t line,
+               std::vector<std::pair<std::int64_t, std::int64_t>>& out);
+
 /// Lines of the piece, on average where its rows begin anywhere in a line.
 std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
 /// One of the piece's lines; `where` says how far along each dimension, from 0 to 1.
@@ -181,6 +208,21 @@ void pieces(const Array& a, const Box& box, const Box* tile, F&& f) {
   if (a.rank == 0) {
     Piece p{.dims = 1};
     p.bytes() = {0, a.element};
+    return f(p);
+  }
+  if (a.one_block) {
+    Piece p{.dims = a.dims};
+    std::int64_t first = 0, last = 0;
+    for (int d = 0; d < a.rank; ++d) {
+      const auto i = static_cast<std::size_t>(d);
+      if (a.place[i] >= 0) {
+        p.at[static_cast<std::size_t>(a.place[i])] = box[d];
+      } else {
+        first += box[d].lo * a.stride[i];
+        last += (box[d].hi - 1) * a.stride[i];
+      }
+    }
+    p.bytes() = {first, last + a.element};
     return f(p);
   }
   // Blocks and places within them, by tensor dimension, of the part of the box that is at hand.

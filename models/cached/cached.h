@@ -1,7 +1,9 @@
-// What a schedule moves at every level of a hierarchy of LRU caches, without walking it.
+// What a schedule moves at every level of a hierarchy of LRU caches, without walking it unless it
+// touches few lines.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/schedule.h"
 #include "core/plan/stream.h"
@@ -9,11 +11,28 @@
 
 namespace tilewright {
 
+/// Touches of one kind: an access of a compute, and the loop that carries the reuse of its lines.
+struct CachedKind {
+  int compute = 0;        ///< node of cached::Nest
+  std::size_t use = 0;    ///< which of its accesses
+  std::size_t depth = 0;  ///< of the loop, among those around the compute; 0: none in the kernel
+  double touches = 0;
+  std::vector<double> misses = {};  ///< share of them, by level, innermost first
+  int samples = 0;                  ///< that were looked into
+};
+
 /// What an estimate took, and how sure it is.
 struct CachedCost {
   std::int64_t strata = 0;   ///< kinds of touches: an access, and the loop that carries its reuse
   std::int64_t samples = 0;  ///< touches that were looked into
+  std::int64_t counted = 0;  ///< runs of computes that stand for all
+  bool walked = false;       ///< instead: see kCachedSteps
+  std::vector<CachedKind> kinds = {};
 };
+
+/// A schedule that touches no more lines than this, a run of a compute counted as some, is followed
+/// touch by touch, exactly: that takes less time than the estimate.
+inline constexpr std::int64_t kCachedSteps = 800'000;
 
 /// Bytes moved at every boundary between hardware caches and from home, by tensor: fills (those of
 /// written lines included) as read, dirty lines evicted as written, and dirty lines that are left
@@ -32,8 +51,9 @@ struct CachedCost {
 /// lies between. It is counted in the line's own set, in closed form (sums of floors), with the
 /// addresses that tensors have. The touch hits where that is fewer lines than there are ways.
 ///
-/// Cost: the parts times a few samples, each as the depth of the tree and a logarithm of the trips;
-/// about a millisecond.
-Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr);
+/// Cost: at most about a thousand samples, each as the depth of the tree and a logarithm of the
+/// trips: some milliseconds at most. Traffic::memory is left empty.
+Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr,
+                               std::int64_t most_steps = kCachedSteps);
 
 }  // namespace tilewright

@@ -7,26 +7,29 @@
 #include "models/cached/cached.h"
 #include "models/cached/outcome.h"
 #include "models/cached/strata.h"
+#include "models/cached/walked.h"
 
 namespace tilewright {
 
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 2, kMostSamples = 256;
+constexpr int kFirstSamples = 2, kMostSamples = 512;
+/// Draws that fall both ways where none is known to; see Part::doubt.
+constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
-constexpr int kTries = 8;
-/// Parts whose outcomes differ are looked into further until they may be off by this share of all.
-constexpr double kGoal = 0.003;
-/// Of more samples than this each has to tell more.
-constexpr int kMany = 32;
+constexpr int kTries = 16;
+/// Parts are looked into further until all together may be off by this share of the misses,
+constexpr double kGoal = 0.006;
+/// or so many touches were looked into.
+constexpr std::int64_t kMostInAll = 1000;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
-double spread(int n, int dimension) {
+double spread(int n, int dimension, double shift = 0) {
   static constexpr std::array kPrimes = {2.0,  3.0,  5.0,  7.0,  11.0, 13.0, 17.0, 19.0,
                                          23.0, 29.0, 31.0, 37.0, 41.0, 43.0, 47.0, 53.0};
   const double step = std::sqrt(kPrimes[static_cast<std::size_t>(dimension) % kPrimes.size()]);
-  const double at = (n + 0.5) * step + 0.37 * dimension;
+  const double at = (n + 0.5) * step + 0.37 * dimension + shift;
   return at - std::floor(at);
 }
 
@@ -37,26 +40,28 @@ struct Part {
   std::size_t depth = 0;
   double lines = 0;
   // Of the samples, by weight.
-  int samples = 0, drawn = 0;
+  int samples = 0, drawn = 0, asked = 0;
   double weight = 0;
   std::array<double, kMostLevels> misses = {}, dirties = {};
   std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
 
   double share(double of) const { return weight > 0 ? of / weight : 0; }
-  /// How far the share of misses may be off: as of so many draws, and, where all fell the same way,
-  /// by how far from the ways they were.
+  /// How far the share of misses may be off: as of so many draws. Where sets were near the ways, as
+  /// if some more draws had fallen both ways.
   double doubt(std::size_t v) const {
-    const double p = share(misses[v]), d = share(dirties[v]), n = samples;
+    const double n = samples, d = share(dirties[v]);
     const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
-    const double unseen = (clear ? 0.002 : 0.12) / ((n + 1) * (n + 1));
+    const double more = clear ? 0 : kMore;
+    const double p = (n * share(misses[v]) + more) / (n + 2 * more);
+    const double unseen = 0.002 / ((n + 1) * (n + 1));
     return std::sqrt((p * (1 - p) + 0.5 * d * (1 - d) + unseen) / n);
   }
 };
 
 class Estimate {
  public:
-  Estimate(const Schedule& s, Layout layout, std::vector<CacheLevel> levels)
-      : nest_(s, layout), levels_(levels), judge_(nest_, std::move(levels)) {
+  Estimate(const Nest& nest, std::vector<CacheLevel> levels)
+      : nest_(nest), levels_(levels), judge_(nest_, std::move(levels)) {
     const std::int64_t line = levels_.front().line;
     for (std::size_t n = 0; n < nest_.nodes().size(); ++n)
       if (nest_.node(static_cast<int>(n)).kind == NodeKind::compute)
@@ -74,13 +79,31 @@ class Estimate {
     find_left();
   }
 
-  const Nest& nest() const { return nest_; }
   const std::vector<Part>& parts() const { return parts_; }
   const std::vector<Strata>& strata() const { return strata_; }
-  /// By array, level: lines that are dirty at the end.
-  const std::vector<std::array<double, kMostLevels>>& dirty() const { return dirty_; }
-  const std::vector<std::array<double, kMostLevels>>& unwritten() const { return unwritten_; }
   std::int64_t samples() const { return samples_; }
+
+  LineCounts counts() const {
+    LineCounts all(levels_.size(),
+                   std::vector<LineCount>(nest_.schedule().workload->tensors().size()));
+    for (const Part& p : parts_) {
+      const Use& use = nest_.node(strata_[p.strata].leaf).uses[p.use];
+      const std::size_t t = nest_.array(use.array).tensor.index();
+      for (std::size_t v = 0; v < levels_.size(); ++v) {
+        LineCount& count = all[v][t];
+        count.misses += p.lines * p.share(p.misses[v]);
+        count.written += p.lines * p.share(p.dirties[v]);
+        count.touches += v == 0 ? p.lines : p.lines * p.share(p.misses[v - 1]);
+      }
+    }
+    for (std::size_t a = 0; a < nest_.arrays().size(); ++a)
+      for (std::size_t v = 0; v < levels_.size(); ++v) {
+        LineCount& count = all[v][nest_.array(static_cast<int>(a)).tensor.index()];
+        count.dirty += dirty_[a][v];
+        count.written -= unwritten_[a][v];
+      }
+    return all;
+  }
 
  private:
   void add_part(std::size_t c, std::size_t u, std::size_t d) {
@@ -90,6 +113,7 @@ class Estimate {
   }
 
   void draw(Part& p, int samples) {
+    p.asked = samples;
     const int most = p.drawn + kTries * (samples - p.samples);
     while (p.samples < samples && p.drawn < most) sample(p);
   }
@@ -98,6 +122,8 @@ class Estimate {
   void sample(Part& p) {
     const Strata& s = strata_[p.strata];
     const int n = p.drawn++;
+    // Parts are looked into at places of their own, so that what they miss differs.
+    const double shift = 0.6180339887498949 * static_cast<double>(&p - parts_.data());
     Path& path = path_;
     nest_.begin(path);
     std::size_t depth = 0, w = 0;
@@ -111,7 +137,7 @@ class Estimate {
         const bool carries = ++depth == p.depth;
         const std::int64_t low = carries ? 1 : 0;
         if (count <= low) return;
-        const double at = spread(n, dimension++) * static_cast<double>(count - low);
+        const double at = spread(n, dimension++, shift) * static_cast<double>(count - low);
         i = low + std::min(static_cast<std::int64_t>(at), count - low - 1);
         outside = path.size();
       }
@@ -133,7 +159,7 @@ class Estimate {
     double total = 0;
     for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
     if (total <= 0) return;
-    double pick = spread(n, dimension++) * total;
+    double pick = spread(n, dimension++, shift) * total;
     const Piece* chosen = &pieces_.back();
     for (const Piece& piece : pieces_) {
       pick -= static_cast<double>(lines(array, piece, line));
@@ -142,7 +168,7 @@ class Estimate {
       break;
     }
     std::array<double, kMaxRank> where{};
-    for (double& x : where) x = spread(n, dimension++);
+    for (double& x : where) x = spread(n, dimension++, shift);
     const Spot x = spot(array, use.array, *chosen, line, where);
     if (p.depth > 0) {
       // Only what the use has touched in an earlier iteration of the loop belongs to this part.
@@ -168,19 +194,35 @@ class Estimate {
     return {0, nest_.node(node).kind == NodeKind::loop ? nest_.trips_of(node, around) : 1};
   }
 
-  /// More samples where they tell most.
+  /// By how much the part may put the misses of a level off, as a share of them.
+  double off(const Part& p, const std::array<double, kMostLevels>& all) const {
+    double worst = 0;
+    for (std::size_t v = 0; v < levels_.size(); ++v)
+      worst = std::max(worst, p.lines * p.doubt(v) / std::max(all[v], 1.0));
+    return worst;
+  }
+
+  /// More samples where they tell most, until the sum is sure enough.
   void refine() {
-    for (int samples = 2 * kFirstSamples; samples <= kMostSamples; samples *= 2) {
+    std::vector<double> offs(parts_.size());
+    while (samples_ < kMostInAll) {
       std::array<double, kMostLevels> all{};
       for (const Part& p : parts_)
         for (std::size_t v = 0; v < levels_.size(); ++v) all[v] += p.lines * p.share(p.misses[v]);
-      for (Part& p : parts_) {
-        if (p.samples < samples / 2) continue;  // none are to be found
-        double worst = 0;
-        for (std::size_t v = 0; v < levels_.size(); ++v)
-          worst = std::max(worst, p.lines * p.doubt(v) / std::max(all[v], 1.0));
-        if (worst > (samples > kMany ? 3 * kGoal : kGoal)) draw(p, samples);
+      double sum = 0;
+      for (std::size_t i = 0; i < parts_.size(); ++i) {
+        const Part& p = parts_[i];
+        offs[i] = off(p, all);
+        sum += offs[i] * offs[i];
+        // None are to be found, or enough were.
+        if (2 * p.samples < p.asked || p.samples >= kMostSamples) offs[i] = 0;
       }
+      if (sum < kGoal * kGoal) return;
+      // Those that may be off most, together; the sums are renewed after them.
+      const double most = *std::ranges::max_element(offs);
+      if (most < kGoal / 50) return;
+      for (std::size_t i = 0; i < parts_.size() && samples_ < kMostInAll; ++i)
+        if (offs[i] > 0.5 * most) draw(parts_[i], 2 * parts_[i].samples);
     }
   }
 
@@ -226,7 +268,7 @@ class Estimate {
     if (total <= 0) return;
     // A few first; more where they are not all left alike.
     std::vector<Left> left;
-    for (const int count : {4, 16}) {
+    for (const int count : {4, 10}) {
       const int n = static_cast<int>(std::min<double>(std::ceil(total), count));
       left.clear();
       for (int i = 0; i < n; ++i) left.push_back(judge_.at_end(one_left(a, line, total, i, n)));
@@ -259,7 +301,7 @@ class Estimate {
     return spot(nest_.array(a), a, *chosen, line, where);
   }
 
-  Nest nest_;
+  const Nest& nest_;
   std::vector<CacheLevel> levels_;
   Judge judge_;
   std::vector<Strata> strata_;
@@ -269,6 +311,18 @@ class Estimate {
   Path path_;
   std::vector<Piece> pieces_;
 };
+
+/// What a cache does that a plain one does not; empty: nothing.
+std::string behaviour(const CacheBehaviour& b) {
+  if (b.inclusion != Inclusion::non_inclusive)
+    return "is " + std::string(name_of(b.inclusion)) + " of what the levels within it hold";
+  if (b.write == WriteHit::through) return "passes writes through";
+  if (b.write_miss != WriteMiss::fetch)
+    return "takes writes that miss by " + std::string(name_of(b.write_miss));
+  if (b.index != Index::modulo) return "has sets by " + std::string(name_of(b.index));
+  if (!b.prefetch.empty()) return "has a prefetcher";
+  return b.plain() ? "" : "takes a share of clean victims";
+}
 
 /// Why the hierarchy, or what the plan touches of it, is none that this says; empty: it is one.
 std::string refusal(const Schedule& s) {
@@ -283,10 +337,8 @@ std::string refusal(const Schedule& s) {
     ++caches;
     if (level.policy != "lru")
       return level.name + " replaces lines by " + level.policy + ", and this knows lru";
-    if (!level.behaviour.plain())
-      return level.name +
-             " is not a plain cache: its file gives it another inclusion, way of writing, "
-             "index or a prefetcher";
+    if (std::string other = behaviour(level.behaviour); !other.empty())
+      return level.name + " " + other + ", and this knows plain caches";
     if (level.sector != level.line) return level.name + " is filled by sectors";
     if (level.line != m.level(m.default_level()).line)
       return "its caches have lines of two lengths";
@@ -312,36 +364,11 @@ std::int64_t bytes_of_lines(double lines, std::int64_t line) {
   return std::max<std::int64_t>(std::llround(lines), 0) * line;
 }
 
-}  // namespace
-
-Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<CacheLevel>& levels,
-                   const std::vector<LevelId>& ids);
-
 /// Sums by tensor and boundary, outer boundaries first.
-Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<CacheLevel>& levels,
-                   const std::vector<LevelId>& ids) {
+Traffic traffic_of(const Schedule& s, const LineCounts& counts,
+                   const std::vector<CacheLevel>& levels, const std::vector<LevelId>& ids) {
   const Workload& w = *s.workload;
   const Machine& m = *s.machine;
-  struct Sum {
-    double touches = 0, miss = 0, dirties = 0, dirty = 0, unwritten = 0;
-  };
-  std::vector<std::vector<Sum>> sums(levels.size(), std::vector<Sum>(w.tensors().size()));
-  for (const Part& p : e.parts()) {
-    const Use& use = e.nest().node(e.strata()[p.strata].leaf).uses[p.use];
-    const std::size_t t = e.nest().array(use.array).tensor.index();
-    for (std::size_t v = 0; v < levels.size(); ++v) {
-      Sum& sum = sums[v][t];
-      sum.miss += p.lines * p.share(p.misses[v]);
-      sum.dirties += p.lines * p.share(p.dirties[v]);
-      sum.touches += v == 0 ? p.lines : p.lines * p.share(p.misses[v - 1]);
-    }
-  }
-  for (std::size_t a = 0; a < e.nest().arrays().size(); ++a)
-    for (std::size_t v = 0; v < levels.size(); ++v) {
-      Sum& sum = sums[v][e.nest().array(static_cast<int>(a)).tensor.index()];
-      sum.dirty += e.dirty()[a][v];
-      sum.unwritten += e.unwritten()[a][v];
-    }
   Traffic out{.source = Source::predicted,
               .by = "cached",
               .machine = m.name,
@@ -349,25 +376,26 @@ Traffic traffic_of(const Schedule& s, const Estimate& e, const std::vector<Cache
   for (std::size_t v = levels.size(); v-- > 0;) {
     const auto path = m.path(m.home(), ids[v]);
     for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-      const Sum& sum = sums[v][t];
-      if (sum.touches < 0.5) continue;
+      const LineCount& count = counts[v][t];
+      if (count.touches < 0.5 && count.dirty < 0.5) continue;
       const std::int64_t line = levels[v].line;
       out.entries.push_back({.tensor = w.tensors()[t].name,
                              .boundary = m.boundary(path.back().first, path.back().second),
-                             .read = Bytes(bytes_of_lines(sum.miss, line)),
-                             .written = Bytes(bytes_of_lines(sum.dirties - sum.unwritten, line)),
-                             .hits = std::llround(sum.touches - sum.miss),
-                             .misses = std::llround(sum.miss),
-                             .resident_dirty = Bytes(bytes_of_lines(sum.dirty, line))});
+                             .read = Bytes(bytes_of_lines(count.misses, line)),
+                             .written = Bytes(bytes_of_lines(count.written, line)),
+                             .hits = std::llround(count.touches - count.misses),
+                             .misses = std::llround(count.misses),
+                             .resident_dirty = Bytes(bytes_of_lines(count.dirty, line))});
     }
   }
-  out.memory = memory_use(s);
   return out;
 }
 
+}  // namespace
 }  // namespace cached
 
-Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost) {
+Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost,
+                               std::int64_t most_steps) {
   using namespace tilewright::cached;
   if (std::string why = refusal(schedule); !why.empty()) return Reason{std::move(why)};
   const Machine& m = *schedule.machine;
@@ -382,12 +410,30 @@ Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCo
                       .ways = level.ways == 0 ? lines : level.ways});
     ids.push_back(LevelId(l));
   }
-  Estimate estimate(schedule, layout, levels);
+  const Nest nest(schedule, layout);
+  if (cost != nullptr) *cost = {};
+  if (most_steps > 0)
+    if (const auto counts = walked(nest, levels, most_steps)) {
+      if (cost != nullptr) cost->walked = true;
+      return traffic_of(schedule, *counts, levels, ids);
+    }
+  Estimate estimate(nest, levels);
   estimate.run();
-  if (cost != nullptr)
+  if (cost != nullptr) {
     *cost = {.strata = static_cast<std::int64_t>(estimate.parts().size()),
              .samples = estimate.samples()};
-  return traffic_of(schedule, estimate, levels, ids);
+    for (const Strata& one : estimate.strata()) cost->counted += one.counted;
+    for (const Part& p : estimate.parts()) {
+      CachedKind& kind =
+          cost->kinds.emplace_back(CachedKind{.compute = estimate.strata()[p.strata].leaf,
+                                              .use = p.use,
+                                              .depth = p.depth,
+                                              .touches = p.lines,
+                                              .samples = p.samples});
+      for (std::size_t v = 0; v < levels.size(); ++v) kind.misses.push_back(p.share(p.misses[v]));
+    }
+  }
+  return traffic_of(schedule, estimate.counts(), levels, ids);
 }
 
 }  // namespace tilewright

@@ -14,7 +14,10 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
   if (!traffic) return Reason{"cached says nothing of this: " + traffic.reason()};
   Price out;
   out.traffic = std::move(*traffic);
+  out.traffic.memory = memory_use(*schedule);
   out.detail["layout"] = q.layout == Layout::tiled ? "tiled" : "row-major";
+  out.detail["followed"] = cost.walked;
+  if (cost.walked) return out;
   out.detail["kinds_of_touches"] = cost.strata;
   out.detail["touches_looked_into"] = cost.samples;
   return out;
@@ -25,7 +28,8 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
 Model model() {
   return {
       .name = "cached",
-      .summary = "bytes of any plan at every level of LRU caches, counted without walking it",
+      .summary =
+          "bytes of any plan at every level of LRU caches, walked only where it touches few lines",
       .source =
           "ours: LRU stack distances (Mattson et al., IBM Systems Journal 1970) over the loop "
           "tree, in each line's own set",

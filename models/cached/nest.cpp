@@ -58,6 +58,12 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
     deepest = std::max(deepest, nodes_[n].depth);
   }
   scratch_.resize(static_cast<std::size_t>(deepest) + 1);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].kind != NodeKind::compute) continue;
+    std::vector<int>& way = nodes_[n].way;
+    for (int at = static_cast<int>(n); at >= 0; at = node(at).parent) way.push_back(at);
+    std::ranges::reverse(way);
+  }
   find_strides();
   size_tiles();
   lay_out(layout);
@@ -195,8 +201,8 @@ void Nest::find_strides() {
     for (Use& u : n.uses)
       for (Reach::Dimension& d : u.reach.index) {
         const auto most = std::ranges::max_element(d.terms, {}, &Reach::Term::coefficient);
-        const bool up = std::ranges::all_of(
-            d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
+        const bool up =
+            std::ranges::all_of(d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
         if (d.terms.empty() || most->coefficient < 2 || !up) continue;
         const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
         for (int at = n.parent; at > 0 && d.tile == 0; at = node(at).parent) {
@@ -287,8 +293,7 @@ void Nest::fuse() {
     for (int d = 0; d < box.rank(); ++d) {
       const auto i = static_cast<std::size_t>(d);
       const bool blocks = a.block[i] < a.extent[i];
-      const Reach::Stride stride =
-          u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
+      const Reach::Stride stride = u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
       if (box[d].size() < a.extent[i] || stride.step > stride.width) {
         w.all[i] = false;
         if (!blocks) w.within[i] = false;
@@ -385,6 +390,13 @@ void Nest::enter(Path& path, int child, std::int64_t i) const {
   if (n.kind == NodeKind::loop)
     cut(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, i, around.ranges, f.ranges);
   enter_body(n, f.ranges, &path);
+}
+
+bool Nest::idle(const NestNode& compute, const Ranges& r) const {
+  if (!compute.id.valid()) return false;
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(compute.kernel)];
+  const auto own = ranges_of(s_, k, r, k.node(compute.id).op);
+  return std::ranges::any_of(own, [](const Interval& i) { return i.empty(); });
 }
 
 std::int64_t Nest::trips_of(int loop, const Frame& around) const {

@@ -21,12 +21,15 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
-    std::int64_t tile = 0;    ///< of the range with a coefficient of more than one; 0: leaves none out
+    std::int64_t tile =
+        0;  ///< of the range with a coefficient of more than one; 0: leaves none out
   };
   std::vector<Dimension> index = {};
 
   /// The box that it touches, clipped; an empty one of rank 1 or more where a range is empty.
   Box box(const Ranges& r) const;
+  /// Whether what it touches meets a box, taken for empty where a range is.
+  bool meets(const Ranges& r, const Box& box) const;
   /// What a dimension's index leaves out between one tile and the next: it takes `width` from
   /// `first` on, then the next ones `step` further. A step of 1: it leaves none out.
   struct Stride {
@@ -59,8 +62,8 @@ struct Use {
   int array = 0;
   bool write = false;
   Reach reach = {};
-  BufferId tile = {};  ///< packed: the buffer whose tile the array holds
-  int fixed = -1;      ///< packed: the node that fixes it
+  BufferId tile = {};    ///< packed: the buffer whose tile the array holds
+  int fixed = -1;        ///< packed: the node that fixes it
   bool strided = false;  ///< some index has a coefficient of more than one
 };
 
@@ -75,6 +78,7 @@ struct NestNode {
   std::vector<Narrowing> inferences = {};        ///< on entering
   std::vector<std::pair<int, Hull>> tiles = {};  ///< of packed arrays, that are fixed then
   std::uint64_t arrays = 0;                      ///< touched here or below, by number modulo 64
+  std::vector<int> way = {};                     ///< of a compute: nodes from the root to it
 };
 
 inline std::uint64_t bit_of(int array) { return std::uint64_t{1} << (array % 64); }
@@ -109,6 +113,7 @@ class Nest {
   Nest(const Schedule& s, Layout layout);
 
   const Schedule& schedule() const { return s_; }
+  const AddressMap& map() const { return map_; }
   const std::vector<NestNode>& nodes() const { return nodes_; }
   const NestNode& node(int n) const { return nodes_[static_cast<std::size_t>(n)]; }
   const std::vector<Array>& arrays() const { return arrays_; }
@@ -118,6 +123,8 @@ class Nest {
   void begin(Path& path) const;
   /// One step down from the path's last node, to iteration `i` where that is a loop.
   void enter(Path& path, int child, std::int64_t i) const;
+  /// Whether the compute does nothing: a range of it is empty.
+  bool idle(const NestNode& compute, const Ranges& r) const;
   /// Iterations of the loop from the frame around it.
   std::int64_t trips_of(int loop, const Frame& around) const;
 
@@ -131,6 +138,14 @@ class Nest {
   template <class F>
   bool sweep_use(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
                  std::size_t use, F&& f) const;
+  /// Whether what sweep(), or with a `leaf` sweep_use(), would call f for has a line.
+  bool has(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
+           std::size_t use, const Spot& x) const;
+  /// Calls f(array, box) for what sweep() calls f(use, piece) for, of all arrays, where boxes of
+  /// the tensor say it; g(use, piece) for the rest.
+  template <class F, class G>
+  void sweep_boxes(const Path& path, const Frame& around, int node, Interval iterations, F&& f,
+                   G&& g) const;
   /// Pieces of a use of the path's last node, a compute, as it runs once.
   template <class F>
   bool once(const Path& path, std::size_t use, F&& f) const;
@@ -150,9 +165,13 @@ class Nest {
   void enter_body(const NestNode& n, Ranges& r, Path* path) const;
   /// Cuts the ranges of a loop to some iterations.
   void cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const;
+  /// Calls f(use, ranges) for uses of arrays in `mask` below the node, or for one of the leaf.
   template <class F>
-  bool below(const Path& path, int top, int node, Ranges& r, std::uint64_t mask, int leaf,
-             std::size_t use, F&& f) const;
+  bool below(int node, Ranges& r, std::uint64_t mask, int leaf, std::size_t use, F&& f) const;
+  /// The same below some iterations of a node.
+  template <class F>
+  bool within(const Frame& around, int node, Interval iterations, std::uint64_t mask, int leaf,
+              std::size_t use, F&& f) const;
   template <class F>
   bool of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const;
 
@@ -190,6 +209,24 @@ inline Box Reach::box(const Ranges& r) const {
     box[d++] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, dimension.extent)};
   }
   return box;
+}
+
+inline bool Reach::meets(const Ranges& r, const Box& box) const {
+  int d = 0;
+  for (const Dimension& dimension : index) {
+    const Interval& cell = box[d++];
+    if (dimension.whole) continue;
+    std::int64_t lo = dimension.offset, hi = dimension.offset + 1;
+    for (const Term& t : dimension.terms) {
+      const Interval& of = r[t.range];
+      if (of.empty()) return false;
+      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+      lo += std::min(first, last);
+      hi += std::max(first, last);
+    }
+    if (lo >= cell.hi || cell.lo >= hi) return false;
+  }
+  return true;
 }
 
 inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
@@ -257,28 +294,19 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
 }
 
 template <class F>
-bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mask, int leaf,
-                 std::size_t use, F&& f) const {
+bool Nest::below(int at, Ranges& r, std::uint64_t mask, int leaf, std::size_t use, F&& f) const {
   const NestNode& n = node(at);
   if (n.kind == NodeKind::compute) {
-    if (leaf >= 0) return of_use(path, top, n.uses[use], r, f);
+    if (leaf >= 0) return f(n.uses[use], r);
     for (const Use& u : n.uses)
-      if ((bit_of(u.array) & mask) != 0 && of_use(path, top, u, r, f)) return true;
+      if ((bit_of(u.array) & mask) != 0 && f(u, r)) return true;
     return false;
   }
-  for (const int c : n.children) {
+  const auto into = [&](int c) {
     const NestNode& child = node(c);
-    if ((child.arrays & mask) == 0) continue;
-    if (leaf >= 0) {
-      int on = leaf;
-      while (node(on).depth > child.depth) on = node(on).parent;
-      if (on != c) continue;
-    }
     if (child.kind == NodeKind::compute || !child.id.valid() ||
-        (child.inferences.empty() && child.parent != 0)) {
-      if (below(path, top, c, r, mask, leaf, use, f)) return true;
-      continue;
-    }
+        (child.inferences.empty() && child.parent != 0))
+      return below(c, r, mask, leaf, use, f);
     Ranges& inside = scratch_[static_cast<std::size_t>(child.depth)];
     if (child.parent == 0) {
       inside = whole_[static_cast<std::size_t>(child.kernel)];
@@ -286,22 +314,18 @@ bool Nest::below(const Path& path, int top, int at, Ranges& r, std::uint64_t mas
       inside = r;
     }
     enter_body(child, inside, nullptr);
-    if (below(path, top, c, inside, mask, leaf, use, f)) return true;
-  }
+    return below(c, inside, mask, leaf, use, f);
+  };
+  if (leaf >= 0) return into(node(leaf).way[static_cast<std::size_t>(n.depth) + 1]);
+  for (const int c : n.children)
+    if ((node(c).arrays & mask) != 0 && into(c)) return true;
   return false;
 }
 
 template <class F>
-bool Nest::sweep(const Path& path, const Frame& around, int at, Interval iterations,
-                 std::uint64_t mask, F&& f) const {
-  return sweep_use(path, around, at, iterations, -1, mask, f);
-}
-
-template <class F>
-bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
-                     std::size_t use, F&& f) const {
+bool Nest::within(const Frame& around, int at, Interval iterations, std::uint64_t mask, int leaf,
+                  std::size_t use, F&& f) const {
   const NestNode& n = node(at);
-  const std::uint64_t mask = leaf >= 0 ? bit_of(node(leaf).uses[use].array) : use;
   if (iterations.empty() || (n.arrays & mask) == 0) return false;
   Ranges& r = scratch_[static_cast<std::size_t>(n.depth)];
   if (n.parent == 0)
@@ -310,7 +334,48 @@ bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval ite
     r = around.ranges;
   if (n.kind == NodeKind::loop) cut_to(n, iterations, around.ranges, r);
   if (n.kind != NodeKind::compute && n.id.valid()) enter_body(n, r, nullptr);
-  return below(path, at, at, r, mask, leaf, use, f);
+  return below(at, r, mask, leaf, use, f);
+}
+
+template <class F>
+bool Nest::sweep(const Path& path, const Frame& around, int at, Interval iterations,
+                 std::uint64_t mask, F&& f) const {
+  return within(around, at, iterations, mask, -1, 0,
+                [&](const Use& u, const Ranges& r) { return of_use(path, at, u, r, f); });
+}
+
+template <class F>
+bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
+                     std::size_t use, F&& f) const {
+  return within(around, at, iterations, bit_of(node(leaf).uses[use].array), leaf, use,
+                [&](const Use& u, const Ranges& r) { return of_use(path, at, u, r, f); });
+}
+
+inline bool Nest::has(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
+                      std::size_t use, const Spot& x) const {
+  return within(
+      around, at, iterations, bit_of(x.array), leaf, use, [&](const Use& u, const Ranges& r) {
+        if (u.array != x.array) return false;
+        if (!array(u.array).packed && !u.strided)
+          return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
+                                   : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
+        return of_use(path, at, u, r, [&](const Use&, const Piece& p) { return touches(p, x); });
+      });
+}
+
+template <class F, class G>
+void Nest::sweep_boxes(const Path& path, const Frame& around, int at, Interval iterations, F&& f,
+                       G&& g) const {
+  within(around, at, iterations, ~std::uint64_t{0}, -1, 0, [&](const Use& u, const Ranges& r) {
+    if (!array(u.array).packed && !u.strided)
+      f(u.array, u.reach.box(r));
+    else
+      of_use(path, at, u, r, [&](const Use& of, const Piece& p) {
+        g(of, p);
+        return false;
+      });
+    return false;
+  });
 }
 
 template <class F>

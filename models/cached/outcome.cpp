@@ -8,7 +8,9 @@ namespace tilewright::cached {
 
 namespace {
 constexpr int kMostSteps = 6;
-}
+// So few lines, and sets, are looked at one by one.
+constexpr std::int64_t kFewLines = 96, kFewSets = 256;
+}  // namespace
 
 Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
   window_.clear();
@@ -20,8 +22,14 @@ Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
     const CacheLevel& level = levels_[v];
     const double lines = window_.lines() < level.ways ? static_cast<double>(window_.lines())
                                                       : window_.in_set(x, level.line, level.sets);
-    if (out != nullptr) out->fullness[v] = lines / static_cast<double>(level.ways);
-    if (lines >= static_cast<double>(level.ways)) continue;
+    const bool misses = lines >= static_cast<double>(level.ways);
+    if (out != nullptr) {
+      out->fullness[v] = lines / static_cast<double>(level.ways);
+      if (!misses && window_.lines() <= kFewLines && level.sets <= kFewSets)
+        out->fullness[v] = static_cast<double>(window_.fullest(level.line, level.sets)) /
+                           static_cast<double>(level.ways);
+    }
+    if (misses) continue;
     step.hit = v;
     break;
   }

@@ -20,9 +20,9 @@ struct CacheLevel {
 /// Of a touch, by level, innermost first.
 struct Outcome {
   std::array<bool, kMostLevels> miss = {};
-  /// Lines touched in between in the line's set, by the ways: the touch misses from 1 on. Of levels
-  /// that are not asked since one further in has the line, 0; infinite where there is no touch
-  /// before.
+  /// Lines touched in between in the line's set, by the ways: the touch misses from 1 on. Where it
+  /// hits and lines are few, those of the set that has most. Of levels that are not asked since one
+  /// further in has the line, 0; infinite where there is no touch before.
   std::array<double, kMostLevels> fullness = {};
   /// It writes, and the line is dirty neither in that level nor further in.
   std::array<bool, kMostLevels> dirties = {};

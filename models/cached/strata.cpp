@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace tilewright::cached {
 
@@ -26,7 +27,7 @@ class Counting {
   void run() {
     Path path;
     nest_.begin(path);
-    count(path, 0, 0, 1, std::vector<std::int64_t>(uses_, line_));
+    count(path, 0, 0, 1, std::vector<std::int64_t>(uses_, line_), kMostClasses);
   }
 
  private:
@@ -137,57 +138,113 @@ class Counting {
     return rows * static_cast<double>(sum) * static_cast<double>(step) / static_cast<double>(line_);
   }
 
+  /// Lines of pieces together, by the sum of those of each: they may share some. 1 where their rows
+  /// are many.
+  double unshared(const Array& a, const std::vector<Piece>& all) {
+    std::int64_t rows = 0;
+    for (const Piece& p : all) {
+      std::int64_t own = 1;
+      for (int d = 0; d + 1 < p.dims; ++d) own *= p.count(d);
+      rows += own;
+    }
+    if (rows > kMostRows) return 1;
+    rows_.clear();
+    for (const Piece& p : all) list_rows(a, p, line_, rows_);
+    std::ranges::sort(rows_);
+    std::int64_t sum = 0, together = 0, end = 0;
+    for (const auto& [first, last] : rows_) {
+      sum += last - first;
+      together += std::max<std::int64_t>(last - std::max(first, end), 0);
+      end = std::max(end, last);
+    }
+    return static_cast<double>(together) / static_cast<double>(sum);
+  }
+
   /// `steps`: by use, what the rows move by from one to another of the iterations that `times`
-  /// counts.
+  /// counts. `budget`: combinations of iterations that may be told apart from here on.
   void count(Path& path, std::size_t w, std::size_t depth, double times,
-             const std::vector<std::int64_t>& steps) {
+             const std::vector<std::int64_t>& steps, double budget) {
     // Counted where all that follows up to the next loop has been entered, or nothing is left.
     const bool leaf = w == out_.way.size();
     const bool loop = !leaf && nest_.node(out_.way[w]).kind == NodeKind::loop;
     if (!leaf && !loop) {
       const std::size_t size = path.size();
       nest_.enter(path, out_.way[w], 0);
-      count(path, w + 1, depth, times, steps);
+      count(path, w + 1, depth, times, steps, budget);
       path.cut(size);
       return;
     }
     for (std::size_t u = 0; u < uses_; ++u) {
       const Array& a = nest_.array(nest_.node(out_.leaf).uses[u].array);
-      for (const Piece& p : joined(a, touched(path, u).pieces, line_))
-        out_.lines[u][depth] += times * average(a, p, steps[u]);
+      const std::vector<Piece> all = joined(a, touched(path, u).pieces, line_);
+      double lines = 0;
+      for (const Piece& p : all) lines += average(a, p, steps[u]);
+      out_.lines[u][depth] += times * lines * (all.size() > 1 ? unshared(a, all) : 1);
     }
-    if (leaf) return;
-    const std::int64_t n = nest_.trips_of(out_.way[w], path.back());
-    const std::size_t size = path.size();
-    const auto one = [&](std::int64_t i, std::int64_t weight) {
-      if (weight <= 0) return;
-      nest_.enter(path, out_.way[w], i);
-      std::vector<std::int64_t> all = steps;
-      for (std::size_t u = 0; weight > 1 && u < uses_; ++u)
-        all[u] = std::gcd(all[u], steps_[depth][u]);
-      count(path, w + 1, depth + 1, times * static_cast<double>(weight), all);
-      path.cut(size);
-    };
-    if (n <= kApart && moves_within_lines(depth)) {
-      for (std::int64_t i = 0; i < n; ++i) one(i, 1);
+    if (leaf) {
+      ++out_.counted;
       return;
     }
-    switch (differs_[depth]) {
-      case Differs::no:
-        return one(0, n);
-      case Differs::last:
-        one(0, n - 1);
-        return one(n - 1, 1);
-      case Differs::both:
-        if (n <= 5) {
-          for (std::int64_t i = 0; i < n; ++i) one(i, 1);
-          return;
-        }
-        one(0, 1);
-        one(1, 1);
-        one(n / 2, n - 4);
-        one(n - 2, 1);
-        return one(n - 1, 1);
+    const std::int64_t n = nest_.trips_of(out_.way[w], path.back());
+    const std::size_t size = path.size();
+    const std::vector<Class> all = classes(depth, n, budget);
+    for (const Class& c : all) {
+      nest_.enter(path, out_.way[w], c.iteration);
+      std::vector<std::int64_t> moved = steps;
+      for (std::size_t u = 0; c.times > 1 && u < uses_; ++u)
+        moved[u] = std::gcd(moved[u], steps_[depth][u]);
+      count(path, w + 1, depth + 1, times * c.times, moved,
+            budget / static_cast<double>(all.size()));
+      path.cut(size);
+    }
+  }
+
+  /// An iteration that stands for some.
+  struct Class {
+    std::int64_t iteration = 0;
+    double times = 1;
+  };
+
+  /// Iterations that stand for all of a loop.
+  std::vector<Class> classes(std::size_t loop, std::int64_t n, double budget) {
+    if (n == 1) return {{0, 1}};
+    const bool apart = n <= kApart && moves_within_lines(loop);
+    if (!apart && differs_[loop] == Differs::no) return {{0, static_cast<double>(n)}};
+    int left = 0;  // loops from this one on whose iterations are told apart
+    for (std::size_t l = loop; l < differs_.size(); ++l)
+      if (differs_[l] != Differs::no || moves_within_lines(l)) ++left;
+    const auto share = static_cast<std::int64_t>(std::pow(budget, 1.0 / left) + 1e-9);
+    std::vector<Class> out;
+    const std::int64_t least = apart                             ? n
+                               : differs_[loop] == Differs::last ? 2
+                                                                 : std::min<std::int64_t>(n, 5);
+    if (share < least && budget < static_cast<double>(least)) {
+      some(0, n, std::max<std::int64_t>(static_cast<std::int64_t>(budget), 1), out);
+      return out;
+    }
+    if (!apart && differs_[loop] == Differs::last) {
+      return {{0, static_cast<double>(n - 1)}, {n - 1, 1}};
+    }
+    if (apart || n <= std::max<std::int64_t>(share, 5)) {
+      for (std::int64_t i = 0; i < n; ++i) out.push_back({i, 1});
+      return out;
+    }
+    for (const std::int64_t i : {std::int64_t{0}, std::int64_t{1}, n - 2, n - 1})
+      out.push_back({i, 1});
+    some(2, n - 2, std::clamp<std::int64_t>(share - 4, 1, kMostInner), out);
+    return out;
+  }
+
+  /// So many of the iterations [from, to), one in each part of them.
+  void some(std::int64_t from, std::int64_t to, std::int64_t count, std::vector<Class>& out) {
+    count = std::min(count, to - from);
+    for (std::int64_t k = 0; k < count; ++k) {
+      drawn_ += 0.6180339887498949;
+      drawn_ -= std::floor(drawn_);
+      const std::int64_t lo = from + (to - from) * k / count;
+      const std::int64_t hi = from + (to - from) * (k + 1) / count;
+      const auto at = static_cast<std::int64_t>(drawn_ * static_cast<double>(hi - lo));
+      out.push_back({lo + at, static_cast<double>(hi - lo)});
     }
   }
 
@@ -196,11 +253,16 @@ class Counting {
   }
 
   static constexpr std::int64_t kApart = 4;  ///< so few iterations are looked at one by one
+  static constexpr double kMostClasses = 64;
+  static constexpr std::int64_t kMostInner = 16;
+  static constexpr std::int64_t kMostRows = 256;
 
   const Nest& nest_;
   Strata& out_;
   std::int64_t line_;
   std::size_t uses_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};  ///< lines of rows
+  double drawn_ = 0.5;                            ///< of a sequence that fills [0, 1) evenly
   std::vector<Differs> differs_;                  // by loop
   std::vector<std::vector<std::int64_t>> steps_;  // by loop, use: bytes that rows move by
 };

@@ -17,12 +17,13 @@ struct Strata {
   /// Its rise from d - 1 to d are the touches of lines that the use has touched in an earlier
   /// iteration of loop d, but in no earlier iteration of a loop within.
   std::vector<std::vector<double>> lines = {};
+  std::int64_t counted = 0;  ///< runs of the compute that stand for all
 };
 
 /// Counts without walking: iterations of a loop that touch boxes of one size are taken together,
-/// and the lines of a row are averaged over the places in a line where it may begin. Cost: the
-/// classes of iterations (first, second, middle, last two at most) of loops whose iterations
-/// differ, multiplied.
+/// and the lines of a row are averaged over the places in a line where it may begin. Where
+/// iterations differ, the first and the last ones and a few between stand for all. Cost: some
+/// hundred combinations of iterations at most.
 Strata strata_of(const Nest& nest, int leaf, std::int64_t line);
 
 }  // namespace tilewright::cached

@@ -6,7 +6,6 @@ namespace tilewright::cached {
 
 namespace {
 
-constexpr std::uint64_t kAll = ~std::uint64_t{0};
 constexpr std::size_t kMostPieces = 64;
 constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
 
@@ -105,8 +104,8 @@ void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     Piece part = rest;
-    part.at[i] = before ? Interval{p.at[i].lo, x.at[i]}
-                        : Interval{p.from(d, x.at[i] + 1), p.at[i].hi};
+    part.at[i] =
+        before ? Interval{p.at[i].lo, x.at[i]} : Interval{p.from(d, x.at[i] + 1), p.at[i].hi};
     if (!part.at[i].empty()) f(part);
     rest.at[i] = {x.at[i], x.at[i] + 1};
   }
@@ -118,16 +117,29 @@ void parts_beside(const Piece& p, const RowBytes& x, bool before, F&& f) {
 }  // namespace
 
 void Window::clear() {
-  for (const int a : used_) by_array_[static_cast<std::size_t>(a)].clear();
+  for (const int a : used_) {
+    by_array_[static_cast<std::size_t>(a)].clear();
+    boxes_[static_cast<std::size_t>(a)].clear();
+  }
   used_.clear();
 }
 
 void Window::add(int array, const Piece& p) {
   auto& list = by_array_[static_cast<std::size_t>(array)];
-  if (list.empty()) used_.push_back(array);
+  if (list.empty() && boxes_[static_cast<std::size_t>(array)].empty()) used_.push_back(array);
   for (const Piece& other : list)
     if (covers(other, p)) return;
   list.push_back(p);
+}
+
+void Window::add(int array, const Box& box) {
+  if (box.empty()) return;
+  auto& list = boxes_[static_cast<std::size_t>(array)];
+  if (list.empty() && by_array_[static_cast<std::size_t>(array)].empty()) used_.push_back(array);
+  for (const Box& other : list)
+    if (contains(other, box)) return;
+  std::erase_if(list, [&](const Box& other) { return contains(box, other); });
+  list.push_back(box);
 }
 
 void Window::settle(std::int64_t line) {
@@ -135,6 +147,8 @@ void Window::settle(std::int64_t line) {
   std::vector<Piece> disjoint, rest, next;
   for (const int a : used_) {
     auto& list = by_array_[static_cast<std::size_t>(a)];
+    for (const Box& box : boxes_[static_cast<std::size_t>(a)])
+      pieces(nest_.array(a), box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
       std::ranges::sort(list, [](const Piece& p, const Piece& q) { return volume(p) > volume(q); });
       disjoint.clear();
@@ -165,25 +179,36 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const
   return sum;
 }
 
+std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
+  counts_.assign(static_cast<std::size_t>(sets), 0);
+  std::int64_t most = 0;
+  for (const int a : used_)
+    for (const Piece& piece : by_array_[static_cast<std::size_t>(a)]) {
+      rows_.clear();
+      const Array& array = nest_.array(a);
+      list_rows(array, merged(array, piece, line), line, rows_);
+      for (const auto& [first, last] : rows_)
+        for (std::int64_t l = first; l < last; ++l)
+          most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
+    }
+  return most;
+}
+
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,
                      const Spot& x) const {
-  return nest_.sweep(
-      path, around, node, iterations, bit_of(x.array),
-      [&](const Use& u, const Piece& p) { return u.array == x.array && touches(p, x); });
+  return nest_.has(path, around, node, iterations, -1, 0, x);
 }
 
 void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
                     Window& window) const {
-  nest_.sweep(path, around, node, iterations, kAll, [&](const Use& u, const Piece& p) {
-    window.add(u.array, p);
-    return false;
-  });
+  nest_.sweep_boxes(
+      path, around, node, iterations, [&](int array, const Box& box) { window.add(array, box); },
+      [&](const Use& u, const Piece& p) { window.add(u.array, p); });
 }
 
 bool Lookback::touched(const Path& path, const Frame& around, int loop, Interval iterations,
                        int leaf, std::size_t use, const Spot& x) const {
-  return nest_.sweep_use(path, around, loop, iterations, leaf, use,
-                         [&](const Use&, const Piece& p) { return touches(p, x); });
+  return nest_.has(path, around, loop, iterations, leaf, use, x);
 }
 
 bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& window) const {
@@ -191,8 +216,16 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
   for (std::size_t i = end; i-- > 0;) {
     const Use& use = n.uses[i];
     bool found = false;
-    if (use.array == x.array)
+    if (!nest_.array(use.array).packed && !use.strided) {
+      const Box box = use.reach.box(before.back().ranges);
+      found = use.array == x.array && x.meets(box);
+      if (!found) {
+        window.add(use.array, box);
+        continue;
+      }
+    } else if (use.array == x.array) {
       nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
+    }
     nest_.once(before, i, [&](const Use&, const Piece& p) {
       if (!found)
         window.add(use.array, p);

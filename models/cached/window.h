@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "models/cached/nest.h"
@@ -11,22 +12,30 @@ namespace tilewright::cached {
 /// Boxes of arrays, added one by one; counted as their union.
 class Window {
  public:
-  explicit Window(const Nest& nest) : nest_(nest), by_array_(nest.arrays().size()) {}
+  explicit Window(const Nest& nest)
+      : nest_(nest), by_array_(nest.arrays().size()), boxes_(nest.arrays().size()) {}
 
   void clear();
   void add(int array, const Piece& p);
+  /// Of a tensor at home, that is touched without strides.
+  void add(int array, const Box& box);
   /// Makes the pieces of each array disjoint. Nothing is added after.
   void settle(std::int64_t line);
   /// Lines, all sets together; an upper bound where rows share lines.
   std::int64_t lines() const { return lines_; }
   /// Lines in the set of that line, it itself not counted.
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets) const;
+  /// Lines in the set that has most. Cost: the lines and the sets.
+  std::int64_t fullest(std::int64_t line, std::int64_t sets);
 
  private:
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
+  std::vector<std::vector<Box>> boxes_;
   std::vector<int> used_;
   std::int64_t lines_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
+  std::vector<std::int64_t> counts_ = {};
 };
 
 /// Looks back from a touch of a line to the one before it.
