@@ -154,7 +154,7 @@ def test_beside(drawn):
 def test_reuse(drawn):
     document = {"title": "Reuse", "paper": "Somebody", "command": "reproduce y",
                 "rows": [{"order": "mlkn", "reused_along": {"A": ["n"], "B": []}}]}
-    expect(drawn(document), "Reuse", "mlkn", "A", "B", "n", "–", "block order, outermost loop first")
+    expect(drawn(document), "Reuse", "mlkn", "A", "B", "n", "–", "loop order, outermost loop first")
 
 
 def test_orders(drawn):
