@@ -88,7 +88,7 @@ async function planWords(from = null) {
   if (value('order')) return [...common, ...options(['order', 'tiles', 'model'], from)];
   const model = options(['model'], from), own = [...common, ...model];
   const withOrder = (order, tiles) => [...common, '--order', order, '--tiles', value('tiles') || Object.entries(tiles).map(t => t.join('=')).join(','), ...model];
-  const best = ranked((await ask(ordersAsked(from))).answer?.orders)[0];
+  const best = (await ask(orderAsked('best', from))).answer?.orders?.[0];
   if (!best?.feasible) return own;
   const first = withOrder(best.order, best.tiles);
   if ((await ask(['explain', ...first, '--resolved'])).answer?.fits) return first;
@@ -96,7 +96,9 @@ async function planWords(from = null) {
   const said = (await ask(['plan', ...own])).answer, kernels = said?.plan?.kernels || [];
   return said?.order && kernels.length === 1 ? withOrder(said.order, kernels[0].tiles) : own;
 }
+/** The ranking of all orders, and one row of it: of an order, or the best one's, which is found sooner than all. */
 const ordersAsked = (from = null) => ['explain', subject(), ...options(['machine', 'capacity', 'model', 'tiles'], from)];
+const orderAsked = (order, from = null) => [...ordersAsked(from), '--order', order];
 const ranked = orders => [...(orders || [])].sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
 const moved = said => (said?.traffic || []).reduce((sum, t) => sum + t.read_bytes + t.written_bytes, 0);
 
@@ -160,9 +162,14 @@ async function predicted(plan, resolved, model, lane) {
 /** What `exact` and the plan's model predict, and which loop decides each tensor's bytes. */
 async function predictions(plan, resolved) {
   const model = field('model') || 'chimera', alone = model === 'exact' || field('tree');
-  const [exact, own] = await Promise.all([predicted(plan, resolved, 'exact', 'plans'), alone ? [] : predicted(plan, resolved, model, 'models')]);
   const order = plan.includes('--order') ? plan[plan.indexOf('--order') + 1] : null;
-  return {model, exact, own, deciding: (await ask(ordersAsked())).answer?.orders?.find(o => o.order === order)?.tensors || {}};
+  const row = async () => {
+    if (!order) return null;
+    const best = field('order') ? null : (await ask(orderAsked('best'))).answer?.orders?.[0];
+    return best?.order === order ? best : (await ask(orderAsked(order))).answer?.orders?.[0];
+  };
+  const [exact, own, decides] = await Promise.all([predicted(plan, resolved, 'exact', 'plans'), alone ? [] : predicted(plan, resolved, model, 'models'), row()]);
+  return {model, exact, own, deciding: decides?.tensors || {}};
 }
 
 /** A row a tensor and boundary. `said`: what was simulated, null before that. */
@@ -283,7 +290,7 @@ async function update() {
   document.body.dataset.took = performance.now() - began;
   document.body.dataset.answered = 'yes';
   await pause();
-  await showOrders();
+  const orders = showOrders();  // beside the walk
   const said = await simulated(plan, resolved, moved({traffic: known.exact}));
   showTraffic(known, said);
   byId('status').textContent = said ? 'Simulated: ' + bytes(moved(said)) + ' cross all boundaries.' : 'No plan to simulate.';
@@ -293,6 +300,7 @@ async function update() {
   await pause();
   await showBeside(plan, said);
   await pause();
+  await orders;
   await showCurve(said, resolved);
   await sampleHolding();
   await pause();

@@ -1,7 +1,7 @@
 // Every order with its best tiles, and the plan that comes of the best.
 #include <algorithm>
 #include <chrono>
-#include <tuple>
+#include <cmath>
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
@@ -46,11 +46,7 @@ Result<Orders> orders_to_try(const Workload& w, const Options& options) {
 
 namespace {
 
-/// Infeasible last (illegal ones before those that do not fit), else by volume.
-auto rank(const Solution& s) {
-  return std::tuple(!s.feasible, s.tiles.empty(), s.price.volume, !s.fits, s.price.recomputed,
-                    s.price.memory);
-}
+using detail::rank;
 
 constexpr std::size_t kFewOrders = 120;  // up to which each order has its own best tiles
 
@@ -99,6 +95,44 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
     r.notes.push_back("branch and bound stopped at its budget for some orders");
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return r;
+}
+
+Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options) {
+  const auto orders = detail::orders_to_try(w, options);
+  std::optional<Solution> best;
+  if (orders && orders->orders.size() <= kFewOrders) {
+    detail::Effort effort;
+    detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+    struct Bounded {
+      double floor;
+      const Order* order;
+    };
+    std::vector<Bounded> bounded;
+    for (const Order& o : orders->orders) bounded.push_back({solver.floor(o, effort), &o});
+    std::stable_sort(bounded.begin(), bounded.end(),
+                     [](const Bounded& a, const Bounded& b) { return a.floor < b.floor; });
+    const Order* first = nullptr;  // of `best`; of equal ones the ranking has the earlier order first
+    for (const auto& [floor, order] : bounded) {
+      if (floor == INFINITY) break;
+      if (best) {
+        const double limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
+        if (floor > limit) break;
+        if (!solver.reaches(*order, limit, effort)) continue;
+      }
+      Result<Solution> s = solver.solve(*order, effort);
+      if (!s || !s->feasible) continue;
+      if (best && std::pair(rank(*best), first) < std::pair(rank(*s), order)) continue;
+      best = std::move(s).value();
+      first = order;
+    }
+  } else {
+    best = detail::best_of_cut_loops(w, capacity, options);
+  }
+  if (best) return std::move(*best);
+  Result<Search> search = try_search(w, capacity, options);
+  if (!search) return Reason{search.reason()};
+  if (search->ranked.empty()) return Reason{"no order could be tried"};
+  return std::move(search->ranked.front());
 }
 
 Search search(const Workload& w, Elements capacity, const Options& options) {

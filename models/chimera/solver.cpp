@@ -73,6 +73,19 @@ class OrderSolver {
     return finish();
   }
 
+  double floor() {
+    if (std::popcount(cuttable_) > static_cast<int>(kMostCut)) return 0;
+    double least = INFINITY;
+    for (const Sub& sub : sets_to_try(true)) least = std::min(least, sub.bound);
+    return least;
+  }
+  bool reaches(double limit) {
+    if (std::popcount(cuttable_) > static_cast<int>(kMostCut)) return true;
+    limit_ = limit;
+    search(true);
+    return best_.has_value() || !proven_;
+  }
+
  private:
   struct Found {
     Point point;
@@ -140,6 +153,7 @@ class OrderSolver {
   double real_volume_ = 0;
   bool proven_ = true;
   double closed_volume_ = INFINITY;
+  double limit_ = INFINITY;  ///< what moves more is not looked for
 };
 
 /// Takes a point that fits, if it is better: less volume, then a plan that fits, then less memory.
@@ -301,7 +315,7 @@ void OrderSolver::search(bool legal_only) {
   std::vector<Sub> subs = sets_to_try(legal_only);
   std::ranges::make_heap(subs, std::greater{});
   while (!subs.empty()) {
-    const double limit = best_ ? best_->volume : INFINITY;
+    const double limit = best_ ? best_->volume : limit_;
     if (subs.front().bound == INFINITY || subs.front().bound > limit) break;
     std::ranges::pop_heap(subs, std::greater{});
     Sub sub = std::move(subs.back());
@@ -369,6 +383,17 @@ OrdersSolver::~OrdersSolver() = default;
 Result<Solution> OrdersSolver::solve(const Order& order, Effort& effort) {
   Shared& s = *shared_;
   return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).solve();
+}
+
+double OrdersSolver::floor(const Order& order, Effort& effort) {
+  Shared& s = *shared_;
+  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).floor();
+}
+
+bool OrdersSolver::reaches(const Order& order, double limit, Effort& effort) {
+  Shared& s = *shared_;
+  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort)
+      .reaches(limit);
 }
 
 }  // namespace tilewright::chimera::detail

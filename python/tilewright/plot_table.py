@@ -72,13 +72,13 @@ def _panel(axes, found, what, scale):
         points = [(scale * v, i + 0.7 * (n + 0.5) / len(names) - 0.35) for i in range(count)
                   if (v := found.values.get((what, who, i))) is not None and v > 0]
         if points:
-            marks += axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=3.2, color=COLOURS[n % len(COLOURS)],
+            marks += axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=2.8, color=COLOURS[n % len(COLOURS)],
                                label=who if who in found.models else OTHERS.get(who, who))
     axes.set_xscale("log")
     for i in range(1, count, 2):
         axes.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     light_grid(axes, "x")
-    axes.tick_params(axis="x", labelsize=6.5)
+    axes.tick_params(axis="x", labelsize=6)
     axes.tick_params(axis="y", length=0)
     return marks
 
@@ -86,9 +86,9 @@ def _panel(axes, found, what, scale):
 def draw_side_by_side(document, where):
     """A row a workload and a column a quantity: kernels, bytes over the workload's own, predicted and measured time."""
     found = SideBySide(document, where)
-    count = len(found.workloads)
-    height = 0.2 * count + 2.2
-    figure = new_figure(9.6, height)
+    count, letters = len(found.workloads), 6  # points
+    height = 0.152 * count + 2.2
+    figure = new_figure(PAGE, height)
     by = text(document, "seconds_by", "one model")
     panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory bytes", 1),
               ("predicted", f"predicted time (us)\nby {by}", 1e6), ("own", "predicted time (us)\nby the plan's model", 1e6),
@@ -98,16 +98,17 @@ def draw_side_by_side(document, where):
     for axes, (what, label, scale) in zip(every, panels):
         for mark in _panel(axes, found, what, scale):
             marks.setdefault(mark.get_label(), mark)
-        axes.set_title(label, fontsize=7.5)
-    every[0].set_yticks(range(count), found.workloads, fontsize=6.5)
+        axes.set_title(label, fontsize=6.5)
+    every[0].set_yticks(range(count), found.workloads, fontsize=letters)
     every[0].set_ylim(count - 0.5, -0.5)
-    figure.subplots_adjust(left=0.29, right=0.995, top=1 - 0.85 / height, bottom=1.1 / height, wspace=0.09)
-    figure.suptitle(text(document, "title", ""), fontsize=9.5, y=1 - 0.2 / height)
-    figure.legend(marks.values(), marks.keys(), fontsize=7, loc="lower center", ncols=5, bbox_to_anchor=(0.64, 0.42 / height), frameon=False)
+    left = (width_of(found.workloads, letters) + 0.15) / PAGE
+    figure.subplots_adjust(left=left, right=0.995, top=1 - 0.95 / height, bottom=1.25 / height, wspace=0.1)
+    figure.suptitle(balanced([text(document, "title", "")], 90), fontsize=9, va="top", y=1 - 0.08 / height)
+    figure.legend(marks.values(), marks.keys(), fontsize=6.5, loc="lower center", ncols=5, bbox_to_anchor=(0.5, 0.6 / height), frameon=False)
     lines = [f"Machine planned for: {text(document, 'machine')}; measured on: " + (", ".join(found.devices()) or "nothing recorded")
              + ". Bytes: each kernel's inputs and outputs once. No mark: no plan, no prediction or no recording.",
              "Workloads without a plan: " + (", ".join(found.without()) or "none") + "."]
-    figure.text(0.01, 0.1 / height, filled(lines, 150, "  "), fontsize=7, va="bottom")
+    figure.text(0.01, 0.05 / height, filled(lines, 125, "  "), fontsize=6.5, va="bottom")
     return figure
 
 

@@ -4,6 +4,7 @@ With TILEWRIGHT_PICTURES=FOLDER each story leaves its picture there; docs/explor
 import json
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import urllib.parse
@@ -98,6 +99,7 @@ MACHINES = [
     dict(workload=CHAIN, machine="cache:4K/8,16K/8", order="mlkn", tiles="m=16,l=16,k=16,n=16"),
     dict(workload="gemm:m=60,n=44,k=52", machine="scratchpad:8K"),
     dict(workload="attention:m=64,l=64", machine="scratchpad:32K"),
+    dict(workload="gemm-chain3:m=40,n=24,k=16,l=56,p=12", machine="scratchpad:8K"),
     dict(workload=CHAIN, machine="scratchpad:16K", tree="m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", tiles="m=16,l=16,k=16,n=16"),
 ]
 
@@ -109,6 +111,11 @@ def test_numbers_are_the_commands(page, fields):
     for row, t in zip(page.rows("traffic"), said["traffic"]):
         if "cache" not in fields["machine"]:
             assert row[6] == as_bytes(t["read_bytes"] + t["written_bytes"]), "exact"
+    if "tree" not in fields:
+        _, ranking = command(page.text("orders-command"))
+        order = re.search("--order ([^ ]+)", page.text("simulated-command")).group(1)
+        tensors = next(o["tensors"] for o in ranking["orders"] if o["order"] == order)
+        assert [row[8] for row in page.rows("traffic")] == [tensors[row[0]]["decided_by"] for row in page.rows("traffic")]
 
 
 def test_story_1_an_order_is_chosen_from_the_ranking(page, picture):
