@@ -270,7 +270,8 @@ Verb predict_verb() {
       .subject = "PLAN",
       .details =
           "With --tree, --model prices that tree. Without it the model makes the plan and prices\n"
-          "it. A model that cannot price a plan gives the reason. With --target the model tilewright\n"
+          "it. A model that cannot price a plan gives the reason. With --target the model "
+          "tilewright\n"
           "takes the seconds from that target's own time model, where it has one.",
       .returns =
           "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "

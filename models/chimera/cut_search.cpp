@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::int64_t kBudget = 200'000;  // boxes a case, before proof is given up
 constexpr std::size_t kSolved = 50;        // cases of least bounds, each solved to its own best
-constexpr double kLower = 1 - 1e-9;  // of a bound: other cases multiply its factors in another order
+constexpr double kLower =
+    1 - 1e-9;  // of a bound: other cases multiply its factors in another order
 
 class CutSearch {
  public:
@@ -265,7 +266,7 @@ class CutSearch {
   double listed_ = 1;  ///< cases of up to most_ loops
   std::int64_t tried_ = 0;
   std::vector<Case> cases_;
-  bool by_floor_ = false;                      ///< list_cases bounds cases by floor_of()
+  bool by_floor_ = false;                       ///< list_cases bounds cases by floor_of()
   std::map<std::vector<Mask>, double> floors_;  ///< what cases have in common
   std::vector<Mask> key_;
   double best_ = INFINITY;

@@ -111,7 +111,8 @@ Result<Solution> best_order(const Workload& w, Elements capacity, const Options&
     for (const Order& o : orders->orders) bounded.push_back({solver.floor(o, effort), &o});
     std::stable_sort(bounded.begin(), bounded.end(),
                      [](const Bounded& a, const Bounded& b) { return a.floor < b.floor; });
-    const Order* first = nullptr;  // of `best`; of equal ones the ranking has the earlier order first
+    const Order* first =
+        nullptr;  // of `best`; of equal ones the ranking has the earlier order first
     for (const auto& [floor, order] : bounded) {
       if (floor == INFINITY) break;
       if (best) {
