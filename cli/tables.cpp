@@ -326,8 +326,9 @@ std::string doctor_table(const ordered_json& j) {
   std::string out = formatted("this machine: {}, {}\n", text(host, "kind"), text(host, "summary"));
   for (const ordered_json& level : host["levels"])
     if (!level["capacity_bytes"].is_null())
-      out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
-                       text(level, "capacity_bytes"), text(level, "instances"));
+      out += formatted("  {:<9} {}{}\n", level["name"].get<std::string>(),
+                       level["instances"] == 1 ? "" : text(level, "instances") + " x ",
+                       human_bytes(level["capacity_bytes"].get<std::int64_t>()));
   out += "\n";
   for (const ordered_json& p : j["parts"]) out += part_lines(text(p, "kind"), p);
   out += "\nneed none of these: ";

@@ -275,7 +275,10 @@ std::vector<OrderSolver::Sub> OrderSolver::sets_to_try(bool legal_only) {
   const Mask always = f_.implicit() & whole_point(f_).multi;
   for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
     const Mask multi = cut | always;
-    if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi)))
+    // A floor is known already, mostly, where there is a limit: it costs less than legality.
+    const bool may =
+        (cut & must_cut_) == must_cut_ && (limit_ == INFINITY || floor_of(multi) <= limit_);
+    if (may && (!legal_only || legal(multi)))
       subs.push_back({.bound = floor_of(multi), .at = subs.size(), .multi = multi});
     if (cut == 0) break;
   }
