@@ -122,7 +122,8 @@ std::string simulated(const ordered_json& j) {
     else
       ++walked;
   }
-  std::string out = formatted("simulated: {} plans move B to the byte", walked);
+  std::string out = formatted("simulated: {} moved the bytes of column B exactly",
+                              walked == 1 ? "1 plan" : formatted("{} plans", walked));
   if (!differ.empty()) out += "; otherwise: " + differ;
   if (!not_walked.empty()) out += "; not walked (--json says why): " + not_walked;
   return folded(out);

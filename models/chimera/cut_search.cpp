@@ -176,22 +176,15 @@ class CutSearch {
   /// The bound of the case without its tree. It depends on the loops that are cut, and on which of
   /// them multiply each use: Flat::multipliers(), here of loops.
   double floor_of(const Order& order, std::size_t cut) {
-    const Point whole = whole_point(base_);
-    const Mask always = base_.loops_at(base_.implicit() & whole.multi);
     Mask loops = 0;
     for (std::size_t i = order.size() - cut; i < order.size(); ++i) loops |= bit(order[i].index());
     key_.assign(1, loops);
-    for (const Use& u : base_.uses()) {
-      const Foot& foot = base_.foots()[u.foot];
-      const Mask counted = base_.loops_at(u.counted);
-      const Mask ends =
-          counted & (base_.loops_at(foot.accessed) | (base_.loops_at(foot.windows) & loops));
+    for (const UseOfLoops& u : uses()) {
+      const Mask ends = u.counted & (u.accessed | (u.windows & loops));
       Mask outside = loops;  // cut loops from the outermost to the one that ends reuse
-      std::size_t i = order.size();
-      for (; outside != 0 && !has(ends, order[i - 1].index()); --i)
+      for (std::size_t i = order.size(); outside != 0 && !has(ends, order[i - 1].index()); --i)
         outside &= ~bit(order[i - 1].index());
-      key_.push_back(outside != 0 ? counted & (outside | always)
-                                  : base_.loops_at(base_.multipliers(u, whole.multi)) & always);
+      key_.push_back(outside != 0 ? u.counted & (outside | always_) : u.uncut);
     }
     const auto [it, added] = floors_.try_emplace(key_);
     if (added) {
@@ -200,6 +193,23 @@ class CutSearch {
       it->second = Descent(p, capacity_, INFINITY, false).bound() * kLower;
     }
     return it->second;
+  }
+
+  /// A use as masks of loops; `uncut`: what multiplies it where no loop is cut.
+  struct UseOfLoops {
+    Mask counted, accessed, windows, uncut;
+  };
+  const std::vector<UseOfLoops>& uses() {
+    if (!uses_.empty()) return uses_;
+    const Mask multi = base_.implicit() & whole_point(base_).multi;
+    always_ = base_.loops_at(multi);
+    for (const Use& u : base_.uses()) {
+      const Foot& foot = base_.foots()[u.foot];
+      uses_.push_back({base_.loops_at(u.counted), base_.loops_at(foot.accessed),
+                       base_.loops_at(foot.windows),
+                       base_.loops_at(base_.multipliers(u, multi)) & always_});
+    }
+    return uses_;
   }
 
   /// The positions of the order's last loops, and of those that always make several trips.
@@ -269,6 +279,8 @@ class CutSearch {
   bool by_floor_ = false;                       ///< list_cases bounds cases by floor_of()
   std::map<std::vector<Mask>, double> floors_;  ///< what cases have in common
   std::vector<Mask> key_;
+  std::vector<UseOfLoops> uses_;
+  Mask always_ = 0;  ///< batch loops with several trips, which no order names
   double best_ = INFINITY;
   Effort effort_;
   Search r_;

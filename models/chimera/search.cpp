@@ -1,7 +1,6 @@
 // Every order with its best tiles, and the plan that comes of the best.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
@@ -99,35 +98,20 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
 
 Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options) {
   const auto orders = detail::orders_to_try(w, options);
-  std::optional<Solution> best;
-  if (orders && orders->orders.size() <= kFewOrders) {
+  // What moves no more than the best case is looked for in every order: it may have ties.
+  std::optional<Solution> best = detail::best_of_cut_loops(w, capacity, options);
+  if (best && orders && orders->orders.size() <= kFewOrders) {
+    double limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
+    best.reset();
     detail::Effort effort;
     detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
-    struct Bounded {
-      double floor;
-      const Order* order;
-    };
-    std::vector<Bounded> bounded;
-    for (const Order& o : orders->orders) bounded.push_back({solver.floor(o, effort), &o});
-    std::stable_sort(bounded.begin(), bounded.end(),
-                     [](const Bounded& a, const Bounded& b) { return a.floor < b.floor; });
-    const Order* first =
-        nullptr;  // of `best`; of equal ones the ranking has the earlier order first
-    for (const auto& [floor, order] : bounded) {
-      if (floor == INFINITY) break;
-      if (best) {
-        const double limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
-        if (floor > limit) break;
-        if (!solver.reaches(*order, limit, effort)) continue;
-      }
-      Result<Solution> s = solver.solve(*order, effort);
-      if (!s || !s->feasible) continue;
-      if (best && std::pair(rank(*best), first) < std::pair(rank(*s), order)) continue;
+    for (const Order& order : orders->orders) {
+      if (!solver.reaches(order, limit, effort)) continue;
+      Result<Solution> s = solver.solve(order, effort);
+      if (!s || !s->feasible || (best && rank(*best) <= rank(*s))) continue;
       best = std::move(s).value();
-      first = order;
+      limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
     }
-  } else {
-    best = detail::best_of_cut_loops(w, capacity, options);
   }
   if (best) return std::move(*best);
   Result<Search> search = try_search(w, capacity, options);

@@ -73,12 +73,6 @@ class OrderSolver {
     return finish();
   }
 
-  double floor() {
-    if (std::popcount(cuttable_) > static_cast<int>(kMostCut)) return 0;
-    double least = INFINITY;
-    for (const Sub& sub : sets_to_try(true)) least = std::min(least, sub.bound);
-    return least;
-  }
   bool reaches(double limit) {
     if (std::popcount(cuttable_) > static_cast<int>(kMostCut)) return true;
     limit_ = limit;
@@ -386,11 +380,6 @@ OrdersSolver::~OrdersSolver() = default;
 Result<Solution> OrdersSolver::solve(const Order& order, Effort& effort) {
   Shared& s = *shared_;
   return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).solve();
-}
-
-double OrdersSolver::floor(const Order& order, Effort& effort) {
-  Shared& s = *shared_;
-  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).floor();
 }
 
 bool OrdersSolver::reaches(const Order& order, double limit, Effort& effort) {

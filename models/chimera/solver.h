@@ -62,8 +62,6 @@ class OrdersSolver {
   OrdersSolver& operator=(const OrdersSolver&) = delete;
   /// Throws InputError where `order` is no permutation of the first one's loops.
   Result<Solution> solve(const Order& order, Effort& effort);
-  /// No legal tiling of the order that fits moves less; infinite where there is none.
-  double floor(const Order& order, Effort& effort);
   /// Whether the order has a legal tiling that fits and moves no more than `limit`. Cheaper than
   /// solve().
   bool reaches(const Order& order, double limit, Effort& effort);

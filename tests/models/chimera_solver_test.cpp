@@ -410,8 +410,11 @@ TEST(ChimeraSearch, TheBestOrderIsTheFirstOfAll) {
                  std::to_string(round));
     const Search all = search(w, d.capacity, o);
     const auto first = best_order(w, d.capacity, o);
-    ASSERT_FALSE(all.ranked.empty());
-    ASSERT_TRUE(first.ok()) << first.reason();
+    ASSERT_EQ(first.ok(), !all.ranked.empty());
+    if (!first) {
+      ++none;
+      continue;
+    }
     const Solution& front = all.ranked.front();
     EXPECT_EQ(to_text(w, first->order), to_text(w, front.order));
     EXPECT_EQ(first->tiles, front.tiles);
