@@ -197,8 +197,9 @@ Verb explain_verb() {
           "--model " +
           standard_model().name +
           "\n"
-          "it ranks loop orders (all by default; best: the first alone), with --tiles or with the\n"
-          "best tiles for the level. --resolved prints the plan with every default made visible.\n"
+          "it ranks loop orders (all by default; best: the plan's alone), with --tiles or the "
+          "best\n"
+          "tiles for the level. --resolved prints the plan with every default made visible.\n"
           "--curve prints the least bytes by buffer size, proven and attainable, fused and "
           "unfused; it\n"
           "needs no -m. With a model that fuses graphs it shows kernels and their groups; -o draws "

@@ -250,6 +250,11 @@ struct BestPlan {
 Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
                            const Options& options, std::optional<Elements> capacity = {});
 
+/// The solution that best_plan takes, without ranking every order; where it takes none, the first
+/// that try_search ranks.
+Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
+                          const Options& options, std::optional<Elements> capacity = {});
+
 /// The compiled form of (workload, order, options), for pricing many tilings fast: well under a
 /// microsecond a tiling. Not for use by two threads at once; copies are independent.
 class Pricer {

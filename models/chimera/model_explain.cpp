@@ -70,14 +70,14 @@ Solution at_tiles(const Workload& w, const Order& order, const Tiles& tiles,
 }
 
 /// All orders asked for, with --tiles or solved, by volume; what has no price comes last. "best":
-/// the first of all.
+/// the one that `plan` takes, with --tiles the first of all.
 Result<std::vector<Solution>> priced_orders(const Question& q, const Words& words,
                                             const Options& options, Elements capacity) {
   const Workload& w = *q.workload;
   const bool best = words.text == "best", all = best || words.text.value_or("all") == "all";
   std::vector<Solution> solutions;
   if (best && !words.tiles) {
-    Result<Solution> first = best_order(w, capacity, options);
+    Result<Solution> first = best_fit(w, *q.machine, q.planned_level(), options, capacity);
     if (!first) return Reason{first.reason()};
     solutions.push_back(std::move(first).value());
     return solutions;

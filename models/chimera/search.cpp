@@ -130,20 +130,28 @@ Search search(const Workload& w, Elements capacity, const Options& options) {
 
 namespace {
 
+/// A solution's plan, if its schedule stays within the capacity.
+std::optional<Plan> plan_that_fits(const std::shared_ptr<const Workload>& w,
+                                   const std::shared_ptr<const Machine>& m, LevelId level,
+                                   const Options& options, const Solution& s, Elements capacity) {
+  Plan plan = plan_of(*w, s, *m, level, options);
+  const Result<Schedule> schedule = resolve(plan, w, m);
+  if (!schedule) return std::nullopt;
+  const auto used = memory_use(*schedule);
+  const auto at = used.find(m->level(level).name);
+  if (at != used.end() && at->second > bytes_of(capacity, w->dtype())) return std::nullopt;
+  return plan;
+}
+
 /// The best of a search whose schedule stays within the capacity.
 std::optional<BestPlan> first_that_fits(const std::shared_ptr<const Workload>& w,
                                         const std::shared_ptr<const Machine>& m, LevelId level,
                                         const Options& options, Search search, Elements capacity) {
-  const Bytes room = bytes_of(capacity, w->dtype());
   for (const Solution& s : search.ranked) {
     if (!s.feasible) break;
-    Plan plan = plan_of(*w, s, *m, level, options);
-    const Result<Schedule> schedule = resolve(plan, w, m);
-    if (!schedule) continue;
-    const auto used = memory_use(*schedule);
-    const auto at = used.find(m->level(level).name);
-    if (at != used.end() && at->second > room) continue;
-    BestPlan best{.plan = std::move(plan), .solution = s, .capacity = capacity};
+    std::optional<Plan> plan = plan_that_fits(w, m, level, options, s, capacity);
+    if (!plan) continue;
+    BestPlan best{.plan = std::move(*plan), .solution = s, .capacity = capacity};
     best.search = std::move(search);
     return best;
   }
@@ -187,6 +195,54 @@ Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
   const Solution& top = as_asked.ranked.front();
   return Reason{top.reason.empty() ? "no plan fits " + std::to_string(room.value) + " elements"
                                    : top.reason};
+}
+
+namespace {
+
+/// Every order's best solution of no more than `most` elements, ranked; few orders.
+std::vector<Solution> solutions_up_to(const Workload& w, Elements capacity, const Options& options,
+                                      const std::vector<Order>& orders, Elements most) {
+  std::vector<Solution> found;
+  detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+  const double limit = static_cast<double>(most.value) * (1 + 1e-9);
+  for (const Order& order : orders) {
+    if (!solver.reaches(order, limit, effort)) continue;
+    Result<Solution> s = solver.solve(order, effort);
+    if (s && s->feasible && s->price.volume <= most) found.push_back(std::move(s).value());
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });
+  return found;
+}
+
+}  // namespace
+
+Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
+                          const Options& options, std::optional<Elements> capacity) {
+  const auto workload = std::make_shared<const Workload>(w);
+  const auto machine = std::make_shared<const Machine>(m);
+  const Elements room =
+      capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
+  const auto fits = [&](const Solution& s, const Options& o) {
+    return plan_that_fits(workload, machine, level, o, s, room).has_value();
+  };
+  Result<Solution> first = best_order(w, room, options);
+  if (!first || !first->feasible || fits(*first, options)) return first;
+  const auto orders = detail::orders_to_try(w, options);
+  Options held = options;
+  held.memory = Memory::held;
+  Result<Solution> other = best_order(w, room, held);
+  // As best_plan() does it: an order of those ranked as asked, unless what truly fits moves less.
+  if (orders && orders->orders.size() <= kFewOrders && options.memory != Memory::held && other &&
+      other->feasible && fits(*other, held)) {
+    for (Solution& s : solutions_up_to(w, room, options, orders->orders, other->price.volume))
+      if (fits(s, options)) return std::move(s);
+    return other;
+  }
+  Result<BestPlan> plan = best_plan(w, m, level, options, room);
+  if (!plan) return first;
+  return std::move(plan).value().solution;
 }
 
 }  // namespace tilewright::chimera

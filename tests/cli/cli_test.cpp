@@ -158,11 +158,17 @@ TEST(Command, ExplainPricesEveryOrder) {
   }
 }
 
-TEST(Command, TheBestOrderAloneIsTheFirstOfAll) {
-  const json all = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "all"});
-  const json best = document({"explain", kChain, "-m", "scratchpad:4096B", "--order", "best"});
-  ASSERT_EQ(best["orders"].size(), 1u);
-  EXPECT_EQ(best["orders"][0], all["orders"][0]);
+TEST(Command, TheBestOrderAloneIsThePlans) {
+  for (const char* capacity : {"300B", "1000B", "4096B"}) {
+    const json plan = document(
+        {"plan", kChain, "-m", "scratchpad:4096B", "--model", "chimera", "--capacity", capacity});
+    const json best = document(
+        {"explain", kChain, "-m", "scratchpad:4096B", "--order", "best", "--capacity", capacity});
+    ASSERT_EQ(best["orders"].size(), 1u);
+    EXPECT_EQ(best["orders"][0]["order"], plan["order"]);
+    EXPECT_EQ(best["orders"][0]["volume_bytes"], plan["volume_bytes"]);
+    EXPECT_EQ(best["orders"][0]["tree"], plan["plan"]["kernels"][0]["tree"]);
+  }
 }
 
 TEST(Command, TablesOfOrdersAndPlansFitAScreen) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <random>
 
+#include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 #include "models/chimera/solver.h"
@@ -427,6 +428,30 @@ TEST(ChimeraSearch, TheBestOrderIsTheFirstOfAll) {
   }
   EXPECT_GT(feasible, 60);
   EXPECT_GT(none, 3);
+}
+
+TEST(ChimeraSearch, TheBestFitIsThePlans) {
+  std::mt19937 rng(27112027);
+  int fit = 0, tightened = 0;
+  for (std::size_t round = 0; round < 120; ++round) {
+    const Drawn d = drawn_search(rng, round);
+    const Workload w = named_workload(d.name);
+    const Machine m = named_machine("scratchpad:1M");
+    const LevelId level = m.default_level();
+    SCOPED_TRACE(d.name + ", " + std::to_string(d.capacity.value) + " elements, round " +
+                 std::to_string(round));
+    const auto plan = best_plan(w, m, level, {}, d.capacity);
+    const auto fits = best_fit(w, m, level, {}, d.capacity);
+    if (!plan) continue;
+    ASSERT_TRUE(fits.ok()) << fits.reason();
+    ++fit;
+    tightened += plan->tightened ? 1 : 0;
+    EXPECT_EQ(to_text(w, fits->order), to_text(w, plan->solution.order));
+    EXPECT_EQ(fits->tiles, plan->solution.tiles);
+    EXPECT_EQ(fits->price.volume, plan->solution.price.volume);
+  }
+  EXPECT_GT(fit, 60);
+  EXPECT_GT(tightened, 5);
 }
 
 TEST(ChimeraSearch, CutLoopsFindWhatEveryOrderFinds) {
