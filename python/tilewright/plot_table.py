@@ -90,9 +90,9 @@ def draw_side_by_side(document, where):
     height = 0.152 * count + 2.2
     figure = new_figure(PAGE, height)
     by = text(document, "seconds_by", "one model")
-    panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory bytes", 1),
-              ("predicted", f"predicted time (us)\nby {by}", 1e6), ("own", "predicted time (us)\nby the plan's model", 1e6),
-              ("measured", "measured time (us)", 1e6)]
+    panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory\nbytes", 1),
+              ("predicted", f"time (us)\npredicted by\n{by}", 1e6), ("own", "time (us)\npredicted by its\nown model", 1e6),
+              ("measured", "time (us)\nmeasured", 1e6)]
     panels = [p for p in panels if any(v for (what, _, _), v in found.values.items() if what == p[0])]
     every, marks = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], {}
     for axes, (what, label, scale) in zip(every, panels):
@@ -102,8 +102,8 @@ def draw_side_by_side(document, where):
     every[0].set_yticks(range(count), found.workloads, fontsize=letters)
     every[0].set_ylim(count - 0.5, -0.5)
     left = (width_of(found.workloads, letters) + 0.15) / PAGE
-    figure.subplots_adjust(left=left, right=0.995, top=1 - 0.95 / height, bottom=1.25 / height, wspace=0.1)
-    figure.suptitle(balanced([text(document, "title", "")], 90), fontsize=9, va="top", y=1 - 0.08 / height)
+    figure.subplots_adjust(left=left, right=0.995, top=1 - 0.95 / height, bottom=1.2 / height, wspace=0.16)
+    figure.suptitle(balanced([text(document, "title", "")], 90), fontsize=9, va="top", y=1 - 0.12 / height)
     figure.legend(marks.values(), marks.keys(), fontsize=6.5, loc="lower center", ncols=5, bbox_to_anchor=(0.5, 0.6 / height), frameon=False)
     lines = [f"Machine planned for: {text(document, 'machine')}; measured on: " + (", ".join(found.devices()) or "nothing recorded")
              + ". Bytes: each kernel's inputs and outputs once. No mark: no plan, no prediction or no recording.",

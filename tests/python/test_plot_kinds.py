@@ -98,7 +98,7 @@ TABLE = {"title": "A table", "command": "reproduce x", "columns": ["what", "kern
 
 def test_side_by_side(drawn):
     expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "XLA", "bytes moved / compulsory bytes",
-           "predicted time (us) by a model", "measured time (us)", "measured on: A GPU", "Machine planned for: h200")
+           "time (us) predicted by a model", "time (us) measured", "measured on: A GPU", "Machine planned for: h200")
 
 
 def test_table(drawn):
