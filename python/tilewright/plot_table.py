@@ -78,7 +78,7 @@ def _panel(axes, found, what, scale):
     for i in range(1, count, 2):
         axes.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     light_grid(axes, "x")
-    axes.tick_params(axis="x", labelsize=6)
+    axes.tick_params(axis="x", labelsize=6.3)
     axes.tick_params(axis="y", length=0)
     return marks
 
@@ -86,7 +86,7 @@ def _panel(axes, found, what, scale):
 def draw_side_by_side(document, where):
     """A row a workload and a column a quantity: kernels, bytes over the workload's own, predicted and measured time."""
     found = SideBySide(document, where)
-    count, letters = len(found.workloads), 6  # points
+    count, letters = len(found.workloads), 6.3  # points
     height = 0.152 * count + 2.2
     figure = new_figure(PAGE, height)
     by = text(document, "seconds_by", "one model")
@@ -108,7 +108,7 @@ def draw_side_by_side(document, where):
     lines = [f"Machine planned for: {text(document, 'machine')}; measured on: " + (", ".join(found.devices()) or "nothing recorded")
              + ". Bytes: each kernel's inputs and outputs once. No mark: no plan, no prediction or no recording.",
              "Workloads without a plan: " + (", ".join(found.without()) or "none") + "."]
-    figure.text(0.01, 0.05 / height, filled(lines, 125, "  "), fontsize=6.5, va="bottom")
+    figure.text(0.01, 0.05 / height, filled(lines, 115, "  "), fontsize=6.5, va="bottom")
     return figure
 
 

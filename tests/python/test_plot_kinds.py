@@ -22,7 +22,12 @@ def drawn(tmp_path, monkeypatch):
         path, out = tmp_path / "r.json", tmp_path / "p.svg"
         path.write_text(json.dumps(answer))
         assert plot.main([str(path), "-o", str(out)] + (["--kind", kind] if kind else [])) == 0
-        found = re.findall(r"<text[^>]*>([^<]*)</text>", out.read_text(encoding="utf-8"))
+        written = out.read_text(encoding="utf-8")
+        found = re.findall(r"<text[^>]*>([^<]*)</text>", written)
+        # On a page of 7.2 inches; the least that can be read is six points.
+        wide = float(re.search(r'width="([\d.]+)pt"', written).group(1))
+        sizes = [float(n) for n in re.findall(r"<text[^>]*?font(?:-size)?: ?([\d.]+)px", written)]
+        assert sizes and min(sizes) * min(1, 7.2 * 72 / wide) > 5.9, (min(sizes, default=0), wide)
         return re.sub(r"\s+", " ", " ".join(found))
     return make
 
