@@ -199,17 +199,18 @@ Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
 
 namespace {
 
-/// Every order's best solution of no more than `most` elements, ranked; few orders.
-std::vector<Solution> solutions_up_to(const Workload& w, Elements capacity, const Options& options,
-                                      const std::vector<Order>& orders, Elements most) {
+/// Of few orders those whose best tiles move so many elements, ranked.
+std::vector<Solution> solutions_of(Elements volume, const Workload& w, Elements capacity,
+                                   const Options& options, const std::vector<Order>& orders) {
   std::vector<Solution> found;
   detail::Effort effort;
   detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
-  const double limit = static_cast<double>(most.value) * (1 + 1e-9);
+  const auto exactly = static_cast<double>(volume.value);
   for (const Order& order : orders) {
-    if (!solver.reaches(order, limit, effort)) continue;
+    if (!solver.reaches(order, exactly * (1 + 1e-9), effort)) continue;
+    if (solver.reaches(order, exactly - 0.5, effort)) continue;
     Result<Solution> s = solver.solve(order, effort);
-    if (s && s->feasible && s->price.volume <= most) found.push_back(std::move(s).value());
+    if (s && s->feasible && s->price.volume == volume) found.push_back(std::move(s).value());
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });
@@ -233,10 +234,11 @@ Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
   Options held = options;
   held.memory = Memory::held;
   Result<Solution> other = best_order(w, room, held);
-  // As best_plan() does it: an order of those ranked as asked, unless what truly fits moves less.
+  // As best_plan() does it. What is ranked as asked and fits moves no less than `other`, which is
+  // the best of what fits: if it moves as much it comes first.
   if (orders && orders->orders.size() <= kFewOrders && options.memory != Memory::held && other &&
       other->feasible && fits(*other, held)) {
-    for (Solution& s : solutions_up_to(w, room, options, orders->orders, other->price.volume))
+    for (Solution& s : solutions_of(other->price.volume, w, room, options, orders->orders))
       if (fits(s, options)) return std::move(s);
     return other;
   }
