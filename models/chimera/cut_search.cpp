@@ -63,7 +63,7 @@ class CutSearch {
   /// The solution that comes first of run()'s; none where none is found. A case is bounded below
   /// without its tree first, in common with all that multiply alike. Its tree is looked at when
   /// that bound is the least that is left, and it is solved when its own bound is.
-  std::optional<Solution> best() {
+  std::optional<BestOfCuts> best() {
     if (must_.size() > kMostCut) return std::nullopt;
     most_ = most_cut();
     {
@@ -84,7 +84,9 @@ class CutSearch {
     for (std::size_t i = 0; i < cases_.size(); ++i) heap.push_back({cases_[i].bound, false, i});
     std::ranges::make_heap(heap, std::greater{});
     std::optional<std::pair<Next, Solution>> first;
-    while (!heap.empty() && heap.front().bound <= best_) {
+    std::vector<std::size_t>
+        cases;  // that may move no more than the best: their own bounds are as low
+    while (!heap.empty() && heap.front().bound <= best_ * (1 + 1e-9)) {
       std::ranges::pop_heap(heap, std::greater{});
       Next next = heap.back();
       heap.pop_back();
@@ -96,6 +98,7 @@ class CutSearch {
         std::ranges::push_heap(heap, std::greater{});
         continue;
       }
+      cases.push_back(next.at);
       solve(c.order, c.cut, best_);
       if (r_.ranked.empty()) continue;
       Solution s = std::move(r_.ranked.back());
@@ -105,7 +108,11 @@ class CutSearch {
         first.emplace(next, std::move(s));
     }
     if (!first) return std::nullopt;
-    return std::move(first->second);
+    BestOfCuts found{.solution = std::move(first->second), .cuts = {}};
+    for (std::size_t at : cases)
+      found.cuts.emplace_back(cases_[at].order.end() - static_cast<std::ptrdiff_t>(cases_[at].cut),
+                              cases_[at].order.end());
+    return found;
   }
 
  private:
@@ -292,8 +299,8 @@ Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Opti
   return CutSearch(w, capacity, options).run();
 }
 
-std::optional<Solution> best_of_cut_loops(const Workload& w, Elements capacity,
-                                          const Options& options) {
+std::optional<BestOfCuts> best_of_cut_loops(const Workload& w, Elements capacity,
+                                            const Options& options) {
   return CutSearch(w, capacity, options).best();
 }
 

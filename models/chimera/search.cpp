@@ -96,28 +96,63 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
   return r;
 }
 
-Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options) {
-  const auto orders = detail::orders_to_try(w, options);
-  // What moves no more than the best case is looked for in every order: it may have ties.
-  std::optional<Solution> best = detail::best_of_cut_loops(w, capacity, options);
-  if (best && orders && orders->orders.size() <= kFewOrders) {
-    double limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
-    best.reset();
-    detail::Effort effort;
-    detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
-    for (const Order& order : orders->orders) {
-      if (!solver.reaches(order, limit, effort)) continue;
-      Result<Solution> s = solver.solve(order, effort);
-      if (!s || !s->feasible || (best && rank(*best) <= rank(*s))) continue;
-      best = std::move(s).value();
-      limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
-    }
+namespace {
+
+bool has_in_order(const Order& order, const Order& cut) {
+  auto at = order.begin();
+  for (LoopId l : cut) {
+    at = std::find(at, order.end(), l);
+    if (at == order.end()) return false;
   }
-  if (best) return std::move(*best);
-  Result<Search> search = try_search(w, capacity, options);
-  if (!search) return Reason{search.reason()};
-  if (search->ranked.empty()) return Reason{"no order could be tried"};
-  return std::move(search->ranked.front());
+  return true;
+}
+
+/// Those that have one of the sequences of cut loops.
+std::vector<Order> with_cuts(const std::vector<Order>& orders, const std::vector<Order>& cuts) {
+  std::vector<Order> some;
+  for (const Order& order : orders)
+    if (std::ranges::any_of(cuts, [&](const Order& c) { return has_in_order(order, c); }))
+      some.push_back(order);
+  return some;
+}
+
+/// Of a workload with few orders those that may move as little as the best one; else empty.
+struct FirstOrder {
+  Result<Solution> solution = Reason{""};
+  std::vector<Order> as_good = {};
+};
+
+FirstOrder first_order(const Workload& w, Elements capacity, const Options& options) {
+  std::optional<detail::BestOfCuts> cuts = detail::best_of_cut_loops(w, capacity, options);
+  if (!cuts) {
+    Result<Search> search = try_search(w, capacity, options);
+    if (!search) return {Reason{search.reason()}};
+    if (search->ranked.empty()) return {Reason{"no order could be tried"}};
+    return {std::move(search->ranked.front())};
+  }
+  const auto orders = detail::orders_to_try(w, options);
+  if (!orders || orders->orders.size() > kFewOrders) return {std::move(cuts->solution)};
+  // Orders that differ in loops that are not cut move as much: the ranking has them all.
+  FirstOrder first{Reason{""}, with_cuts(orders->orders, cuts->cuts)};
+  std::optional<Solution> best;
+  double limit = static_cast<double>(cuts->solution.price.volume.value) * (1 + 1e-9);
+  detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+  for (const Order& order : first.as_good) {
+    if (!solver.reaches(order, limit, effort)) continue;
+    Result<Solution> s = solver.solve(order, effort);
+    if (!s || !s->feasible || (best && rank(*best) <= rank(*s))) continue;
+    best = std::move(s).value();
+    limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
+  }
+  first.solution = best ? std::move(*best) : std::move(cuts->solution);
+  return first;
+}
+
+}  // namespace
+
+Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options) {
+  return first_order(w, capacity, options).solution;
 }
 
 Search search(const Workload& w, Elements capacity, const Options& options) {
@@ -230,17 +265,16 @@ Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
   };
   Result<Solution> first = best_order(w, room, options);
   if (!first || !first->feasible || fits(*first, options)) return first;
-  const auto orders = detail::orders_to_try(w, options);
   Options held = options;
   held.memory = Memory::held;
-  Result<Solution> other = best_order(w, room, held);
+  FirstOrder other = first_order(w, room, held);
   // As best_plan() does it. What is ranked as asked and fits moves no less than `other`, which is
   // the best of what fits: if it moves as much it comes first.
-  if (orders && orders->orders.size() <= kFewOrders && options.memory != Memory::held && other &&
-      other->feasible && fits(*other, held)) {
-    for (Solution& s : solutions_of(other->price.volume, w, room, options, orders->orders))
+  if (!other.as_good.empty() && options.memory != Memory::held && other.solution->feasible &&
+      fits(*other.solution, held)) {
+    for (Solution& s : solutions_of(other.solution->price.volume, w, room, options, other.as_good))
       if (fits(s, options)) return std::move(s);
-    return other;
+    return std::move(other.solution);
   }
   Result<BestPlan> plan = best_plan(w, m, level, options, room);
   if (!plan) return first;

@@ -78,10 +78,16 @@ class OrdersSolver {
 /// Cost: some 15 us a case, most of which are illegal where operators are many.
 inline constexpr std::int64_t kMostCases = 150'000;
 Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Options& options);
+struct BestOfCuts {
+  Solution solution;
+  /// The loops that are cut, outermost first, in each case whose bound is no more than the
+  /// solution's volume. An order that moves no more has them in one of these sequences.
+  std::vector<Order> cuts;
+};
 /// What search_cut_loops ranks first, without bounding every case's own tree; none where no case is
 /// legal and fits.
-std::optional<Solution> best_of_cut_loops(const Workload& w, Elements capacity,
-                                          const Options& options);
+std::optional<BestOfCuts> best_of_cut_loops(const Workload& w, Elements capacity,
+                                            const Options& options);
 
 /// By which solutions are ranked: infeasible ones last (illegal ones before those that do not fit),
 /// else by volume.
