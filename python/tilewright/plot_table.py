@@ -149,6 +149,8 @@ def numeric_columns(document, where):
 def _shared_rows(names):
     """Of a long table whose rows two texts name: ([first text], [second text], [(the place of each row's first text, of its
     second)]). None where that is not so, or where there are more second texts than marks."""
+    if all(len(n) == 1 and " " in n[0] for n in names):  # one text, as "a workload its tiles"
+        names = [tuple(n[0].rsplit(" ", 1)) for n in names]
     if len(names) <= MOST_BARS or any(len(n) != 2 for n in names) or len(set(names)) < len(names):
         return None
     first, second = list(dict.fromkeys(n[0] for n in names)), list(dict.fromkeys(n[1] for n in names))
@@ -216,7 +218,7 @@ def draw_table(document, where):
              or [column for column in telling if any(column is c for c in chosen)])
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     places = {str(name): c for c, name in enumerate(document["columns"])}
-    labels = [_folded(label) for label in labels]
+    labels = [_folded(label, 44 if shared else 36) for label in labels]
     letters = 7 if len(labels) <= 40 else 6  # points
     lines_each = 1 + max(label.count("\n") for label in labels)
     rows_height = max(0.3 * min(len(labels), 5), 0.026 * letters * len(labels) * (1 + 0.6 * (lines_each - 1)))
@@ -243,6 +245,7 @@ def draw_table(document, where):
             axes.set_xscale("log")
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=letters)
+        name = name if max(map(len, name.split(" "))) <= across else name.replace("/", " / ")
         axes.set_title(filled([f"{name}, {unit}" if unit else name], across), fontsize=6.5)
         for i in set(range(len(labels))) - {i for i, _ in there} if not shared else ():
             axes.text(0.02, i, "–", transform=axes.get_yaxis_transform(), fontsize=7, va="center", color=GREY)
@@ -259,10 +262,11 @@ def draw_table(document, where):
                     y=top + (0.25 + 0.13 * lines_above) / figure.get_figheight())
     lines = ["–: no value"] if gaps else ["a mark that is missing: no value"] if shared else []
     if shared:
-        figure.axes[0].legend(fontsize=7, loc="upper left", ncols=len(shared[1]), frameon=False,
+        figure.axes[0].legend(fontsize=7, loc="upper left", ncols=min(4, len(shared[1])), frameon=False,
                               bbox_to_anchor=(0, 0), borderaxespad=2.4)
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
     lines += report_lines(document)
-    put_caption(figure.axes[0], lines, below=42 if shared else 30, whole_page=True)
+    keys = math.ceil(len(shared[1]) / 4) if shared else 0  # lines of marks' names
+    put_caption(figure.axes[0], lines, below=30 + 13 * keys, whole_page=True)
     return figure

@@ -326,3 +326,9 @@ def test_a_table_is_drawn_by_the_columns_that_it_names_and_by_its_table_where_it
     assert titles() == list("abcdef")
     document["drawn"] = ["g", "a"]
     assert titles() == ["g", "a"]
+
+
+def test_rows_of_one_text_share_a_row_by_what_comes_before_the_last_blank():
+    names = [(f"gemm m={m} {tile}",) for m in range(40) for tile in ("64x64", "128x64")]
+    first, second, places = plot.plot_table._shared_rows(names)
+    assert len(first) == 40 and second == ["64x64", "128x64"] and places[3] == (1, 1)
