@@ -208,8 +208,8 @@ struct Search {
 Result<Search> try_search(const Workload& w, Elements capacity, const Options& options);
 /// The same; where try_search gives a Reason, `ranked` is empty and `notes` says why.
 Search search(const Workload& w, Elements capacity, const Options& options);
-/// The first of try_search's `ranked`, without solving the orders whose bounds are above it. Cost:
-/// a fifth of try_search's, or all of it where no order is feasible.
+/// The first of try_search's `ranked`. Only orders that a bound does not exclude are solved; all
+/// where no order is feasible.
 Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options);
 
 /// The loop tree of an order. A reduction loop with several trips encloses its producer and what
