@@ -81,19 +81,31 @@ std::string plans_text(const ordered_json& j) {
   std::ranges::stable_sort(plans, {}, [](const ordered_json& p) {
     return p["seconds"].is_number() ? p["seconds"].get<double>() : HUGE_VAL;
   });
-  Table table(
-      {"plan of", "kernels", "us", "B", "of bound", "operands B", "own us", "own B", "search"});
+  std::vector<std::vector<std::string>> rows;
   for (const ordered_json& p : plans) {
     const ordered_json own = price_by(p, p["model"].get<std::string>());
     const bool elsewhere = p.contains("level") && p["level"] != j["level"];
-    table.add({text(p, "model") + (elsewhere ? formatted(" (for {})", text(p, "level")) : "") +
-                   (fits(p) ? "" : " (too large)"),
-               text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
-               get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
-               text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
-               text(own, "volume_bytes"), seconds(get(p, "search_seconds"))});
+    rows.push_back({text(p, "model") + (elsewhere ? formatted(" (for {})", text(p, "level")) : "") +
+                        (fits(p) ? "" : " (too large)"),
+                    text(p, "kernels"), microseconds(p["seconds"]), text(p, "exact_bytes"),
+                    get(p, "gap").is_number() ? formatted("{:.2f}", p["gap"].get<double>()) : "-",
+                    text(p, "each_kernel_once_bytes"), microseconds(get(p, "own_seconds")),
+                    text(own, "volume_bytes"), seconds(get(p, "search_seconds"))});
   }
-  return table.text();
+  // The last columns are left out where a row would not fit a line; --json has them.
+  std::vector<std::string> header = {"plan of",    "kernels", "us",    "B",     "of bound",
+                                     "operands B", "own us",  "own B", "search"};
+  for (;; header.pop_back()) {
+    Table table(header);
+    for (std::vector<std::string>& row : rows) {
+      row.resize(header.size());
+      table.add(row);
+    }
+    std::string text = table.text();
+    if (header.size() <= 6 ||
+        std::ranges::count(text, '\n') == static_cast<std::ptrdiff_t>(rows.size()) + 1)
+      return text;
+  }
 }
 
 /// Whether a walk through simulated memories moves what exact counts.
@@ -110,7 +122,8 @@ std::string simulated(const ordered_json& j) {
     else
       ++walked;
   }
-  std::string out = formatted("simulated: {} plans move B to the byte", walked);
+  std::string out = formatted("simulated: {} moved the bytes of column B exactly",
+                              walked == 1 ? "1 plan" : formatted("{} plans", walked));
   if (!differ.empty()) out += "; otherwise: " + differ;
   if (!not_walked.empty()) out += "; not walked (--json says why): " + not_walked;
   return folded(out);

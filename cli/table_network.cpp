@@ -13,7 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string line(const char* name, const std::string& value) {
-  return formatted("{:<16} {}\n", name, value);
+  return formatted("{:<16} {}", name, folded(value, 17, 17));
 }
 
 std::string number(const ordered_json& value, const char* form) {
@@ -167,17 +167,17 @@ std::string network_table(const ordered_json& j) {
   for (const ordered_json& note : j["notes"]) out += line("note", note.get<std::string>());
   if (!j.contains("verified")) return out;
   if (j["verified"].get<bool>()) {
-    out += line("verified", formatted("every kernel alone: relative error {} at most, {} on drawn "
-                                      "inputs, {} on the network's",
-                                      number(j["kernels_relative_error"], "{:.2g}"),
-                                      j["kernels_verified"].get<int>() -
-                                          j["kernels_on_network_values"].get<int>(),
-                                      text(j, "kernels_on_network_values")));
+    const int own = j["kernels_on_network_values"].get<int>();
+    out += line("verified",
+                formatted("every kernel alone: {} with drawn inputs, {} with the network's values; "
+                          "relative error {} at most",
+                          j["kernels_verified"].get<int>() - own, own,
+                          number(j["kernels_relative_error"], "{:.2g}")));
     if (text(j, "verified_by") != "the whole")
       out += line("",
                   "the whole is too sensitive to rounding to be compared: each launch is right "
                   "on what it has in the network");
-    out += line("", "the whole, of its largest element:");
+    out += line("", "the whole, relative to the largest element:");
   }
   if (j.contains("outputs")) out += outputs(j["outputs"], "tensor");
   if (j.contains("kernels_tuned"))

@@ -47,18 +47,22 @@ std::string trees(const ordered_json& plan) {
   return out;
 }
 
+constexpr std::size_t kRows = 12;    ///< orders that a screen has room for
+constexpr std::size_t kReasons = 4;  ///< why others are not legal
+
 std::string orders_table(const ordered_json& j) {
   // What the paper does not price: only a column where some order recomputes.
   const bool again = std::ranges::any_of(j["orders"], [](const ordered_json& o) {
     return o.value("recomputed_operations", std::int64_t(0)) > 0;
   });
-  std::vector<std::string> header{"order", "volume", "memory", "legal"};
+  std::vector<std::string> header{"order", "elements moved", "held", "legal"};
   if (again) header.emplace_back("recomputed ops");
   header.insert(
       header.end(),
       {"tiles", "of each tensor: elements of a tile->elements moved (the loop that decides)"});
   Table table(header);
-  for (const ordered_json& o : j["orders"]) {
+  for (std::size_t i = 0; i < std::min(j["orders"].size(), kRows); ++i) {
+    const ordered_json& o = j["orders"][i];
     std::string tensors;
     for (const auto& [name, t] : get(o, "tensors").items())
       tensors += formatted("{}{} {}->{} ({})", tensors.empty() ? "" : ", ", name,
@@ -70,7 +74,10 @@ std::string orders_table(const ordered_json& j) {
     row.insert(row.end(), {pairs(o["tiles"]), tensors});
     table.add(row);
   }
-  return table.text(true);
+  const std::size_t count = j["orders"].size();
+  return table.text(true) +
+         (count > kRows ? formatted("the first {} of {} orders; --json has all\n", kRows, count)
+                        : "");
 }
 
 /// Chimera's blocks over several levels, outermost first.
@@ -104,12 +111,20 @@ std::string levels_table(const ordered_json& j) {
 
 std::string reasons(const ordered_json& j) {
   std::string out;
+  std::size_t shown = 0, more = 0;
   for (const ordered_json& o : j["orders"]) {
-    if (!get(o, "reason").is_null())
-      out += formatted("{} is not legal: {}\n", text(o, "order"), text(o, "reason"));
-    else if (!get(o, "infeasible_reason").is_null())
-      out += formatted("{} has no tiles: {}\n", text(o, "order"), text(o, "infeasible_reason"));
+    const bool illegal = !get(o, "reason").is_null();
+    if (!illegal && get(o, "infeasible_reason").is_null()) continue;
+    if (shown == kReasons) {
+      ++more;
+      continue;
+    }
+    ++shown;
+    out += folded(
+        illegal ? formatted("{} is not legal: {}", text(o, "order"), text(o, "reason"))
+                : formatted("{} has no tiles: {}", text(o, "order"), text(o, "infeasible_reason")));
   }
+  if (more > 0) out += formatted("{} other orders are not legal or have no tiles either\n", more);
   return out.empty() ? out : "\n" + out;
 }
 
@@ -311,8 +326,9 @@ std::string doctor_table(const ordered_json& j) {
   std::string out = formatted("this machine: {}, {}\n", text(host, "kind"), text(host, "summary"));
   for (const ordered_json& level : host["levels"])
     if (!level["capacity_bytes"].is_null())
-      out += formatted("  {:<9} {} B, {} of them\n", level["name"].get<std::string>(),
-                       text(level, "capacity_bytes"), text(level, "instances"));
+      out += formatted("  {:<9} {}{}\n", level["name"].get<std::string>(),
+                       level["instances"] == 1 ? "" : text(level, "instances") + " x ",
+                       human_bytes(level["capacity_bytes"].get<std::int64_t>()));
   out += "\n";
   for (const ordered_json& p : j["parts"]) out += part_lines(text(p, "kind"), p);
   out += "\nneed none of these: ";

@@ -5,16 +5,16 @@ const kFields = ['workload', 'machine', 'model', 'order', 'tiles', 'tree', 'capa
 const kPlan = ['machine', 'model', 'order', 'tiles', 'tree', 'capacity'];  // what makes one plan of a workload another
 const kRemembered = 2000;  // answers
 // Asked while the page loads: the browser compiles a function when it is called first, and better when it was called often. The first
-// answers should not wait for that. The last two rank many orders.
-const kFirst = [...['explain', 'predict', 'simulate'].map(verb => [verb, 'gemm-chain:m=8,n=8,k=8,l=8', '-m', 'scratchpad:16K', '--model', 'chimera']),
-  ...['conv-chain:ic=8,h=16,w=16,oc1=8,oc2=8', 'gemm-chain3:m=32,n=16,k=16,l=32,p=16'].map(
-    workload => ['explain', workload, '-m', 'scratchpad:16K', '--capacity', '3000B', '--model', 'chimera'])];
+// answers should not wait for that. Those of many orders are asked of the worker that answers first.
+const kFirst = ['explain', 'predict', 'simulate'].map(verb => [verb, 'gemm-chain:m=8,n=8,k=8,l=8', '-m', 'scratchpad:16K', '--model', 'chimera']);
+const kManyOrders = ['conv-chain:ic=8,h=16,w=16,oc1=8,oc2=8', 'gemm-chain3:m=32,n=16,k=16,l=32,p=16'].map(
+  workload => ['explain', workload, '-m', 'scratchpad:16K', '--capacity', '3000B', '--model', 'chimera', '--order', 'best']);
 const byId = id => document.getElementById(id);
 const bytes = n => n.toLocaleString('en') + ' B';
 const state = {step: '', beside: ''};  // beside: the kept plan's fields, as an address has them
 const answers = new Map();
 let engine = null;          // in the page itself: steps and lists, which take a few milliseconds
-const lanes = {};           // in workers: plans, what models say of one beside that, and walks, which may take long
+const lanes = {};           // in workers: plans, what models say of one beside that, walks and rankings, which may take long
 let machines = [];
 
 function element(name, attributes = {}, ...children) {
@@ -49,7 +49,7 @@ function asked(words) {
   }
 }
 
-/** The answer from a worker: `plans`, `models` or `walks`. Never comes where the fields have changed meanwhile. */
+/** The answer from a worker: `plans`, `models`, `walks` or `orders`. Never comes where the fields have changed meanwhile. */
 async function ask(words, lane = 'plans') {
   const question = questionOf(words);
   return answers.get(JSON.stringify(question)) || remember(question, await lanes[lane].ask(question));
@@ -88,20 +88,19 @@ async function planWords(from = null) {
   if (value('order')) return [...common, ...options(['order', 'tiles', 'model'], from)];
   const model = options(['model'], from), own = [...common, ...model];
   const withOrder = (order, tiles) => [...common, '--order', order, '--tiles', value('tiles') || Object.entries(tiles).map(t => t.join('=')).join(','), ...model];
-  const best = ranked((await ask(ordersAsked(from))).answer?.orders)[0];
+  const best = (await ask(orderAsked('best', from))).answer?.orders?.[0];
   if (!best?.feasible) return own;
-  const first = withOrder(best.order, best.tiles);
-  if ((await ask(['explain', ...first, '--resolved'])).answer?.fits) return first;
-  // What the ranking counts as held may be less than what the plan needs: the model's own plan has made room.
-  const said = (await ask(['plan', ...own])).answer, kernels = said?.plan?.kernels || [];
-  return said?.order && kernels.length === 1 ? withOrder(said.order, kernels[0].tiles) : own;
+  const plan = withOrder(best.order, best.tiles);
+  return (await ask(['explain', ...plan, '--resolved'])).answer?.fits ? plan : own;  // which says why nothing fits
 }
+/** The ranking of all orders, and one row: of an order, or the plan's ("best"), which is found sooner than all. */
 const ordersAsked = (from = null) => ['explain', subject(), ...options(['machine', 'capacity', 'model', 'tiles'], from)];
+const orderAsked = (order, from = null) => [...ordersAsked(from), '--order', order];
 const ranked = orders => [...(orders || [])].sort((a, b) => (b.feasible - a.feasible) || a.volume_bytes - b.volume_bytes);
 const moved = said => (said?.traffic || []).reduce((sum, t) => sum + t.read_bytes + t.written_bytes, 0);
 
 async function showOrders() {
-  const said = answered('orders', ordersAsked(), await ask(ordersAsked()));
+  const said = answered('orders', ordersAsked(), await ask(ordersAsked(), 'orders'));
   const orders = ranked(said?.orders);
   table('orders', ['Order', 'Bytes moved', 'Bytes held', 'Tiles', 'Verdict'], orders.map(o => {
     const pick = element('button', {type: 'button', 'aria-label': 'Take order ' + o.order}, o.order);
@@ -160,9 +159,14 @@ async function predicted(plan, resolved, model, lane) {
 /** What `exact` and the plan's model predict, and which loop decides each tensor's bytes. */
 async function predictions(plan, resolved) {
   const model = field('model') || 'chimera', alone = model === 'exact' || field('tree');
-  const [exact, own] = await Promise.all([predicted(plan, resolved, 'exact', 'plans'), alone ? [] : predicted(plan, resolved, model, 'models')]);
   const order = plan.includes('--order') ? plan[plan.indexOf('--order') + 1] : null;
-  return {model, exact, own, deciding: (await ask(ordersAsked())).answer?.orders?.find(o => o.order === order)?.tensors || {}};
+  const row = async () => {
+    if (!order) return null;
+    const best = field('order') ? null : (await ask(orderAsked('best'))).answer?.orders?.[0];
+    return best?.order === order ? best : (await ask(orderAsked(order))).answer?.orders?.[0];
+  };
+  const [exact, own, decides] = await Promise.all([predicted(plan, resolved, 'exact', 'plans'), alone ? [] : predicted(plan, resolved, model, 'models'), row()]);
+  return {model, exact, own, deciding: decides?.tensors || {}};
 }
 
 /** A row a tensor and boundary. `said`: what was simulated, null before that. */
@@ -246,7 +250,7 @@ function showSlider() {
 async function showCurve(said, resolved) {
   const words = ['explain', subject(), ...options(['machine']), '--curve'], mine = turn;
   const capacity = field('capacity') ? sizeOf(field('capacity')) : room();  // of the plan, before it is changed again
-  const found = await ask(words);
+  const found = await ask(words, 'orders');
   if (mine !== turn) return;
   const answer = answered('curve', words, found);
   if (!answer?.curve) {
@@ -283,7 +287,7 @@ async function update() {
   document.body.dataset.took = performance.now() - began;
   document.body.dataset.answered = 'yes';
   await pause();
-  await showOrders();
+  const orders = showOrders();  // beside the walk
   const said = await simulated(plan, resolved, moved({traffic: known.exact}));
   showTraffic(known, said);
   byId('status').textContent = said ? 'Simulated: ' + bytes(moved(said)) + ' cross all boundaries.' : 'No plan to simulate.';
@@ -293,6 +297,7 @@ async function update() {
   await pause();
   await showBeside(plan, said);
   await pause();
+  await orders;
   await showCurve(said, resolved);
   await sampleHolding();
   await pause();
@@ -358,8 +363,8 @@ async function begin() {
   const plain = new Blob([coded]).stream().pipeThrough(new DecompressionStream('gzip'));
   const module = await WebAssembly.compile(await new Response(plain).arrayBuffer());
   engine = await TwEngine.start(module);
-  for (const lane of ['plans', 'models', 'walks']) lanes[lane] = new TwLane(module);
-  await Promise.all(kFirst.flatMap(words => Object.values(lanes).map(lane => lane.ask({words}))));
+  for (const lane of ['plans', 'models', 'walks', 'orders']) lanes[lane] = new TwLane(module);
+  await Promise.all([...kFirst.flatMap(words => Object.values(lanes).map(lane => lane.ask({words}))), ...kManyOrders.map(words => lanes.plans.ask({words}))]);
   readState();
   const fill = (id, names) => byId(id).replaceChildren(...names.map(n => element('option', {value: n})));
   fill('workloads', asked(['workloads']).answer.workloads.map(w => w.name));

@@ -21,8 +21,9 @@ bool ends_with_yaml(std::string_view name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
-/// A plan file has its kernels at the top of the document; a workload file has none. Keys of the top
-/// mapping start a line, whatever the rest looks like; what is malformed is left to the parsers.
+/// A plan file has its kernels at the top of the document; a workload file has none. Keys of the
+/// top mapping start a line, whatever the rest looks like; what is malformed is left to the
+/// parsers.
 bool is_plan_text(std::string_view text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -187,7 +188,8 @@ Setting setting_of(const Request& request) {
   if (!machine && setting.file) machine = setting.file->machine;
   if (!machine)
     bad("-m", "no machine", "is given",
-        "a name (tilewright machines), a .yaml file, scratchpad:32K, cache:48K/12,1M/16");
+        "a name (tilewright machines), host for this machine, a .yaml file, scratchpad:32K, "
+        "cache:48K/12,1M/16");
   setting.machine = std::make_shared<const Machine>(named_machine(*machine));
   return rewritten(request, with_row_defaults(request, std::move(setting)));
 }
@@ -198,7 +200,7 @@ std::shared_ptr<const Machine> machine_of(const Request& request) {
         machine_from_yaml(*request.machine_text, request.machine.value_or("machine")));
   if (!request.machine)
     bad("-m", "no machine", "is given",
-        "a name (tilewright machines), a .yaml file, cache:48K/12,1M/16");
+        "a name (tilewright machines), host for this machine, a .yaml file, cache:48K/12,1M/16");
   return std::make_shared<const Machine>(named_machine(*request.machine));
 }
 
@@ -209,7 +211,8 @@ LevelId level_of(const Request& request, const Machine& machine) {
   for (const Level& l : machine.levels)
     if (l.kind != LevelKind::home) names.push_back(l.name);
   if (!id || *id == machine.home())
-    bad("--level", *request.level, "is not an on-chip level of " + machine.name, suggest(*request.level, names));
+    bad("--level", *request.level, "is not an on-chip level of " + machine.name,
+        suggest(*request.level, names));
   return *id;
 }
 
@@ -220,17 +223,16 @@ Bytes capacity_of(const Request& request, const Setting& setting, LevelId level)
       "a size in bytes (4096B, 32K, 1M) or in elements (262144e), above zero";
   if (text.ends_with('e')) {
     const auto count = parse_bytes(text.substr(0, text.size() - 1) + "B");
-    const auto bytes = count ? checked_mul(count->value, size_of(setting.workload->dtype()))
-                             : std::nullopt;
-    const bool digits = text.size() > 1 && std::all_of(text.begin(), text.end() - 1, [](char c) {
-      return c >= '0' && c <= '9';
-    });
+    const auto bytes =
+        count ? checked_mul(count->value, size_of(setting.workload->dtype())) : std::nullopt;
+    const bool digits = text.size() > 1 && std::all_of(text.begin(), text.end() - 1,
+                                                       [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || !bytes || *bytes <= 0) bad("--capacity", text, "is not a capacity", kAccepted);
     return Bytes(*bytes);
   }
   const auto bytes = parse_bytes(text);
-  if (!bytes || bytes->value <= 0) bad("--capacity", text.empty() ? "an empty text" : text,
-                                       "is not a capacity", kAccepted);
+  if (!bytes || bytes->value <= 0)
+    bad("--capacity", text.empty() ? "an empty text" : text, "is not a capacity", kAccepted);
   return *bytes;
 }
 
@@ -260,7 +262,8 @@ std::optional<Plan> plan_in_place(const Request& request, const Setting& setting
   Kernel kernel;
   kernel.tree = parse_tree(*request.tree, "--tree");
   kernel.tiles = tiles_of(request, *setting.workload);
-  if (request.level) kernel.level = setting.machine->level(level_of(request, *setting.machine)).name;
+  if (request.level)
+    kernel.level = setting.machine->level(level_of(request, *setting.machine)).name;
   apply_pins(request, *setting.workload, kernel);
   apply_flags(request, *setting.workload, kernel);
   return Plan{.kernels = {std::move(kernel)}};
@@ -277,9 +280,7 @@ Layout layout_of(const Request& request) {
   bad("--layout", *request.layout, "is not a layout", "tiled, row-major");
 }
 
-std::string_view name_of(Layout layout) {
-  return layout == Layout::tiled ? "tiled" : "row-major";
-}
+std::string_view name_of(Layout layout) { return layout == Layout::tiled ? "tiled" : "row-major"; }
 
 int threads_of(const Request& request) {
   if (request.threads) {

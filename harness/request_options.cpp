@@ -18,7 +18,8 @@ const std::vector<Bound<Request>>& request_options() {
   static const std::vector<Bound<Request>> all = {
       {{.name = "machine",
         .value = "MACHINE",
-        .help = "a name (tilewright machines), a .yaml file, scratchpad:32K or cache:48K/12,1M/16",
+        .help = "a name (tilewright machines lists them), host for this machine, a .yaml file, "
+                "scratchpad:32K, or cache:48K/12,1M/16 (bytes/ways of each cache)",
         .letter = "m"},
        into<&Request::machine>},
       {{.name = "rewrite",
@@ -36,7 +37,7 @@ const std::vector<Bound<Request>>& request_options() {
         .kind = OptionKind::pairs,
         .accepted = "m=64,l=64",
         .value = "m=64,l=64",
-        .help = "tile sizes by loop; a size for a loop that needs none is ignored"},
+        .help = "tile sizes by loop, in iterations; a size for a loop that needs none is ignored"},
        into<&Request::tiles>},
       {{.name = "pin",
         .kind = OptionKind::pairs,
@@ -62,7 +63,8 @@ const std::vector<Bound<Request>>& request_options() {
         .kind = OptionKind::size,
         .accepted = "a size in bytes (4096B, 32K, 1M) or in elements (262144e), above zero",
         .help =
-            "capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e"},
+            "capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or "
+            "elements of the workload's type (262144e)"},
        into<&Request::capacity>},
       {{.name = "order",
         .kind = OptionKind::list,

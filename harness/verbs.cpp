@@ -197,15 +197,15 @@ Verb explain_verb() {
           "--model " +
           standard_model().name +
           "\n"
-          "it ranks loop orders (all by default), with --tiles or with the best tiles for the "
-          "level.\n"
-          "--resolved prints the plan with every default made visible. --curve prints the least "
-          "bytes by\n"
-          "buffer size, proven and attainable, fused and unfused; it needs no -m. With a model "
-          "that fuses\n"
-          "graphs it shows kernels and their groups; -o draws them (.dot, .svg). For an ONNX file, "
-          "or with\n"
-          "--split, it shows what fusion gains, layer by layer.",
+          "it ranks loop orders (all by default; best: the plan's alone), with --tiles or the "
+          "best\n"
+          "tiles for the level. --resolved prints the plan with every default made visible.\n"
+          "--curve prints the least bytes by buffer size, proven and attainable, fused and "
+          "unfused; it\n"
+          "needs no -m. With a model that fuses graphs it shows kernels and their groups; -o draws "
+          "them\n"
+          "(.dot, .svg). For an ONNX file, or with --split, it shows what fusion gains, layer by "
+          "layer.",
       .returns =
           "Returns {'edges': [{'tensor', 'from', 'to', 'fused', 'why', ...}], ...}, or, of orders, "
           "{'orders':\n[{'order', 'legal', 'reason', 'volume_elements', 'memory_elements', "
@@ -271,7 +271,8 @@ Verb predict_verb() {
       .subject = "PLAN",
       .details =
           "With --tree, --model prices that tree. Without it the model makes the plan and prices\n"
-          "it. A model that cannot price a plan gives the reason. With --target the model tilewright\n"
+          "it. A model that cannot price a plan gives the reason. With --target the model "
+          "tilewright\n"
           "takes the seconds from that target's own time model, where it has one.",
       .returns =
           "Returns a traffic document: {'source': 'predicted', 'traffic': [{'tensor', "

@@ -202,19 +202,22 @@ struct Search {
 
 /// All orders with their best tiles. With more than kMostOrders orders, only the loops that may be
 /// cut are permuted, the others (windows) outermost, where Algorithm 1 prices them least. With more
-/// than 120 of those, sets of loops that are cut, each in all its orders; `ranked` has the best ones
-/// then. A Reason where nothing fits. Cost: 24 orders of a GEMM chain of extents 1024 take
+/// than 120 of those, sets of loops that are cut, each in all its orders; `ranked` has the best
+/// ones then. A Reason where nothing fits. Cost: 24 orders of a GEMM chain of extents 1024 take
 /// milliseconds, 13,700 of a transformer block half a second.
 Result<Search> try_search(const Workload& w, Elements capacity, const Options& options);
 /// The same; where try_search gives a Reason, `ranked` is empty and `notes` says why.
 Search search(const Workload& w, Elements capacity, const Options& options);
+/// The first of try_search's `ranked`. Only orders that a bound does not exclude are solved; all
+/// where no order is feasible.
+Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options);
 
 /// The loop tree of an order. A reduction loop with several trips encloses its producer and what
 /// feeds it only; consumers' loops inside it come after it, with their own copies of shared loops.
 /// A consumer's private loop encloses the producer (recomputed) only where one of the producer's
-/// loops with several trips lies inside it. A loop of one trip never parts operators: where it would,
-/// it is innermost. Batch loops are outermost, `b/1`. Other steps come from
-/// the tile table. Empty tiles: every loop has several trips.
+/// loops with several trips lies inside it. A loop of one trip never parts operators: where it
+/// would, it is innermost. Batch loops are outermost, `b/1`. Other steps come from the tile table.
+/// Empty tiles: every loop has several trips.
 ///   mlkn: m l ( k ( C.gemm1 ) n ( C.gemm2 ) )      mnlk: m n l ( k ( C.gemm1 ) C.gemm2 )
 ///   mkln: m ( k l ( C.gemm1 ) l n ( C.gemm2 ) )    mnkl: m n ( k l ( C.gemm1 ) l ( C.gemm2 ) )
 Node tree_of(const Workload& w, const Order& order, const Tiles& tiles);
@@ -223,8 +226,8 @@ std::map<std::string, std::int64_t> tile_table(const Workload& w, const Order& o
                                                const Tiles& tiles);
 
 /// The orders that nest the loops with several trips as a tree does, whoever made it; those of one
-/// trip are outermost, where Algorithm 1 prices them least. At most kMostOrders; whether tree_of any
-/// of them is that tree is for the caller to see.
+/// trip are outermost, where Algorithm 1 prices them least. At most kMostOrders; whether tree_of
+/// any of them is that tree is for the caller to see.
 std::vector<Order> orders_of(const Workload& w, const Node& tree, const Tiles& tiles);
 
 /// One kernel at `level`: tree, tiles, and spilled intermediates pinned to the machine's home.
@@ -246,6 +249,11 @@ struct BestPlan {
 /// A Reason when none does.
 Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
                            const Options& options, std::optional<Elements> capacity = {});
+
+/// The solution that best_plan takes, without ranking every order; where it takes none, the first
+/// that try_search ranks.
+Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
+                          const Options& options, std::optional<Elements> capacity = {});
 
 /// The compiled form of (workload, order, options), for pricing many tilings fast: well under a
 /// microsecond a tiling. Not for use by two threads at once; copies are independent.

@@ -2,6 +2,10 @@
 // each in all its orders.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
 
 #include "core/base/progress.h"
 #include "models/chimera/descent.h"
@@ -13,6 +17,8 @@ namespace {
 
 constexpr std::int64_t kBudget = 200'000;  // boxes a case, before proof is given up
 constexpr std::size_t kSolved = 50;        // cases of least bounds, each solved to its own best
+constexpr double kLower =
+    1 - 1e-9;  // of a bound: other cases multiply its factors in another order
 
 class CutSearch {
  public:
@@ -52,6 +58,61 @@ class CutSearch {
     }
     count();
     return std::move(r_);
+  }
+
+  /// The solution that comes first of run()'s; none where none is found. A case is bounded below
+  /// without its tree first, in common with all that multiply alike. Its tree is looked at when
+  /// that bound is the least that is left, and it is solved when its own bound is.
+  std::optional<BestOfCuts> best() {
+    if (must_.size() > kMostCut) return std::nullopt;
+    most_ = most_cut();
+    {
+      Steps listed(listed_);
+      Order chosen;
+      by_floor_ = true;
+      list_cases(0, chosen, listed);
+    }
+    struct Next {
+      double bound;
+      bool of_tree;
+      std::size_t at;
+      bool operator>(const Next& o) const {
+        return std::tie(bound, of_tree, at) > std::tie(o.bound, o.of_tree, o.at);
+      }
+    };
+    std::vector<Next> heap;
+    for (std::size_t i = 0; i < cases_.size(); ++i) heap.push_back({cases_[i].bound, false, i});
+    std::ranges::make_heap(heap, std::greater{});
+    std::optional<std::pair<Next, Solution>> first;
+    std::vector<std::size_t>
+        cases;  // that may move no more than the best: their own bounds are as low
+    while (!heap.empty() && heap.front().bound <= best_ * (1 + 1e-9)) {
+      std::ranges::pop_heap(heap, std::greater{});
+      Next next = heap.back();
+      heap.pop_back();
+      const Case& c = cases_[next.at];
+      if (!next.of_tree) {
+        const auto bound = bound_of(c.order, c.cut);
+        if (!bound || *bound == INFINITY) continue;
+        heap.push_back({*bound, true, next.at});
+        std::ranges::push_heap(heap, std::greater{});
+        continue;
+      }
+      cases.push_back(next.at);
+      solve(c.order, c.cut, best_);
+      if (r_.ranked.empty()) continue;
+      Solution s = std::move(r_.ranked.back());
+      r_.ranked.clear();
+      if (!first || std::tuple(rank(s), next.bound, next.at) <
+                        std::tuple(rank(first->second), first->first.bound, first->first.at))
+        first.emplace(next, std::move(s));
+    }
+    if (!first) return std::nullopt;
+    BestOfCuts found{.solution = std::move(first->second), .cuts = {}};
+    for (std::size_t at : cases)
+      found.cuts.emplace_back(cases_[at].order.end() - static_cast<std::ptrdiff_t>(cases_[at].cut),
+                              cases_[at].order.end());
+    return found;
   }
 
  private:
@@ -96,18 +157,66 @@ class CutSearch {
 
   void add_case(const Order& order, std::size_t cut) {
     ++tried_;
-    const Flat f(base_, order);
-    const Mask multi = cut_of(f, cut);
-    if (!conflicts_of(f.chain(), f.loops(), f.loops_at(multi)).empty()) {
-      ++r_.counted["illegal_orders"];
+    if (by_floor_) {
+      if (const double floor = floor_of(order, cut); floor < INFINITY)
+        cases_.push_back({floor, order, cut});
       return;
     }
-    const Problem p = make_problem(f, t_, rows_in(base_, f), multi);
-    const double bound = Descent(p, capacity_, INFINITY, false).bound();
-    if (bound < INFINITY)
-      cases_.push_back({bound, order, cut});
+    const std::optional<double> bound = bound_of(order, cut);
+    if (!bound)
+      ++r_.counted["illegal_orders"];
+    else if (*bound < INFINITY)
+      cases_.push_back({*bound, order, cut});
     else
       ++r_.counted["infeasible"];
+  }
+
+  /// None of an illegal case; infinite where nothing fits.
+  std::optional<double> bound_of(const Order& order, std::size_t cut) const {
+    const Flat f(base_, order);
+    const Mask multi = cut_of(f, cut);
+    if (!conflicts_of(f.chain(), f.loops(), f.loops_at(multi)).empty()) return std::nullopt;
+    const Problem p = make_problem(f, t_, rows_in(base_, f), multi);
+    return Descent(p, capacity_, INFINITY, false).bound();
+  }
+
+  /// The bound of the case without its tree. It depends on the loops that are cut, and on which of
+  /// them multiply each use: Flat::multipliers(), here of loops.
+  double floor_of(const Order& order, std::size_t cut) {
+    Mask loops = 0;
+    for (std::size_t i = order.size() - cut; i < order.size(); ++i) loops |= bit(order[i].index());
+    key_.assign(1, loops);
+    for (const UseOfLoops& u : uses()) {
+      const Mask ends = u.counted & (u.accessed | (u.windows & loops));
+      Mask outside = loops;  // cut loops from the outermost to the one that ends reuse
+      for (std::size_t i = order.size(); outside != 0 && !has(ends, order[i - 1].index()); --i)
+        outside &= ~bit(order[i - 1].index());
+      key_.push_back(outside != 0 ? u.counted & (outside | always_) : u.uncut);
+    }
+    const auto [it, added] = floors_.try_emplace(key_);
+    if (added) {
+      const Flat f(base_, order);
+      const Problem p = make_relaxed_problem(f, t_, rows_in(base_, f), cut_of(f, cut));
+      it->second = Descent(p, capacity_, INFINITY, false).bound() * kLower;
+    }
+    return it->second;
+  }
+
+  /// A use as masks of loops; `uncut`: what multiplies it where no loop is cut.
+  struct UseOfLoops {
+    Mask counted, accessed, windows, uncut;
+  };
+  const std::vector<UseOfLoops>& uses() {
+    if (!uses_.empty()) return uses_;
+    const Mask multi = base_.implicit() & whole_point(base_).multi;
+    always_ = base_.loops_at(multi);
+    for (const Use& u : base_.uses()) {
+      const Foot& foot = base_.foots()[u.foot];
+      uses_.push_back({base_.loops_at(u.counted), base_.loops_at(foot.accessed),
+                       base_.loops_at(foot.windows),
+                       base_.loops_at(base_.multipliers(u, multi)) & always_});
+    }
+    return uses_;
   }
 
   /// The positions of the order's last loops, and of those that always make several trips.
@@ -174,6 +283,11 @@ class CutSearch {
   double listed_ = 1;  ///< cases of up to most_ loops
   std::int64_t tried_ = 0;
   std::vector<Case> cases_;
+  bool by_floor_ = false;                       ///< list_cases bounds cases by floor_of()
+  std::map<std::vector<Mask>, double> floors_;  ///< what cases have in common
+  std::vector<Mask> key_;
+  std::vector<UseOfLoops> uses_;
+  Mask always_ = 0;  ///< batch loops with several trips, which no order names
   double best_ = INFINITY;
   Effort effort_;
   Search r_;
@@ -183,6 +297,11 @@ class CutSearch {
 
 Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Options& options) {
   return CutSearch(w, capacity, options).run();
+}
+
+std::optional<BestOfCuts> best_of_cut_loops(const Workload& w, Elements capacity,
+                                            const Options& options) {
+  return CutSearch(w, capacity, options).best();
 }
 
 }  // namespace tilewright::chimera::detail

@@ -69,12 +69,19 @@ Solution at_tiles(const Workload& w, const Order& order, const Tiles& tiles,
   return s;
 }
 
-/// All orders asked for, with --tiles or solved, by volume; what has no price comes last.
+/// All orders asked for, with --tiles or solved, by volume; what has no price comes last. "best":
+/// the one that `plan` takes, with --tiles the first of all.
 Result<std::vector<Solution>> priced_orders(const Question& q, const Words& words,
                                             const Options& options, Elements capacity) {
   const Workload& w = *q.workload;
-  const bool all = words.text.value_or("all") == "all";
+  const bool best = words.text == "best", all = best || words.text.value_or("all") == "all";
   std::vector<Solution> solutions;
+  if (best && !words.tiles) {
+    Result<Solution> first = best_fit(w, *q.machine, q.planned_level(), options, capacity);
+    if (!first) return Reason{first.reason()};
+    solutions.push_back(std::move(first).value());
+    return solutions;
+  }
   if (all && !words.tiles) {
     Result<Search> search = try_search(w, capacity, options);
     if (!search) return Reason{search.reason()};
@@ -105,6 +112,7 @@ Result<std::vector<Solution>> priced_orders(const Question& q, const Words& word
   }
   std::stable_sort(solutions.begin(), solutions.end(),
                    [](const auto& a, const auto& b) { return a.price.volume < b.price.volume; });
+  if (best) solutions.resize(1);
   return solutions;
 }
 

@@ -1,7 +1,6 @@
 // Every order with its best tiles, and the plan that comes of the best.
 #include <algorithm>
 #include <chrono>
-#include <tuple>
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
@@ -46,11 +45,7 @@ Result<Orders> orders_to_try(const Workload& w, const Options& options) {
 
 namespace {
 
-/// Infeasible last (illegal ones before those that do not fit), else by volume.
-auto rank(const Solution& s) {
-  return std::tuple(!s.feasible, s.tiles.empty(), s.price.volume, !s.fits, s.price.recomputed,
-                    s.price.memory);
-}
+using detail::rank;
 
 constexpr std::size_t kFewOrders = 120;  // up to which each order has its own best tiles
 
@@ -101,6 +96,65 @@ Result<Search> try_search(const Workload& w, Elements capacity, const Options& o
   return r;
 }
 
+namespace {
+
+bool has_in_order(const Order& order, const Order& cut) {
+  auto at = order.begin();
+  for (LoopId l : cut) {
+    at = std::find(at, order.end(), l);
+    if (at == order.end()) return false;
+  }
+  return true;
+}
+
+/// Those that have one of the sequences of cut loops.
+std::vector<Order> with_cuts(const std::vector<Order>& orders, const std::vector<Order>& cuts) {
+  std::vector<Order> some;
+  for (const Order& order : orders)
+    if (std::ranges::any_of(cuts, [&](const Order& c) { return has_in_order(order, c); }))
+      some.push_back(order);
+  return some;
+}
+
+/// Of a workload with few orders those that may move as little as the best one; else empty.
+struct FirstOrder {
+  Result<Solution> solution = Reason{""};
+  std::vector<Order> as_good = {};
+};
+
+FirstOrder first_order(const Workload& w, Elements capacity, const Options& options) {
+  std::optional<detail::BestOfCuts> cuts = detail::best_of_cut_loops(w, capacity, options);
+  if (!cuts) {
+    Result<Search> search = try_search(w, capacity, options);
+    if (!search) return {Reason{search.reason()}};
+    if (search->ranked.empty()) return {Reason{"no order could be tried"}};
+    return {std::move(search->ranked.front())};
+  }
+  const auto orders = detail::orders_to_try(w, options);
+  if (!orders || orders->orders.size() > kFewOrders) return {std::move(cuts->solution)};
+  // Orders that differ in loops that are not cut move as much: the ranking has them all.
+  FirstOrder first{Reason{""}, with_cuts(orders->orders, cuts->cuts)};
+  std::optional<Solution> best;
+  double limit = static_cast<double>(cuts->solution.price.volume.value) * (1 + 1e-9);
+  detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+  for (const Order& order : first.as_good) {
+    if (!solver.reaches(order, limit, effort)) continue;
+    Result<Solution> s = solver.solve(order, effort);
+    if (!s || !s->feasible || (best && rank(*best) <= rank(*s))) continue;
+    best = std::move(s).value();
+    limit = static_cast<double>(best->price.volume.value) * (1 + 1e-9);
+  }
+  first.solution = best ? std::move(*best) : std::move(cuts->solution);
+  return first;
+}
+
+}  // namespace
+
+Result<Solution> best_order(const Workload& w, Elements capacity, const Options& options) {
+  return first_order(w, capacity, options).solution;
+}
+
 Search search(const Workload& w, Elements capacity, const Options& options) {
   Result<Search> r = try_search(w, capacity, options);
   if (r) return std::move(r).value();
@@ -111,20 +165,28 @@ Search search(const Workload& w, Elements capacity, const Options& options) {
 
 namespace {
 
+/// A solution's plan, if its schedule stays within the capacity.
+std::optional<Plan> plan_that_fits(const std::shared_ptr<const Workload>& w,
+                                   const std::shared_ptr<const Machine>& m, LevelId level,
+                                   const Options& options, const Solution& s, Elements capacity) {
+  Plan plan = plan_of(*w, s, *m, level, options);
+  const Result<Schedule> schedule = resolve(plan, w, m);
+  if (!schedule) return std::nullopt;
+  const auto used = memory_use(*schedule);
+  const auto at = used.find(m->level(level).name);
+  if (at != used.end() && at->second > bytes_of(capacity, w->dtype())) return std::nullopt;
+  return plan;
+}
+
 /// The best of a search whose schedule stays within the capacity.
 std::optional<BestPlan> first_that_fits(const std::shared_ptr<const Workload>& w,
                                         const std::shared_ptr<const Machine>& m, LevelId level,
                                         const Options& options, Search search, Elements capacity) {
-  const Bytes room = bytes_of(capacity, w->dtype());
   for (const Solution& s : search.ranked) {
     if (!s.feasible) break;
-    Plan plan = plan_of(*w, s, *m, level, options);
-    const Result<Schedule> schedule = resolve(plan, w, m);
-    if (!schedule) continue;
-    const auto used = memory_use(*schedule);
-    const auto at = used.find(m->level(level).name);
-    if (at != used.end() && at->second > room) continue;
-    BestPlan best{.plan = std::move(plan), .solution = s, .capacity = capacity};
+    std::optional<Plan> plan = plan_that_fits(w, m, level, options, s, capacity);
+    if (!plan) continue;
+    BestPlan best{.plan = std::move(*plan), .solution = s, .capacity = capacity};
     best.search = std::move(search);
     return best;
   }
@@ -168,6 +230,55 @@ Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
   const Solution& top = as_asked.ranked.front();
   return Reason{top.reason.empty() ? "no plan fits " + std::to_string(room.value) + " elements"
                                    : top.reason};
+}
+
+namespace {
+
+/// Of few orders those whose best tiles move so many elements, ranked.
+std::vector<Solution> solutions_of(Elements volume, const Workload& w, Elements capacity,
+                                   const Options& options, const std::vector<Order>& orders) {
+  std::vector<Solution> found;
+  detail::Effort effort;
+  detail::OrdersSolver solver(w, order_loops(w), options, capacity.value);
+  const auto exactly = static_cast<double>(volume.value);
+  for (const Order& order : orders) {
+    if (!solver.reaches(order, exactly * (1 + 1e-9), effort)) continue;
+    if (solver.reaches(order, exactly - 0.5, effort)) continue;
+    Result<Solution> s = solver.solve(order, effort);
+    if (s && s->feasible && s->price.volume == volume) found.push_back(std::move(s).value());
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Solution& a, const Solution& b) { return rank(a) < rank(b); });
+  return found;
+}
+
+}  // namespace
+
+Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
+                          const Options& options, std::optional<Elements> capacity) {
+  const auto workload = std::make_shared<const Workload>(w);
+  const auto machine = std::make_shared<const Machine>(m);
+  const Elements room =
+      capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
+  const auto fits = [&](const Solution& s, const Options& o) {
+    return plan_that_fits(workload, machine, level, o, s, room).has_value();
+  };
+  Result<Solution> first = best_order(w, room, options);
+  if (!first || !first->feasible || fits(*first, options)) return first;
+  Options held = options;
+  held.memory = Memory::held;
+  FirstOrder other = first_order(w, room, held);
+  // As best_plan() does it. What is ranked as asked and fits moves no less than `other`, which is
+  // the best of what fits: if it moves as much it comes first.
+  if (!other.as_good.empty() && options.memory != Memory::held && other.solution->feasible &&
+      fits(*other.solution, held)) {
+    for (Solution& s : solutions_of(other.solution->price.volume, w, room, options, other.as_good))
+      if (fits(s, options)) return std::move(s);
+    return std::move(other.solution);
+  }
+  Result<BestPlan> plan = best_plan(w, m, level, options, room);
+  if (!plan) return first;
+  return std::move(plan).value().solution;
 }
 
 }  // namespace tilewright::chimera

@@ -73,6 +73,13 @@ class OrderSolver {
     return finish();
   }
 
+  bool reaches(double limit) {
+    if (std::popcount(cuttable_) > static_cast<int>(kMostCut)) return true;
+    limit_ = limit;
+    search(true);
+    return best_.has_value() || !proven_;
+  }
+
  private:
   struct Found {
     Point point;
@@ -140,6 +147,7 @@ class OrderSolver {
   double real_volume_ = 0;
   bool proven_ = true;
   double closed_volume_ = INFINITY;
+  double limit_ = INFINITY;  ///< what moves more is not looked for
 };
 
 /// Takes a point that fits, if it is better: less volume, then a plan that fits, then less memory.
@@ -261,7 +269,10 @@ std::vector<OrderSolver::Sub> OrderSolver::sets_to_try(bool legal_only) {
   const Mask always = f_.implicit() & whole_point(f_).multi;
   for (Mask cut = cuttable_;; cut = (cut - 1) & cuttable_) {
     const Mask multi = cut | always;
-    if ((cut & must_cut_) == must_cut_ && (!legal_only || legal(multi)))
+    // A floor is known already, mostly, where there is a limit: it costs less than legality.
+    const bool may =
+        (cut & must_cut_) == must_cut_ && (limit_ == INFINITY || floor_of(multi) <= limit_);
+    if (may && (!legal_only || legal(multi)))
       subs.push_back({.bound = floor_of(multi), .at = subs.size(), .multi = multi});
     if (cut == 0) break;
   }
@@ -301,7 +312,7 @@ void OrderSolver::search(bool legal_only) {
   std::vector<Sub> subs = sets_to_try(legal_only);
   std::ranges::make_heap(subs, std::greater{});
   while (!subs.empty()) {
-    const double limit = best_ ? best_->volume : INFINITY;
+    const double limit = best_ ? best_->volume : limit_;
     if (subs.front().bound == INFINITY || subs.front().bound > limit) break;
     std::ranges::pop_heap(subs, std::greater{});
     Sub sub = std::move(subs.back());
@@ -369,6 +380,12 @@ OrdersSolver::~OrdersSolver() = default;
 Result<Solution> OrdersSolver::solve(const Order& order, Effort& effort) {
   Shared& s = *shared_;
   return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort).solve();
+}
+
+bool OrdersSolver::reaches(const Order& order, double limit, Effort& effort) {
+  Shared& s = *shared_;
+  return OrderSolver(Flat(s.base, order), s.base, s.tables, s.common, s.capacity, effort)
+      .reaches(limit);
 }
 
 }  // namespace tilewright::chimera::detail

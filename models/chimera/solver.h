@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "models/chimera/flat.h"
 
@@ -61,6 +62,9 @@ class OrdersSolver {
   OrdersSolver& operator=(const OrdersSolver&) = delete;
   /// Throws InputError where `order` is no permutation of the first one's loops.
   Result<Solution> solve(const Order& order, Effort& effort);
+  /// Whether the order has a legal tiling that fits and moves no more than `limit`. Cheaper than
+  /// solve().
+  bool reaches(const Order& order, double limit, Effort& effort);
 
  private:
   struct Shared;
@@ -74,5 +78,22 @@ class OrdersSolver {
 /// Cost: some 15 us a case, most of which are illegal where operators are many.
 inline constexpr std::int64_t kMostCases = 150'000;
 Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Options& options);
+struct BestOfCuts {
+  Solution solution;
+  /// The loops that are cut, outermost first, in each case whose bound is no more than the
+  /// solution's volume. An order that moves no more has them in one of these sequences.
+  std::vector<Order> cuts;
+};
+/// What search_cut_loops ranks first, without bounding every case's own tree; none where no case is
+/// legal and fits.
+std::optional<BestOfCuts> best_of_cut_loops(const Workload& w, Elements capacity,
+                                            const Options& options);
+
+/// By which solutions are ranked: infeasible ones last (illegal ones before those that do not fit),
+/// else by volume.
+inline auto rank(const Solution& s) {
+  return std::tuple(!s.feasible, s.tiles.empty(), s.price.volume, !s.fits, s.price.recomputed,
+                    s.price.memory);
+}
 
 }  // namespace tilewright::chimera::detail

@@ -98,7 +98,7 @@ def compare(
         models: the models to compare, with commas between (default all)
         split: how to cut a network into layers, as in plan split; each layer is priced (each, contractions or followed; default of an ONNX file followed)
         level: the memory level to plan for, or all (default: the innermost on chip)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         seed: seed of all random numbers (default 1)
         check: raise Refused where the outcome says no (default False)
 
@@ -169,12 +169,12 @@ def emit(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: seed of all random numbers (default 1)
@@ -246,12 +246,12 @@ def explain(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         seed: seed of all random numbers (default 1)
         samples: candidates to draw at random from the model's search space
         resolved: print the plan with every default made visible
@@ -349,12 +349,12 @@ def measure(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         meter: the meter; tilewright.meters() lists them (default cachegrind)
         cold_only: ncu: count only with caches emptied before every kernel (takes half the time)
@@ -435,7 +435,7 @@ def plan(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         level: the memory level to plan for, or all (default: the innermost on chip)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: seed of all random numbers (default 1)
@@ -498,12 +498,12 @@ def predict(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         seed: seed of all random numbers (default 1)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
@@ -589,12 +589,12 @@ def run(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         target: what to generate code for; tilewright.targets() lists them (default cpu; plan: none)
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: seed of all random numbers (default 1)
@@ -670,12 +670,12 @@ def simulate(
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP
         model: the model; tilewright.models() lists them
         tree: the plan as a loop tree: "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )"
-        tiles: tile sizes by loop; a size for a loop that needs none is ignored
+        tiles: tile sizes by loop, in iterations; a size for a loop that needs none is ignored
         pins: with tree: the level that holds a tensor; C=L1@m: from the body of loop m on
         flags: with tree: mark a tensor as sliding or running
         level: the memory level to plan for, or all (default: the innermost on chip)
         order: loop order, outermost first (m,oc1,k where names have several letters)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         seed: seed of all random numbers (default 1)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
         trace: simulate a recorded trace in place of a plan: din, lackey, or from save_trace
@@ -769,7 +769,7 @@ def validate(
         recorded: with truth ncu or cuda-events: a recording by experiments/gpu/counters
         order: loop order, outermost first (m,oc1,k where names have several letters)
         level: the memory level to plan for, or all (default: the innermost on chip)
-        capacity: capacity to plan for, in place of the level's: 32K, 4096B, or in elements, 262144e
+        capacity: capacity to plan for, in place of the level's: bytes (4096B, 32K, 1M; K is 1,024) or elements of the workload's type (262144e)
         layout: how tensors lie in memory (tiled or row-major; default tiled)
         seed: seed of all random numbers (default 1)
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)

@@ -6,7 +6,7 @@ What a file is drawn as depends on what it holds; where that is several pictures
   error of each tensor;
 - ``slope``: the least bytes by buffer size, with the bounds and where fusion starts to pay, from
   explain --curve or reproduce;
-- ``orders``: the ranking of block orders, from explain; ``tree``: a plan's loops, tiles and residencies,
+- ``orders``: the ranking of loop orders, from explain; ``tree``: a plan's loops, tiles and residencies,
   from explain --resolved; ``edges``: what shares a kernel and what the other choice would cost, from
   explain or plan --why;
 - ``roofline``: a plan before and after fusion, and ``convergence``: an evolutionary search, from plan;

@@ -7,7 +7,7 @@ numbers come from, and the machine.
 
 import math
 
-from .plot_input import (BLUE, BadInput, COLOURS, GREY, MARKERS, VERMILLION, amount, balanced, light_grid,
+from .plot_input import (BLUE, BadInput, COLOURS, GREY, MARKERS, PAGE, VERMILLION, amount, balanced, light_grid,
                          new_figure, put_caption, unit_for)
 
 LOG_FROM = 30  # spread of the values (largest over least) from which both axes are logarithmic
@@ -153,7 +153,36 @@ def _log_axes(axes):
         axis.set_minor_formatter(NullFormatter())
 
 
-def draw_panel(axes, panel, scale):
+def _label_panel(axes, panel, lines, alone):
+    """Title and caption: of one picture, or of one of two that share a page's width, where letters are no smaller
+    than six points."""
+    heading = [t for t in (panel.title, panel.text("workload", "")) if t]
+    axes.set_title(balanced(heading, 60 if alone else 44) or panel.where, fontsize=10 if alone else 8)
+    if alone:
+        put_caption(axes, lines, 76)
+        return
+    axes.xaxis.label.set_size(8)
+    axes.yaxis.label.set_size(8)
+    axes.tick_params(labelsize=7)
+    put_caption(axes, lines, 60, below=36, size=6.5, right=-34)
+
+
+def _figure(panels, draw_one, height, alone_size):
+    """A figure of the panels, two abreast on the width of a printed page; `height` of a line of them, inches."""
+    columns = min(2, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    figure = new_figure(*alone_size) if len(panels) == 1 else new_figure(PAGE, height * lines)
+    axes = figure.subplots(lines, columns, squeeze=False).flatten()
+    for spare in axes[len(panels):]:
+        spare.set_visible(False)
+    for panel, ax in zip(panels, axes):
+        draw_one(ax, panel, len(panels) == 1)
+    if len(panels) > 1:
+        figure.subplots_adjust(left=0.08, right=0.99, hspace=0.9, wspace=0.28)
+    return figure
+
+
+def draw_panel(axes, panel, scale, alone=True):
     values = [p[k] for p in panel.all_points() for k in ("predicted_bytes", "true_bytes")]
     size, unit = unit_for(values)
     positive = [v for v in values if v > 0]
@@ -188,25 +217,13 @@ def draw_panel(axes, panel, scale):
     axes.set_xlabel(f"predicted bytes ({unit})")
     axes.set_ylabel(f"true bytes ({unit})")
     light_grid(axes)
-    axes.legend(loc="best", fontsize=8, framealpha=0.9)
-    workload = panel.text("workload", "")
-    heading = [t for t in (panel.title, workload) if t]
-    axes.set_title(balanced(heading, 60) or panel.where, fontsize=10)
-    put_caption(axes, caption(panel), 76)
+    axes.legend(loc="best", fontsize=8 if alone else 6.5, framealpha=0.9)
+    _label_panel(axes, panel, caption(panel), alone)
 
 
 def draw(panels, scale="auto"):
-    """A matplotlib figure of the panels, at most three abreast."""
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
-    figure = new_figure(5.4 * columns, 6.6 * lines)
-    axes = figure.subplots(lines, columns, squeeze=False).flatten()
-    for spare in axes[len(panels):]:
-        spare.set_visible(False)
-    for panel, ax in zip(panels, axes):
-        draw_panel(ax, panel, scale)
-    figure.subplots_adjust(hspace=0.75, wspace=0.3)
-    return figure
+    """A matplotlib figure of the panels, two abreast."""
+    return _figure(panels, lambda ax, panel, alone: draw_panel(ax, panel, scale, alone), 5.2, (5.4, 6.6))
 
 
 def _residuals(panel):
@@ -228,7 +245,7 @@ def has_residuals(panels):
     return all("tensors" in p for panel in panels for p in panel.points)
 
 
-def _draw_residual_panel(axes, panel):
+def _draw_residual_panel(axes, panel, alone):
     found = _residuals(panel)
     size, unit = unit_for([t for points in found.values() for t, _ in points])
     lines = []
@@ -243,22 +260,12 @@ def _draw_residual_panel(axes, panel):
     axes.set_xlabel(f"true bytes of the tiling ({unit})")
     axes.set_ylabel("predicted − true, of one tensor\n(% of the tiling's true bytes)")
     light_grid(axes)
-    axes.legend(fontsize=8, title="tensor", title_fontsize=8)
-    heading = [t for t in (panel.title, panel.text("workload", "")) if t]
-    axes.set_title(balanced(heading, 60) or panel.where, fontsize=10)
-    put_caption(axes, ["all tilings together, of the true bytes: " + ", ".join(lines)]
-                + caption(panel, "predicted", "true bytes: ")[-2:], 76)
+    letters = 8 if alone else 6.5
+    axes.legend(fontsize=letters, title="tensor", title_fontsize=letters)
+    _label_panel(axes, panel, ["all tilings together, of the true bytes: " + ", ".join(lines)]
+                 + caption(panel, "predicted", "true bytes: ")[-2:], alone)
 
 
 def draw_residuals(panels):
     """A matplotlib figure: for each validation the error of each tensor over the bytes truly moved."""
-    columns = min(3, len(panels))
-    lines = math.ceil(len(panels) / columns)
-    figure = new_figure(5.6 * columns, 5.4 * lines)
-    axes = figure.subplots(lines, columns, squeeze=False).flatten()
-    for spare in axes[len(panels):]:
-        spare.set_visible(False)
-    for panel, ax in zip(panels, axes):
-        _draw_residual_panel(ax, panel)
-    figure.subplots_adjust(hspace=0.7, wspace=0.35)
-    return figure
+    return _figure(panels, _draw_residual_panel, 4.4, (5.6, 5.4))

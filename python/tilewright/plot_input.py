@@ -87,10 +87,11 @@ def light_grid(axes, axis="both"):
     axes.set_axisbelow(True)
 
 
-def put_caption(axes, lines, width=96, below=42, size=7.5, whole_page=False):
-    """Below the axes, out of the way of their labels; of a whole page from the figure's left edge to its right."""
+def put_caption(axes, lines, width=96, below=42, size=7.5, whole_page=False, right=0):
+    """Below the axes, out of the way of their labels, `right` points from their left edge; of a whole page from the
+    figure's left edge to its right."""
     left = "figure fraction" if whole_page else "axes fraction"
-    axes.annotate(filled(lines, 118 if whole_page else width, "  "), (0, 0), (6 if whole_page else 0, -below), xycoords=(left, "axes fraction"),
+    axes.annotate(filled(lines, 118 if whole_page else width, "  "), (0, 0), (6 if whole_page else right, -below), xycoords=(left, "axes fraction"),
                   textcoords="offset points", va="top", fontsize=size)
 
 

@@ -1,4 +1,4 @@
-"""The ranking of block orders, from explain; the convergence of a search, from plan."""
+"""The ranking of loop orders, from explain; the convergence of a search, from plan."""
 
 from .plot_input import (BLUE, BadInput, GREY, ORANGE, VERMILLION, amount, light_grid, new_figure,
                          number, put_caption, rows, text, workload_of)

@@ -131,7 +131,7 @@ def draw_reuse(document, where):
     axes.set_xticks(range(len(tensors)), tensors)
     axes.set_xlim(-0.5, len(tensors) - 0.5)
     axes.set_xlabel("tensor; in each field the loops along which it is reused")
-    axes.set_ylabel("block order, outermost loop first")
+    axes.set_ylabel("loop order, outermost loop first")
     axes.set_title(balanced([text(document, "title", where)], 44), fontsize=10)
     figure.tight_layout()
     put_caption(axes, report_lines(document), 30 + 14 * len(tensors))

@@ -72,13 +72,13 @@ def _panel(axes, found, what, scale):
         points = [(scale * v, i + 0.7 * (n + 0.5) / len(names) - 0.35) for i in range(count)
                   if (v := found.values.get((what, who, i))) is not None and v > 0]
         if points:
-            marks += axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=3.2, color=COLOURS[n % len(COLOURS)],
+            marks += axes.plot(*zip(*points), MARKERS[n % len(MARKERS)], markersize=2.8, color=COLOURS[n % len(COLOURS)],
                                label=who if who in found.models else OTHERS.get(who, who))
     axes.set_xscale("log")
     for i in range(1, count, 2):
         axes.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     light_grid(axes, "x")
-    axes.tick_params(axis="x", labelsize=6.5)
+    axes.tick_params(axis="x", labelsize=6.3)
     axes.tick_params(axis="y", length=0)
     return marks
 
@@ -86,28 +86,29 @@ def _panel(axes, found, what, scale):
 def draw_side_by_side(document, where):
     """A row a workload and a column a quantity: kernels, bytes over the workload's own, predicted and measured time."""
     found = SideBySide(document, where)
-    count = len(found.workloads)
-    height = 0.2 * count + 2.2
-    figure = new_figure(9.6, height)
+    count, letters = len(found.workloads), 6.3  # points
+    height = 0.152 * count + 2.2
+    figure = new_figure(PAGE, height)
     by = text(document, "seconds_by", "one model")
-    panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory bytes", 1),
-              ("predicted", f"predicted time (us)\nby {by}", 1e6), ("own", "predicted time (us)\nby the plan's model", 1e6),
-              ("measured", "measured time (us)", 1e6)]
+    panels = [("kernels", "kernels", 1), ("bytes", "bytes moved /\ncompulsory\nbytes", 1),
+              ("predicted", f"time (us)\npredicted by\n{by}", 1e6), ("own", "time (us)\npredicted by its\nown model", 1e6),
+              ("measured", "time (us)\nmeasured", 1e6)]
     panels = [p for p in panels if any(v for (what, _, _), v in found.values.items() if what == p[0])]
     every, marks = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], {}
     for axes, (what, label, scale) in zip(every, panels):
         for mark in _panel(axes, found, what, scale):
             marks.setdefault(mark.get_label(), mark)
-        axes.set_title(label, fontsize=7.5)
-    every[0].set_yticks(range(count), found.workloads, fontsize=6.5)
+        axes.set_title(label, fontsize=6.5)
+    every[0].set_yticks(range(count), found.workloads, fontsize=letters)
     every[0].set_ylim(count - 0.5, -0.5)
-    figure.subplots_adjust(left=0.29, right=0.995, top=1 - 0.85 / height, bottom=1.1 / height, wspace=0.09)
-    figure.suptitle(text(document, "title", ""), fontsize=9.5, y=1 - 0.2 / height)
-    figure.legend(marks.values(), marks.keys(), fontsize=7, loc="lower center", ncols=5, bbox_to_anchor=(0.64, 0.42 / height), frameon=False)
+    left = (width_of(found.workloads, letters) + 0.15) / PAGE
+    figure.subplots_adjust(left=left, right=0.995, top=1 - 0.95 / height, bottom=1.2 / height, wspace=0.16)
+    figure.suptitle(balanced([text(document, "title", "")], 90), fontsize=9, va="top", y=1 - 0.12 / height)
+    figure.legend(marks.values(), marks.keys(), fontsize=6.5, loc="lower center", ncols=5, bbox_to_anchor=(0.5, 0.6 / height), frameon=False)
     lines = [f"Machine planned for: {text(document, 'machine')}; measured on: " + (", ".join(found.devices()) or "nothing recorded")
              + ". Bytes: each kernel's inputs and outputs once. No mark: no plan, no prediction or no recording.",
              "Workloads without a plan: " + (", ".join(found.without()) or "none") + "."]
-    figure.text(0.01, 0.1 / height, filled(lines, 150, "  "), fontsize=7, va="bottom")
+    figure.text(0.01, 0.05 / height, filled(lines, 115, "  "), fontsize=6.5, va="bottom")
     return figure
 
 
@@ -148,6 +149,8 @@ def numeric_columns(document, where):
 def _shared_rows(names):
     """Of a long table whose rows two texts name: ([first text], [second text], [(the place of each row's first text, of its
     second)]). None where that is not so, or where there are more second texts than marks."""
+    if all(len(n) == 1 and " " in n[0] for n in names):  # one text, as "a workload its tiles"
+        names = [tuple(n[0].rsplit(" ", 1)) for n in names]
     if len(names) <= MOST_BARS or any(len(n) != 2 for n in names) or len(set(names)) < len(names):
         return None
     first, second = list(dict.fromkeys(n[0] for n in names)), list(dict.fromkeys(n[1] for n in names))
@@ -215,7 +218,7 @@ def draw_table(document, where):
              or [column for column in telling if any(column is c for c in chosen)])
     left_out = [name for name, _ in found if name not in [n for n, _ in drawn]]
     places = {str(name): c for c, name in enumerate(document["columns"])}
-    labels = [_folded(label) for label in labels]
+    labels = [_folded(label, 44 if shared else 36) for label in labels]
     letters = 7 if len(labels) <= 40 else 6  # points
     lines_each = 1 + max(label.count("\n") for label in labels)
     rows_height = max(0.3 * min(len(labels), 5), 0.026 * letters * len(labels) * (1 + 0.6 * (lines_each - 1)))
@@ -242,6 +245,7 @@ def draw_table(document, where):
             axes.set_xscale("log")
         axes.set_ylim(len(labels) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels if c == 0 else [""] * len(labels), fontsize=letters)
+        name = name if max(map(len, name.split(" "))) <= across else name.replace("/", " / ")
         axes.set_title(filled([f"{name}, {unit}" if unit else name], across), fontsize=6.5)
         for i in set(range(len(labels))) - {i for i, _ in there} if not shared else ():
             axes.text(0.02, i, "–", transform=axes.get_yaxis_transform(), fontsize=7, va="center", color=GREY)
@@ -258,10 +262,11 @@ def draw_table(document, where):
                     y=top + (0.25 + 0.13 * lines_above) / figure.get_figheight())
     lines = ["–: no value"] if gaps else ["a mark that is missing: no value"] if shared else []
     if shared:
-        figure.axes[0].legend(fontsize=7, loc="upper left", ncols=len(shared[1]), frameon=False,
+        figure.axes[0].legend(fontsize=7, loc="upper left", ncols=min(4, len(shared[1])), frameon=False,
                               bbox_to_anchor=(0, 0), borderaxespad=2.4)
     if left_out:
         lines.append("more columns in the file: " + ", ".join(left_out))
     lines += report_lines(document)
-    put_caption(figure.axes[0], lines, below=42 if shared else 30, whole_page=True)
+    keys = math.ceil(len(shared[1]) / 4) if shared else 0  # lines of marks' names
+    put_caption(figure.axes[0], lines, below=30 + 13 * keys, whole_page=True)
     return figure

@@ -1,8 +1,8 @@
 """The loop tree of a plan as a picture, from explain --resolved: loops as nested boxes with their steps
 and trips, loads and stores with their tiles, and the bars of which buffer lives where."""
 
-from .plot_input import (BadInput, BLUE, COLOURS, GREEN, HATCHES, ORANGE, VERMILLION, amount, filled,
-                         new_figure, number, put_caption, rows, text, workload_of)
+from .plot_input import (BadInput, BLUE, COLOURS, GREEN, HATCHES, ORANGE, PAGE, VERMILLION, amount, filled,
+                         new_figure, number, put_caption, rows, text, width_of, workload_of)
 
 INDENT, WIDTH, PITCH = 0.35, 10.5, 1.5
 LEAVES = {"load": (BLUE, "load"), "compute": (GREEN, "compute"), "store": (VERMILLION, "store"),
@@ -114,7 +114,12 @@ def _pitch(found):
     return max(PITCH, 0.165 * longest)
 
 
-def _draw_residencies(axes, found, offset, pitch):
+def _turned(found):
+    """The labels in two lines, to be read from below: of a picture that would be wider than a page."""
+    return [(label.replace("\nin ", " in ", 1), *rest) for label, *rest in found]
+
+
+def _draw_residencies(axes, found, offset, pitch, rotation):
     from matplotlib.patches import Rectangle
     for i, (label, colour, first, last) in enumerate(found):
         x = offset + i * pitch
@@ -122,7 +127,7 @@ def _draw_residencies(axes, found, offset, pitch):
                                  facecolor=COLOURS[colour % len(COLOURS)],
                                  hatch=HATCHES[colour % len(HATCHES)], edgecolor="black",
                                  linewidth=0.6))
-        axes.text(x + 0.21, -0.15, label, ha="center", va="bottom", fontsize=7)
+        axes.text(x + 0.21, -0.15, label, ha="center", va="bottom", fontsize=7, rotation=rotation)
 
 
 def draw_tree(document, where):
@@ -135,16 +140,21 @@ def draw_tree(document, where):
         if not laid:
             raise BadInput(f"{where}: kernels[{i}].nodes: is empty; accepted: at least one node")
         laid_out.append((laid, _residencies(kernel, laid, f"{where}: kernels[{i}]")))
-    heights = [len(laid) + 2.9 for laid, _ in laid_out]
+    above, rotation, unit = 2.3, 0, 0.5  # rows of labels above the tree; inches
     width = WIDTH + 0.7 + max(max(len(found), 1) * _pitch(found) for _, found in laid_out)
-    figure = new_figure(0.5 * width, 0.27 * sum(heights) + 0.9)
+    if 0.5 * width > PAGE:
+        laid_out = [(laid, _turned(found)) for laid, found in laid_out]
+        above, rotation = width_of([label for _, found in laid_out for label, *_ in found]) / 0.27 + 0.5, 90
+        width, unit = WIDTH + 0.7 + 0.66 * max(len(found) for _, found in laid_out), 0.42
+    heights = [len(laid) + above + 0.6 for laid, _ in laid_out]
+    figure = new_figure(unit * width, 0.27 * sum(heights) + 0.9)
     panels = figure.subplots(len(kernels), 1, squeeze=False,
                              gridspec_kw={"height_ratios": heights}).flatten()
     for axes, (laid, found), kernel in zip(panels, laid_out, kernels):
         _draw_rows(axes, laid)
-        _draw_residencies(axes, found, WIDTH + 0.7, _pitch(found))
+        _draw_residencies(axes, found, WIDTH + 0.7, 0.66 if rotation else _pitch(found), rotation)
         axes.set_xlim(-0.05, width)
-        axes.set_ylim(len(laid) + 0.1, -2.3)
+        axes.set_ylim(len(laid) + 0.1, -above)
         axes.axis("off")
         blocks = kernel.get("blocks", 1)
         axes.text(0, -0.35, f"kernel {kernel.get('name') or ''}".strip()

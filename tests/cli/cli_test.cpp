@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "tests/cli/command.h"
 #include "tests/support/places.h"
@@ -154,6 +156,38 @@ TEST(Command, ExplainPricesEveryOrder) {
     for (const char* t : {"A", "B", "C", "D", "E"})
       expect_keys(o["tensors"][t], {"footprint_elements", "movement_elements"});
   }
+}
+
+TEST(Command, TheBestOrderAloneIsThePlans) {
+  for (const char* capacity : {"300B", "1000B", "4096B"}) {
+    const json plan = document(
+        {"plan", kChain, "-m", "scratchpad:4096B", "--model", "chimera", "--capacity", capacity});
+    const json best = document(
+        {"explain", kChain, "-m", "scratchpad:4096B", "--order", "best", "--capacity", capacity});
+    ASSERT_EQ(best["orders"].size(), 1u);
+    EXPECT_EQ(best["orders"][0]["order"], plan["order"]);
+    EXPECT_EQ(best["orders"][0]["volume_bytes"], plan["volume_bytes"]);
+    EXPECT_EQ(best["orders"][0]["tree"], plan["plan"]["kernels"][0]["tree"]);
+  }
+}
+
+TEST(Command, TablesOfOrdersAndPlansFitAScreen) {
+  const Outcome orders = tilewright_command(
+      {"explain", "gemm-chain3:m=20,n=12,k=8,l=16,p=12", "-m", "scratchpad:1K", "--order", "all"});
+  EXPECT_LT(std::ranges::count(orders.out, '\n'), 60);
+  EXPECT_THAT(orders.out, HasSubstr("the first 12 of 120 orders; --json has all"));
+  // A row of compare's is one line: what has no room is left out.
+  const Outcome plans =
+      tilewright_command({"compare", "gated-ffn:m=128,n=64,k=256,l=512", "-m", "xeon-gold-6240",
+                          "--models", "chimera,mcfuser-chimera,powerfusion"});
+  std::istringstream lines(plans.out);
+  bool table = false;
+  for (std::string line; std::getline(lines, line) && !line.starts_with("simulated");) {
+    EXPECT_LE(line.size(), 100u) << line;
+    EXPECT_FALSE(table && line.starts_with(" ")) << line;
+    table = table || line.starts_with("plan of");
+  }
+  EXPECT_TRUE(table) << plans.out << plans.err;
 }
 
 TEST(Command, ExplainAtTilesIsTable3) {

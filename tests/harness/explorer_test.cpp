@@ -64,6 +64,7 @@ TEST(Explorer, AnswersAreTheCommands) {
     return more;
   };
   same_as_the_command(of("explain", {"--model", "chimera", "--capacity", "4000B"}));
+  same_as_the_command(of("explain", {"--order", "best", "--capacity", "4000B"}));
   same_as_the_command(of("explain", {"--curve"}));
   same_as_the_command(of("explain", with({"--resolved"})));
   same_as_the_command(of("predict", with({"--model", "exact"})));

@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <random>
 
+#include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "models/chimera/chimera.h"
 #include "models/chimera/solver.h"
@@ -354,25 +356,112 @@ TEST(ChimeraSearch, ManyLoopsAreSearchedByThoseThatAreCut) {
   EXPECT_LE(s->ranked.front().price.volume.value, one->price.volume.value);
 }
 
-TEST(ChimeraSearch, CutLoopsFindWhatEveryOrderFinds) {
-  std::mt19937 rng(24112026);
+struct Drawn {
+  std::string name;
+  Elements capacity;
+};
+
+/// Products in a row, m x x0 by x0 x x1 and so on.
+std::string products(int count, const std::function<std::string()>& extent) {
+  std::string loops = "m: " + extent() + ", x0: " + extent(), operators;
+  for (int i = 0; i < count; ++i) {
+    const std::string from = std::to_string(i), to = std::to_string(i + 1);
+    loops += ", x" + to + ": " + extent();
+    operators += "  - T" + to + "[m,x" + to + "] += T" + from + "[m,x" + from + "] * W" + from +
+                 "[x" + from + ",x" + to + "]\n";
+  }
+  return "name: products\nloops: {" + loops + "}\noperators:\n" + operators;
+}
+
+Drawn drawn_search(std::mt19937& rng, std::size_t round) {
   const auto drawn = [&](std::int64_t least, std::int64_t most) {
     std::uniform_real_distribution<double> log(std::log(least), std::log(most));
     return std::to_string(std::llround(std::exp(log(rng))));
   };
+  const auto x = [&] { return drawn(2, 400); };
+  const std::array<std::string, 5> names = {
+      "gemm-chain:m=" + x() + ",n=" + x() + ",k=" + x() + ",l=" + x(),
+      "gemm-chain3:m=" + x() + ",n=" + x() + ",k=" + x() + ",l=" + x() + ",p=" + x(),
+      "attention:m=" + x() + ",l=" + x() + ",k=" + drawn(2, 90) + ",n=" + drawn(2, 90),
+      "softmax:rows=" + x() + ",cols=" + x(),
+      "conv-chain:ic=" + drawn(2, 40) + ",h=" + drawn(6, 40) + ",w=" + drawn(6, 40) +
+          ",oc1=" + drawn(2, 40) + ",oc2=" + drawn(2, 40)};
+  return {names[round % names.size()], Elements(std::stoll(drawn(40, 100'000)))};
+}
+
+TEST(ChimeraSearch, TheBestOrderIsTheFirstOfAll) {
+  std::mt19937 rng(27112026);
   int feasible = 0, none = 0;
-  for (int round = 0; round < 60; ++round) {
-    const auto x = [&] { return drawn(2, 400); };
-    const std::array<std::string, 5> names = {
-        "gemm-chain:m=" + x() + ",n=" + x() + ",k=" + x() + ",l=" + x(),
-        "gemm-chain3:m=" + x() + ",n=" + x() + ",k=" + x() + ",l=" + x() + ",p=" + x(),
-        "attention:m=" + x() + ",l=" + x() + ",k=" + drawn(2, 90) + ",n=" + drawn(2, 90),
-        "softmax:rows=" + x() + ",cols=" + x(),
-        "conv-chain:ic=" + drawn(2, 40) + ",h=" + drawn(6, 40) + ",w=" + drawn(6, 40) +
-            ",oc1=" + drawn(2, 40) + ",oc2=" + drawn(2, 40)};
-    const std::string& name = names[static_cast<std::size_t>(round) % names.size()];
+  for (std::size_t round = 0; round < 100; ++round) {
+    Drawn d = drawn_search(rng, round);
+    // More than 120 orders.
+    const bool many = round % 12 == 11;
+    if (many)
+      d.name = products(4 + static_cast<int>(round / 12) % 2, [&] {
+        return std::to_string(std::uniform_int_distribution<int>(2, 60)(rng));
+      });
+    const Workload w = many ? workload_from_yaml(d.name, "test") : named_workload(d.name);
+    const auto pick = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(rng); };
+    const Options o{.reading = static_cast<Reading>(pick(3)),
+                    .edges = static_cast<Edges>(pick(2)),
+                    .memory = static_cast<Memory>(pick(4)),
+                    .write_weight = pick(2) == 0 ? 1.0 : 2.0,
+                    .min_tile = pick(3) == 0 ? 4 : 1};
+    SCOPED_TRACE(d.name + ", " + std::to_string(d.capacity.value) + " elements, round " +
+                 std::to_string(round));
+    const Search all = search(w, d.capacity, o);
+    const auto first = best_order(w, d.capacity, o);
+    ASSERT_EQ(first.ok(), !all.ranked.empty());
+    if (!first) {
+      ++none;
+      continue;
+    }
+    const Solution& front = all.ranked.front();
+    EXPECT_EQ(to_text(w, first->order), to_text(w, front.order));
+    EXPECT_EQ(first->tiles, front.tiles);
+    EXPECT_EQ(first->price.volume, front.price.volume);
+    EXPECT_EQ(first->price.memory, front.price.memory);
+    EXPECT_EQ(first->feasible, front.feasible);
+    EXPECT_EQ(first->fits, front.fits);
+    EXPECT_EQ(first->reason, front.reason);
+    ++(front.feasible ? feasible : none);
+  }
+  EXPECT_GT(feasible, 60);
+  EXPECT_GT(none, 3);
+}
+
+TEST(ChimeraSearch, TheBestFitIsThePlans) {
+  std::mt19937 rng(27112027);
+  int fit = 0, others = 0;
+  for (std::size_t round = 0; round < 120; ++round) {
+    const Drawn d = drawn_search(rng, round);
+    const Workload w = named_workload(d.name);
+    const Machine m = named_machine("scratchpad:1M");
+    const LevelId level = m.default_level();
+    SCOPED_TRACE(d.name + ", " + std::to_string(d.capacity.value) + " elements, round " +
+                 std::to_string(round));
+    const auto plan = best_plan(w, m, level, {}, d.capacity);
+    const auto fits = best_fit(w, m, level, {}, d.capacity);
+    if (!plan) continue;
+    ASSERT_TRUE(fits.ok()) << fits.reason();
+    ++fit;
+    const auto first = best_order(w, d.capacity, {});
+    ASSERT_TRUE(first.ok()) << first.reason();
+    others += first->order != fits->order || first->tiles != fits->tiles ? 1 : 0;
+    EXPECT_EQ(to_text(w, fits->order), to_text(w, plan->solution.order));
+    EXPECT_EQ(fits->tiles, plan->solution.tiles);
+    EXPECT_EQ(fits->price.volume, plan->solution.price.volume);
+  }
+  EXPECT_GT(fit, 60);
+  EXPECT_GT(others, 5);  // whose first order does not fit
+}
+
+TEST(ChimeraSearch, CutLoopsFindWhatEveryOrderFinds) {
+  std::mt19937 rng(24112026);
+  int feasible = 0, none = 0;
+  for (std::size_t round = 0; round < 60; ++round) {
+    const auto [name, capacity] = drawn_search(rng, round);
     const Workload w = named_workload(name);
-    const Elements capacity(std::stoll(drawn(40, 100'000)));
     for (Memory memory : {Memory::creq, Memory::held}) {
       Options o;
       o.memory = memory;

@@ -19,7 +19,7 @@ class Browser:
             if "started successfully on port" in line:
                 self.port = int(line.rstrip(".\n").rsplit(" ", 1)[1])
                 break
-        options = {"binary": CHROMIUM, "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"]}
+        options = {"binary": CHROMIUM, "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1040,1000"]}
         self.session = ""
         value = self.post("", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}, whole="/session")
         self.session = value["sessionId"]

@@ -98,6 +98,7 @@ MACHINES = [
     dict(workload=CHAIN, machine="cache:4K/8,16K/8", order="mlkn", tiles="m=16,l=16,k=16,n=16"),
     dict(workload="gemm:m=60,n=44,k=52", machine="scratchpad:8K"),
     dict(workload="attention:m=64,l=64", machine="scratchpad:32K"),
+    dict(workload="gemm-chain3:m=40,n=24,k=16,l=56,p=12", machine="scratchpad:8K"),
     dict(workload=CHAIN, machine="scratchpad:16K", tree="m l ( k ( C.gemm1 ) n ( C.gemm2 ) )", tiles="m=16,l=16,k=16,n=16"),
 ]
 
@@ -109,6 +110,11 @@ def test_numbers_are_the_commands(page, fields):
     for row, t in zip(page.rows("traffic"), said["traffic"]):
         if "cache" not in fields["machine"]:
             assert row[6] == as_bytes(t["read_bytes"] + t["written_bytes"]), "exact"
+    if "tree" not in fields:
+        _, row = command(f"{page.text('orders-command')} --order {fields.get('order', 'best')}")
+        assert f"--order {row['orders'][0]['order']} " in page.text("simulated-command")
+        decided = {tensor: t["decided_by"] for tensor, t in row["orders"][0]["tensors"].items()}
+        assert [r[8] for r in page.rows("traffic")] == [decided[r[0]] for r in page.rows("traffic")]
 
 
 def test_story_1_an_order_is_chosen_from_the_ranking(page, picture):

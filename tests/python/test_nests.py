@@ -102,6 +102,69 @@ def test_chains_move_what_exact_says(case):
     np.testing.assert_allclose(E.values, A.values @ B.values @ D.values, atol=1e-4)
 
 
+def some(draw, dims, least=1):
+    """Some of the dimensions, at least so many, in any order."""
+    return "".join(draw.sample(dims, draw.randint(min(least, len(dims)), len(dims))))
+
+
+def two_operators(draw):
+    """Subscripts of T += X * Y and O += T * Z, drawn: by tensor the loops that index it."""
+    t, summed = some(draw, "abc"), some(draw, "de", 0)
+    x = some(draw, t + summed)
+    y = some(draw, "".join(d for d in t + summed if d not in x) + x[:draw.randint(0, len(x))] or x)
+    y += "".join(d for d in t + summed if d not in x + y)
+    own = draw.choice(["", "f"])
+    return {"T": t, "X": x, "Y": y, "Z": own + some(draw, t), "O": some(draw, t + own)}
+
+
+@pytest.mark.parametrize("case", range(60))
+def test_drawn_operators_move_what_exact_says(case):
+    """Two operators with drawn subscripts, in drawn nests: how many loops surround both, and in which order, is drawn, too."""
+    draw = random.Random(SEED + 300 + case)
+    index = two_operators(draw)
+    loops = sorted(set("".join(index.values())))
+    sizes = {d: draw.randint(1, 7) for d in loops}
+    tiles = {d: draw.randint(1, sizes[d]) for d in loops}
+    of = {"T": sorted(set(index["X"] + index["Y"])), "O": sorted(set(index["T"] + index["Z"] + index["O"]))}
+    outer = some(draw, [d for d in of["O"]], 0)
+    first, second = ("".join(draw.sample([d for d in of[o] if d not in outer], len(set(of[o]) - set(outer)))) for o in "TO")
+    dram, l1 = memories("L1")
+    inputs = {t: dram.array(t, tuple(sizes[d] for d in index[t])) for t in "XYZ"}
+    out = dram.zeros("O", tuple(sizes[d] for d in index["O"]))
+
+    def of_tile(array, at):
+        return array[tuple(at[d] for d in index[array.name])]
+
+    def body(at):
+        box = [at.get(d, slice(0, sizes[d])) for d in index["T"]]
+        with l1.new("T", *box) as whole:
+            def tile_of_t(inner):
+                return whole[tuple(slice(inner[d].start - b.start, inner[d].stop - b.start) for d, b in zip(index["T"], box))]
+
+            def producer(inner):
+                with l1.hold(of_tile(inputs["X"], inner)) as x, l1.hold(of_tile(inputs["Y"], inner)) as y:
+                    tile_of_t(inner)[...] += np.einsum(f"{index['X']},{index['Y']}->{index['T']}", x, y)
+
+            def consumer(inner):
+                with l1.hold(of_tile(inputs["Z"], inner)) as z, l1.update(of_tile(out, inner)) as o:
+                    o += np.einsum(f"{index['T']},{index['Z']}->{index['O']}", tile_of_t(inner), z)
+
+            walk(first, tiles, sizes, at, producer)
+            walk(second, tiles, sizes, at, consumer)
+
+    walk(outer, tiles, sizes, {}, body)
+
+    def named(t):
+        return f"{t}[{','.join(index[t])}]"
+
+    workload = {"name": "drawn", "dtype": "f32", "loops": sizes,
+                "operators": [f"{named('T')} += {named('X')} * {named('Y')}", f"{named('O')} += {named('T')} * {named('Z')}"]}
+    inner = " ".join(f"{' '.join(o)} ( C.{name} )" if o else f"C.{name}" for o, name in ((first, "T"), (second, "O")))
+    agree(dram.report(), workload, "scratchpad:1M", f"{' '.join(outer)} ( {inner} )" if outer else inner, tiles=tiles)
+    t = np.einsum(f"{index['X']},{index['Y']}->{index['T']}", inputs["X"].values, inputs["Y"].values)
+    np.testing.assert_allclose(out.values, np.einsum(f"{index['T']},{index['Z']}->{index['O']}", t, inputs["Z"].values), atol=1e-3)
+
+
 @pytest.mark.parametrize("case", range(20))
 def test_two_levels_move_what_exact_says(case):
     draw = random.Random(SEED + 200 + case)

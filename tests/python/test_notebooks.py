@@ -147,7 +147,7 @@ def test_slides_show_texts_code_and_results_and_no_answer():
     slides = runpy.run_path(str(FOLDER.parent / "scripts" / "slides"))
     new = nbformat.v4
     code = new.new_code_cell("%matplotlib inline\nprint(1 < 2)")
-    code.outputs = [new.new_output("stream", text="a < b\n"),
+    code.outputs = [new.new_output("stream", text="a < b\n"), new.new_output("stream", text="in two pieces\n"),
                     new.new_output("display_data", data={"image/png": "AAAA"})]
     asked = new.new_code_cell("answer_1_1 = 42", metadata={"exercise": "1.1"})
     notebook = new.new_notebook(cells=[
@@ -155,7 +155,7 @@ def test_slides_show_texts_code_and_results_and_no_answer():
         new.new_markdown_cell("### Exercise 1.1\nHow many?"), asked])
     first, second = slides["slides_of"](notebook)
     assert "data:image/svg+xml" in first and 'alt="T^2 + 2\\alpha T"' in first
-    assert "print(1 &lt; 2)" in first and "a &lt; b" in first and "data:image/png;base64,AAAA" in first
+    assert "print(1 &lt; 2)" in first and "a &lt; b\nin two pieces" in first and "data:image/png;base64,AAAA" in first
     assert "matplotlib inline" not in first and "import tilewright" not in first
     assert "How many?" in second and "42" not in second
     page = slides["page"](slides["title_of"](notebook), [first, second])

@@ -22,7 +22,12 @@ def drawn(tmp_path, monkeypatch):
         path, out = tmp_path / "r.json", tmp_path / "p.svg"
         path.write_text(json.dumps(answer))
         assert plot.main([str(path), "-o", str(out)] + (["--kind", kind] if kind else [])) == 0
-        found = re.findall(r"<text[^>]*>([^<]*)</text>", out.read_text(encoding="utf-8"))
+        written = out.read_text(encoding="utf-8")
+        found = re.findall(r"<text[^>]*>([^<]*)</text>", written)
+        # On a page of 7.2 inches; the least that can be read is six points.
+        wide = float(re.search(r'width="([\d.]+)pt"', written).group(1))
+        sizes = [float(n) for n in re.findall(r"<text[^>]*?font(?:-size)?: ?([\d.]+)px", written)]
+        assert sizes and min(sizes) * min(1, 7.2 * 72 / wide) > 5.9, (min(sizes, default=0), wide)
         return re.sub(r"\s+", " ", " ".join(found))
     return make
 
@@ -98,7 +103,7 @@ TABLE = {"title": "A table", "command": "reproduce x", "columns": ["what", "kern
 
 def test_side_by_side(drawn):
     expect(drawn(SIDE), "Several models", "softmax", "one", "two of 1", "XLA", "bytes moved / compulsory bytes",
-           "predicted time (us) by a model", "measured time (us)", "measured on: A GPU", "Machine planned for: h200")
+           "time (us) predicted by a model", "time (us) measured", "measured on: A GPU", "Machine planned for: h200")
 
 
 def test_table(drawn):
@@ -154,7 +159,7 @@ def test_beside(drawn):
 def test_reuse(drawn):
     document = {"title": "Reuse", "paper": "Somebody", "command": "reproduce y",
                 "rows": [{"order": "mlkn", "reused_along": {"A": ["n"], "B": []}}]}
-    expect(drawn(document), "Reuse", "mlkn", "A", "B", "n", "–", "block order, outermost loop first")
+    expect(drawn(document), "Reuse", "mlkn", "A", "B", "n", "–", "loop order, outermost loop first")
 
 
 def test_orders(drawn):
@@ -321,3 +326,9 @@ def test_a_table_is_drawn_by_the_columns_that_it_names_and_by_its_table_where_it
     assert titles() == list("abcdef")
     document["drawn"] = ["g", "a"]
     assert titles() == ["g", "a"]
+
+
+def test_rows_of_one_text_share_a_row_by_what_comes_before_the_last_blank():
+    names = [(f"gemm m={m} {tile}",) for m in range(40) for tile in ("64x64", "128x64")]
+    first, second, places = plot.plot_table._shared_rows(names)
+    assert len(first) == 40 and second == ["64x64", "128x64"] and places[3] == (1, 1)
