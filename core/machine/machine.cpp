@@ -21,6 +21,11 @@ constexpr std::int64_t kMaxDegree = 64;  // lines of a 4 KiB page
 constexpr std::int64_t kMaxBanks = 65536;
 constexpr std::int64_t kMaxInstances = std::int64_t{1} << 40;
 
+bool same_but_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
 std::string lower(std::string_view text) {
   std::string r(text);
   for (char& c : r) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -211,12 +216,12 @@ class Checker {
     }
     const std::int64_t sets = level.sets();
     if (b.index == Index::folded && (sets & (sets - 1)) != 0) {
-      fail(level, "index", "folded", "needs a power of two of sets, and there are " +
-           std::to_string(sets), "modulo or slices");
+      fail(level, "index", "folded",
+           "needs a power of two of sets, and there are " + std::to_string(sets),
+           "modulo or slices");
     }
     if (b.slices != 1 && b.index != Index::slices) {
-      fail(level, "slices", std::to_string(b.slices), "are of index slices only",
-           "index: slices");
+      fail(level, "slices", std::to_string(b.slices), "are of index slices only", "index: slices");
     }
     if (b.slices < 1 || sets % b.slices != 0) {
       fail(level, "slices", std::to_string(b.slices),
@@ -370,10 +375,10 @@ std::string_view name_of(LevelKind k) {
 std::int64_t Level::sets() const { return ways > 0 ? capacity.value / (line.value * ways) : 1; }
 
 std::optional<LevelId> Machine::find(std::string_view name) const {
-  const std::string wanted = lower(name);
-  if (!levels.empty() && (wanted == "dram" || wanted == "home")) return home();
+  const auto is = [&](std::string_view other) { return same_but_case(name, other); };
+  if (!levels.empty() && (is("dram") || is("home"))) return home();
   for (std::size_t i = 0; i < levels.size(); ++i) {
-    if (lower(levels[i].name) == wanted) return LevelId(i);
+    if (is(levels[i].name)) return LevelId(i);
   }
   return std::nullopt;
 }

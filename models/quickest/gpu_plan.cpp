@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <set>
+#include <string>
 
+#include "core/base/format.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
@@ -35,10 +38,15 @@ double bytes_of(const Workload& w) {
   return all;
 }
 
+/// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
+/// of its groups as they are.
+using Known = std::map<std::string, std::optional<Best>>;
+
 class GpuPlanner {
  public:
-  GpuPlanner(const Question& q, const stitching::Device& d, bool rewrites)
+  GpuPlanner(const Question& q, const stitching::Device& d, bool rewrites, Known& known)
       : q_(q),
+        known_(known),
         device_(d),
         rewrites_(rewrites),
         priced_(priced_machine(q)),
@@ -78,18 +86,16 @@ class GpuPlanner {
   }
 
   std::optional<Best> find(const Group& group) {
-    const std::vector<GpuProduct> products = gpu_products(*group.workload);
-    std::optional<Best> best;
-    if (products.empty() || group.ops.size() == 1) stitched(group, best);
-    if (!products.empty()) {
-      blocks(group.workload, products, {}, best);
-      if (rewrites_ && products.size() == 2) online(group.workload, best);
-      if (group.ops.size() > 1 && may_be_stitched(group, best)) stitched(group, best);
-    }
-    // Others' plans are of these forms, or slower; their searches take seconds.
-    if (!best && group.ops.size() == 1)
-      for (const Model* m : q_.others) ask(*m, group, best);
-    return best;
+    const Workload& w = *group.workload;
+    std::string key = formatted("{} {} {} {};", device_.stays, effort_, rewrites_,
+                                q_.workload->operators().size() <= kMostOfLayer);
+    key += signature(w);
+    for (const Loop& l : w.loops()) key += ' ' + l.name;
+    for (const Tensor& t : w.tensors()) key += ' ' + t.name;
+    for (const Operator& op : w.operators()) key += ' ' + op.name;
+    const auto found = known_.find(key);
+    if (found != known_.end()) return found->second;
+    return known_[std::move(key)] = search(group);
   }
 
   /// What others propose of the whole, where that is faster.
@@ -107,6 +113,21 @@ class GpuPlanner {
   }
 
  private:
+  std::optional<Best> search(const Group& group) const {
+    const std::vector<GpuProduct> products = gpu_products(*group.workload);
+    std::optional<Best> best;
+    if (products.empty() || group.ops.size() == 1) stitched(group, best);
+    if (!products.empty()) {
+      blocks(group.workload, products, {}, best);
+      if (rewrites_ && products.size() == 2) online(group.workload, best);
+      if (group.ops.size() > 1 && may_be_stitched(group, best)) stitched(group, best);
+    }
+    // Others' plans are of these forms, or slower; their searches take seconds.
+    if (!best && group.ops.size() == 1)
+      for (const Model* m : q_.others) ask(*m, group, best);
+    return best;
+  }
+
   /// Small products with what is around them: a stitched kernel reads an operand of each
   /// multiply-add from shared memory at best. Only of small workloads, as each search takes tens of
   /// milliseconds.
@@ -265,6 +286,7 @@ class GpuPlanner {
   }
 
   const Question& q_;
+  Known& known_;
   stitching::Device device_;
   bool rewrites_;
   std::shared_ptr<const Machine> priced_;
@@ -289,13 +311,13 @@ struct Planned {
 
 /// Of the workload after rewrites of the whole.
 Result<Planned> planned(const Question& asked, const Composition& composed,
-                        const stitching::Device& device, const Settings& settings) {
+                        const stitching::Device& device, const Settings& settings, Known& known) {
   Question q = asked;
   q.workload = composed.workload;
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
-    GpuPlanner planner(q, device, rewrites);
+    GpuPlanner planner(q, device, rewrites, known);
     Partitioner partitioner(
         q.workload, [&](const Group& g) { return planner.find(g); },
         [&](const Part& ops) { return planner.rough(ops); });
@@ -332,9 +354,10 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (!device) return Reason{device.reason()};
   if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};
-  Result<Planned> best = planned(q, {.workload = q.workload}, *device, settings);
+  Known known;
+  Result<Planned> best = planned(q, {.workload = q.workload}, *device, settings, known);
   const auto tried = [&](const Composition& c) {
-    Result<Planned> other = planned(q, c, *device, settings);
+    Result<Planned> other = planned(q, c, *device, settings, known);
     if (!other || (best && other->seconds() >= best->seconds())) return false;
     best = std::move(other);
     return true;

@@ -403,6 +403,40 @@ std::vector<Part> Partitioner::settled(const Part& part) {
   return sum < whole ? apart : std::vector<Part>{part};
 }
 
+/// What an operator needs within a part, itself with it.
+Part Partitioner::needed(const Part& part, OpId op) const {
+  Part all{op};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const Access& x : w_->op(all[i]).inputs)
+      if (const OpId p = w_->producer(x.tensor); p.valid() && std::ranges::binary_search(part, p) &&
+                                                 std::ranges::find(all, p) == all.end())
+        all.push_back(p);
+  std::ranges::sort(all);
+  return all;
+}
+
+/// The part, or what it is in pieces along one of its edges, where these are faster. Only pieces
+/// that roughly take less are searched for.
+std::vector<Part> Partitioner::cut(const Part& part) {
+  const double whole = seconds(part);
+  std::set<Part> tried;
+  double least = whole;
+  std::optional<std::pair<Part, Part>> best;
+  for (const OpId op : part) {
+    Part first = needed(part, op), second;
+    std::ranges::set_difference(part, first, std::back_inserter(second));
+    if (second.empty() || !tried.insert(first).second) continue;
+    if (no_subgraph(*w_, first) || no_subgraph(*w_, second)) continue;
+    if (about(first) + about(second) >= least) continue;
+    const double apart = seconds(first) + seconds(second);
+    if (apart < least) least = apart, best = {std::move(first), std::move(second)};
+  }
+  if (!best) return {part};
+  std::vector<Part> all = cut(best->first);
+  std::ranges::move(cut(best->second), std::back_inserter(all));
+  return all;
+}
+
 /// Two products and what lies between, where that beats what they were taken apart into.
 void Partitioner::with_pairs(std::vector<Part>& parts) {
   for (const Part& pair : cut_contractions(*w_)) {
@@ -442,6 +476,9 @@ Result<Partition> Partitioner::run() {
     }
     // Halves are not the only way to take a part apart.
     parts = loose.empty() ? std::move(all) : grown(std::move(all), &loose);
+    all.clear();
+    for (const Part& p : parts) std::ranges::move(cut(p), std::back_inserter(all));
+    parts = std::move(all);
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {
@@ -471,17 +508,8 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
       const Part& b = p.groups[part_of[op]].ops;
       if (e.fused) {
         // Apart: what the maker needs within the group, and the rest.
-        Part first{maker}, second;
-        for (bool more = true; more;) {
-          more = false;
-          for (OpId o : Part(first))
-            for (const Access& y : w_->op(o).inputs)
-              if (const OpId q = w_->producer(y.tensor); q.valid() &&
-                                                         std::ranges::binary_search(a, q) &&
-                                                         std::ranges::find(first, q) == first.end())
-                first.push_back(q), more = true;
-        }
-        std::ranges::sort(first);
+        const Part first = needed(a, maker);
+        Part second;
         std::ranges::set_difference(a, first, std::back_inserter(second));
         e.together = part_of[op] < p.best.size() ? p.best[part_of[op]].seconds : seconds(a);
         if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))

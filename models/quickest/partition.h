@@ -78,6 +78,8 @@ class Partitioner {
   std::vector<Part> grown(std::vector<Part> parts, const std::set<Part>* loose = nullptr);
   void with_pairs(std::vector<Part>& parts);
   std::vector<Part> settled(const Part& part);
+  Part needed(const Part& part, OpId op) const;
+  std::vector<Part> cut(const Part& part);
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
 
   std::shared_ptr<const Workload> w_;

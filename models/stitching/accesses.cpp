@@ -1,8 +1,7 @@
 #include "models/stitching/accesses.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <array>
 
 namespace tilewright::stitching {
 namespace {
@@ -14,6 +13,11 @@ using lowering::ProgramIndex;
 constexpr std::int64_t kSector = 32, kLine = 128, kBanks = 32;
 constexpr std::int64_t kVector =
     4;  // elements of shared memory that a thread moves at once, at most
+
+void only_different(std::vector<std::int64_t>& all) {
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+}
 
 }  // namespace
 
@@ -39,7 +43,7 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
                             const std::vector<Linear>& inside,
                             const std::vector<int>& loops) const {
   const std::int64_t bytes = size_of(p_.workload->tensor(t).dtype);
-  std::set<std::int64_t> sectors, lines, all;
+  std::vector<std::int64_t> sectors, lines, all;
   // A strip that is one access is no dimension of the address.
   const bool whole = std::ranges::none_of(dims, [&](int id) {
     const auto term = at.terms.find(id);
@@ -73,13 +77,14 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
       continue;
     const std::int64_t first = (in_lane(at, lane) - at.constant) * bytes;
     for (std::int64_t b = first; b < first + width * bytes; b += std::min(bytes, kSector)) {
-      sectors.insert(b / kSector);
-      lines.insert(b / kLine);
+      sectors.push_back(b / kSector);
+      lines.push_back(b / kLine);
     }
     for (std::int64_t b = first / kSector;
          span > 0 && b <= (first + span + (whole ? width : 1) * bytes - 1) / kSector; ++b)
-      all.insert(b);
+      all.push_back(b);
   }
+  for (std::vector<std::int64_t>* some : {&sectors, &lines, &all}) only_different(*some);
   Accesses x{.count = elements(at, dims)};
   if (!whole) x.count /= static_cast<double>(width);
   if (span > 0 && !sectors.empty())
@@ -115,14 +120,17 @@ Accesses AccessCounts::shared(const Linear& at, const std::vector<int>& dims) co
     while (width < kVector && p_.index(id).count % (2 * width) == 0) width *= 2;
   }
   const std::int64_t words = p_.element_bytes() / 4;
-  std::map<std::int64_t, std::set<std::int64_t>> banks;
+  std::array<std::vector<std::int64_t>, kBanks> banks;
   for (std::int64_t lane = 0; lane < kLanes; ++lane)
     for (std::int64_t w = 0; w < width * words; ++w) {
       const std::int64_t word = (in_lane(at, lane) - at.constant) * words + w;
-      banks[word % kBanks].insert(word);
+      banks[static_cast<std::size_t>((word % kBanks + kBanks) % kBanks)].push_back(word);
     }
   std::size_t most = 1;
-  for (const auto& [bank, all] : banks) most = std::max(most, all.size());
+  for (auto& all : banks) {
+    only_different(all);
+    most = std::max(most, all.size());
+  }
   Accesses x{.count = elements(at, dims) / static_cast<double>(width)};
   x.wavefronts = x.count * static_cast<double>(most);
   return x;

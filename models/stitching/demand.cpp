@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -25,13 +26,18 @@ using lowering::Write;
 constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
-constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
+constexpr double kVectorElements = 8;  // that a thread loads at once, at most
+constexpr double kOfAccess = 2;        // instructions of an access: its address, itself
 // Cycles of a load that L1 has: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
 // Architecture via Microbenchmarking, table of memory latencies.
 constexpr double kL1 = 40.7;
 // Registers of a load that is under way in a loop, its address and its value; that a thread has
 // beside loads and values: addresses, indices (SASS of nvcc 13.0).
 constexpr double kOfLoad = 3, kOfThread = 16;
+// Cycles of a scheduler for an instruction of doubles: half as many units (CUDA C++ Programming
+// Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
+// of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
+constexpr double kDoubles = 2, kOfDouble = 18;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
@@ -45,12 +51,22 @@ struct Pass {
   double turns = 1;        ///< of a thread, over all loops
 };
 
+using Counted = std::map<const void*, Accesses>;
+
 class Tally {
  public:
   /// `kept`: what a walk before this one has found; {}: not known yet.
+  /// `counted`: accesses by the step, read or address that makes them; a later walk finds them
+  /// there.
   Tally(const Graph& g, std::span<const int> vertices, const Device& d, const ThreadProgram& p,
-        Kept kept)
-      : g_(g), d_(d), p_(p), k_(*p.kernel), accesses_(p), known_(std::move(kept)) {
+        Kept kept, Counted& counted)
+      : g_(g),
+        d_(d),
+        p_(p),
+        k_(*p.kernel),
+        accesses_(p),
+        counted_(counted),
+        known_(std::move(kept)) {
     for (int v : vertices) vertices_[g.workload().op(g.vertex(v).op).name] = v;
     for (const Value& v : p.values)
       if (v.storage == Storage::registers) indexed_.insert(v.dims.begin(), v.dims.end());
@@ -60,6 +76,7 @@ class Tally {
   Demand take() {
     out_.blocks = static_cast<double>(k_.blocks);
     out_.warps = static_cast<double>(p_.warps);
+    room_ = of_l1();
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
@@ -209,7 +226,7 @@ class Tally {
           loading = std::max(loading, stage(s, repeats));
           break;
         case Step::Kind::hold:
-          add(accesses_.shared(s.read.at, s.dims), repeats * warps(s), 1, false);
+          add(shared(s.read.at, s.dims), repeats * warps(s), 1, false);
           break;
         case Step::Kind::loop: {
           const std::size_t begin = kept_.pass();
@@ -240,9 +257,69 @@ class Tally {
   }
 
   /// Of a load or store that a thread comes to `turns` times, all of a block's warps `times` times.
-  void bring(const Accesses& x, double times, double full, const Linear& at, double turns) {
-    add(x, times, full, true);
-    if (!others_read(at)) brought_.push_back({x.sectors * times * full, turns});
+  /// `sectors`: of these, those that do not lie in L1.
+  void bring(const Accesses& x, double times, double full, const Linear& at, double turns,
+             std::optional<double> sectors = {}) {
+    const double all = sectors.value_or(x.sectors * times * full);
+    add(x, times, full, false);
+    out_.sectors += all;
+    if (!others_read(at)) brought_.push_back({all, turns});
+  }
+  void bring_loaded(TensorId t, const Accesses& x, double times, double full, const Linear& at,
+                    double turns) {
+    bring(x, times, full, at, turns, from_l2(t, at, x.sectors * times * full));
+  }
+
+  /// Blocks that an SM has at the same time, at most.
+  double most_resident() const {
+    const double threads = kWarp * out_.warps;
+    return std::max(1.0, std::min(static_cast<double>(d_.blocks_per_sm),
+                                  std::floor(static_cast<double>(d_.threads_per_sm) / threads)));
+  }
+  /// Bytes of L1 for each tensor that the kernel reads: what tiles leave of the memory that both
+  /// share.
+  double of_l1() const {
+    double read = 0;
+    for (std::size_t t = 0; t < p_.workload->tensors().size(); ++t)
+      read += is_read_only(TensorId(t)) && !p_.workload->consumers(TensorId(t)).empty() ? 1 : 0;
+    const double tiles = most_resident() * static_cast<double>(p_.shared_bytes);
+    return std::max(0.0, static_cast<double>(d_.shared_per_sm) - tiles) / std::max(1.0, read);
+  }
+  bool is_read_only(TensorId t) const {
+    const OpId producer = p_.workload->producer(t);
+    return !producer.valid() || std::ranges::find(k_.ops, producer) == k_.ops.end();
+  }
+  /// Of a block's sectors of a load, those that L2 gives: blocks of an SM that follow one another
+  /// find in L1 what others of them have brought, where it has room for what all of these read.
+  /// Blocks are given out to SMs in turn.
+  double from_l2(TensorId t, const Linear& at, double sectors) const {
+    if (!t.valid() || !is_read_only(t)) return sectors;
+    const auto bytes = static_cast<double>(size_of(p_.workload->tensor(t).dtype));
+    std::vector<int> grid;
+    double all = 1, span = kVectorElements;
+    for (std::size_t i = 0; i < p_.indices.size(); ++i) {
+      const auto& index = p_.indices[i];
+      const auto term = at.terms.find(static_cast<int>(i));
+      if (index.kind == lowering::ProgramIndex::Kind::block)
+        grid.push_back(static_cast<int>(i)), all *= static_cast<double>(index.count);
+      else if (term != at.terms.end())
+        span += std::abs(static_cast<double>(term->second)) * static_cast<double>(index.count - 1);
+    }
+    if (all != static_cast<double>(k_.blocks)) return sectors;  // a pack
+    const double room = room_, resident = most_resident();
+    double least = sectors, blocks = 1, others = 1;
+    for (auto inner = grid.rbegin();; ++inner) {
+      const double touched = std::min(sectors * others, span * bytes / kSectorBytes + 1),
+                   own = std::max(1.0, blocks / static_cast<double>(d_.sms));
+      if (touched * kSectorBytes * std::max(1.0, resident / own) > room) break;
+      least = std::min(least, touched / own);
+      if (inner == grid.rend()) break;
+      const auto count = static_cast<double>(p_.index(*inner).count);
+      blocks *= count;
+      if (const auto term = at.terms.find(*inner); term != at.terms.end())
+        others *= count, span += std::abs(static_cast<double>(term->second)) * (count - 1);
+    }
+    return least;
   }
 
   /// The warps of a block wait for one another, so often.
@@ -265,8 +342,19 @@ class Tally {
            (1 - std::min(1.0, fresh)) * kL1;
   }
 
-  Accesses moved(const Step& s, const std::vector<int>& loops = {}) const {
-    return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside, loops);
+  template <class Make>
+  const Accesses& once(const void* key, const Make& make) const {
+    const auto [at, fresh] = counted_.try_emplace(key);
+    if (fresh) at->second = make();
+    return at->second;
+  }
+  const Accesses& moved(const Step& s, const std::vector<int>& loops = {}) const {
+    return once(&s, [&] {
+      return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside, loops);
+    });
+  }
+  const Accesses& shared(const Linear& at, const std::vector<int>& dims) const {
+    return once(&at, [&] { return accesses_.shared(at, dims); });
   }
   /// Turns of loops whose elements a step moves at once.
   double turns_within(const std::vector<int>& dims) const {
@@ -278,7 +366,7 @@ class Tally {
   }
 
   double load(const Step& s, double repeats) {
-    bring(moved(s), repeats * warps(s), s.full, s.at, repeats);
+    bring_loaded(only(s).tensor, moved(s), repeats * warps(s), s.full, s.at, repeats);
     loaded_ += repeats * size(s.dims);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
@@ -384,8 +472,8 @@ class Tally {
     switch (s.kind) {
       case Step::Kind::load:
         sum.own.insert(s.values.front());
-        return fetch(moved(s, pass.loops), s, s.at, times * turns_within(s.dims), done,
-                     size(s.dims), sum);
+        return fetch(only(s).tensor, moved(s, pass.loops), s, s.at, times * turns_within(s.dims),
+                     done, size(s.dims), sum);
       case Step::Kind::stage:
         sum.after += times * stage(s, done);
         return;
@@ -408,6 +496,14 @@ class Tally {
         // warps: each warp all of them, or some.
         meet(done);
         for (const Step::Joined& j : s.joined) {
+          // The loop over a group is unrolled, and all that it reads is on its way before the first
+          // is added.
+          double members = 1;
+          for (int id : j.units)
+            members *= p_.index(id).unit == Binding::thread
+                           ? out_.warps
+                           : static_cast<double>(p_.index(id).count);
+          ahead_registers_ = std::max(ahead_registers_, before() + members);
           const double sums = size(j.dims), writers = warps(s);
           double group = 1;
           for (int id : j.units) {
@@ -427,7 +523,7 @@ class Tally {
         }
         return;
       case Step::Kind::keep:
-        add(accesses_.shared(s.at, s.dims), done * warps(s), s.full, false);
+        add(shared(s.at, s.dims), done * warps(s), s.full, false);
         sum.after += d_.shared;
         return;
       case Step::Kind::store: {
@@ -438,7 +534,10 @@ class Tally {
         out_.turns = std::max(out_.turns, times * turns_within(s.dims));
         if (s.atomic) {
           out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
-          out_.swapped = std::max(out_.swapped, swaps(s));
+          const double swapped = swaps(s);
+          out_.swapped = std::max(out_.swapped, swapped);
+          // A thread reads each of its elements, and swaps it, before it goes on to the next.
+          if (swapped > 0) sum.after += times * size(s.dims) * 2 * d_.l2;
         }
         return;
       }
@@ -456,13 +555,14 @@ class Tally {
     return static_cast<double>(size_of(p_.workload->tensor(only(s).tensor).dtype));
   }
 
-  /// Additions to a word of memory that are compared and swapped: of 8 bits, and all that is no sum
-  /// (device/tilewright_device.h; bf16 before sm_90 too, which is not counted). Those of all
-  /// blocks, and of all its parts.
+  /// Additions to a word of memory that are compared and swapped: of 8 bits, of bf16 where that is
+  /// no instruction, and all that is no sum (device/tilewright_device.h). Those of all blocks, and
+  /// of all its parts.
   double swaps(const Step& s) const {
     const double bytes = home_bytes(s);
     const bool sum = p_.output_of(only(s)).combine == Combine::sum;
-    if (sum && bytes >= 2) return 0;
+    const bool bf16 = p_.workload->tensor(only(s).tensor).dtype == DType::bf16;
+    if (sum && bytes >= 2 && (!bf16 || d_.adds_bf16)) return 0;
     double times = bytes < 4 ? 4 / bytes : 1;
     for (std::size_t i = 0; i < p_.indices.size(); ++i)
       if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block &&
@@ -472,9 +572,9 @@ class Tally {
   }
 
   /// A load within a pass.
-  void fetch(const Accesses& x, const Step& s, const Linear& at, double turns, double done,
-             double values, Sum& sum) {
-    bring(x, done * warps(s), s.full, at, done);
+  void fetch(TensorId t, const Accesses& x, const Step& s, const Linear& at, double turns,
+             double done, double values, Sum& sum) {
+    bring_loaded(t, x, done * warps(s), s.full, at, done);
     loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
     // Of a few turns' loads one is not in L1.
@@ -488,9 +588,14 @@ class Tally {
     const double points = size(s.dims);
     sum.most = std::max(sum.most, points);
     const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
-    out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
-    out_.special += done * warps(s) * points * kSpecial * expensive;
-    sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
+    if (p_.f64) {
+      out_.instructions += done * warps(s) * points * kDoubles * (light + kOfDouble * expensive);
+      sum.depth += times * points * kDoubles * d_.light * (light + kOfDouble * expensive);
+    } else {
+      out_.instructions += done * warps(s) * points * (light + kOfExpensive * expensive);
+      out_.special += done * warps(s) * points * kSpecial * expensive;
+      sum.depth += times * points * (light * d_.light + expensive * d_.expensive);
+    }
     for (const Read& r : s.reads) read(r, s, times, done, pass, sum);
     for (const Write& w : s.writes) {
       const Value& v = p_.value(w.value);
@@ -500,12 +605,14 @@ class Tally {
         else
           kept_.make(w.value, size(v.dims));
       } else if (!w.sum && v.storage == Storage::shared) {
-        add(accesses_.shared(w.shared_at, s.dims), done * warps(s), s.full, false);
+        add(shared(w.shared_at, s.dims), done * warps(s), s.full, false);
         sum.after += d_.shared;
       }
       if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
-        bring(accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside), done * warps(s),
-              s.full, w.home_at, done);
+        const Accesses& out = once(&w.home_at, [&] {
+          return accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside);
+        });
+        bring(out, done * warps(s), s.full, w.home_at, done);
         out_.turns = std::max(out_.turns, times);
       }
     }
@@ -524,15 +631,16 @@ class Tally {
         kept_.read(r.value);
         return;
       case Read::From::shared:
-        add(accesses_.shared(r.at, s.dims), done * warps(s), s.full, false);
+        add(shared(r.at, s.dims), done * warps(s), s.full, false);
         [[fallthrough]];
       case Read::From::held:
         sum.after += times * d_.shared / kIndependent;
         return;
       case Read::From::home: {
-        const Accesses x =
-            accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside, pass.loops);
-        return fetch(x, s, r.at, times, done, x.count, sum);
+        const Accesses& x = once(&r, [&] {
+          return accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside, pass.loops);
+        });
+        return fetch(r.tensor, x, s, r.at, times, done, x.count, sum);
       }
       case Read::From::gather:
       case Read::From::run: {
@@ -548,8 +656,9 @@ class Tally {
           // Rows that values name lie anywhere: lanes with values of their own touch other sectors.
           at = at + accesses_.row_of(by, dimension.stride);
         }
-        const Accesses x = accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside);
-        return fetch(x, s, at, times, done, x.count * static_cast<double>(width), sum);
+        const Accesses& x = once(
+            &r, [&] { return accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside); });
+        return fetch(TensorId(), x, s, at, times, done, x.count * static_cast<double>(width), sum);
       }
     }
   }
@@ -593,6 +702,7 @@ class Tally {
   const ThreadProgram& p_;
   const ScheduledKernel& k_;
   const AccessCounts accesses_;
+  Counted& counted_;
   std::map<std::string, int> vertices_;
   std::set<int> indexed_;  ///< indices of arrays in registers
   mutable std::map<NodeId, NodeId> passes_;
@@ -601,6 +711,7 @@ class Tally {
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
+  double room_ = 0;      ///< of L1 for a tensor
   double meetings_ = 0;  ///< of a block's warps, at most, at one place
   double loaded_ = 0;    ///< values of a thread
   std::vector<Brought> brought_;
@@ -611,9 +722,10 @@ class Tally {
 
 Demand demand_of(const Graph& g, std::span<const int> vertices, const Device& d,
                  const ThreadProgram& p) {
-  Tally first(g, vertices, d, p, {});
+  Counted counted;
+  Tally first(g, vertices, d, p, {}, counted);
   first.take();
-  return Tally(g, vertices, d, p, first.kept()).take();
+  return Tally(g, vertices, d, p, first.kept(), counted).take();
 }
 
 }  // namespace tilewright::stitching

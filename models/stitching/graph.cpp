@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_time.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/loops.h"
@@ -297,6 +298,7 @@ Result<Device> device_of(const Machine& m) {
   chosen("block", d.block);
   chosen("launch", d.launch);
   chosen("launch_unit", d.launch_unit);
+  d.adds_bf16 = lowering::adds_bf16(sm.capability);
   if (l2->kind == LevelKind::cache) d.l2_bytes = static_cast<double>(l2->capacity.value);
   chosen("grid_barrier", d.grid_barrier);
   chosen("grid_barrier_block", d.grid_barrier_block);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/gpu/block_rules.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 
@@ -23,9 +24,8 @@ constexpr double kFilled = 0.6;
 // one round, from so many on; warps of a block that do not wait for one another, and leave it one
 // by one.
 constexpr double kScattered = 0.0075, kSpread = 0.012, kSpreadFrom = 4096, kApart = 0.0075;
-constexpr double kSwapping = 1;   // assumed: cycles of L2 for a word that is compared and swapped
 constexpr double kAdding = 16;    // cycles of a block of the last round: all add to the same places
-constexpr double kExposed = 0.2;  // of a chain: at the kernel's end
+constexpr double kExposed = 0.2;  // of a chain: at the kernel's end, where chains are not the time
 constexpr double kFilling = 0.055;  // of the time until every place has its first block
 constexpr double kInStep = 0.07;    // of a chain: between the first rounds of blocks
 constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves all places empty
@@ -33,6 +33,12 @@ constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves a
 /// Cycles of a kernel besides its blocks.
 double launched(const Device& d, double blocks) {
   return d.launch + d.launch_unit * std::min(blocks, static_cast<double>(d.sms));
+}
+
+/// How much of the time is not the blocks' chains: where these are all of it, none of them is left
+/// at the end. `sum`: of the powers of all.
+double others(double chains, double sum) {
+  return sum > 0 ? 1 - std::pow(chains, kSharpness) / sum : 1;
 }
 
 /// Seconds of the busiest SM over the mean: blocks are whole.
@@ -81,15 +87,16 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   // apart. The last one leaves places empty.
   const double steps =
       waves > 1 ? (kInStep + kUnfilled * (std::ceil(waves) - waves)) / std::floor(waves) : 0;
-  const double exposed =
-      (kExposed + steps) * all.chain + kFilling * std::min(all.blocks, places) * d.dispatch;
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
+  const double exposed = kExposed * all.chain * others(t.latency, sum) + steps * all.chain +
+                         kFilling * std::min(all.blocks, places) * d.dispatch;
   if (adding > 0) t.added = t.launch + std::min(adding, places) * kAdding / d.clock_hz;
   // One of those who wait for a word succeeds each time that all have gone to L2 and back, where
   // they are served one after the other.
-  if (swapped > 1) t.added += swapped * (d.l2 + std::min(swapped, places) * kSwapping) / d.clock_hz;
+  if (swapped > 1)
+    t.added += swapped * (d.l2 + std::min(swapped, places) * lowering::kSwapping) / d.clock_hz;
   t.seconds = t.launch + t.added +
               std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed / d.clock_hz);
   t.turns = all.turns;
@@ -107,7 +114,8 @@ double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
     sum += std::pow(x, kSharpness);
   return (launched(d, part.blocks) +
           std::max(part.blocks * d.dispatch,
-                   std::pow(sum, 1 / kSharpness) * d.clock_hz + kExposed * part.chain)) /
+                   std::pow(sum, 1 / kSharpness) * d.clock_hz +
+                       kExposed * part.chain * others(part.chain / d.clock_hz, sum))) /
          d.clock_hz;
 }
 

@@ -14,10 +14,11 @@
 
 namespace tilewright::stitching {
 
-/// Instructions that an expensive one is expanded to.
-inline constexpr double kOfExpensive = 10;
+/// Instructions that an expensive one is expanded to, and of these those of the special function
+/// units: 24 and 8 exponentials of all of an SM's warps (h100-unit-costs.json).
+inline constexpr double kOfExpensive = 7;
+inline constexpr double kSpecial = 1;
 inline constexpr double kWavefrontBytes = 128;  ///< of shared memory in a cycle
-inline constexpr double kSpecial = 2;           ///< of them, on the special function units
 inline constexpr double kIndependent = 4;       ///< instructions of a warp under way together
 inline double ceil_over(double a, double b) { return std::ceil(a / b); }
 

@@ -75,6 +75,7 @@ struct Device {
   double block = 700;      ///< cycles of a block besides its own: being given its place, ending
   double launch = 3000;    ///< cycles of a kernel before its first block and after its last
   double launch_unit = 0;  ///< more of it for each SM that has blocks
+  bool adds_bf16 = true;   ///< in memory, two at once; else they are compared and swapped
   double l2_bytes = 0;     ///< that L2 holds
   double stays = 0;        ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them

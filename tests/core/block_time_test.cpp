@@ -227,6 +227,39 @@ TEST(BlockTime, WhatIsComputedWithSumsInSharedMemoryLiesThereToo) {
   EXPECT_LT(t->seconds, 30e-6);
 }
 
+/// The first block of a pooled convolution is cut off at the image's edge, those in the middle have
+/// a row and a column more, for which all tiles are laid out: 76,544 bytes and 122 registers a
+/// thread, two blocks an SM. ResNet-50's takes 124 us (h100-whole-merged.json); by the first block
+/// it was priced 28, of four blocks an SM.
+TEST(BlockTime, BlocksAtTheEdgeAreNotTheLargest) {
+  const auto t = timed_text(
+      "loops: {c: 64, i: 3, y: 112, x: 112, r: 7, s: 7, v: 56, u: 56, p: 3, q: 3}\n"
+      "tensors: {I: [3, 224, 224], W: [64, 3, 7, 7], S: [64, 112, 112], P: [64, 56, 56]}\n"
+      "operators:\n  - \"stem: S[c,y,x] += I[i,2*y+r-3,2*x+s-3] * W[c,i,r,s]\"\n"
+      "  - \"pool: P[c,v,u] max= S[c,2*v+p-1,2*u+q-1]\"\noutputs: [P]\n",
+      "c/16@grid v/8@grid u/4@grid ( r/7 ( C.stem ) C.pool S.P )", named_machine("h100"), {});
+  ASSERT_TRUE(t) << t.reason();
+  EXPECT_GE(t->registers, 96);
+  EXPECT_EQ(t->resident, 2);
+  EXPECT_GT(t->seconds, 45e-6);
+  EXPECT_LT(t->seconds, 130e-6);
+}
+
+/// Before sm_90 bf16 is added by compare and swap: 16 blocks add to a word of two elements, one
+/// after the other, each a way to L2 and back.
+TEST(BlockTime, AdditionsOfBf16AreSwappedWhereTheyAreNoInstruction) {
+  const auto seconds = [](const std::string& type, double capability) {
+    Machine m = h200();
+    m.units.front().capability = capability;
+    const auto t = timed("gemm:m=128,n=128,k=4096,dtype=" + type,
+                         "m/64@grid n/64@grid k/256@grid ( k/32 ( C.gemm ) S.C!atomic )", m);
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  EXPECT_EQ(seconds("bf16", 9.0), seconds("f16", 9.0));
+  EXPECT_GT(seconds("bf16", 8.0), seconds("f16", 8.0) + 2 * 16 * 260 / 1.83e9);
+}
+
 TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
   Machine m = h200();
   for (const auto& [capability, has] : {std::pair(9.0, true), std::pair(8.0, false),

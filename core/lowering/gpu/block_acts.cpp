@@ -224,15 +224,21 @@ ActTime ring_time(const CopyRun& x, const BlockRates& r) {
   return {.alone = loop(one, r) + r.near, .issue = one};
 }
 
+bool swaps(const StoreRun& x, const BlockWork::Tile& t, const BlockRates& r) {
+  return x.added && (x.swapped || (t.element == 2 && !r.adds_bf16));
+}
+
 ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_registers,
                    const BlockForms& f, const BlockRates& r) {
   const double threads = 32.0 * f.warps(), compare = 4.0 * x.dims;
+  // A word is read, and swapped, before a thread goes on to the next.
+  const double swap = swaps(x, tile, r) ? 2 * r.l2 : 0;
   ActTime t;
   if (in_registers) {
     const double each = std::ceil(round_up_to(static_cast<double>(tile.rows), 16) *
                                   round_up_to(static_cast<double>(tile.columns), 16) / threads);
     const double all = 50 + each * (x.aligned && !x.added ? kOfStoredTogether : kOfStored);
-    t.alone = chain(all, r);
+    t.alone = chain(all, r) + each * swap;
     t.issue = all * f.warps() / kSchedulers;
     return t;
   }
@@ -240,7 +246,8 @@ ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_regis
   const double each = std::ceil(s.rows * s.columns / threads),
                one = kOfCopied + kOfRowDim * std::max(0, x.row_dims - 1);
   const double warps = std::ceil(s.rows * s.columns / 32);
-  t.alone = chain(compare, r) + loop(each * one, r) + std::ceil(each / kCopiedAtOnce) * r.near;
+  t.alone = chain(compare, r) + loop(each * one, r) + std::ceil(each / kCopiedAtOnce) * r.near +
+            each * swap;
   t.issue = warps * one / kSchedulers;
   return t;
 }

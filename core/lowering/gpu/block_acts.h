@@ -27,6 +27,8 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& t, double latency, in
                   int groups, const BlockRates& r);
 /// What a ring's two sides do for a tile beside copying it: boxes are compared, barriers counted.
 ActTime ring_time(const CopyRun& x, const BlockRates& r);
+/// Whether blocks compare and swap what they add at home.
+bool swaps(const StoreRun& x, const BlockWork::Tile& t, const BlockRates& r);
 /// A tile in shared memory, or a part of sums in registers, to home, without the bytes' time.
 ActTime store_time(const StoreRun& x, const BlockWork::Tile& t, bool in_registers,
                    const BlockForms& f, const BlockRates& r);

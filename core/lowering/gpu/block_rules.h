@@ -71,6 +71,12 @@ PointShares share_points(std::int64_t points, std::int64_t sum, std::int64_t wid
 inline constexpr double kOfPointRead = 6, kOfPointJoin = 4, kOfPointExchange = 80,
                         kOfPointRound = 20;
 
+/// Whether atomic additions of bf16 are an instruction: PTX ISA, red. `capability`: 0: unknown,
+/// taken as the newest. Else they are compared and swapped (device/tilewright_device.h).
+constexpr bool adds_bf16(double capability) { return capability == 0 || capability >= 9; }
+/// Assumed: cycles of L2 for a word that is compared and swapped.
+inline constexpr double kSwapping = 1;
+
 /// Registers that a thread of such a block can have.
 std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm);
 

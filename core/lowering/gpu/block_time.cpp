@@ -42,6 +42,7 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     return value;
   };
   BlockRates r;
+  r.adds_bf16 = type != DType::bf16 || adds_bf16(u.capability);
   r.clock = needs(u.clock_hz, "clock");
   r.sms = std::max<std::int64_t>(1, u.count);
   r.registers = u.registers > 0 ? u.registers : r.registers;
@@ -549,6 +550,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
     leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
+    // One of those who wait for a word succeeds each time that all have gone to L2 and back.
+    double swapped = 0;
+    for (const StoreRun& x : p.stores)
+      if (swaps(x, work.tiles[x.buffer.index()], r)) swapped = std::max(swapped, x.to_word);
+    const auto places = static_cast<double>(r.sms * t.resident);
+    if (swapped > 1) leaves += swapped * (r.l2 + std::min(swapped, places) * kSwapping) / r.clock;
     if (k.co_resident && p.blocks > r.sms * t.resident)
       return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
                               p.blocks, r.sms * t.resident)};

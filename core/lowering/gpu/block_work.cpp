@@ -243,6 +243,16 @@ class BlockWalk {
                               .row_dims = rows,
                               .added = added,
                               .aligned = rows_aligned(k_.buffer(b).tensor)});
+    if (!added) return;
+    StoreRun& s = phase().stores.back();
+    const BlockWork::Tile& t = out_.tiles[b.index()];
+    const Tensor& home = w_.tensor(k_.buffer(b).tensor);
+    const double parts = runs * static_cast<double>(t.rows * t.columns * phase().blocks) /
+                         static_cast<double>(home.elements().value);
+    s.to_word = std::max(1.0, parts) * std::max(1.0, 4.0 / static_cast<double>(t.element));
+    for (const Output& o : w_.op(w_.producer(k_.buffer(b).tensor)).outputs)
+      if (o.target.tensor == k_.buffer(b).tensor)
+        s.swapped = o.combine != Combine::sum || t.element == 1;
   }
 
   bool rows_aligned(TensorId id) const {
@@ -604,13 +614,31 @@ double operations(const BlockWork& work) {
   return all;
 }
 
+/// Whether an operator reads through a window: the first block's is cut off at the tensor's edge.
+bool has_windows(const Workload& w, const ScheduledKernel& k) {
+  return std::ranges::any_of(k.ops, [&](OpId op) {
+    return std::ranges::any_of(w.op(op).inputs, [](const Access& a) {
+      return std::ranges::any_of(a.index,
+                                 [](const Affine& i) { return i.offset < 0 && !i.terms.empty(); });
+    });
+  });
+}
+
 }  // namespace
 
 Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k) {
   std::vector<std::int64_t> at(k.nodes.size(), 0);
   BlockWalk first(s, k, at);
   Result<BlockWork> most = first.run();
-  if (!most || !first.idle()) return most;
+  if (!most) return most;
+  if (!first.idle() && has_windows(*s.workload, k)) {
+    // A block in the middle: tiles are laid out for the largest.
+    for (std::size_t n = 0; n < k.nodes.size(); ++n)
+      if (k.nodes[n].kind == NodeKind::loop) at[n] = k.nodes[n].max_trips / 2;
+    Result<BlockWork> middle = BlockWalk(s, k, at).run();
+    if (middle && operations(*middle) > operations(*most)) most = std::move(middle);
+  }
+  if (!first.idle()) return most;
   // Some blocks do more than the first one: the most that changing one loop after the other finds.
   for (std::size_t n = 0; n < k.nodes.size(); ++n) {
     const ScheduleNode& loop = k.nodes[n];

@@ -73,6 +73,10 @@ struct StoreRun {
   BufferId buffer;
   int dims = 1, row_dims = 0;
   bool added = false, aligned = true;  ///< rows begin where threads store several elements together
+  /// Where it is added, all blocks' additions to one word of memory; whether they are no sum, or of
+  /// 8 bits, and so compared and swapped.
+  double to_word = 1;
+  bool swapped = false;
 };
 struct BlockPhase {
   std::int64_t blocks = 1;
