@@ -25,9 +25,42 @@ def _extremum(l, n, a):
         return l.binary(op, x, a["dim"], n.value.dtype)
     if n.target.endswith(".default"):
         return l.reduce(f"Reduce{op}", x, axes(None, len(x.shape)), False)
-    if l.wants(1):
-        raise NotCovered("positions of the largest")
-    return [l.reduce(f"Reduce{op}", x, axes(a["dim"], len(x.shape)), bool(a["keepdim"])), None]
+    over, keep = axes(a["dim"], len(x.shape)), bool(a["keepdim"])
+    at = _position(l, f"Arg{op}", x, over[0], keep, n.value[1].shape) if l.wants(1) else None
+    return [l.reduce(f"Reduce{op}", x, over, keep), at]
+
+
+def _position(l, op, x, dim, keep, shape):
+    if not x.shape:
+        raise NotCovered("a position in a number")
+    return l.emit(op, [x], shape, "int64", axis=dim, keepdims=int(keep))
+
+
+@lowers("aten.argmax", "aten.argmin", args="self dim keepdim")
+def _arg(l, n, a):
+    x, dim = a["self"], a["dim"]
+    if dim is None:
+        x, dim = l.reshape(x, (math.prod(x.shape),)), 0
+        return l.reshape(_position(l, "ArgMax" if "max" in n.target else "ArgMin", x, 0, True, (1,)), n.value.shape)
+    return _position(l, "ArgMax" if "max" in n.target else "ArgMin", x, axis(dim, len(x.shape)), bool(a["keepdim"]),
+                     n.value.shape)
+
+
+@lowers("aten.topk", args="self k dim largest sorted")
+def _topk(l, n, a):
+    return _ordered(l, a["self"], a["k"], -1 if a["dim"] is None else a["dim"], a["largest"] in (None, True), n.value)
+
+
+@lowers("aten.sort", args="self dim descending")
+def _sort(l, n, a):
+    x, dim = a["self"], -1 if a["dim"] is None else a["dim"]
+    return _ordered(l, x, x.shape[dim] if x.shape else 0, dim, bool(a["descending"]), n.value)
+
+
+def _ordered(l, x, k, dim, largest, metas):
+    if not x.shape:
+        raise NotCovered("an order of a number")
+    return l.emit_many("TopK", [x, l.integers([k])], metas, axis=axis(dim, len(x.shape)), largest=int(largest))
 
 
 @lowers("aten.any", "aten.all", args="self dim keepdim")
