@@ -28,10 +28,10 @@ std::string shown(std::string_view name) {
 const std::map<std::string_view, Saying>& sayings() {
   static const std::map<std::string_view, Saying> all = [] {
     std::map<std::string_view, Saying> out;
-    for (const auto make :
-         {element_operators, product_operators, window_operators, row_operators, moving_operators,
-          recurrent_operators, quantised_operators, order_operators, index_operators,
-          resize_operators, library_operators, attention_operators, sampling_operators})
+    for (const auto make : {element_operators, product_operators, window_operators, row_operators,
+                            moving_operators, recurrent_operators, quantised_operators,
+                            order_operators, index_operators, resize_operators, library_operators,
+                            attention_operators, sampling_operators, signal_operators})
       for (const Said& s : make()) out.emplace(s.op, s.say);
     return out;
   }();

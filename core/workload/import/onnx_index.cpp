@@ -204,6 +204,7 @@ Value written(Builder& b, const std::string& name, const Value& data, const Inve
   const Value taken = b.taken(name + "_updates", updates, 0, inverse.from);
   const Shape rows = {data.shape[0], 1};
   const Value hit = Builder::known(kBool, rows, inverse.hit);
+  if (hit.uniform == 1.0 && way.name == "none") return taken;
   return b.map(name, data.type, {hit, data, taken}, [&](const Args& a) {
     return select(a[0], way.name == "none" ? a[2] : way.with(a[1], a[2]), a[1]);
   });

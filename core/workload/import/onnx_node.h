@@ -89,6 +89,7 @@ std::vector<Said> index_operators();
 std::vector<Said> resize_operators();
 std::vector<Said> library_operators();
 std::vector<Said> sampling_operators();
+std::vector<Said> signal_operators();
 
 // ---- Parts of several operators ----
 /// 1 where two numbers are the same, else 0.
