@@ -10,13 +10,6 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
-Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
-Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
-Expr lt(Expr a, Expr b) { return call("lt", {std::move(a), std::move(b)}); }
-Expr select(Expr c, Expr a, Expr b) {
-  return call("select", {std::move(c), std::move(a), std::move(b)});
-}
 Expr opposite(Expr a) { return sub(number(1), std::move(a)); }
 
 /// log(1 + exp(x)) without overflow.
@@ -151,16 +144,24 @@ void say_kind(NodeReader& n) {
 /// Of whole numbers, and of real ones with the sign of the first (fmod) or of the second operand.
 void say_mod(NodeReader& n) {
   const bool as_first = n.integer("fmod", 0) != 0;
-  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [&](const Args& a) {
-    const Expr quotient = call("div", {a[0], a[1]});
-    return sub(a[0], mul(a[1], as_first ? truncated(quotient) : call("floor", {quotient})));
+  const std::int32_t type = n.at(0).type;
+  n.out[0] = n.b.map(n.name, type, {n.at(0), n.at(1)}, [&](const Args& a) {
+    const Expr &x = a[0], &y = a[1], quotient = call("div", {x, y});
+    Expr rest = sub(x, mul(y, as_first ? truncated(quotient) : call("floor", {quotient})));
+    if (is_integer(type)) return rest;
+    const Expr apart = lt(mul(x, y), number(0));  // of infinity: all of it, or up to it
+    return select(lt(number(largest(type)), call("abs", {y})), as_first ? x : select(apart, y, x),
+                  std::move(rest));
   });
 }
 
 /// Bits of whole numbers that move are powers of two.
 void say_shift(NodeReader& n) {
   const bool left = n.text("direction", "LEFT") == "LEFT";
-  const double bits = n.at(0).type == kUint8 ? 8 : n.at(0).type == kUint16 ? 16 : 32;
+  const std::int32_t type = n.at(0).type;
+  if (type != kUint8 && type != kUint16 && type != kUint32 && type != kUint64)
+    throw Unsupported{"bits of numbers with a sign"};
+  const double bits = type == kUint8 ? 8 : type == kUint16 ? 16 : 32;
   n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [&](const Args& a) {
     const Expr power = call("pow", {number(2), a[1]});
     if (!left) return call("floor", {call("div", {a[0], power})});
@@ -294,6 +295,14 @@ void say_identity(NodeReader& n) {
 }
 
 }  // namespace
+
+Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
+Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
+Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
+Expr lt(Expr a, Expr b) { return call("lt", {std::move(a), std::move(b)}); }
+Expr select(Expr c, Expr a, Expr b) {
+  return call("select", {std::move(c), std::move(a), std::move(b)});
+}
 
 Value cast(const Value& v, std::int32_t type) {
   Value out = v;

@@ -10,8 +10,8 @@
 namespace tilewright::onnx {
 namespace {
 
-constexpr std::int64_t kMostElements = 65536;
-constexpr double kMostOperations = 0x1p24;
+constexpr std::int64_t kMostEvaluated = 65536;
+constexpr double kMostWork = 0x1p24;
 
 Value made_of(const Value& like, const std::vector<double>& values) {
   std::vector<double> own = values;
@@ -35,13 +35,13 @@ std::optional<std::vector<Value>> evaluated(const NodeReader& n, Saying say) {
     for (std::size_t i = 0; i < node.out.size(); ++i) {
       const Value& v = node.out[i];
       if (v.type == kUnknown || v.known()) continue;
-      if (elements_of(v.shape) < 1 || elements_of(v.shape) > kMostElements) return std::nullopt;
+      if (elements_of(v.shape) < 1 || elements_of(v.shape) > kMostEvaluated) return std::nullopt;
       computed.emplace_back("o" + std::to_string(i) + "v", v);
     }
     if (computed.empty()) return node.out;
     const Builder::Result made = own.finish("constants", computed);
     const Workload w = Workload::create(made.spec);
-    if (w.flops() > kMostOperations) return std::nullopt;
+    if (w.flops() > kMostWork) return std::nullopt;
     const TensorValues values = evaluate(w, random_inputs(w, 1), {.threads = 1});
     for (const auto& [name, v] : computed) {
       const auto at = static_cast<std::size_t>(std::stoi(name.substr(1)));

@@ -403,11 +403,10 @@ class Folder {
     });
     return a;
   }
-  Array cumulated() {
+  std::optional<Array> cumulated() {
     Array a = in(0);
     const std::size_t axis = NodeReader::axis(integer(1), a.shape.size());
-    if (n_.integer("exclusive", 0) != 0 || n_.integer("reverse", 0) != 0)
-      throw Unsupported{"a running sum that is exclusive or reverse"};
+    if (n_.integer("exclusive", 0) != 0 || n_.integer("reverse", 0) != 0) return std::nullopt;
     const std::int64_t stride = strides_of(a.shape)[axis];
     std::size_t next = 0;
     each_point(a.shape, [&](const auto& at) {

@@ -10,12 +10,7 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-constexpr std::int64_t kMostPlaces = std::int64_t{1} << 22;    // of a constant index tensor
-constexpr std::int64_t kMostCompared = std::int64_t{1} << 31;  // places times indices
-
-Expr select(Expr c, Expr a, Expr b) {
-  return call("select", {std::move(c), std::move(a), std::move(b)});
-}
+constexpr std::int64_t kMostPlaces = std::int64_t{1} << 22;  // of a constant index tensor
 
 std::vector<double> numbers(const std::vector<std::int64_t>& list) {
   return {list.begin(), list.end()};
@@ -28,6 +23,14 @@ std::vector<std::int64_t> from_zero(std::vector<std::int64_t> which, std::int64_
     if (w < 0 || w >= size) throw Unsupported{"an index outside of its tensor"};
   }
   return which;
+}
+
+/// Computed ones counted from 0 on.
+Expr from_zero(const Expr& index, std::int64_t size) {
+  return select(lt(index, number(0)), add(index, number(static_cast<double>(size))), index);
+}
+Value from_zero(Builder& b, const std::string& name, const Value& v, std::int64_t size) {
+  return b.map(name, v.type, {v}, [&](const Args& a) { return from_zero(a[0], size); });
 }
 
 void demand_whole_numbers(const Value& indices) {
@@ -55,6 +58,7 @@ Value elements_at(Builder& b, const std::string& name, const Value& x, std::size
     for (const double v : values_of(by)) list.push_back(static_cast<std::int64_t>(v));
     by = Builder::known(kInt32, by.shape, numbers(from_zero(list, from.shape[axis])));
   }
+  if (!by.known()) by = from_zero(b, name + "_indices", by, from.shape[axis]);
   for (int turn = 0; turn < 2; ++turn) {
     View vx = b.read(from), vi = b.read(by);
     bool done = true;
@@ -116,8 +120,9 @@ void say_gather_nd(NodeReader& n) {
       // Kept as a tensor, as others are.
       along.back().uniform.reset();
     } else {
-      along.push_back(squeezed(
-          b, b.sliced(n.name + "_at", indices, last, static_cast<std::int64_t>(k), 1, 1), last));
+      const Value at = squeezed(
+          b, b.sliced(n.name + "_at", indices, last, static_cast<std::int64_t>(k), 1, 1), last);
+      along.push_back(from_zero(b, n.name + "_indices", at, x.shape[batches + k]));
     }
   }
   for (int turn = 0; turn < 2; ++turn) {
@@ -279,6 +284,7 @@ void say_scatter_nd(NodeReader& n) {
       Value part = b.sliced(n.name + "_at", indices, last, static_cast<std::int64_t>(k), 1, 1);
       part = b.reshaped(n.name + "_at", part, {count});
       const auto size = static_cast<double>(data.shape[k]);
+      part = from_zero(b, n.name + "_at", part, data.shape[k]);
       if (k == 0)
         flat = part;
       else
@@ -301,6 +307,38 @@ Value longer(Builder& b, const std::string& name, const Value& v, std::size_t di
   more[dim] = size - v.shape[dim];
   if (more[dim] == 0) return v;
   return joined(b, name, {v, Builder::uniform(v.type, more, fill)}, dim);
+}
+
+/// Computed indices along an axis; the other dimensions of indices and updates are those of data.
+Value compared_along(Builder& b, const std::string& name, const Value& data, Value indices,
+                     const Value& updates, std::size_t axis, const Way& way) {
+  const std::int64_t size = data.shape[axis], count = indices.shape[axis];
+  if (elements_of(data.shape) > kMostCompared / count)
+    throw Unsupported{"computed places, of which too many would be compared"};
+  if (indices.uniform) indices = b.copied(name + "_indices_all", indices);
+  const auto at_each = [&](const std::string& of, bool whether) {
+    const Vars place = b.vars(size);
+    std::vector<View> reads;
+    Expr same = equal(from_zero(b.operand(indices, reads), size), b.index_of(place));
+    Expr value = number(1);
+    if (!whether) {
+      value = b.operand(updates, reads);
+      for (std::size_t d = 0; d < data.shape.size() && reads.size() > 1; ++d)
+        if (indices.shape[d] > 1) b.demand_unified(reads[0], d, reads[1], d);
+    }
+    b.normalise(reads[0]);
+    std::vector<Vars> dims = reads[0].dims;
+    dims[axis] = place;
+    value = select(std::move(same), std::move(value), number(whether ? 0 : way.nothing()));
+    const Combine combine = whether ? Combine::max : way.combine();
+    return b.emit(of, whether ? std::int32_t{kBool} : data.type, data.shape, dims, reads,
+                  std::move(value), count == 1 ? Combine::assign : combine);
+  };
+  const Value all = at_each(name + "_written", false);
+  if (way.name != "none")
+    return b.map(name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
+  return b.map(name, data.type, {at_each(name + "_hit", true), all, data},
+               [](const Args& a) { return select(a[0], a[1], a[2]); });
 }
 
 void say_scatter_elements(NodeReader& n) {
@@ -339,40 +377,37 @@ void say_scatter_elements(NodeReader& n) {
     }
   }
   for (std::size_t d = 0; d < rank; ++d) {
-    if (d == axis) continue;
+    if (d == axis || indices.shape[d] == data.shape[d]) continue;
     updates = longer(b, n.name + "_updates", updates, d, data.shape[d], 0);
-    indices = longer(b, n.name + "_indices", indices, d, data.shape[d], -1);
+    // No place is so far before the first.
+    indices = longer(b, n.name + "_indices", indices, d, data.shape[d], -0x1p23);
   }
-  const std::int64_t count = indices.shape[axis];
-  if (elements_of(data.shape) > kMostCompared / count)
-    throw Unsupported{"computed places, of which too many would be compared"};
-  if (indices.uniform) indices = b.copied(n.name + "_indices_all", indices);
-  const auto at_each = [&](const std::string& of, bool whether) {
-    const Vars place = b.vars(size);
-    std::vector<View> reads;
-    Expr same = equal(b.operand(indices, reads), b.index_of(place)), value = number(1);
-    if (!whether) {
-      value = b.operand(updates, reads);
-      for (std::size_t d = 0; d < rank && reads.size() > 1; ++d)
-        if (indices.shape[d] > 1) b.demand_unified(reads[0], d, reads[1], d);
-    }
-    b.normalise(reads[0]);
-    std::vector<Vars> dims = reads[0].dims;
-    dims[axis] = place;
-    value = select(std::move(same), std::move(value), number(whether ? 0 : way.nothing()));
-    return b.emit(of, whether ? std::int32_t{kBool} : data.type, data.shape, dims, reads,
-                  std::move(value),
-                  count == 1 ? Combine::assign
-                  : whether  ? Combine::max
-                             : way.combine());
-  };
-  const Value all = at_each(n.name + "_written", false);
-  if (way.name != "none")
-    n.out[0] =
-        b.map(n.name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
-  else
-    n.out[0] = b.map(n.name, data.type, {at_each(n.name + "_hit", true), all, data},
-                     [](const Args& a) { return select(a[0], a[1], a[2]); });
+  n.out[0] = compared_along(b, n.name, data, indices, updates, axis, way);
+}
+
+/// New keys or values at each sequence's own place in a cache [batch, ..., time, ...].
+void say_tensor_scatter(NodeReader& n) {
+  Builder& b = n.b;
+  const Value &data = n.at(0), &updates = n.at(1);
+  const std::size_t rank = n.rank(), axis = NodeReader::axis(n.integer("axis", -2), rank);
+  if (axis == 0 || updates.shape.size() != rank) throw Unsupported{"an update of another rank"};
+  const std::int64_t count = updates.shape[axis], size = data.shape[axis];
+  Shape first(rank, 1), along(rank, 1), all = updates.shape;
+  first[0] = data.shape[0];
+  along[axis] = count;
+  if (count > size || all[0] != first[0])
+    throw Unsupported{"an update that is larger than the cache"};
+  std::vector<double> steps;
+  for (std::int64_t i = 0; i < count; ++i) steps.push_back(static_cast<double>(i));
+  const Value begin =
+      n.has(2) ? b.reshaped(n.name + "_first", n.at(2), first) : Builder::uniform(kInt64, first, 0);
+  const bool round = n.text("mode", "linear") == "circular";
+  const Value at = b.map(
+      n.name + "_at", kInt64, {begin, Builder::known(kInt64, along, steps)}, [&](const Args& a) {
+        const Expr sum = add(a[0], a[1]), whole = number(static_cast<double>(size));
+        return round ? sub(sum, mul(whole, call("floor", {call("div", {sum, whole})}))) : sum;
+      });
+  n.out[0] = compared_along(b, n.name, data, b.expanded(at, all), updates, axis, Way{"none"});
 }
 
 void say_one_hot(NodeReader& n) {
@@ -414,6 +449,7 @@ std::vector<Said> index_operators() {
           {"ScatterElements", say_scatter_elements},
           {"Scatter", say_scatter_elements},
           {"ScatterND", say_scatter_nd},
+          {"TensorScatter", say_tensor_scatter},
           {"OneHot", say_one_hot}};
 }
 

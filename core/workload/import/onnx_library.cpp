@@ -10,8 +10,6 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
-
 /// Heads are turned by angles of their positions: halves of their width, or pairs.
 void say_rotary(NodeReader& n) {
   Builder& b = n.b;

@@ -158,7 +158,13 @@ void say_split(NodeReader& n) {
   if (sizes->size() > n.out.size()) throw Unsupported{"as many outputs as parts"};
   for (std::size_t i = 0; i < sizes->size(); ++i) {
     const std::int64_t count = (*sizes)[i];
-    if (count < 1 || count > v.shape[d] - from) throw Unsupported{"parts that are not the whole"};
+    if (count < 0 || count > v.shape[d] - from) throw Unsupported{"parts that are not the whole"};
+    if (count == 0) {
+      Shape none = v.shape;
+      none[d] = 0;
+      n.out[i] = Builder::known(v.type, none, {});
+      continue;
+    }
     n.out[i] = n.b.sliced(n.name + "_part", v, d, from, 1, count);
     from += count;
   }

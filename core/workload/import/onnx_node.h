@@ -92,6 +92,13 @@ std::vector<Said> sampling_operators();
 std::vector<Said> signal_operators();
 
 // ---- Parts of several operators ----
+/// Elements times those that each is compared with: what an operator may cost that compares all.
+constexpr std::int64_t kMostCompared = std::int64_t{1} << 31;
+Expr add(Expr a, Expr b);
+Expr sub(Expr a, Expr b);
+Expr mul(Expr a, Expr b);
+Expr lt(Expr a, Expr b);
+Expr select(Expr c, Expr a, Expr b);
 /// 1 where two numbers are the same, else 0.
 Expr equal(const Expr& a, const Expr& b);
 Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c);

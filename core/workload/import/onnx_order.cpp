@@ -42,8 +42,6 @@ void say_arg(NodeReader& n) {
   n.out[0] = out;
 }
 
-constexpr std::int64_t kMostCompared = std::int64_t{1} << 31;
-
 /// Itself where every dimension is one that is stored, so that a sum over it counts each element
 /// once.
 Value stored(Builder& b, const std::string& name, const Value& v) {
@@ -137,10 +135,12 @@ void say_hardmax(NodeReader& n) {
                      [](const Args& a) { return equal(a[0], a[1]); });
 }
 
-/// The sum of what stands before each element, a sum for each.
-void say_running_sum(NodeReader& n) {
+/// The sum, or product, of what stands before each element, one for each.
+void say_running(NodeReader& n) {
   Builder& b = n.b;
-  if (n.rank() == 0) throw Unsupported{"a running sum of a scalar"};
+  const Combine combine = n.node.op == "CumProd" ? Combine::product : Combine::sum;
+  const double start = identity_of(combine);
+  if (n.rank() == 0) throw Unsupported{"of a scalar"};
   const auto axes = n.known_integers(1);
   if (axes.size() != 1) throw Unsupported{"an axis that is not one"};
   const std::size_t axis = NodeReader::axis(axes.front(), n.rank());
@@ -148,7 +148,7 @@ void say_running_sum(NodeReader& n) {
   const Value x = stored(b, n.name + "_of", n.at(0));
   const std::int64_t size = x.shape[axis];
   if (size == 1) {
-    n.out[0] = exclusive ? Builder::uniform(x.type, x.shape, 0) : n.at(0);
+    n.out[0] = exclusive ? Builder::uniform(x.type, x.shape, start) : n.at(0);
     return;
   }
   if (elements_of(x.shape) > kMostCompared / size)
@@ -163,10 +163,10 @@ void say_running_sum(NodeReader& n) {
   // Whether it is left out, or is taken.
   const Expr &low = reverse ? from : here, &high = reverse ? here : from;
   if (exclusive)
-    value = call("select", {call("lt", {high, low}), std::move(value), number(0)});
+    value = call("select", {call("lt", {high, low}), std::move(value), number(start)});
   else
-    value = call("select", {call("lt", {low, high}), number(0), std::move(value)});
-  n.out[0] = b.emit(n.name, x.type, x.shape, dims, reads, std::move(value), Combine::sum);
+    value = call("select", {call("lt", {low, high}), number(start), std::move(value)});
+  n.out[0] = b.emit(n.name, x.type, x.shape, dims, reads, std::move(value), combine);
   n.out[0].nonnegative = n.at(0).nonnegative;
 }
 
@@ -223,10 +223,15 @@ void say_range(NodeReader&) { throw Unsupported{"bounds that are not known befor
 }  // namespace
 
 std::vector<Said> order_operators() {
-  return {{"ArgMax", say_arg},         {"ArgMin", say_arg},
-          {"TopK", say_top},           {"Hardmax", say_hardmax},
-          {"CumSum", say_running_sum}, {"EyeLike", say_eye},
-          {"Compress", say_compress},  {"ReverseSequence", say_reverse_sequence},
+  return {{"ArgMax", say_arg},
+          {"ArgMin", say_arg},
+          {"TopK", say_top},
+          {"Hardmax", say_hardmax},
+          {"CumSum", say_running},
+          {"CumProd", say_running},
+          {"EyeLike", say_eye},
+          {"Compress", say_compress},
+          {"ReverseSequence", say_reverse_sequence},
           {"Range", say_range}};
 }
 

@@ -14,7 +14,7 @@ using Args = std::vector<Expr>;
 constexpr std::size_t kMostReads = 4;  // of an element; more are a product with a matrix
 
 /// One dimension on its way: out elements of in ones.
-struct Axis {
+struct Resized {
   std::int64_t in = 1, out = 1;
   double scale = 1, from = 0, to = 1;  ///< out over in; the part that is cropped
 };
@@ -52,9 +52,9 @@ class Resizing {
   void run() {
     Value v = n_.at(0);
     const std::vector<std::size_t> dims = dimensions();
-    const std::vector<Axis> axes = sizes(dims);
+    const std::vector<Resized> axes = sizes(dims);
     for (std::size_t i = 0; i < dims.size(); ++i) {
-      const Axis& a = axes[i];
+      const Resized& a = axes[i];
       if (a.out == a.in && a.scale == 1 && !crops()) continue;
       v = resized(n_.name + "_d" + std::to_string(dims[i]), v, dims[i], a);
     }
@@ -74,7 +74,7 @@ class Resizing {
     return dims;
   }
 
-  std::vector<Axis> sizes(const std::vector<std::size_t>& dims) const {
+  std::vector<Resized> sizes(const std::vector<std::size_t>& dims) const {
     const bool old = n_.node.op == "Upsample" || n_.opset < 11;
     const std::size_t scales_at = old ? 1 : 2, count = dims.size();
     std::vector<double> scales = n_.reals("scales");
@@ -87,9 +87,9 @@ class Resizing {
     if (crops()) crop = n_.known_values(1);
     if (crops() && crop.size() != 2 * count)
       throw Unsupported{"a part to crop that is not two numbers a dimension"};
-    std::vector<Axis> axes;
+    std::vector<Resized> axes;
     for (std::size_t i = 0; i < count; ++i) {
-      Axis a{.in = n_.at(0).shape[dims[i]]};
+      Resized a{.in = n_.at(0).shape[dims[i]]};
       const bool sized = sizes.size() == count;
       a.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(a.in) : scales[i];
       const double many = std::floor(static_cast<double>(a.in) * a.scale + 1e-9);
@@ -101,23 +101,23 @@ class Resizing {
     if (policy != "stretch" && sizes.size() == count) {
       if (policy != "not_larger" && policy != "not_smaller")
         throw Unsupported{"an aspect ratio by " + policy};
-      const auto less = [](const Axis& x, const Axis& y) { return x.scale < y.scale; };
+      const auto less = [](const Resized& x, const Resized& y) { return x.scale < y.scale; };
       const double scale = (policy == "not_larger" ? std::ranges::min_element(axes, less)
                                                    : std::ranges::max_element(axes, less))
                                ->scale;
-      for (Axis& a : axes) {
+      for (Resized& a : axes) {
         a.scale = scale;
         a.out =
             static_cast<std::int64_t>(std::min(scale * static_cast<double>(a.in) + 0.5, 0x1p25));
       }
     }
-    for (const Axis& a : axes)
+    for (const Resized& a : axes)
       if (a.out < 1 || a.out > (1 << 24)) throw Unsupported{"a size below 1, or too large"};
     return axes;
   }
 
   /// Where the element lies between those of the input.
-  double place(const Axis& a, std::int64_t y) const {
+  double place(const Resized& a, std::int64_t y) const {
     const auto at = static_cast<double>(y), in = static_cast<double>(a.in),
                out = static_cast<double>(a.out), exact = a.scale * in;
     if (way_ == "asymmetric") return at / a.scale;
@@ -138,7 +138,7 @@ class Resizing {
   }
 
   /// What lies around a place, nearest ones within the tensor: weights that add up to 1.
-  Taps taps(const Axis& a, std::int64_t y) const {
+  Taps taps(const Resized& a, std::int64_t y) const {
     const double x = place(a, y);
     if (crops() && (x < 0 || x > static_cast<double>(a.in - 1))) return {};
     const auto within = [&](std::int64_t p) { return std::clamp<std::int64_t>(p, 0, a.in - 1); };
@@ -174,7 +174,7 @@ class Resizing {
     return all;
   }
 
-  Value resized(const std::string& name, const Value& v, std::size_t dim, const Axis& a) {
+  Value resized(const std::string& name, const Value& v, std::size_t dim, const Resized& a) {
     std::vector<Taps> all;
     std::size_t most = 1;
     bool one = true, beyond = false;
@@ -197,7 +197,7 @@ class Resizing {
   }
 
   /// Elements that are copied, as an index.
-  Value moved(const std::string& name, const Value& v, std::size_t dim, const Axis& a,
+  Value moved(const std::string& name, const Value& v, std::size_t dim, const Resized& a,
               const std::vector<Taps>& all) {
     std::vector<std::int64_t> from;
     for (const Taps& t : all) from.push_back(t.empty() ? 0 : t[0].at);

@@ -9,13 +9,6 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
-Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
-Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
-Expr select(Expr c, Expr a, Expr b) {
-  return call("select", {std::move(c), std::move(a), std::move(b)});
-}
-
 /// An image [N, C, H, W] at the places of a grid [N, rows, columns, 2], from -1 to 1.
 class Sampling {
  public:

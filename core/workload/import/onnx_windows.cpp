@@ -212,10 +212,9 @@ void say_conv_transpose(NodeReader& n) {
     if (same.starts_with("SAME")) out = d.in * d.stride;
     if (asked.size() == spatial) out = asked[i];
     if (same.starts_with("SAME") || asked.size() == spatial) {
-      const std::int64_t pad = whole - out;
+      const std::int64_t pad = std::max<std::int64_t>(0, whole - out);  // else zeros at the end
       d.begin = same == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
       if (asked.size() == spatial && same != "SAME_UPPER") d.begin = pad / 2;
-      if (pad < 0) throw Unsupported{"an output that is larger than its windows"};
     }
     d.out = out;
     check(d);
