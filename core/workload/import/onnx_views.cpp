@@ -291,6 +291,7 @@ Value Builder::transposed(const Value& v, const std::vector<std::int64_t>& order
 }
 
 Value Builder::reshaped(const std::string& name, const Value& v, const Shape& to) {
+  if (elements_of(to) != elements_of(v.shape)) throw Unsupported{"a shape of another size"};
   Value out = v;
   out.shape = to;
   if (v.uniform) return out;

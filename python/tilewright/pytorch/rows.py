@@ -175,6 +175,18 @@ def _batch_norm(l, n, a):
     return [out, None, None]
 
 
+@lowers("aten._native_batch_norm_legit", args="input weight bias training momentum eps")
+def _batch_norm_without(l, n, a):
+    """Without running statistics, as instance normalisation has it: (out, mean, 1 / deviation)."""
+    if not n.target.endswith("no_stats"):
+        raise NotCovered("running statistics that are written")
+    x, shape = a["input"], _channels(a["input"])
+    mean, variance = moments(l, x, [d for d in range(len(x.shape)) if d != 1], 0, True)
+    inverse = l.binary("Pow", l.binary("Add", variance, a["eps"]), -0.5)
+    out = _affine(l, l.binary("Mul", l.binary("Sub", x, mean), inverse), a["weight"], a["bias"], shape)
+    return [out, l.reshape(mean, (x.shape[1],)), l.reshape(inverse, (x.shape[1],))]
+
+
 @lowers("aten._native_batch_norm_legit_functional",
         args="input weight bias running_mean running_var training momentum eps")
 def _batch_norm_training(l, n, a):

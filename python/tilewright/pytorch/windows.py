@@ -139,17 +139,27 @@ _SCALES = "scales_first scales_second scales_third"
 def _scales(a, shape, to):
     """A scale for each dimension of the image, where those of its sizes are not what is meant."""
     given = [a[k] for k in _SCALES.split()][:len(shape) - 2]
-    aligned = bool(a["align_corners"])
+    if isinstance(given[0], list):  # of the overload "vec"
+        given = given[0]
+    aligned = bool(a.get("align_corners"))
     return [None if aligned or g is None or s * g == t else g for g, s, t in zip(given, shape[2:], to[2:])]
 
 
 @lowers("aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d", "aten.upsample_bicubic2d",
         args=f"input output_size align_corners {_SCALES}")
 def _interpolated(l, n, a):
+    return _resized(l, n, a, mode="cubic" if "cubic" in n.target else "linear",
+                    coordinate_transformation_mode="align_corners" if a["align_corners"] else "half_pixel")
+
+
+@lowers("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d", args=f"input output_size {_SCALES}")
+def _nearest(l, n, a):
+    return _resized(l, n, a, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+def _resized(l, n, a, **how):
     x, to = a["input"], n.value.shape
     scales = _scales(a, x.shape, to)
-    how = {"mode": "cubic" if "cubic" in n.target else "linear",
-           "coordinate_transformation_mode": "align_corners" if a["align_corners"] else "half_pixel"}
     if not any(scales):
         return l.emit("Resize", [x, None, None, l.integers(to)], to, **how)
     scales = [float(g or t / s) for g, s, t in zip([1.0, 1.0, *scales], x.shape, to)]
@@ -182,11 +192,3 @@ def _adaptive(l, n, a):
     out = l.emit("AveragePool", [_batched(l, x, rank)], _with_batch(n.value.shape, rank), kernel_shape=kernel,
                  strides=kernel)
     return l.reshape(out, n.value.shape)
-
-
-@lowers("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
-        args="input output_size scales_h scales_w")
-def _nearest(l, n, a):
-    x = a["input"]
-    return l.emit("Resize", [x, None, None, l.integers(n.value.shape)], n.value.shape, mode="nearest",
-                  coordinate_transformation_mode="asymmetric", nearest_mode="floor")
