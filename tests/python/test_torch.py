@@ -164,6 +164,13 @@ def test_indices_from_the_end_and_beyond():
         f(x, torch.tensor([0, 5]))
 
 
+def test_results_that_repeat_elements():
+    """What the backward graph keeps of an expanded tensor has a stride of zero."""
+    rows = torch.arange(4.0).expand(3, 4).contiguous()
+    got = backend._returned(rows, (0, 1), torch.float32)
+    assert got.stride() == (0, 1) and torch.equal(got, rows)
+
+
 def test_shapes_change():
     """Dynamic shapes: a program for each."""
     torch._dynamo.reset()

@@ -403,6 +403,10 @@ def _returned(out, stride, dtype):
 
     if out.dtype != dtype:
         out = out != 0 if dtype == torch.bool else out.to(dtype)
-    if out.stride() != stride:
-        out = torch.empty_strided(out.shape, stride, dtype=dtype).copy_(out)
-    return out
+    if out.stride() == stride:
+        return out
+    once = out
+    for dim, step in enumerate(stride):
+        if step == 0:  # the same element again and again
+            once = once.narrow(dim, 0, 1)
+    return torch.empty_strided(once.shape, stride, dtype=dtype).copy_(once).expand(out.shape)
