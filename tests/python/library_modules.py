@@ -103,7 +103,11 @@ def transformers_families():
         config, model, sizes, _ = spec
         configured = getattr(t, config)(**sizes, **more)
         configured._attn_implementation = r.choice(["sdpa", "eager"])
-        module = getattr(t, model)(configured)
+        try:
+            module = getattr(t, model)(configured)
+        except ValueError:  # it has no other
+            configured._attn_implementation = "eager"
+            module = getattr(t, model)(configured)
         return Tensors(module, name, **fixed), inputs or words(r)
 
     quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -174,7 +178,7 @@ def more_transformers(bert_like, llama_like, vision, made, text, quiet):
     activations = ("gelu", "gelu_new", "relu", "silu", "gelu_pytorch_tanh", "quick_gelu")
 
     def encoder(name, r, **more):
-        return bert_like(f"{name}Config", f"{name}Model", r, hidden_act=r.choice(activations), **more)
+        return bert_like(f"{name}Config", f"{name}Model", r, hidden_act=r.choice(activations), pad_token_id=1, **more)
 
     def decoder(name, r, **more):
         return llama_like(f"{name}Config", f"{name}Model", r, hidden_act=r.choice(activations),
@@ -185,7 +189,8 @@ def more_transformers(bert_like, llama_like, vision, made, text, quiet):
         sizes = {"vocab_size": 31, "d_model": 8 * heads, "encoder_layers": 1, "decoder_layers": 1,
                  "encoder_attention_heads": heads, "decoder_attention_heads": heads, "encoder_ffn_dim": 4 * r.randint(3, 10),
                  "decoder_ffn_dim": 4 * r.randint(3, 10), "max_position_embeddings": 16, "dropout": 0.0,
-                 "attention_dropout": 0.0, "activation_function": r.choice(activations), **more}
+                 "attention_dropout": 0.0, "activation_function": r.choice(activations),
+                 "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, **more}
         ids = torch.randint(2, 31, (r.choice([1, 2]), r.randint(4, 9)))
         return made((f"{name}Config", f"{name}Model", sizes, None), r, {}, inputs=(ids,), decoder_input_ids=ids,
                     use_cache=False)
