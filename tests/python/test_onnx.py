@@ -76,7 +76,7 @@ def test_rows_without_keys_are_zero(tmp_path):
 
 
 def test_computed_indices_run(tmp_path):
-    """As programs of the CPU: a running sum indexes a table, an order's places are an output."""
+    """As programs: a running sum indexes a table, an order's places are an output."""
     from onnx import TensorProto, helper, numpy_helper
 
     value, path = helper.make_tensor_value_info, str(tmp_path / "indices.onnx")
@@ -92,6 +92,7 @@ def test_computed_indices_run(tmp_path):
     assert ran["verified"]
     assert {o["name"]: o["relative_error"] < 1e-6 for o in ran["onnxruntime"]["outputs"]} == {
         "y": True, "best": True, "places": True}
+    assert tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)["verified"]
 
 
 def build(nodes, inputs, outputs, opset=17):

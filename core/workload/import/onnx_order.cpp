@@ -68,7 +68,8 @@ Value rank_of(NodeReader& n, const Value& x, std::size_t axis, bool largest) {
            {call("lt", {one, other}), number(1),
             call("select", {call("lt", {other, one}), number(0), call("lt", {before, here})})});
   const std::vector<Vars> dims = reads[0].dims;
-  return b.emit(n.name + "_rank", kFloat, x.shape, dims, reads, std::move(value), Combine::sum);
+  // Whole numbers: how rounding may move them is known not to matter.
+  return b.emit(n.name + "_rank", kInt64, x.shape, dims, reads, std::move(value), Combine::sum);
 }
 
 /// The elements of the first k ranks, or where they are.
