@@ -2,7 +2,7 @@
 
 import math
 
-from .lower import FLOATS, NotCovered, Value, axis, broadcast, lowers
+from .lower import FLOATS, NotCovered, Value, axis, broadcast, demand_short, lowers
 
 
 @lowers("aten.view", "aten._unsafe_view", "aten.reshape", "aten.unsqueeze", "aten.squeeze", "aten.flatten",
@@ -244,6 +244,7 @@ def _scatter_add(l, n, a):
         raise NotCovered("an element of a number")
     for i, e in enumerate(index.shape):
         source = l.slice(source, i, 0, e)
+    demand_short(math.prod(x.shape), index.shape[axis(a["dim"], len(x.shape))])
     return l.emit("ScatterElements", [x, index, source], x.shape, axis=axis(a["dim"], len(x.shape)), reduction="add")
 
 
@@ -259,6 +260,7 @@ def _index_put(l, n, a):
     shape = ()
     for d in at:
         shape = broadcast(shape, indices[d].shape)
+    demand_short(math.prod(x.shape), math.prod(shape))
     rows = [l.reshape(l.expand(l.cast(indices[d], "int64"), shape), (*shape, 1)) for d in at]
     values = l.expand(l.cast(a["values"], x.dtype), (*shape, *x.shape[len(at):]))
     return l.emit("ScatterND", [x, l.concat(rows, len(shape)), values], x.shape,
@@ -268,6 +270,8 @@ def _index_put(l, n, a):
 @lowers("aten.cumsum", args="self dim dtype")
 def _cumsum(l, n, a):
     x = l.cast(a["self"], n.value.dtype)
+    if x.shape:
+        demand_short(math.prod(x.shape), x.shape[axis(a["dim"], len(x.shape))])
     return x if not x.shape else l.emit("CumSum", [x, l.constant(axis(a["dim"], len(x.shape)), "int64")], x.shape)
 
 

@@ -3,7 +3,7 @@
 import math
 
 from .graph import Meta
-from .lower import FLOATS, NotCovered, axes, axis, lowers
+from .lower import FLOATS, NotCovered, axes, axis, demand_short, lowers
 
 _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin",
                "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}
@@ -60,6 +60,7 @@ def _sort(l, n, a):
 def _ordered(l, x, k, dim, largest, metas):
     if not x.shape:
         raise NotCovered("an order of a number")
+    demand_short(math.prod(x.shape), x.shape[axis(dim, len(x.shape))])
     return l.emit_many("TopK", [x, l.integers([k])], metas, axis=axis(dim, len(x.shape)), largest=int(largest))
 
 
