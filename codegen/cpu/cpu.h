@@ -118,12 +118,12 @@ struct Source {
 /// onto too few sets (rows a multiple of 4 KiB apart), or where it is loaded for many uses of a
 /// long-strided operand; else its lines come into the cache as they are used, which is the load
 /// that the plan counts. Source::tiles says which. A Reason: what cannot be emitted, and why (sums
-/// rescaled in other blocks than their factors, several types of what is written home, integers
-/// that are no inputs, loops bound to units that a CPU has none of, Y.grid inside blocks, an
-/// unknown micro-kernel). Tiles hold floats, or doubles where some tensor is of f64: those of other
-/// types are packed, and converted as they are copied. What is indexed by values is read where it
-/// lies; an index that names no element reads as zero. Throws InputError for options that no
-/// schedule could make right.
+/// rescaled in other blocks than their factors, several types of what is written home, loops bound
+/// to units that a CPU has none of, Y.grid inside blocks, an unknown micro-kernel). Integers that
+/// are written are rounded. Tiles hold floats, or doubles where some tensor is of f64: those of
+/// other types are packed, and converted as they are copied. What is indexed by values is read
+/// where it lies; an index that names no element reads as zero. Throws InputError for options that
+/// no schedule could make right.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
 class Library;  // a loaded shared object

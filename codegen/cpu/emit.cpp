@@ -41,16 +41,6 @@ std::optional<Reason> indices_refused(const Workload& w) {
   return std::nullopt;
 }
 
-/// Why the workload's integer tensors are not emitted; none where they are all inputs.
-std::optional<Reason> integers_refused(const Workload& w) {
-  for (std::size_t t = 0; t < w.tensors().size(); ++t)
-    if (is_integer(w.tensors()[t].dtype) && !w.is_input(TensorId(t)))
-      return Reason{"tensor " + w.tensors()[t].name + " is of type " +
-                    std::string(name_of(w.tensors()[t].dtype)) +
-                    " and made by an operator: the cpu target reads integers and makes none"};
-  return std::nullopt;
-}
-
 /// What a program computes in, and of which type what it writes is where it lies.
 struct Types {
   DType real = DType::f32, home = DType::f32;
@@ -59,7 +49,6 @@ struct Types {
 
 Result<Types> types_of(const Schedule& s) {
   const Workload& w = *s.workload;
-  if (auto refused = integers_refused(w)) return *refused;
   const auto any = [&w](auto is) {
     return std::ranges::any_of(w.tensors(), [&](const Tensor& t) { return is(t.dtype); });
   };

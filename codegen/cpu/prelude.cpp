@@ -1,6 +1,8 @@
 // Text of the emitted programs' fixed part. Rule numbers are those of the plan's design document.
 #include "codegen/cpu/prelude.h"
 
+#include "core/workload/expr.h"
+
 namespace tilewright::cpu {
 namespace {
 
@@ -486,6 +488,9 @@ inline Real f_gelu(Real a) {
 }
 inline Real f_abs(Real a) { return std::fabs(a); }
 inline Real f_square(Real a) { return a * a; }
+inline Real f_floor(Real a) { return std::floor(a); }
+inline Real f_sin(Real a) { return std::sin(a); }
+inline Real f_cos(Real a) { return std::cos(a); }
 )";
 
 constexpr const char* kConverted = R"(
@@ -592,7 +597,8 @@ std::string elements_text(const PreludeOptions& options) {
     const std::string name = type == options.real() ? "Real" : element_type(type);
     text += "inline Real get(" + name + " x) { return static_cast<Real>(x); }\n";
     if (type == options.home)
-      text += "inline void put(" + name + "& to, Real x) { to = static_cast<" + name + ">(x); }\n";
+      text += "inline void put(" + name + "& to, Real x) { to = static_cast<" + name +
+              (is_integer(type) ? ">(std::nearbyint(x)); }\n" : ">(x); }\n");
   }
   const bool same = options.home == options.real();
   text += "using Home = " + (same ? "Real" : element_type(options.home)) +

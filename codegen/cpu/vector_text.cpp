@@ -234,6 +234,9 @@ TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
     return a;                                               \
   }
 TILEWRIGHT_BY_LANE(f_log)
+TILEWRIGHT_BY_LANE(f_floor)
+TILEWRIGHT_BY_LANE(f_sin)
+TILEWRIGHT_BY_LANE(f_cos)
 )";
 
 constexpr const char* kHyperbolicByLane = R"(TILEWRIGHT_BY_LANE(f_tanh)

@@ -82,7 +82,7 @@ struct Expr {
 };
 
 /// A function that expressions may call: "add sub mul div max min pow lt" (two arguments), "select"
-/// (three), "neg exp log sqrt rsqrt recip relu tanh sigmoid erf gelu abs square" (one).
+/// (three), one: neg exp log sqrt rsqrt recip relu tanh sigmoid erf gelu abs square floor sin cos.
 struct ExprFunction {
   std::string_view name;
   int arity;

@@ -764,7 +764,7 @@ class Walk {
   void count(const Expr& e, double& light, double& expensive, double& library) const {
     for (const Expr& a : e.args) count(a, light, expensive, library);
     if (e.kind != Expr::Kind::call) return;
-    static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow"};
+    static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow", "sin", "cos"};
     // Roots and squares have instructions.
     const bool short_power =
         e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&

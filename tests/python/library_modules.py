@@ -103,7 +103,11 @@ def transformers_families():
         config, model, sizes, _ = spec
         configured = getattr(t, config)(**sizes, **more)
         configured._attn_implementation = r.choice(["sdpa", "eager"])
-        module = getattr(t, model)(configured)
+        try:
+            module = getattr(t, model)(configured)
+        except ValueError:  # it has no other
+            configured._attn_implementation = "eager"
+            module = getattr(t, model)(configured)
         return Tensors(module, name, **fixed), inputs or words(r)
 
     quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -164,7 +168,88 @@ def transformers_families():
         "vit-hf": part(vision, "ViTConfig", "ViTModel", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
         "deit": part(vision, "DeiTConfig", "DeiTModel", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
         "clip-vision": part(vision, "CLIPVisionConfig", "CLIPVisionModel"), "whisper-encoder": whisper,
-    }
+    } | {name: make for name, (make, model) in more_transformers(bert_like, llama_like, vision, made, text, quiet).items()
+         if hasattr(t, model)}
+
+
+def more_transformers(bert_like, llama_like, vision, made, text, quiet):
+    """{name: (function of random.Random, the model's name)}"""
+    part = functools.partial
+    activations = ("gelu", "gelu_new", "relu", "silu", "gelu_pytorch_tanh", "quick_gelu")
+
+    def encoder(name, r, **more):
+        return bert_like(f"{name}Config", f"{name}Model", r, hidden_act=r.choice(activations), pad_token_id=1, **more)
+
+    def decoder(name, r, **more):
+        return llama_like(f"{name}Config", f"{name}Model", r, hidden_act=r.choice(activations),
+                          head_dim=8, pad_token_id=0, **more)
+
+    def seq2seq(name, r, **more):
+        heads = r.randint(1, 3)
+        sizes = {"vocab_size": 31, "d_model": 8 * heads, "encoder_layers": 1, "decoder_layers": 1,
+                 "encoder_attention_heads": heads, "decoder_attention_heads": heads, "encoder_ffn_dim": 4 * r.randint(3, 10),
+                 "decoder_ffn_dim": 4 * r.randint(3, 10), "max_position_embeddings": 16, "dropout": 0.0,
+                 "attention_dropout": 0.0, "activation_function": r.choice(activations),
+                 "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2, **more}
+        ids = torch.randint(2, 31, (r.choice([1, 2]), r.randint(4, 9)))
+        return made((f"{name}Config", f"{name}Model", sizes, None), r, {}, inputs=(ids,), decoder_input_ids=ids,
+                    use_cache=False)
+
+    def of_sizes(name, r, inputs=None, **sizes):
+        return made((f"{name}Config", f"{name}Model", {"vocab_size": 31, **sizes}, None), r, {}, inputs=inputs, use_cache=False)
+
+    def gptj(name, r):
+        heads = r.randint(1, 3)
+        return of_sizes(name, r, n_embd=8 * heads, n_layer=1, n_head=heads, rotary_dim=r.choice([4, 8]), n_positions=16,
+                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+
+    def falcon(name, r):
+        heads = r.randint(1, 3)
+        return of_sizes(name, r, hidden_size=8 * heads, num_hidden_layers=1, num_attention_heads=heads,
+                        multi_query=r.choice([True, False]), alibi=r.choice([True, False]), parallel_attn=r.choice([True, False]))
+
+    def seen(name, r, **more):
+        quiet_of = {**quiet, "hidden_act": r.choice(activations[:4]), **more}
+        return vision(f"{name}Config", f"{name}Model", r, **quiet_of)
+
+    def heard(name, r):
+        heads = r.randint(1, 3)
+        sizes = {"hidden_size": 8 * heads, "num_hidden_layers": 1, "num_attention_heads": heads, "intermediate_size": 20,
+                 "conv_dim": [8, 8], "conv_kernel": [5, 3], "conv_stride": [3, 2], "num_conv_pos_embeddings": 4,
+                 "num_conv_pos_embedding_groups": heads, "num_feat_extract_layers": 2, "layerdrop": 0.0, "hidden_dropout": 0.0,
+                 "attention_dropout": 0.0, "activation_dropout": 0.0, "feat_proj_dropout": 0.0, "apply_spec_augment": False}
+        return made((f"{name}Config", f"{name}Model", sizes, None), r, {}, name="input_values",
+                    inputs=(torch.randn(1, r.randint(80, 120)),))
+
+    def staged(name, r, **sizes):
+        return (Tensors(getattr(__import__("transformers"), f"{name}Model")(
+            getattr(__import__("transformers"), f"{name}Config")(**sizes)), "pixel_values"), (torch.randn(1, 3, 32, 32),))
+
+    out = {name.lower(): (part(encoder, name), f"{name}Model") for name in
+           ("Camembert", "XLMRoberta", "MPNet", "Ernie", "MegatronBert", "LayoutLM", "Splinter", "Data2VecText",
+            "RobertaPreLayerNorm", "Deberta", "DebertaV2", "ConvBert", "RemBert", "NomicBert", "ModernBert", "RoFormer")}
+    out |= {name.lower(): (part(decoder, name), f"{name}Model") for name in
+            ("Gemma", "Gemma2", "Phi", "Phi3", "Qwen3", "Olmo", "Olmo2", "StableLm", "Starcoder2", "Cohere", "Granite",
+             "Nemotron", "Persimmon", "SmolLM3", "Helium", "Glm")}
+    out |= {name.lower(): (part(seq2seq, name), f"{name}Model") for name in
+            ("Bart", "MBart", "Pegasus", "Marian", "BlenderbotSmall", "M2M100", "PLBart")}
+    out |= {name.lower(): (part(seen, name), f"{name}Model") for name in
+            ("Beit", "Dinov2", "Data2VecVision", "ViTMSN", "SiglipVision", "Ijepa", "Dinov2WithRegisters")}
+    out |= {name.lower(): (part(heard, name), f"{name}Model") for name in ("Wav2Vec2", "Hubert", "SEW", "UniSpeech")}
+    out |= {"gptj": (part(gptj, "GPTJ"), "GPTJModel"), "codegen": (part(gptj, "CodeGen"), "CodeGenModel"),
+            "falcon": (part(falcon, "Falcon"), "FalconModel"),
+            "swin-hf": (part(staged, "Swin", image_size=32, patch_size=4, embed_dim=8, depths=[1, 2], num_heads=[1, 2],
+                             window_size=4, drop_path_rate=0.0), "SwinModel"),
+            "segformer": (part(staged, "Segformer", num_encoder_blocks=2, depths=[1, 1], hidden_sizes=[8, 16],
+                               num_attention_heads=[1, 2], sr_ratios=[2, 1], patch_sizes=[7, 3], strides=[4, 2],
+                               mlp_ratios=[2, 2], drop_path_rate=0.0, hidden_dropout_prob=0.0,
+                               attention_probs_dropout_prob=0.0), "SegformerModel"),
+            "convnextv2": (part(staged, "ConvNextV2", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2), "ConvNextV2Model"),
+            "poolformer": (part(staged, "PoolFormer", hidden_sizes=[8, 16, 16, 16], depths=[1, 1, 1, 1], drop_path_rate=0.0),
+                           "PoolFormerModel"),
+            "focalnet": (part(staged, "FocalNet", image_size=32, embed_dim=8, depths=[1, 1], focal_levels=[2, 2],
+                              focal_windows=[3, 3], drop_path_rate=0.0), "FocalNetModel")}
+    return out
 
 
 def families():

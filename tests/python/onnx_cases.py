@@ -3,6 +3,8 @@
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
+import onnx_value_cases
+
 
 class Case:
     """A model on its way: inputs, weights, nodes."""
@@ -546,10 +548,17 @@ def norms(case):
     case.output(case.node("Shrink", [case.input(case.shape(2))], lambd=0.3, bias=case.pick(0.0, 0.2)))
 
 
+def dotted(case):
+    batch = case.shape(case.integer(0, 2), 1, 3)
+    i, j, k = case.shape(3, 1, 4)
+    case.output(case.node("Einsum", [case.input([*batch, i, j]), case.input([*broadcast(case, batch), j, k])],
+                          equation="...ij,...jk->...ik"))
+
+
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
-            lengths, norms]
+            lengths, norms, dotted, *onnx_value_cases.FAMILIES]
 
 
 def make(family, seed):

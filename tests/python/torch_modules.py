@@ -183,7 +183,8 @@ class Drawn(nn.Module):
         self.steps.append(step)
 
     def image_layer(self, c):
-        kind = self.pick("conv", "conv", "transposed", "norm", "group norm", "act", "average", "shuffle", "gate", "pad")
+        kind = self.pick("conv", "conv", "transposed", "norm", "group norm", "act", "average", "shuffle", "gate", "pad",
+                         "largest", "adaptive", "resized", "instance", "split", "attention", "scattered")
         if kind == "conv":
             groups, k = self.pick(1, 2), self.pick(1, 2, 3)
             to = groups * self.pick(1, 2, 3)
@@ -210,15 +211,37 @@ class Drawn(nn.Module):
             self.keep(nn.Identity(), lambda f, x: torch.cat([x.flip(2), x.roll(1, 3)], 1) if x.shape[1] < 8 else
                       x.transpose(2, 3))
             return c * 2 if c < 8 else c
+        elif kind == "largest":
+            self.keep(nn.MaxPool2d(self.pick(2, 3), self.pick(1, 2), self.pick(0, 1), ceil_mode=bool(self.pick(0, 1))),
+                      lambda f, x: f(x))
+        elif kind == "adaptive":
+            self.keep(nn.AdaptiveAvgPool2d((self.pick(1, 2, 3), self.pick(2, 3, 5))), lambda f, x: f(x))
+        elif kind == "resized":
+            mode = self.pick("nearest", "bilinear", "bicubic")
+            size = {"scale_factor": self.pick(0.5, 1.5, 2)} if self.pick(0, 1) else {"size": (self.pick(3, 5, 8), self.pick(4, 7))}
+            aligned = None if mode == "nearest" else bool(self.pick(0, 1))
+            self.keep(nn.Identity(), lambda f, x: F.interpolate(x, mode=mode, align_corners=aligned, **size))
+        elif kind == "instance":
+            self.keep(nn.InstanceNorm2d(c, affine=bool(self.pick(0, 1))), lambda f, x: f(x) + x)
+        elif kind == "split" and c % 2 == 0:
+            self.keep(nn.Conv2d(c // 2, c // 2, 3, 1, 1, c // 2), lambda f, x: torch.cat(
+                [x.chunk(2, 1)[1], f(x.chunk(2, 1)[0]) * x.chunk(2, 1)[1]], 1))
+        elif kind == "attention":
+            self.keep(nn.Linear(c, 3 * c), lambda f, x: F.scaled_dot_product_attention(
+                *f(x.flatten(2).transpose(1, 2)).chunk(3, -1)).transpose(1, 2).reshape(x.shape) + x)
+        elif kind == "scattered":
+            self.keep(nn.Identity(), lambda f, x: torch.index_put(
+                x, (torch.arange(x.shape[0]), torch.tensor(0)), x[:, 0] * 0.5))
         elif kind == "gate":
             self.keep(nn.Linear(c, c), lambda f, x: x * torch.sigmoid(f(x.mean((2, 3))))[:, :, None, None])
-        else:
+        elif kind == "pad":
             value = self.pick(0.0, 0.5)
             self.keep(nn.Identity(), lambda f, x: F.pad(x, (1, 0, 2, 1), value=value))
         return c
 
     def row_layer(self, d):
-        kind = self.pick("linear", "linear", "norm", "softmax", "act", "attention", "split", "residual", "reduce")
+        kind = self.pick("linear", "linear", "norm", "softmax", "act", "attention", "split", "residual", "reduce",
+                         "heads", "rms", "conv", "running", "gated", "angles", "chosen", "best", "einsum", "cell")
         if kind == "linear":
             to = self.pick(3, 4, 6, 8)
             self.keep(nn.Linear(d, to, bias=bool(self.pick(0, 1))), lambda f, x: f(x))
@@ -236,16 +259,50 @@ class Drawn(nn.Module):
                 *f(x).unsqueeze(1).chunk(3, -1), is_causal=causal).squeeze(1) + x)
         elif kind == "split" and d % 2 == 0:
             self.keep(nn.Identity(), lambda f, x: torch.stack(x.chunk(2, -1), -1).flatten(-2).clamp(-1.5, 1.5))
+        elif kind == "heads":
+            heads = self.pick(*(h for h in (1, 2, 3) if d % h == 0))
+            masked = self.pick("none", "causal", "padding")
+
+            def attend(f, x):
+                rows = x.shape[1]
+                mask = torch.ones(rows, rows).triu(1).bool() if masked == "causal" else None
+                keys = torch.arange(rows).expand(x.shape[0], -1) >= max(1, rows - 1) if masked == "padding" else None
+                return f(x, x, x, attn_mask=mask, key_padding_mask=keys, need_weights=False)[0] + x
+            self.keep(nn.MultiheadAttention(d, heads, batch_first=True), attend)
+        elif kind == "rms":
+            self.keep(nn.RMSNorm(d, eps=1e-4), lambda f, x: f(x))
+        elif kind == "conv":
+            self.keep(nn.Conv1d(d, d, 3, padding=1, groups=self.pick(1, d)), lambda f, x: f(x.transpose(1, 2)).transpose(1, 2))
+        elif kind == "running":
+            dim = self.pick(-1, 1)
+            self.keep(nn.Identity(), lambda f, x: x.cumsum(dim) * 0.5)
+        elif kind == "gated" and d % 2 == 0:
+            self.keep(nn.Linear(d, 2 * d), lambda f, x: F.glu(f(x), -1))
+        elif kind == "angles":
+            self.keep(nn.Identity(), lambda f, x: torch.cat([x.sin(), x.cos()], -1) if x.shape[-1] < 8 else x.sin() + x)
+            return 2 * d if d < 8 else d
+        elif kind == "chosen":
+            self.keep(nn.Identity(), lambda f, x: x[:, torch.arange(x.shape[1]).flip(0), None].squeeze(2) + x[:, :1])
+        elif kind == "best":
+            self.keep(nn.Identity(), lambda f, x: x.topk(max(1, x.shape[-1] // 2), -1).values)
+            return max(1, d // 2)
+        elif kind == "einsum":
+            self.keep(nn.Linear(d, d, bias=False), lambda f, x: torch.einsum("bid,de->bie", x, f.weight))
+        elif kind == "cell":
+            self.keep(self.pick(nn.GRUCell, nn.LSTMCell)(d, d), lambda f, x: torch.stack(
+                [y[0] if isinstance(y := f(r), tuple) else y for r in x.unbind(1)], 1))
         elif kind == "residual":
             self.keep(nn.Linear(d, d), lambda f, x: torch.where(x > 0.1, f(x), 0.5 * x) + x)
-        else:
+        elif kind == "reduce":
             self.keep(nn.Identity(), lambda f, x: (x - x.mean(1, keepdim=True)) / (x.var(-1, keepdim=True,
                                                                                         correction=0) + 1).sqrt())
         return d
 
     def activation(self):
-        self.keep(self.pick(nn.ReLU(), nn.GELU(), nn.SiLU(), nn.Hardswish(), nn.LeakyReLU(0.2), nn.ELU(), nn.Softplus(),
-                            nn.Tanh(), nn.Sigmoid(), nn.ReLU6(), nn.Mish()), lambda f, x: f(x))
+        self.keep(self.pick(nn.ReLU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU(), nn.Hardswish(), nn.LeakyReLU(0.2), nn.ELU(),
+                            nn.Softplus(), nn.Tanh(), nn.Sigmoid(), nn.ReLU6(), nn.Mish(), nn.PReLU(), nn.CELU(0.7), nn.SELU(),
+                            nn.Hardsigmoid(), nn.Hardtanh(-0.5, 0.8), nn.LogSigmoid(), nn.Softsign(), nn.Softshrink(0.2),
+                            nn.Hardshrink(0.2), nn.Tanhshrink(), nn.Threshold(0.1, -0.3), nn.Softplus(2.0)), lambda f, x: f(x))
 
     def forward(self, x):
         for layer, step in zip(self.layers, self.steps):

@@ -52,6 +52,17 @@ std::optional<double> constant(const Expr& e) {
 
 Expr Builder::at(Var v) { return {.kind = Expr::Kind::index, .loop = LoopId(v)}; }
 
+Expr Builder::index_of(const Vars& vars) const {
+  Expr sum = number(0);
+  std::int64_t times = 1;
+  for (std::size_t i = vars.size(); i-- > 0; times *= extent(vars[i])) {
+    Expr one = at(vars[i]);
+    if (times != 1) one = call("mul", {number(static_cast<double>(times)), std::move(one)});
+    sum = i + 1 == vars.size() ? std::move(one) : call("add", {std::move(one), std::move(sum)});
+  }
+  return sum;
+}
+
 Expr Builder::guarded(const std::vector<VarTerm>& terms, std::int64_t offset, std::int64_t extent,
                       Expr inside, double outside) {
   Expr sum = number(static_cast<double>(offset));
@@ -487,16 +498,9 @@ class Finisher {
       return out;
     }
     if (e.kind == Expr::Kind::index) {
-      Vars vs = b_.expanded({static_cast<Var>(e.loop.value)});
-      std::int64_t times = 1;
-      Expr sum = number(0);
-      for (std::size_t i = vs.size(); i-- > 0;) {
-        Expr one{.kind = Expr::Kind::index, .loop = LoopId(names.at(vs[i]))};
-        if (times != 1) one = call("mul", {number(static_cast<double>(times)), std::move(one)});
-        sum = i + 1 == vs.size() ? std::move(one) : call("add", {std::move(one), std::move(sum)});
-        times *= b_.extent(vs[i]);
-      }
-      return sum;
+      const Vars vs = b_.expanded({static_cast<Var>(e.loop.value)});
+      if (vs.size() != 1) return expression(b_.index_of(vs), names, position);
+      return {.kind = Expr::Kind::index, .loop = LoopId(names.at(vs.front()))};
     }
     Expr out = e;
     for (Expr& a : out.args) a = expression(a, names, position);

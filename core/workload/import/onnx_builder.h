@@ -124,6 +124,9 @@ class Builder {
               const std::vector<std::int64_t>& indices);
   /// By index values that are computed.
   Value gathered(const std::string& name, const Value& v, std::size_t dim, const Value& indices);
+  /// Reads a dimension at the values of `by`, whose variables then index it. False where the view
+  /// cannot: then read plain(v, {dim}). Nothing may be unified with the view afterwards.
+  bool index_by(View& view, std::size_t dim, View by);
   /// Cuts a view's dimensions as `to` says; false where it cannot.
   bool regroup(View& view, const Shape& to);
   /// Makes dimension db of b walk with da of a; false where the cuts divide one another nowhere.
@@ -154,6 +157,8 @@ class Builder {
   Value emit(const std::string& name, std::int32_t type, Shape shape, std::vector<Vars> dims,
              std::vector<View> reads, Expr value, Combine combine);
   static Expr at(Var v);
+  /// The index of a dimension of those variables, outermost first.
+  Expr index_of(const Vars& vars) const;
   /// select(in range, value, outside) for an affine index of [0, extent)
   Expr guarded(const std::vector<VarTerm>& terms, std::int64_t offset, std::int64_t extent,
                Expr inside, double outside);

@@ -1,6 +1,7 @@
 // Operators that work element by element.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/workload/import/onnx_node.h"
 
@@ -9,13 +10,6 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
-Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
-Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
-Expr lt(Expr a, Expr b) { return call("lt", {std::move(a), std::move(b)}); }
-Expr select(Expr c, Expr a, Expr b) {
-  return call("select", {std::move(c), std::move(a), std::move(b)});
-}
 Expr opposite(Expr a) { return sub(number(1), std::move(a)); }
 
 /// log(1 + exp(x)) without overflow.
@@ -28,6 +22,18 @@ Expr clipped(Expr x, double low, double high) {
   if (low > -INFINITY) x = call("max", {std::move(x), number(low)});
   if (high < INFINITY) x = call("min", {std::move(x), number(high)});
   return x;
+}
+
+/// The whole number next to zero.
+Expr truncated(const Expr& x) {
+  return select(lt(x, number(0)), call("neg", {call("floor", {call("neg", {x})})}),
+                call("floor", {x}));
+}
+
+/// Where numbers end and infinity begins, in the type that a workload computes with.
+double largest(std::int32_t type) {
+  return type == kDouble ? std::numeric_limits<double>::max()
+                         : static_cast<double>(std::numeric_limits<float>::max());
 }
 
 bool never_negative(std::string_view op) {
@@ -47,12 +53,7 @@ void say_function(NodeReader& n) {
   const double gamma = n.real("gamma", 1.05070102214813232421875);
   n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) -> Expr {
     const Expr& x = a[0];
-    if (op == "Gelu" && by_tanh)
-      return mul(
-          mul(number(0.5), x),
-          add(number(1),
-              call("tanh", {mul(number(0.7978845608028654),
-                                add(x, mul(mul(number(0.044715), x), call("square", {x}))))})));
+    if (op == "Gelu" && by_tanh) return gelu_by_tanh(x);
     if (op == "Gelu") return call("gelu", {x});
     if (op == "Selu")
       return mul(
@@ -89,6 +90,94 @@ void say_many(NodeReader& n) {
   });
 }
 
+/// Floor, Ceil and Round; of whole numbers themselves.
+void say_rounding(NodeReader& n) {
+  const std::string& op = n.node.op;
+  if (is_integer(n.at(0).type)) {
+    n.out[0] = n.at(0);
+    return;
+  }
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) {
+    if (op == "Floor") return call("floor", {a[0]});
+    if (op == "Ceil") return call("neg", {call("floor", {call("neg", {a[0]})})});
+    return nearest_whole(a[0]);
+  });
+  n.out[0].nonnegative = n.at(0).nonnegative;
+}
+
+/// Of the circle and of the hyperbola.
+void say_angle(NodeReader& n) {
+  const std::string& op = n.node.op;
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0)}, [&](const Args& a) {
+    const Expr &x = a[0], size = call("abs", {x}), one = number(1);
+    const auto signed_as_x = [&](Expr of) {
+      return select(lt(x, number(0)), call("neg", {of}), of);
+    };
+    if (op == "Sin") return call("sin", {x});
+    if (op == "Cos") return call("cos", {x});
+    if (op == "Tan") return call("div", {call("sin", {x}), call("cos", {x})});
+    const Expr up = call("exp", {x}), down = call("exp", {call("neg", {x})});
+    if (op == "Sinh") return mul(number(0.5), sub(up, down));
+    if (op == "Cosh") return mul(number(0.5), add(up, down));
+    if (op == "Asinh")
+      return signed_as_x(call("log", {add(size, call("sqrt", {add(call("square", {x}), one)}))}));
+    if (op == "Acosh") return call("log", {add(x, call("sqrt", {sub(call("square", {x}), one)}))});
+    return signed_as_x(  // Atanh
+        mul(number(0.5), call("log", {call("div", {add(one, size), sub(one, size)})})));
+  });
+}
+
+/// A number is one that is below 1 or above 0.
+void say_kind(NodeReader& n) {
+  const bool up = n.integer("detect_positive", 1) != 0, down = n.integer("detect_negative", 1) != 0;
+  const std::int32_t type = n.at(0).type;
+  n.out[0] = n.b.map(n.name, kBool, {n.at(0)}, [&](const Args& a) -> Expr {
+    if (n.node.op == "IsNaN")
+      return opposite(call("max", {lt(a[0], number(1)), lt(number(0), a[0])}));
+    const Expr over = lt(number(largest(type)), a[0]), under = lt(a[0], number(-largest(type)));
+    if (!up && !down) return number(0);
+    return !down ? over : !up ? under : call("max", {over, under});
+  });
+  n.out[0].nonnegative = true;
+}
+
+/// Of whole numbers, and of real ones with the sign of the first (fmod) or of the second operand.
+void say_mod(NodeReader& n) {
+  const bool as_first = n.integer("fmod", 0) != 0;
+  const std::int32_t type = n.at(0).type;
+  n.out[0] = n.b.map(n.name, type, {n.at(0), n.at(1)}, [&](const Args& a) {
+    const Expr &x = a[0], &y = a[1], quotient = call("div", {x, y});
+    Expr rest = sub(x, mul(y, as_first ? truncated(quotient) : call("floor", {quotient})));
+    if (is_integer(type)) return rest;
+    const Expr apart = lt(mul(x, y), number(0));  // of infinity: all of it, or up to it
+    return select(lt(number(largest(type)), call("abs", {y})), as_first ? x : select(apart, y, x),
+                  std::move(rest));
+  });
+}
+
+/// Bits of whole numbers that move are powers of two.
+void say_shift(NodeReader& n) {
+  const bool left = n.text("direction", "LEFT") == "LEFT";
+  const std::int32_t type = n.at(0).type;
+  if (type != kUint8 && type != kUint16 && type != kUint32 && type != kUint64)
+    throw Unsupported{"bits of numbers with a sign"};
+  const double bits = type == kUint8 ? 8 : type == kUint16 ? 16 : 32;
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [&](const Args& a) {
+    const Expr power = call("pow", {number(2), a[1]});
+    if (!left) return call("floor", {call("div", {a[0], power})});
+    const Expr whole = mul(a[0], power), most = number(std::exp2(bits));
+    return sub(whole, mul(most, call("floor", {call("div", {whole, most})})));
+  });
+}
+
+void say_bits_not(NodeReader& n) {
+  const std::int32_t type = n.at(0).type;
+  const double most = type == kUint8 ? 255 : type == kUint16 ? 65535 : -1;
+  if (type == kUint32 || type == kUint64) throw Unsupported{"bits that i32 does not have"};
+  n.out[0] =
+      n.b.map(n.name, type, {n.at(0)}, [&](const Args& a) { return sub(number(most), a[0]); });
+}
+
 Expr power(const Expr& x, const Expr& y) {
   const auto c = constant(y);
   if (c == 2.0) return call("square", {x});
@@ -113,17 +202,17 @@ Value second(const NodeReader& n) {
 void say_arithmetic(NodeReader& n) {
   const std::string& op = n.node.op;
   const std::int32_t type = n.at(0).type;
-  if (op == "Div" && is_integer(type))
-    throw Unsupported{"a division of whole numbers, which rounds"};
   n.out[0] = n.b.map(n.name, type, {n.at(0), second(n)}, [&](const Args& a) {
     const auto c = constant(a[1]);
     if (op == "Add") return add(a[0], a[1]);
     if (op == "Sub") return sub(a[0], a[1]);
     if (op == "Mul") return mul(a[0], a[1]);
     if (op == "Pow") return power(a[0], a[1]);
-    if (op == "Div" && c && *c != 0 && std::exp2(std::round(std::log2(std::fabs(*c)))) == *c)
+    if (op == "Div" && !is_integer(type) && c && *c != 0 &&
+        std::exp2(std::round(std::log2(std::fabs(*c)))) == *c)
       return mul(a[0], number(1 / *c));  // exactly the same
-    return call("div", {a[0], a[1]});
+    const Expr quotient = call("div", {a[0], a[1]});
+    return is_integer(type) ? truncated(quotient) : quotient;
   });
   n.out[0].nonnegative = (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
 }
@@ -188,8 +277,11 @@ void say_cast(NodeReader& n) {
                        [](const Args& a) { return select(a[0], number(1), number(0)); });
     return;
   }
-  if (is_integer(to) && is_float(v.type))
-    throw Unsupported{"a cast of computed values to whole numbers, which rounds"};
+  if (is_integer(to) && is_float(v.type)) {
+    n.out[0] = n.b.map(n.name, to, {v}, [](const Args& a) { return truncated(a[0]); });
+    n.out[0].nonnegative = v.nonnegative;
+    return;
+  }
   n.out[0] = cast(v, to);
 }
 
@@ -199,11 +291,18 @@ void say_identity(NodeReader& n) {
   if (n.has(2) && !zero(2) && !(n.has(1) && zero(1)))
     throw Unsupported{"elements that are left out at random, for training"};
   n.out[0] = n.at(0);
-  if (n.wants(1))  // Dropout's mask
-    n.out[1] = Builder::uniform(kBool, n.at(0).shape, 1);
+  if (n.node.op == "Dropout" && n.wants(1)) n.out[1] = Builder::uniform(kBool, n.at(0).shape, 1);
 }
 
 }  // namespace
+
+Expr add(Expr a, Expr b) { return call("add", {std::move(a), std::move(b)}); }
+Expr sub(Expr a, Expr b) { return call("sub", {std::move(a), std::move(b)}); }
+Expr mul(Expr a, Expr b) { return call("mul", {std::move(a), std::move(b)}); }
+Expr lt(Expr a, Expr b) { return call("lt", {std::move(a), std::move(b)}); }
+Expr select(Expr c, Expr a, Expr b) {
+  return call("select", {std::move(c), std::move(a), std::move(b)});
+}
 
 Value cast(const Value& v, std::int32_t type) {
   Value out = v;
@@ -213,6 +312,20 @@ Value cast(const Value& v, std::int32_t type) {
 
 Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y) {
   return b.map(name, x.type, {x, y}, [](const Args& a) { return add(a[0], a[1]); });
+}
+
+Expr nearest_whole(const Expr& x) {
+  const Expr low = call("floor", {x}), off = sub(x, low);
+  const Expr odd = sub(low, mul(number(2), call("floor", {mul(number(0.5), low)})));
+  return add(low,
+             select(lt(off, number(0.5)), number(0), select(lt(number(0.5), off), number(1), odd)));
+}
+
+Expr gelu_by_tanh(const Expr& x) {
+  return mul(mul(number(0.5), x),
+             add(number(1),
+                 call("tanh", {mul(number(0.7978845608028654),
+                                   add(x, mul(mul(number(0.044715), x), call("square", {x}))))})));
 }
 
 std::optional<Expr> activation(std::string_view name, const Expr& x, double alpha, double beta) {
@@ -250,12 +363,28 @@ std::optional<Expr> activation(std::string_view name, const Expr& x, double alph
 }
 
 std::vector<Said> element_operators() {
-  std::vector<Said> all = {
-      {"Erf", say_erf},          {"Sum", say_many},      {"Min", say_many},
-      {"Max", say_many},         {"Mean", say_many},     {"Not", say_not},
-      {"Where", say_where},      {"PRelu", say_prelu},   {"Clip", say_clip},
-      {"Cast", say_cast},        {"CastLike", say_cast}, {"Identity", say_identity},
-      {"Dropout", say_identity}, {"Shrink", say_shrink}};
+  std::vector<Said> all = {{"Erf", say_erf},
+                           {"Sum", say_many},
+                           {"Min", say_many},
+                           {"Max", say_many},
+                           {"Mean", say_many},
+                           {"Not", say_not},
+                           {"Where", say_where},
+                           {"PRelu", say_prelu},
+                           {"Clip", say_clip},
+                           {"Cast", say_cast},
+                           {"CastLike", say_cast},
+                           {"Identity", say_identity},
+                           {"Dropout", say_identity},
+                           {"Shrink", say_shrink},
+                           {"IsNaN", say_kind},
+                           {"IsInf", say_kind},
+                           {"Mod", say_mod},
+                           {"BitShift", say_shift},
+                           {"BitwiseNot", say_bits_not}};
+  for (const char* op : {"Floor", "Ceil", "Round"}) all.push_back({op, say_rounding});
+  for (const char* op : {"Sin", "Cos", "Tan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"})
+    all.push_back({op, say_angle});
   for (const char* op : {"Relu",       "Tanh",     "Sigmoid",     "Exp",
                          "Log",        "Sqrt",     "Abs",         "Neg",
                          "Reciprocal", "Softplus", "Softsign",    "Sign",

@@ -1,7 +1,6 @@
 #include "core/workload/import/onnx_import.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
@@ -16,6 +15,7 @@ namespace {
 
 constexpr int kMostCalls = 16;                 // functions within functions
 constexpr std::size_t kMostOperators = 60000;  // of the workload
+constexpr std::int64_t kMostTurns = 4096;      // of a loop
 constexpr std::size_t kMostVisits = 400000;    // nodes looked at, those of functions each time
 constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
 
@@ -28,9 +28,10 @@ std::string shown(std::string_view name) {
 const std::map<std::string_view, Saying>& sayings() {
   static const std::map<std::string_view, Saying> all = [] {
     std::map<std::string_view, Saying> out;
-    for (const auto make :
-         {element_operators, product_operators, window_operators, row_operators, moving_operators,
-          recurrent_operators, quantised_operators, order_operators})
+    for (const auto make : {element_operators, product_operators, window_operators, row_operators,
+                            moving_operators, recurrent_operators, quantised_operators,
+                            order_operators, index_operators, resize_operators, library_operators,
+                            attention_operators, sampling_operators, signal_operators})
       for (const Said& s : make()) out.emplace(s.op, s.say);
     return out;
   }();
@@ -220,6 +221,8 @@ class Importer {
     try {
       if (const Function* f = function(n)) return call_function(*f, n, depth);
       if (n.op == "If" && n.domain.empty()) return branch(n, depth);
+      if (n.op == "Loop" && n.domain.empty()) return loop(n, depth);
+      if (n.op == "Scan" && n.domain.empty()) return scan(n, depth);
       said(n);
     } catch (const Unsupported& u) {
       unsupported(n, u.why);
@@ -256,11 +259,16 @@ class Importer {
       return;
     }
     NodeReader reader(b_, n, m_.opset, std::move(in));
+    bool asked = constant;  // whether its attributes are known to be read
     if (constant) {
       reader.out.at(0) = constant_of(n);
     } else {
       std::optional<std::vector<Value>> folded;
       if (standard) folded = fold(reader);
+      if (!folded && standard && say != sayings().end()) {
+        folded = evaluated(reader, say->second);
+        asked = folded.has_value();
+      }
       if (folded) {
         for (std::size_t i = 0; i < reader.out.size() && i < folded->size(); ++i)
           reader.out[i] = (*folded)[i];
@@ -273,7 +281,7 @@ class Importer {
         say->second(reader);
       }
     }
-    if (const Attribute* a = constant ? nullptr : reader.not_asked_for())
+    if (const Attribute* a = asked ? nullptr : reader.not_asked_for())
       throw Unsupported{"its attribute " + shown(a->name) + " is not supported"};
     note(reader.note);
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
@@ -355,6 +363,143 @@ class Importer {
     }
   }
 
+  /// Runs a body's nodes once; false where one of them cannot be said.
+  bool once(const Graph& body, int depth) {
+    const std::size_t before = problems_.size();
+    nodes(body.nodes, depth + 1);
+    return problems_.size() == before && std::ranges::all_of(body.outputs, [&](const ValueInfo& v) {
+             return known_.contains(v.name);
+           });
+  }
+
+  const Value& given(const std::string& name) const {
+    const auto it = known_.find(name);
+    if (it == known_.end()) throw Unsupported{"its input " + shown(name) + " is not known"};
+    return it->second;
+  }
+
+  /// What turns leave, one behind the other, as a dimension of its own.
+  Value stacked(const std::string& name, std::vector<Value> turns, std::size_t dim) {
+    if (turns.empty()) throw Unsupported{"no turn, so that a result has no elements"};
+    for (Value& v : turns) {
+      if (dim > v.shape.size()) throw Unsupported{"an axis outside of its rank"};
+      Shape to = v.shape;
+      to.insert(to.begin() + static_cast<std::ptrdiff_t>(dim), 1);
+      v = b_.reshaped(name, v, to);
+    }
+    return joined(b_, name, turns, dim);
+  }
+
+  const Graph& body_of(const Node& n, int depth) {
+    if (depth >= kMostCalls) throw Unsupported{"loops nested too deeply"};
+    const Attribute* a = n.find("body");
+    if (a == nullptr || !a->graph) throw Unsupported{"no body"};
+    constants(*a->graph);
+    return *a->graph;
+  }
+
+  void lose_all(const Node& n) {
+    for (const std::string& o : n.outputs) lose(o);
+  }
+
+  /// Turns whose number is known stand one after another.
+  void loop(const Node& n, int depth) {
+    const Graph& body = body_of(n, depth);
+    const std::size_t states = n.inputs.size() < 2 ? 0 : n.inputs.size() - 2;
+    if (n.inputs.size() < 2 || body.inputs.size() != states + 2 ||
+        body.outputs.size() != n.outputs.size() + 1 || n.outputs.size() < states)
+      throw Unsupported{"a body of other inputs or outputs"};
+    const auto number_of = [&](const std::string& name) {
+      const Value& v = given(name);
+      if (!v.known()) throw Unsupported{"a number of turns that is found while running"};
+      const auto all = values_of(v);
+      return all.empty() ? 0.0 : all.front();
+    };
+    const double most = n.inputs[0].empty() ? INFINITY : number_of(n.inputs[0]);
+    bool goes_on = n.inputs[1].empty() || number_of(n.inputs[1]) != 0;
+    std::vector<Value> state;
+    for (std::size_t i = 0; i < states; ++i) state.push_back(given(n.inputs[i + 2]));
+    std::vector<std::vector<Value>> turns(n.outputs.size() - states);
+    for (std::int64_t t = 0; goes_on && static_cast<double>(t) < most; ++t) {
+      if (t >= kMostTurns) throw Unsupported{"more than " + std::to_string(kMostTurns) + " turns"};
+      known_[body.inputs[0].name] = Builder::known(kInt64, {}, {static_cast<double>(t)});
+      known_[body.inputs[1].name] = Builder::uniform(kBool, {}, 1);
+      for (std::size_t i = 0; i < states; ++i) known_[body.inputs[i + 2].name] = state[i];
+      if (!once(body, depth)) return lose_all(n);
+      goes_on = number_of(body.outputs[0].name) != 0;
+      for (std::size_t i = 0; i < states; ++i) state[i] = known_.at(body.outputs[i + 1].name);
+      for (std::size_t i = 0; i < turns.size(); ++i)
+        turns[i].push_back(known_.at(body.outputs[i + 1 + states].name));
+    }
+    for (std::size_t i = 0; i < n.outputs.size(); ++i)
+      if (!n.outputs[i].empty())
+        known_[n.outputs[i]] = i < states ? state[i] : stacked(n.outputs[i], turns[i - states], 0);
+    note("Loop and Scan are unrolled over their turns");
+    for (const std::string& i : n.inputs) read_.insert(i);
+  }
+
+  void scan(const Node& n, int depth) {
+    const Graph& body = body_of(n, depth);
+    const auto integers = [&](const char* name) {
+      const Attribute* a = n.find(name);
+      return a == nullptr ? std::vector<std::int64_t>{} : a->integers;
+    };
+    const Attribute* many = n.find("num_scan_inputs");
+    if (m_.opset < 9 || many == nullptr || !many->integer || *many->integer < 1 ||
+        static_cast<std::size_t>(*many->integer) > n.inputs.size())
+      throw Unsupported{"as many scanned inputs as it has not, or an opset before 9"};
+    const auto scanned = static_cast<std::size_t>(*many->integer);
+    const std::size_t states = n.inputs.size() - scanned;
+    if (body.inputs.size() != n.inputs.size() || body.outputs.size() != n.outputs.size() ||
+        n.outputs.size() < states)
+      throw Unsupported{"a body of other inputs or outputs"};
+    const auto axes = integers("scan_input_axes"), back = integers("scan_input_directions"),
+               out_axes = integers("scan_output_axes"),
+               out_back = integers("scan_output_directions");
+    const auto nth = [](const std::vector<std::int64_t>& list, std::size_t i) {
+      return i < list.size() ? list[i] : 0;
+    };
+    std::vector<Value> state, over;
+    std::vector<std::size_t> axis;
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      (i < states ? state : over).push_back(given(n.inputs[i]));
+      if (i < states) continue;
+      axis.push_back(NodeReader::axis(nth(axes, i - states), over.back().shape.size()));
+      if (over.back().shape[axis.back()] != over[0].shape[axis[0]])
+        throw Unsupported{"scanned inputs of different lengths"};
+    }
+    const std::int64_t count = over[0].shape[axis[0]];
+    if (count > kMostTurns) throw Unsupported{"more than " + std::to_string(kMostTurns) + " turns"};
+    std::vector<std::vector<Value>> turns(n.outputs.size() - states);
+    for (std::int64_t t = 0; t < count; ++t) {
+      for (std::size_t i = 0; i < states; ++i) known_[body.inputs[i].name] = state[i];
+      for (std::size_t i = 0; i < scanned; ++i) {
+        const std::int64_t at = nth(back, i) != 0 ? count - 1 - t : t;
+        known_[body.inputs[states + i].name] =
+            squeezed(b_, b_.sliced(n.name + "_turn", over[i], axis[i], at, 1, 1), axis[i]);
+      }
+      if (!once(body, depth)) return lose_all(n);
+      for (std::size_t i = 0; i < states; ++i) state[i] = known_.at(body.outputs[i].name);
+      for (std::size_t i = 0; i < turns.size(); ++i)
+        turns[i].push_back(known_.at(body.outputs[i + states].name));
+    }
+    for (std::size_t i = 0; i < n.outputs.size(); ++i) {
+      if (n.outputs[i].empty()) continue;
+      if (i < states) {
+        known_[n.outputs[i]] = state[i];
+        continue;
+      }
+      std::vector<Value>& all = turns[i - states];
+      if (nth(out_back, i - states) != 0) std::ranges::reverse(all);
+      if (all.empty()) throw Unsupported{"no turn, so that a result has no elements"};
+      known_[n.outputs[i]] =
+          stacked(n.outputs[i], all,
+                  NodeReader::axis(nth(out_axes, i - states), all.front().shape.size() + 1));
+    }
+    note("Loop and Scan are unrolled over their turns");
+    for (const std::string& i : n.inputs) read_.insert(i);
+  }
+
   /// The body, under the names of the call, in the node's place.
   void call_function(const Function& f, const Node& n, int depth) {
     if (depth >= kMostCalls) throw Unsupported{"functions nested too deeply"};
@@ -429,43 +574,6 @@ OnnxImport import_onnx(std::string_view bytes, const std::string& path,
 OnnxImport import_onnx(const std::string& path, const OnnxOptions& options) {
   const MappedFile file(path, "an .onnx file");
   return import_onnx(file.bytes(), path, options);
-}
-
-bool names_onnx(std::string_view subject) {
-  return subject.ends_with(".onnx") || subject.find(".onnx:") != subject.npos;
-}
-
-std::map<std::string, std::int64_t> parse_bindings(std::string_view text, std::string_view where) {
-  std::map<std::string, std::int64_t> out;
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view item = text.substr(0, comma);
-    const std::size_t equals = item.rfind('=');
-    std::int64_t n = 0;
-    bool good = equals != item.npos && equals > 0;
-    if (good) {
-      const std::string_view number = item.substr(equals + 1);
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
-      good =
-          error == std::errc() && end == number.data() + number.size() && n > 0 && n <= 2147483647;
-    }
-    if (!good || !out.emplace(item.substr(0, equals), n).second)
-      throw InputError({.where = std::string(where),
-                        .value = "'" + std::string(item.substr(0, 80)) + "'",
-                        .problem = good ? "is given twice" : "binds no dimension",
-                        .accepted = "NAME=N with N of 1..2147483647, with commas between"});
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return out;
-}
-
-OnnxImport import_named_onnx(std::string_view subject, OnnxOptions options) {
-  const std::size_t colon = subject.find(".onnx:");
-  if (colon == subject.npos) return import_onnx(std::string(subject), options);
-  for (const auto& [name, n] :
-       parse_bindings(subject.substr(colon + 6), subject.substr(0, colon + 5)))
-    options.bind[name] = n;
-  return import_onnx(std::string(subject.substr(0, colon + 5)), options);
 }
 
 }  // namespace tilewright

@@ -158,7 +158,13 @@ void say_split(NodeReader& n) {
   if (sizes->size() > n.out.size()) throw Unsupported{"as many outputs as parts"};
   for (std::size_t i = 0; i < sizes->size(); ++i) {
     const std::int64_t count = (*sizes)[i];
-    if (count < 1 || count > v.shape[d] - from) throw Unsupported{"parts that are not the whole"};
+    if (count < 0 || count > v.shape[d] - from) throw Unsupported{"parts that are not the whole"};
+    if (count == 0) {
+      Shape none = v.shape;
+      none[d] = 0;
+      n.out[i] = Builder::known(v.type, none, {});
+      continue;
+    }
     n.out[i] = n.b.sliced(n.name + "_part", v, d, from, 1, count);
     from += count;
   }
@@ -297,84 +303,6 @@ void say_gather(NodeReader& n) {
   n.out[0] = n.b.reshaped(n.name, n.b.taken(n.name + "_taken", v, d, which), to);
 }
 
-/// Which element each of `out` is the nearest to, as the attributes say.
-std::vector<std::int64_t> nearest(const NodeReader& n, std::int64_t in, std::int64_t out,
-                                  double scale) {
-  const bool old = n.opset < 11 || n.node.op == "Upsample";
-  const std::string way =
-      n.text("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
-  const std::string rounding = n.text("nearest_mode", old ? "floor" : "round_prefer_floor");
-  std::vector<std::int64_t> from;
-  for (std::int64_t y = 0; y < out; ++y) {
-    const auto at = static_cast<double>(y);
-    double x = at / scale;
-    if (way == "half_pixel")
-      x = (at + 0.5) / scale - 0.5;
-    else if (way == "pytorch_half_pixel")
-      x = out > 1 ? (at + 0.5) / scale - 0.5 : 0;
-    else if (way == "align_corners")
-      x = out > 1 ? at * static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
-    else if (way != "asymmetric")
-      throw Unsupported{"coordinates by " + way};
-    const double i = rounding == "floor"               ? std::floor(x)
-                     : rounding == "ceil"              ? std::ceil(x)
-                     : rounding == "round_prefer_ceil" ? std::floor(x + 0.5)
-                                                       : std::ceil(x - 0.5);
-    from.push_back(std::clamp<std::int64_t>(static_cast<std::int64_t>(i), 0, in - 1));
-  }
-  return from;
-}
-
-void say_resize(NodeReader& n) {
-  if (n.text("mode", "nearest") != "nearest")
-    throw Unsupported{"interpolation " + n.text("mode", "")};
-  Value v = n.at(0);
-  const bool old = n.node.op == "Upsample" || n.opset < 11;
-  const std::size_t scales_at = old ? 1 : 2;
-  std::vector<double> scales = n.reals("scales");
-  if (n.has(scales_at)) scales = n.known_values(scales_at);
-  std::vector<std::int64_t> sizes;
-  if (n.has(3)) sizes = n.known_integers(3);
-  std::vector<std::size_t> dims(v.shape.size());
-  std::iota(dims.begin(), dims.end(), std::size_t{0});
-  if (n.has_attribute("axes")) {
-    dims.clear();
-    for (const std::int64_t a : n.integers("axes")) dims.push_back(NodeReader::axis(a, n.rank()));
-  }
-  if ((scales.size() == dims.size()) == (sizes.size() == dims.size()))
-    throw Unsupported{"a scale or a size for each dimension"};
-  if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch")
-    throw Unsupported{"a kept aspect ratio"};
-  for (std::size_t i = 0; i < dims.size(); ++i) {
-    const std::int64_t in = v.shape[dims[i]];
-    const double scale = scales.size() == dims.size()
-                             ? scales[i]
-                             : static_cast<double>(sizes[i]) / static_cast<double>(in);
-    const double many = std::floor(static_cast<double>(in) * scale + 1e-9);
-    const std::int64_t out = sizes.size() == dims.size()     ? sizes[i]
-                             : many >= 1 && many < (1 << 24) ? static_cast<std::int64_t>(many)
-                                                             : 0;
-    if (out < 1 || out > (1 << 24)) throw Unsupported{"a size below 1, or too large"};
-    if (out == in) continue;
-    const std::vector<std::int64_t> from = nearest(n, in, out, scale);
-    bool blocks = out % in == 0;
-    for (std::int64_t y = 0; blocks && y < out; ++y)
-      blocks = from[static_cast<std::size_t>(y)] == y / (out / in);
-    if (!blocks) {
-      v = n.b.taken(n.name + "_d" + std::to_string(i), v, dims[i], from);
-      continue;
-    }
-    // Each element again and again: a dimension after it, of which nothing depends.
-    Shape apart = v.shape, to = v.shape;
-    apart.insert(apart.begin() + static_cast<std::ptrdiff_t>(dims[i]) + 1, 1);
-    Shape wide = apart;
-    wide[dims[i] + 1] = out / in;
-    to[dims[i]] = out;
-    v = n.b.reshaped(n.name, n.b.expanded(n.b.reshaped(n.name + "_apart", v, apart), wide), to);
-  }
-  n.out[0] = v;
-}
-
 void say_depth_to_space(NodeReader& n) {
   const Value& v = n.at(0);
   const std::int64_t s = n.integer("blocksize", 0);
@@ -502,8 +430,6 @@ std::vector<Said> moving_operators() {
           {"Tile", say_tile},
           {"Pad", say_pad},
           {"Gather", say_gather},
-          {"Resize", say_resize},
-          {"Upsample", say_resize},
           {"DepthToSpace", say_depth_to_space},
           {"SpaceToDepth", say_space_to_depth},
           {"Trilu", say_trilu}};

@@ -67,28 +67,49 @@ std::optional<std::vector<Value>> fold(const NodeReader& n);
 
 /// An operator of ONNX: fills n.out, or throws Unsupported.
 using Saying = void (*)(NodeReader& n);
-/// By name; nullptr: not supported.
-Saying saying_of(std::string_view op);
+/// Whether all its inputs are known, and few enough to compute with while importing.
+bool all_small(const NodeReader& n);
+/// What `say` makes of known inputs, evaluated. Nothing where they are not known, too many or too
+/// much to compute.
+std::optional<std::vector<Value>> evaluated(const NodeReader& n, Saying say);
 struct Said {
   std::string_view op;
   Saying say;
 };
 std::vector<Said> element_operators();
 std::vector<Said> product_operators();
+std::vector<Said> attention_operators();
 std::vector<Said> window_operators();
 std::vector<Said> row_operators();
 std::vector<Said> moving_operators();
 std::vector<Said> recurrent_operators();
 std::vector<Said> quantised_operators();
 std::vector<Said> order_operators();
+std::vector<Said> index_operators();
+std::vector<Said> resize_operators();
+std::vector<Said> library_operators();
+std::vector<Said> sampling_operators();
+std::vector<Said> signal_operators();
 
 // ---- Parts of several operators ----
+/// Elements times those that each is compared with: what an operator may cost that compares all.
+constexpr std::int64_t kMostCompared = std::int64_t{1} << 31;
+Expr add(Expr a, Expr b);
+Expr sub(Expr a, Expr b);
+Expr mul(Expr a, Expr b);
+Expr lt(Expr a, Expr b);
+Expr select(Expr c, Expr a, Expr b);
+/// 1 where two numbers are the same, else 0.
+Expr equal(const Expr& a, const Expr& b);
 Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c);
 Value softmax_over(Builder& b, const std::string& name, const Value& x,
                    const std::set<std::size_t>& over, bool log);
 Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y);
 Value joined(Builder& b, const std::string& name, const std::vector<Value>& parts, std::size_t dim);
 Value squeezed(Builder& b, const Value& v, std::size_t dim);
+Expr gelu_by_tanh(const Expr& x);
+/// The nearest whole number, the even one of two.
+Expr nearest_whole(const Expr& x);
 /// Casts that change no value that a workload computes.
 Value cast(const Value& v, std::int32_t type);
 /// The function of one value by its ONNX name, of LSTM's activations and the like.

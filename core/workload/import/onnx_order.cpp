@@ -1,4 +1,5 @@
-// Where the largest is, and what constants of an order become: ArgMax, TopK, ScatterElements.
+// Orders and running sums: ArgMax, TopK, Hardmax, CumSum. An order of computed values is made of
+// the rank of each, which compares it with all others.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,18 +10,6 @@ namespace tilewright::onnx {
 namespace {
 
 using Args = std::vector<Expr>;
-
-/// A tensor as [outer, size, inner] around one dimension.
-struct Around {
-  std::int64_t outer = 1, size = 1, inner = 1;
-  Around(const Shape& shape, std::size_t axis) : size(shape[axis]) {
-    for (std::size_t d = 0; d < axis; ++d) outer *= shape[d];
-    for (std::size_t d = axis + 1; d < shape.size(); ++d) inner *= shape[d];
-  }
-  std::size_t at(std::int64_t o, std::int64_t i, std::int64_t n) const {
-    return static_cast<std::size_t>((o * size + i) * inner + n);
-  }
-};
 
 /// The first index, or the last, at which each row has its largest or least value.
 Value index_of(NodeReader& n, const Value& x, std::size_t axis, bool largest, bool last) {
@@ -36,11 +25,10 @@ Value index_of(NodeReader& n, const Value& x, std::size_t axis, bool largest, bo
   along[axis] = size;
   const Value index = Builder::known(kFloat, along, std::move(count));
   const double none = last ? -1 : static_cast<double>(size);
-  const Value places =
-      n.b.map(n.name + "_places", kFloat, {x, most, index}, [&](const Args& a) {
-        Expr beyond = largest ? call("lt", {a[0], a[1]}) : call("lt", {a[1], a[0]});
-        return call("select", {std::move(beyond), number(none), a[2]});
-      });
+  const Value places = n.b.map(n.name + "_places", kFloat, {x, most, index}, [&](const Args& a) {
+    Expr beyond = largest ? call("lt", {a[0], a[1]}) : call("lt", {a[1], a[0]});
+    return call("select", {std::move(beyond), number(none), a[2]});
+  });
   return cast(n.b.reduce(n.name + "_index", places, {axis}, last ? Combine::max : Combine::min,
                          [](const Args& a) { return a[0]; }),
               kInt64);
@@ -48,44 +36,75 @@ Value index_of(NodeReader& n, const Value& x, std::size_t axis, bool largest, bo
 
 void say_arg(NodeReader& n) {
   const std::size_t axis = NodeReader::axis(n.integer("axis", 0), n.rank());
-  Value out = index_of(n, n.at(0), axis, n.node.op == "ArgMax",
-                       n.integer("select_last_index", 0) != 0);
+  Value out =
+      index_of(n, n.at(0), axis, n.node.op == "ArgMax", n.integer("select_last_index", 0) != 0);
   if (n.integer("keepdims", 1) == 0) out = squeezed(n.b, out, axis);
   n.out[0] = out;
 }
 
-/// Of known values any; of computed ones the largest alone.
+/// Itself where every dimension is one that is stored, so that a sum over it counts each element
+/// once.
+Value stored(Builder& b, const std::string& name, const Value& v) {
+  if (v.uniform) return b.copied(name, v);
+  const View view = b.read(v);
+  for (const Vars& d : view.dims)
+    for (const Var u : d)
+      if (!b.reads_var(view, u)) return b.copied(name, v);
+  return v;
+}
+
+/// How many of its row stand before each element, equal ones in their order.
+Value rank_of(NodeReader& n, const Value& x, std::size_t axis, bool largest) {
+  Builder& b = n.b;
+  std::vector<View> reads;
+  Expr one = b.operand(x, reads), other = b.operand(x, reads);
+  for (std::size_t d = 0; d < x.shape.size(); ++d)
+    if (d != axis && x.shape[d] != 1) b.demand_unified(reads[0], d, reads[1], d);
+  for (View& v : reads) b.normalise(v);
+  const Expr before = b.index_of(reads[1].dims[axis]), here = b.index_of(reads[0].dims[axis]);
+  if (!largest) std::swap(one, other);
+  Expr value =
+      call("select",
+           {call("lt", {one, other}), number(1),
+            call("select", {call("lt", {other, one}), number(0), call("lt", {before, here})})});
+  const std::vector<Vars> dims = reads[0].dims;
+  // Whole numbers: how rounding may move them is known not to matter.
+  return b.emit(n.name + "_rank", kInt64, x.shape, dims, reads, std::move(value), Combine::sum);
+}
+
+/// The elements of the first k ranks, or where they are.
+Value of_ranks(NodeReader& n, const Value& x, const Value& rank, std::size_t axis, std::int64_t k,
+               bool places) {
+  Builder& b = n.b;
+  std::vector<View> reads;
+  const Expr its = b.operand(rank, reads);
+  Expr value;
+  if (!places) {
+    value = b.operand(x, reads);
+    for (std::size_t d = 0; d < x.shape.size(); ++d)
+      if (x.shape[d] != 1) b.demand_unified(reads[0], d, reads[1], d);
+  }
+  b.normalise(reads[0]);
+  std::vector<Vars> dims = reads[0].dims;
+  if (places) value = b.index_of(dims[axis]);
+  dims[axis] = b.vars(k);
+  Shape shape = x.shape;
+  shape[axis] = k;
+  value = call("select", {equal(its, b.index_of(dims[axis])), std::move(value), number(0)});
+  return b.emit(n.name + (places ? "_indices" : "_values"), places ? std::int32_t{kInt64} : x.type,
+                shape, dims, reads, std::move(value), Combine::sum);
+}
+
 void say_top(NodeReader& n) {
   const Value& x = n.at(0);
+  if (n.rank() == 0) throw Unsupported{"an order of a scalar"};
   const std::size_t axis = NodeReader::axis(n.integer("axis", -1), n.rank());
-  const std::int64_t k = n.has(1) ? n.known_integers(1).at(0) : n.integer("k", 1);
+  const auto count = n.has(1) ? n.known_integers(1) : std::vector{n.integer("k", 1)};
+  const std::int64_t k = count.empty() ? 0 : count.front(), size = x.shape[axis];
   const bool largest = n.integer("largest", 1) != 0;
-  if (k < 1 || k > x.shape[axis]) throw Unsupported{"as many as its axis does not have"};
+  if (k < 1 || k > size) throw Unsupported{"as many as its axis does not have"};
   Value values, indices;
-  if (x.known()) {
-    const std::vector<double> all = values_of(x);
-    const Around from(x.shape, axis);
-    Shape shape = x.shape;
-    shape[axis] = k;
-    const Around to(shape, axis);
-    std::vector<double> best(static_cast<std::size_t>(elements_of(shape))), at(best.size());
-    for (std::int64_t o = 0; o < from.outer; ++o)
-      for (std::int64_t i = 0; i < from.inner; ++i) {
-        std::vector<std::int64_t> order(static_cast<std::size_t>(from.size));
-        std::iota(order.begin(), order.end(), 0);
-        std::ranges::stable_sort(order, [&](std::int64_t p, std::int64_t q) {
-          const double a = all[from.at(o, p, i)], b = all[from.at(o, q, i)];
-          return largest ? a > b : a < b;
-        });
-        for (std::int64_t r = 0; r < k; ++r) {
-          const std::int64_t p = order[static_cast<std::size_t>(r)];
-          best[to.at(o, r, i)] = all[from.at(o, p, i)];
-          at[to.at(o, r, i)] = static_cast<double>(p);
-        }
-      }
-    values = Builder::known(x.type, shape, std::move(best));
-    indices = Builder::known(kInt64, shape, std::move(at));
-  } else if (x.shape[axis] == 1) {
+  if (size == 1) {
     values = x;
     indices = Builder::uniform(kInt64, x.shape, 0);
   } else if (k == 1) {
@@ -93,38 +112,111 @@ void say_top(NodeReader& n) {
                         [](const Args& a) { return a[0]; });
     indices = index_of(n, x, axis, largest, false);
   } else {
-    throw Unsupported{"an order of computed values"};
+    if (elements_of(x.shape) > kMostCompared / size)
+      throw Unsupported{"an order of computed values, of which too many would be compared"};
+    const Value each = stored(n.b, n.name + "_of", x), rank = rank_of(n, each, axis, largest);
+    values = of_ranks(n, each, rank, axis, k, false);
+    indices = of_ranks(n, each, rank, axis, k, true);
   }
   n.out[0] = values;
   if (n.wants(1)) n.out[1] = indices;
 }
 
-void say_scatter(NodeReader& n) {
-  const Value &data = n.at(0), &indices = n.at(1), &updates = n.at(2);
-  if (!data.known() || !indices.known() || !updates.known())
-    throw Unsupported{"elements whose places are not known before the run"};
-  if (n.text("reduction", "none") != "none") throw Unsupported{"a reduction"};
-  if (indices.shape != updates.shape || indices.shape.size() != data.shape.size())
-    throw Unsupported{"as many indices as updates"};
-  const std::size_t axis = NodeReader::axis(n.integer("axis", 0), n.rank());
-  std::vector<double> out = values_of(data);
-  const std::vector<double> at = values_of(indices), with = values_of(updates);
-  std::vector<std::int64_t> point(data.shape.size(), 0);
-  for (std::size_t i = 0; i < at.size(); ++i) {
-    std::int64_t flat = 0;
-    for (std::size_t d = 0; d < point.size(); ++d) {
-      auto p = d == axis ? static_cast<std::int64_t>(at[i]) : point[d];
-      if (p < 0) p += data.shape[d];
-      if (p < 0 || p >= data.shape[d]) throw Unsupported{"an index outside of its tensor"};
-      flat = flat * data.shape[d] + p;
-    }
-    out[static_cast<std::size_t>(flat)] = with[i];
-    for (std::size_t d = point.size(); d-- > 0;) {
-      if (++point[d] < indices.shape[d]) break;
-      point[d] = 0;
-    }
+/// 1 at the first largest element of each row.
+void say_hardmax(NodeReader& n) {
+  const Value& x = n.at(0);
+  if (n.opset < 13) throw Unsupported{"rows of several dimensions, before opset 13"};
+  const std::size_t axis = NodeReader::axis(n.integer("axis", -1), n.rank());
+  const Value at = index_of(n, x, axis, true, false);
+  std::vector<double> count(static_cast<std::size_t>(x.shape[axis]));
+  std::iota(count.begin(), count.end(), 0.0);
+  Shape along(x.shape.size(), 1);
+  along[axis] = x.shape[axis];
+  n.out[0] = n.b.map(n.name, x.type, {at, Builder::known(kFloat, along, std::move(count))},
+                     [](const Args& a) { return equal(a[0], a[1]); });
+}
+
+/// The sum, or product, of what stands before each element, one for each.
+void say_running(NodeReader& n) {
+  Builder& b = n.b;
+  const Combine combine = n.node.op == "CumProd" ? Combine::product : Combine::sum;
+  const double start = identity_of(combine);
+  if (n.rank() == 0) throw Unsupported{"of a scalar"};
+  const auto axes = n.known_integers(1);
+  if (axes.size() != 1) throw Unsupported{"an axis that is not one"};
+  const std::size_t axis = NodeReader::axis(axes.front(), n.rank());
+  const bool exclusive = n.integer("exclusive", 0) != 0, reverse = n.integer("reverse", 0) != 0;
+  const Value x = stored(b, n.name + "_of", n.at(0));
+  const std::int64_t size = x.shape[axis];
+  if (size == 1) {
+    n.out[0] = exclusive ? Builder::uniform(x.type, x.shape, start) : n.at(0);
+    return;
   }
-  n.out[0] = Builder::known(data.type, data.shape, std::move(out));
+  if (elements_of(x.shape) > kMostCompared / size)
+    throw Unsupported{"a running sum that is too long"};
+  std::vector<View> reads;
+  Expr value = b.operand(x, reads);
+  const Vars to = b.vars(size);
+  b.normalise(reads[0]);
+  std::vector<Vars> dims = reads[0].dims;
+  const Expr from = b.index_of(dims[axis]), here = b.index_of(to);
+  dims[axis] = to;
+  // Whether it is left out, or is taken.
+  const Expr &low = reverse ? from : here, &high = reverse ? here : from;
+  if (exclusive)
+    value = call("select", {call("lt", {high, low}), std::move(value), number(start)});
+  else
+    value = call("select", {call("lt", {low, high}), number(start), std::move(value)});
+  n.out[0] = b.emit(n.name, x.type, x.shape, dims, reads, std::move(value), combine);
+  n.out[0].nonnegative = n.at(0).nonnegative;
+}
+
+/// Ones along a diagonal, in the shape of another tensor.
+void say_eye(NodeReader& n) {
+  const Value& x = n.at(0);
+  if (x.shape.size() != 2 || elements_of(x.shape) > (1 << 22))
+    throw Unsupported{"no matrix, or too large"};
+  const std::int64_t k = n.integer("k", 0);
+  std::vector<double> values;
+  for (std::int64_t y = 0; y < x.shape[0]; ++y)
+    for (std::int64_t i = 0; i < x.shape[1]; ++i) values.push_back(i == y + k);
+  n.out[0] = Builder::known(static_cast<std::int32_t>(n.integer("dtype", x.type)), x.shape,
+                            std::move(values));
+}
+
+/// What a known condition leaves of an axis, or of all elements in their order.
+void say_compress(NodeReader& n) {
+  Value x = n.at(0);
+  const std::vector<double> keep = n.known_values(1);
+  if (!n.has_attribute("axis")) x = n.b.reshaped(n.name + "_flat", x, {elements_of(x.shape)});
+  const std::size_t axis = NodeReader::axis(n.integer("axis", 0), x.shape.size());
+  std::vector<std::int64_t> which;
+  for (std::size_t i = 0; i < keep.size() && static_cast<std::int64_t>(i) < x.shape[axis]; ++i)
+    if (keep[i] != 0) which.push_back(static_cast<std::int64_t>(i));
+  if (which.empty()) throw Unsupported{"a result without elements"};
+  n.out[0] = n.b.taken(n.name, x, axis, which);
+}
+
+/// The first elements of each sequence, of lengths that are known, backwards.
+void say_reverse_sequence(NodeReader& n) {
+  Builder& b = n.b;
+  const Value& x = n.at(0);
+  const std::size_t time = NodeReader::axis(n.integer("time_axis", 0), n.rank()),
+                    batch = NodeReader::axis(n.integer("batch_axis", 1), n.rank());
+  if (time == batch) throw Unsupported{"axes that are the same"};
+  const auto lengths = n.known_integers(1);
+  if (static_cast<std::int64_t>(lengths.size()) != x.shape[batch])
+    throw Unsupported{"lengths that are not one a sequence"};
+  std::vector<Value> parts;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 0 || lengths[i] > x.shape[time]) throw Unsupported{"a length beyond its axis"};
+    std::vector<std::int64_t> order(static_cast<std::size_t>(x.shape[time]));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::reverse(order.begin(), order.begin() + lengths[i]);
+    const Value one = b.sliced(n.name + "_one", x, batch, static_cast<std::int64_t>(i), 1, 1);
+    parts.push_back(b.taken(n.name + "_back", one, time, order));
+  }
+  n.out[0] = joined(b, n.name, parts, batch);
 }
 
 void say_range(NodeReader&) { throw Unsupported{"bounds that are not known before the run"}; }
@@ -135,7 +227,12 @@ std::vector<Said> order_operators() {
   return {{"ArgMax", say_arg},
           {"ArgMin", say_arg},
           {"TopK", say_top},
-          {"ScatterElements", say_scatter},
+          {"Hardmax", say_hardmax},
+          {"CumSum", say_running},
+          {"CumProd", say_running},
+          {"EyeLike", say_eye},
+          {"Compress", say_compress},
+          {"ReverseSequence", say_reverse_sequence},
           {"Range", say_range}};
 }
 

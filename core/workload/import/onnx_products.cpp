@@ -1,4 +1,4 @@
-// Sums of products: MatMul, Gemm, Einsum, Attention.
+// Sums of products: MatMul, Gemm, Einsum.
 #include <algorithm>
 #include <cmath>
 
@@ -93,11 +93,23 @@ std::optional<Value> einsum_of_constants(const NodeReader& n, const std::vector<
   return Builder::known(n.at(0).type, shape, std::move(out));
 }
 
+/// Digits for the dimensions of an ellipsis, the last ones of its operand's; how many there are.
+std::size_t without_ellipsis(std::string& part, std::size_t rank) {
+  const std::size_t at = part.find("...");
+  if (at == part.npos) return 0;
+  const std::size_t named = part.size() - 3;
+  if (named > rank || rank - named > 10 || part.find('.', at + 3) != part.npos)
+    throw Unsupported{"an equation of other ranks"};
+  std::string digits;
+  for (std::size_t i = rank - named; i-- > 0;) digits += static_cast<char>('0' + i);
+  part.replace(at, 3, digits);
+  return digits.size();
+}
+
 /// "bij,bjk->bik", with an ellipsis or without a result.
 void say_einsum(NodeReader& n) {
   std::string equation = n.text("equation", "");
   std::erase(equation, ' ');
-  if (equation.find("...") != equation.npos) throw Unsupported{"an equation with an ellipsis"};
   const std::size_t arrow = equation.find("->");
   std::vector<std::string> parts(1);
   for (const char c : equation.substr(0, arrow))
@@ -106,15 +118,21 @@ void say_einsum(NodeReader& n) {
     else
       parts.back() += c;
   if (parts.size() != n.in.size()) throw Unsupported{"an equation of other operands"};
+  std::size_t dotted = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    dotted = std::max(dotted, without_ellipsis(parts[i], n.at(i).shape.size()));
   std::string result;
   if (arrow != equation.npos) {
     result = equation.substr(arrow + 2);
+    if (const std::size_t at = result.find("..."); at != result.npos)
+      without_ellipsis(result, result.size() - 3 + dotted);
   } else {
+    for (std::size_t i = dotted; i-- > 0;) result += static_cast<char>('0' + i);
     std::map<char, int> count;
     for (const std::string& p : parts)
       for (const char c : p) ++count[c];
     for (const auto& [c, times] : count)
-      if (times == 1) result += c;
+      if (times == 1 && (c < '0' || c > '9')) result += c;
   }
   if (const auto known = einsum_of_constants(n, parts, result)) {
     n.out[0] = *known;
@@ -134,7 +152,9 @@ void say_einsum(NodeReader& n) {
       const char c = parts[i][d];
       if (parts[i].find(c) != d) throw Unsupported{"a diagonal"};
       const auto [it, added] = extents.emplace(c, v.shape[d]);
-      if (it->second != v.shape[d]) throw Unsupported{"shapes that do not fit together"};
+      if (it->second == 1) it->second = v.shape[d];  // it broadcasts
+      if (it->second != v.shape[d] && v.shape[d] != 1)
+        throw Unsupported{"shapes that do not fit together"};
       if (v.shape[d] == 1) continue;
       const auto [at, fresh] = first.emplace(c, std::pair(i, d));
       if (!fresh) n.b.demand_unified(reads[at->second.first], at->second.second, reads[i], d);
@@ -153,131 +173,6 @@ void say_einsum(NodeReader& n) {
   }
   n.out[0] = n.b.emit(n.name, n.at(0).type, shape, dims, reads, value,
                       reduces ? Combine::sum : Combine::assign);
-}
-
-/// Opset 23: Q, K, V of rank 4, or of rank 3 with numbers of heads; masks, causal, grouped queries.
-void say_attention(NodeReader& n) {
-  Builder& b = n.b;
-  const auto heads = [&](const Value& v, const char* attribute, const char* what) {
-    if (v.shape.size() == 4) return v;
-    const std::int64_t h = n.integer(attribute, 0);
-    if (v.shape.size() != 3 || h < 1 || v.shape[2] % h != 0)
-      throw Unsupported{"heads that do not share its width"};
-    const Value cut = b.reshaped(n.name + what, v, {v.shape[0], v.shape[1], h, v.shape[2] / h});
-    return b.transposed(cut, {0, 2, 1, 3});
-  };
-  Value q = heads(n.at(0), "q_num_heads", "_q"), k = heads(n.at(1), "kv_num_heads", "_k"),
-        v = heads(n.at(2), "kv_num_heads", "_v");
-  if (n.has(6) && (n.has(4) || n.has(5))) throw Unsupported{"lengths of keys beside a past"};
-  if (n.has(4)) k = joined(b, n.name + "_keys", {n.at(4), k}, 2);
-  if (n.has(5)) v = joined(b, n.name + "_values", {n.at(5), v}, 2);
-  if (n.wants(1)) n.out[1] = k;
-  if (n.wants(2)) n.out[2] = v;
-  const std::int64_t hq = q.shape[1], hk = k.shape[1], rows = q.shape[2], cols = k.shape[2];
-  if (hk < 1 || hq % hk != 0) throw Unsupported{"heads of queries that keys do not divide"};
-  const std::int64_t group = hq / hk;
-  if (group > 1) {  // heads in groups, which share keys
-    q = b.reshaped(n.name + "_grouped", q, {q.shape[0], hk, group, rows, q.shape[3]});
-    k = b.reshaped(n.name + "_k5", k, {k.shape[0], hk, 1, cols, k.shape[3]});
-    v = b.reshaped(n.name + "_v5", v, {v.shape[0], hk, 1, cols, v.shape[3]});
-  }
-  std::vector<std::int64_t> order;
-  for (std::size_t d = 0; d < k.shape.size(); ++d) order.push_back(static_cast<std::int64_t>(d));
-  std::swap(order[order.size() - 1], order[order.size() - 2]);
-  Value s = matrix_product(b, n.name + "_scores", q, b.transposed(k, order));
-  const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(q.shape.back())));
-  const double cap = n.real("softcap", 0);
-  const auto weighted = [&](const Expr& score) {
-    Expr x = call("mul", {score, number(scale)});
-    return cap > 0 ? call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})})
-                   : x;
-  };
-  // The scores as an output: before masks, after them, or as probabilities.
-  const std::int64_t shown = n.wants(3) ? n.integer("qk_matmul_output_mode", 0) : -1;
-  if (shown > 3) throw Unsupported{"scores of mode " + std::to_string(shown)};
-  const auto show = [&](const Value& x) {
-    n.out[3] = group > 1 ? b.reshaped(n.name + "_shown", x, {x.shape[0], hq, rows, cols}) : x;
-  };
-  if (shown == 0 || shown == 1)
-    show(b.map(n.name + "_qk", s.type, {s}, [&](const Args& a) { return weighted(a[0]); }));
-  std::vector<Value> ins = {s};
-  if (n.has(3)) {
-    Value mask = n.at(3);
-    if (mask.shape.size() > 1 && group > 1) {
-      Shape to = mask.shape;
-      if (to.size() >= 3) {
-        const std::int64_t h = to[to.size() - 3];
-        const auto at = to.end() - 3;
-        if (h == 1)
-          to.insert(at, 1);
-        else
-          *at = group, to.insert(to.end() - 3, hk);
-      }
-      mask = b.reshaped(n.name + "_mask", mask, to);
-    }
-    if (mask.shape.back() != cols) throw Unsupported{"a mask that is shorter than the keys"};
-    ins.push_back(mask);
-  }
-  const bool boolean = n.has(3) && n.at(3).type == kBool;
-  s = b.map(n.name + "_scaled", s.type, ins, [&](const Args& a) {
-    Expr x = weighted(a[0]);
-    if (a.size() == 1) return x;
-    return boolean ? call("select", {a[1], x, number(-INFINITY)}) : call("add", {x, a[1]});
-  });
-  const std::int64_t before = n.integer("left_window_size", -1),
-                     behind = n.integer("right_window_size", -1);
-  const bool causal = n.integer("is_causal", 0) != 0, lengths = n.has(6);
-  if (causal || before >= 0 || behind >= 0 || lengths) {
-    // By indices: kernels see which blocks of scores are empty.
-    if (s.uniform) s = b.copied(n.name + "_scores_each", s);
-    std::vector<View> reads;
-    Expr x = b.operand(s, reads), length;
-    if (lengths) {  // of a sequence's keys
-      if (n.at(6).shape != Shape{s.shape[0]})
-        throw Unsupported{"lengths that are not one a sequence"};
-      Shape each(s.shape.size(), 1);
-      each[0] = s.shape[0];
-      length = b.operand(b.reshaped(n.name + "_lengths", n.at(6), each), reads);
-      if (reads.size() > 1 && each[0] > 1) b.demand_unified(reads[0], 0, reads[1], 0);
-    }
-    const auto index = [&](const Vars& vars) {
-      Expr sum = number(0);
-      std::int64_t times = 1;
-      for (std::size_t i = vars.size(); i-- > 0; times *= b.extent(vars[i])) {
-        Expr one = Builder::at(vars[i]);
-        if (times != 1) one = call("mul", {number(static_cast<double>(times)), std::move(one)});
-        sum = i + 1 == vars.size() ? std::move(one) : call("add", {std::move(one), std::move(sum)});
-      }
-      return sum;
-    };
-    const std::vector<Vars> dims = reads.front().dims;
-    // The key that stands where the query does: behind the past, or queries are the last of theirs.
-    Expr last = index(dims[dims.size() - 2]);
-    const auto moved = [](const Expr& of, std::int64_t by) {
-      return by == 0 ? of : call("add", {of, number(static_cast<double>(by))});
-    };
-    if (lengths)
-      last = call("add", {moved(last, -rows), length});
-    else
-      last = moved(last, n.has(4) ? n.at(4).shape.at(2) : 0);
-    const Expr key = index(dims.back()), none = number(-INFINITY);
-    if (causal) x = call("select", {call("lt", {last, key}), none, std::move(x)});
-    if (behind >= 0)
-      x = call("select", {call("lt", {moved(last, behind), key}), none, std::move(x)});
-    if (before >= 0)
-      x = call("select", {call("lt", {key, moved(last, -before)}), none, std::move(x)});
-    if (lengths) x = call("select", {call("lt", {key, length}), std::move(x), none});
-    s = b.emit(n.name + "_causal", s.type, s.shape, dims, reads, std::move(x), Combine::assign);
-  }
-  if (shown == 2) show(s);
-  const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
-  if (shown == 3) show(p);
-  Value y = matrix_product(b, n.name + "_y", p, v);
-  if (group > 1) y = b.reshaped(n.name + "_heads", y, {y.shape[0], hq, rows, y.shape.back()});
-  if (n.rank() == 3)
-    y = b.reshaped(n.name + "_rows", b.transposed(y, {0, 2, 1, 3}),
-                   {y.shape[0], rows, hq * y.shape.back()});
-  n.out[0] = y;
 }
 
 }  // namespace
@@ -340,10 +235,7 @@ Value squeezed(Builder& b, const Value& v, std::size_t dim) {
 }
 
 std::vector<Said> product_operators() {
-  return {{"MatMul", say_matmul},
-          {"Gemm", say_gemm},
-          {"Einsum", say_einsum},
-          {"Attention", say_attention}};
+  return {{"MatMul", say_matmul}, {"Gemm", say_gemm}, {"Einsum", say_einsum}};
 }
 
 }  // namespace tilewright::onnx

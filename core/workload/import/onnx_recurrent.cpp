@@ -27,7 +27,8 @@ class Cells {
       for (const std::size_t i : {0, 5, 6})
         if (n.has(i) && n.at(i).shape.size() == 3) n.in[i] = b_.transposed(n.at(i), {1, 0, 2});
     const Value& x = n.at(0);
-    if (n.has_attribute("clip")) throw Unsupported{"clipped cells"};
+    clip_ = n.real("clip", 0);
+    if (clip_ < 0) throw Unsupported{"a bound below zero"};
     steps_ = x.shape[0];
     batch_ = x.shape[1];
     if (n.has(4) && !all_whole(n.at(4), steps_)) {
@@ -155,8 +156,10 @@ class Cells {
     return squeezed(b_, b_.sliced(n_.name, v, dim, g, 1, 1), dim);
   }
 
+  /// What goes into an activation is clipped, where that is asked for.
   Expr activated(std::int64_t d, std::size_t which, std::size_t functions, const char* usual,
-                 const Expr& x) {
+                 const Expr& in) {
+    const Expr x = clip_ > 0 ? call("max", {call("min", {in, number(clip_)}), number(-clip_)}) : in;
     const std::size_t at = static_cast<std::size_t>(d) * functions + which;
     const std::string name = at < activations_.size() ? activations_[at] : usual;
     const double alpha = at < alphas_.size()     ? alphas_[at]
@@ -268,6 +271,7 @@ class Cells {
   Builder& b_;
   std::int64_t gates_, steps_ = 0, batch_ = 0, hidden_ = 0, directions_ = 1;
   bool backward_ = false, batches_first_ = false;
+  double clip_ = 0;               // 0: none
   std::optional<Value> lengths_;  ///< [B, 1], where they are not all steps
   std::vector<std::string> activations_;
   std::vector<double> alphas_, betas_;

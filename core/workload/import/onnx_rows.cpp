@@ -110,11 +110,34 @@ Value of_channels(NodeReader& n, std::size_t i, const Shape& image) {
   return n.b.reshaped(n.name + "_c" + std::to_string(i), n.at(i), to);
 }
 
+/// By the batch's own mean and variance; the running ones move towards them.
+void say_batch_norm_training(NodeReader& n, double epsilon) {
+  const Value& x = n.at(0);
+  std::set<std::size_t> over = from_on(2, n.rank());
+  over.insert(0);
+  const double momentum = n.real("momentum", 0.9);
+  const Normalised made = normalised(n, x, over, epsilon, n.name);
+  n.out[0] = scaled(n, made.value, of_channels(n, 1, x.shape), of_channels(n, 2, x.shape));
+  const auto moved = [&](std::size_t input, const Value& now, const char* what, bool variance) {
+    Value old = n.at(input);
+    const Value flat = n.b.reshaped(n.name + what, now, old.shape);
+    return n.b.map(n.name + what, x.type, {old, flat}, [&](const Args& a) {
+      Expr v = a[1];  // of 1 / sqrt(variance + epsilon)
+      if (variance)
+        v = call("sub", {call("recip", {call("square", {std::move(v)})}), number(epsilon)});
+      return call("add", {call("mul", {number(momentum), a[0]}),
+                          call("mul", {number(1 - momentum), std::move(v)})});
+    });
+  };
+  if (n.wants(1)) n.out[1] = moved(3, made.mean, "_running_mean", false);
+  if (n.wants(2)) n.out[2] = moved(4, made.inverse, "_running_variance", true);
+}
+
 void say_batch_norm(NodeReader& n) {
-  if (n.integer("training_mode", 0) != 0) throw Unsupported{"training"};
   const Value& x = n.at(0);
   if (x.shape.size() < 2) throw Unsupported{"no channels"};
   const double epsilon = n.real("epsilon", 1e-5);
+  if (n.integer("training_mode", 0) != 0) return say_batch_norm_training(n, epsilon);
   std::vector<Value> ins = {x};
   for (std::size_t i = 1; i < 5; ++i) ins.push_back(of_channels(n, i, x.shape));
   n.out[0] = n.b.map(n.name, x.type, ins, [&](const Args& a) {

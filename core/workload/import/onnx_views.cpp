@@ -291,6 +291,7 @@ Value Builder::transposed(const Value& v, const std::vector<std::int64_t>& order
 }
 
 Value Builder::reshaped(const std::string& name, const Value& v, const Shape& to) {
+  if (elements_of(to) != elements_of(v.shape)) throw Unsupported{"a shape of another size"};
   Value out = v;
   out.shape = to;
   if (v.uniform) return out;
@@ -383,23 +384,10 @@ Value Builder::gathered(const std::string& name, const Value& v, std::size_t dim
     return expanded(reshaped(name, one, to), wide);
   }
   View view = read(v);
-  normalise(view);
-  const bool usable =
-      view.dims[dim].size() == 1 && std::ranges::count_if(view.index, [&](const Entry& e) {
-                                      return e.plain == view.dims[dim].front();
-                                    }) == 1;
-  if (!usable) return gathered(name, plain(name + "_whole", v, {dim}), dim, indices);
   View by = read(indices);
-  tensors_[static_cast<std::size_t>(by.tensor)].indexes = true;
   normalise(by);
-  const Var old = view.dims[dim].front();
-  for (Entry& e : view.index) {
-    if (e.plain != old) continue;
-    axes_.make_rigid(e.axis);
-    e.plain = -1;
-    e.by = by.tensor;
-    e.by_index = by.index;
-  }
+  if (!index_by(view, dim, by))
+    return gathered(name, plain(name + "_whole", v, {dim}), dim, indices);
   Shape shape(v.shape.begin(), v.shape.begin() + static_cast<std::ptrdiff_t>(dim));
   std::vector<Vars> dims(view.dims.begin(), view.dims.begin() + static_cast<std::ptrdiff_t>(dim));
   shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
@@ -409,6 +397,23 @@ Value Builder::gathered(const std::string& name, const Value& v, std::size_t dim
               view.dims.end());
   Expr value{.kind = Expr::Kind::input, .input = 0};
   return emit(name, v.type, shape, dims, {view}, value, Combine::assign);
+}
+
+bool Builder::index_by(View& view, std::size_t dim, View by) {
+  normalise(view);
+  if (view.dims[dim].size() != 1) return false;
+  const Var old = view.dims[dim].front();
+  const auto indexed = [&](const Entry& e) { return e.plain == old; };
+  if (std::ranges::count_if(view.index, indexed) != 1) return false;
+  normalise(by);
+  tensors_[static_cast<std::size_t>(by.tensor)].indexes = true;
+  Entry& e = *std::ranges::find_if(view.index, indexed);
+  axes_.make_rigid(e.axis);
+  e.plain = -1;
+  e.by = by.tensor;
+  e.by_index = by.index;
+  view.dims[dim].clear();
+  return true;
 }
 
 Value Builder::copied(const std::string& name, const Value& v) {

@@ -170,6 +170,20 @@ void say_conv(NodeReader& n) {
   throw Unsupported{"an image whose cuts do not fit its groups"};
 }
 
+/// With zeros between the elements of a dimension, so many that they are `apart` from one another.
+Value spread(Builder& b, const std::string& name, const Value& v, std::size_t dim,
+             std::int64_t apart) {
+  if (v.shape[dim] == 1) return v;
+  Shape cut = v.shape, zeros = v.shape, whole = v.shape;
+  cut.insert(cut.begin() + static_cast<std::ptrdiff_t>(dim) + 1, 1);
+  zeros = cut;
+  zeros[dim + 1] = apart - 1;
+  whole[dim] *= apart;
+  const Value all =
+      joined(b, name, {b.reshaped(name, v, cut), Builder::uniform(v.type, zeros, 0)}, dim + 1);
+  return b.sliced(name, b.reshaped(name, all, whole), dim, 0, 1, (v.shape[dim] - 1) * apart + 1);
+}
+
 /// y of the output is stride * y1 + y0. X is read at y1 + c - j and the kernel at
 /// y0 + begin - stride * (c - j), for each j; outside of the kernel there are zeros.
 void say_conv_transpose(NodeReader& n) {
@@ -198,17 +212,20 @@ void say_conv_transpose(NodeReader& n) {
     if (same.starts_with("SAME")) out = d.in * d.stride;
     if (asked.size() == spatial) out = asked[i];
     if (same.starts_with("SAME") || asked.size() == spatial) {
-      const std::int64_t pad = whole - out;
+      const std::int64_t pad = std::max<std::int64_t>(0, whole - out);  // else zeros at the end
       d.begin = same == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
       if (asked.size() == spatial && same != "SAME_UPPER") d.begin = pad / 2;
-      if (pad < 0) throw Unsupported{"an output that is larger than its windows"};
     }
     d.out = out;
     check(d);
-    if (d.stride > 1 && d.dilation > 1)
-      throw Unsupported{"a transposed convolution that is both strided and dilated"};
     ws.push_back(d);
   }
+  for (std::size_t i = 0; i < spatial; ++i)
+    if (ws[i].stride > 1 && ws[i].dilation > 1) {
+      w = spread(b, n.name + "_spread", w, 2 + i, ws[i].dilation);
+      ws[i].kernel = ws[i].reach();
+      ws[i].dilation = 1;
+    }
   x = movable(b, n.name, x.uniform ? b.copied(n.name + "_image", x) : x, 2,
               std::vector<bool>(spatial, true));
   w = movable(b, n.name + "_kernel", w.uniform ? b.copied(n.name + "_kernel", w) : w, 2,
@@ -266,6 +283,12 @@ void say_conv_transpose(NodeReader& n) {
   const Value made =
       b.emit(n.has(2) ? n.name + "_conv" : n.name, x.type, shape, dims, reads, value, Combine::sum);
   n.out[0] = biased(n, made, 2);
+}
+
+std::set<std::size_t> spatial_of(const Value& x) {
+  std::set<std::size_t> all;
+  for (std::size_t d = 2; d < x.shape.size(); ++d) all.insert(d);
+  return all;
 }
 
 /// Of each window, combined; what is outside of the image is `outside`.
@@ -340,6 +363,18 @@ void say_lp_pool(NodeReader& n) {
   n.out[0].nonnegative = true;
 }
 
+void say_global_lp(NodeReader& n) {
+  const Value& x = n.at(0);
+  const double p = n.opset < 2 ? n.real("p", 2) : static_cast<double>(n.integer("p", 2));
+  if (!(p >= 1)) throw Unsupported{"a norm of an order below 1"};
+  const Value sum = n.b.reduce(n.name + "_sum", x, spatial_of(x), Combine::sum, [&](const Args& a) {
+    return call("pow", {call("abs", {a[0]}), number(p)});
+  });
+  n.out[0] = n.b.map(n.name, x.type, {sum}, [&](const Args& a) {
+    return call("pow", {a[0], number(1 / p)});
+  });
+}
+
 /// By how much the sums of windows are divided, by dimension.
 std::vector<double> counts(const Window& w, bool padding) {
   std::vector<double> all;
@@ -383,12 +418,6 @@ void say_average_pool(NodeReader& n) {
     return mean;
   });
   n.out[0].nonnegative = x.nonnegative;
-}
-
-std::set<std::size_t> spatial_of(const Value& x) {
-  std::set<std::size_t> all;
-  for (std::size_t d = 2; d < x.shape.size(); ++d) all.insert(d);
-  return all;
 }
 
 void say_global_average(NodeReader& n) {
@@ -439,6 +468,7 @@ std::vector<Said> window_operators() {
           {"LpPool", say_lp_pool},
           {"GlobalAveragePool", say_global_average},
           {"GlobalMaxPool", say_global_max},
+          {"GlobalLpPool", say_global_lp},
           {"LRN", say_lrn}};
 }
 

@@ -149,6 +149,14 @@ double squared(const Point& p) {
   return (2 * std::abs(p.x[0]) + p.reach(0)) * p.e[0] + p.rounding();
 }
 
+/// Known but where a whole number lies between what the argument may be.
+double floored(const Point& p) {
+  const double r = p.reach(0);
+  return r == 0 ? 0 : (std::floor(p.x[0] + r) - std::floor(p.x[0] - r)) / p.in.reach;
+}
+/// Of sin and cos, whose derivatives are at most 1.
+double wave(const Point& p) { return p.e[0] + p.rounding(kFunction) + p.in.unit; }
+
 struct Named {
   std::string_view name;
   int arity;
@@ -177,6 +185,9 @@ constexpr std::array kRules = {
     Named{"gelu", 1, gelu},
     Named{"abs", 1, [](const Point& p) { return p.e[0]; }},
     Named{"square", 1, squared},
+    Named{"floor", 1, floored},
+    Named{"sin", 1, wave},
+    Named{"cos", 1, wave},
 };
 
 // Of the rule in that place: known where this is compiled, so that it is inlined.

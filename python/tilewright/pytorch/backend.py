@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from .._tilewright import InputError, Network
 from .export import import_bytes, reasons
 from .graph import Graph, Meta, Node, Ref
-from .lower import FLOATS, Lowering, base, lowering_of
+from .lower import FLOATS, Lowering, lowering_of
 from .record import decompositions, graph_of, node_of, target_of
 
 log = logging.getLogger("tilewright")
@@ -177,8 +177,6 @@ class _Coverage:
             return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
         if any(m.dtype not in FLOATS and m.dtype != "bool" for m in _metas(node)):
             return "whole numbers are computed by PyTorch, in 64 bits"
-        if base(target) in ("aten.index", "aten._unsafe_index") and sum(i is not None for i in node.args[1]) > 1:
-            return "an index of several dimensions, which the cpu target would have to compute"
         if node.name in self.constant:
             return None
         return self._alone(node)
@@ -405,6 +403,10 @@ def _returned(out, stride, dtype):
 
     if out.dtype != dtype:
         out = out != 0 if dtype == torch.bool else out.to(dtype)
-    if out.stride() != stride:
-        out = torch.empty_strided(out.shape, stride, dtype=dtype).copy_(out)
-    return out
+    if out.stride() == stride:
+        return out
+    once = out
+    for dim, step in enumerate(stride):
+        if step == 0:  # the same element again and again
+            once = once.narrow(dim, 0, 1)
+    return torch.empty_strided(once.shape, stride, dtype=dtype).copy_(once).expand(out.shape)

@@ -33,17 +33,28 @@ def _mul(l, n, a):
 
 @lowers("aten.div", args="self other rounding_mode")
 def _div(l, n, a):
-    if a["rounding_mode"] is not None:
-        raise NotCovered("a division that rounds")
-    return l.binary("Div", a["self"], a["other"], n.value.dtype)
+    way, dtype = a["rounding_mode"], n.value.dtype
+    out = l.binary("Div", a["self"], a["other"], dtype)  # of whole numbers towards zero
+    if way is None or way == "trunc" and dtype not in FLOATS:
+        return out
+    if dtype not in FLOATS:
+        raise NotCovered("a division of whole numbers that rounds down")
+    return l.unary("Floor", out) if way == "floor" else _trunc(l, out)
+
+
+def _trunc(l, x):
+    return l.binary("Mul", l.unary("Sign", x), l.unary("Floor", l.unary("Abs", x)))
+
+
+@lowers("aten.trunc", "aten.frac", args="self")
+def _truncated(l, n, a):
+    whole = _trunc(l, a["self"])
+    return whole if n.target.startswith("aten.trunc") else l.binary("Sub", a["self"], whole)
 
 
 @lowers("aten.fmod", "aten.remainder", args="self other")
 def _mod(l, n, a):
-    """Of constants: the import computes no other."""
-    floats = n.value.dtype in FLOATS
-    if floats and n.target.startswith("aten.remainder"):
-        raise NotCovered("a remainder of real numbers")
+    """With the sign of the first operand, or of the second."""
     x, y = (l.operand(a[k], n.value.dtype) for k in ("self", "other"))
     return l.emit("Mod", [x, y], n.value.shape, fmod=int(n.target.startswith("aten.fmod")))
 
@@ -99,12 +110,15 @@ def _not(l, n, a):
 _UNARY = {"neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
           "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "sign": "Sign", "sgn": "Sign",
           "floor": "Floor", "ceil": "Ceil", "round": "Round", "sin": "Sin", "cos": "Cos", "isnan": "IsNaN",
-          "isinf": "IsInf", "hardswish": "HardSwish", "mish": "Mish", "selu": "Selu"}
+          "isinf": "IsInf", "tan": "Tan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh",
+          "atanh": "Atanh", "hardswish": "HardSwish", "mish": "Mish", "selu": "Selu"}
 
 
 @lowers(*(f"aten.{op}" for op in _UNARY), args="self")
 def _unary(l, n, a):
     x = a["self"]
+    if a.get("decimals"):
+        raise NotCovered("digits that are rounded to")
     if n.value.dtype == "bool":
         return l.emit(_UNARY[n.target.split(".")[1]], [x], x.shape, "bool")
     return l.unary(_UNARY[n.target.split(".")[1]], l.cast(x, n.value.dtype))

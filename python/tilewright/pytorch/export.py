@@ -71,12 +71,15 @@ def _bytes_of(tensor):
 
 
 def _exported(module, args, kwargs):
-    """The module's graph of Core ATen operators, attention kept whole."""
+    """The module's graph of Core ATen operators, attention and interpolation kept whole."""
     import torch
+
+    from .record import KEPT
 
     program = torch.export.export(module, tuple(args), dict(kwargs or {}), strict=False)
     table = torch.export.default_decompositions()
-    table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
+    for op in ("scaled_dot_product_attention", *KEPT):
+        table.pop(getattr(torch.ops.aten, op).default, None)
     return program.run_decompositions(table)
 
 

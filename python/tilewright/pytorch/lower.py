@@ -67,6 +67,12 @@ def axes(dims, rank):
     return sorted(axis(d, rank) for d in ([dims] if isinstance(dims, int) else dims))
 
 
+def demand_short(size, count):
+    """Of operators that compare each of `size` elements with `count` others: PyTorch does better where these are many."""
+    if size * count > 1 << 26 or count > 4096:
+        raise NotCovered(f"{size} elements that are compared with {count} each")
+
+
 class Lowering:
     """One graph on its way into a model."""
 

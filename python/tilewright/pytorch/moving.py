@@ -2,7 +2,7 @@
 
 import math
 
-from .lower import FLOATS, NotCovered, Value, axis, lowers
+from .lower import FLOATS, NotCovered, Value, axis, broadcast, demand_short, lowers
 
 
 @lowers("aten.view", "aten._unsafe_view", "aten.reshape", "aten.unsqueeze", "aten.squeeze", "aten.flatten",
@@ -175,21 +175,26 @@ def _index_select(l, n, a):
 
 @lowers("aten.index", "aten._unsafe_index", args="self indices")
 def _index(l, n, a):
-    """x[:, i, j]: dimensions beside one another are one, at i * size + j."""
+    """x[:, i, j]: what is indexed comes first, or stays where it is if those dimensions are beside one another."""
     x, indices = a["self"], a["indices"]
     at = [d for d, i in enumerate(indices) if i is not None]
     if any(indices[d].dtype == "bool" for d in at):
         raise NotCovered("a mask as an index, whose number of elements is not known")
-    if at != list(range(at[0], at[-1] + 1)):
-        raise NotCovered("indices of dimensions that are not beside one another")
+    if len(at) == 1:
+        return l.gather(x, indices[at[0]], at[0], n.value.shape)
     for d in at:
         l.bound(indices[d], x.shape[d])
-    flat, size = indices[at[-1]], x.shape[at[-1]]
-    for d in reversed(at[:-1]):
-        flat = l.binary("Add", l.binary("Mul", indices[d], size), flat)
-        size *= x.shape[d]
-    x = l.reshape(x, (*x.shape[:at[0]], size, *x.shape[at[-1] + 1:]))
-    return l.gather(x, flat, at[0], n.value.shape)
+    shape = ()
+    for d in at:
+        shape = broadcast(shape, indices[d].shape)
+    rows = [l.reshape(l.expand(l.cast(indices[d], "int64"), shape), (*shape, 1)) for d in at]
+    others = [d for d in range(len(x.shape)) if d not in at]
+    out = l.emit("GatherND", [l.permute(x, at + others), l.concat(rows, len(shape))],
+                 (*shape, *(x.shape[d] for d in others)))
+    if at == list(range(at[0], at[-1] + 1)):  # back to where they were
+        before, count = at[0], len(shape)
+        out = l.permute(out, [*range(count, count + before), *range(count), *range(count + before, len(out.shape))])
+    return out
 
 
 def _is_at(l, index, dim, size):
@@ -201,11 +206,12 @@ def _is_at(l, index, dim, size):
 
 @lowers("aten.gather", args="self dim index sparse_grad")
 def _gather(l, n, a):
-    """One element a row: the sum of the row where only that one is kept. Several: of constants alone."""
+    """One element a row: the sum of the row where only that one is kept. Several: by index."""
     x, index, d = a["self"], a["index"], axis(a["dim"], len(a["self"].shape))
     if not x.shape:
         raise NotCovered("an element of a number")
     if index.shape[d] != 1:
+        l.bound(index, x.shape[d])
         return l.emit("GatherElements", [x, index], n.value.shape, axis=d)
     for i, e in enumerate(index.shape):
         if i != d:
@@ -219,17 +225,66 @@ def _gather(l, n, a):
 def _scatter(l, n, a):
     x, index, d = a["self"], a["index"], axis(a["dim"], len(a["self"].shape))
     source = a["src"] if a["src"] is not None else a.get("value")
-    if not x.shape or tuple(e for i, e in enumerate(index.shape) if i != d) != \
+    if not x.shape:
+        raise NotCovered("an element of a number")
+    if tuple(e for i, e in enumerate(index.shape) if i != d) != \
             tuple(e for i, e in enumerate(x.shape) if i != d) or index.shape[d] != 1:
-        raise NotCovered("other than one element of each row")
+        if not isinstance(source, Value):
+            source = l.filled(float(source) if x.dtype in FLOATS else int(source), x.dtype, index.shape)
+        for i, e in enumerate(index.shape):
+            source = l.slice(source, i, 0, e)
+        return l.emit("ScatterElements", [x, index, l.cast(source, x.dtype)], x.shape, axis=d)
     return l.emit("Where", [_is_at(l, index, d, x.shape[d]), l.operand(source, x.dtype), x], x.shape, x.dtype)
+
+
+@lowers("aten.scatter_add", args="self dim index src")
+def _scatter_add(l, n, a):
+    x, index, source = a["self"], a["index"], a["src"]
+    if not x.shape:
+        raise NotCovered("an element of a number")
+    for i, e in enumerate(index.shape):
+        source = l.slice(source, i, 0, e)
+    demand_short(math.prod(x.shape), index.shape[axis(a["dim"], len(x.shape))])
+    return l.emit("ScatterElements", [x, index, source], x.shape, axis=axis(a["dim"], len(x.shape)), reduction="add")
+
+
+@lowers("aten.index_put", "aten._unsafe_index_put", args="self indices values accumulate")
+def _index_put(l, n, a):
+    """Of leading dimensions."""
+    x, indices = a["self"], a["indices"]
+    at = [d for d, i in enumerate(indices) if i is not None]
+    if at != list(range(len(at))):
+        raise NotCovered("indices of dimensions that are not the first")
+    if any(indices[d].dtype == "bool" for d in at):
+        raise NotCovered("a mask as an index, whose number of elements is not known")
+    shape = ()
+    for d in at:
+        shape = broadcast(shape, indices[d].shape)
+    demand_short(math.prod(x.shape), math.prod(shape))
+    rows = [l.reshape(l.expand(l.cast(indices[d], "int64"), shape), (*shape, 1)) for d in at]
+    values = l.expand(l.cast(a["values"], x.dtype), (*shape, *x.shape[len(at):]))
+    return l.emit("ScatterND", [x, l.concat(rows, len(shape)), values], x.shape,
+                  reduction="add" if a["accumulate"] else "none")
 
 
 @lowers("aten.cumsum", args="self dim dtype")
 def _cumsum(l, n, a):
-    """Of constants: the import computes no other."""
     x = l.cast(a["self"], n.value.dtype)
+    if x.shape:
+        demand_short(math.prod(x.shape), x.shape[axis(a["dim"], len(x.shape))])
     return x if not x.shape else l.emit("CumSum", [x, l.constant(axis(a["dim"], len(x.shape)), "int64")], x.shape)
+
+
+@lowers("aten.pixel_shuffle", "aten.pixel_unshuffle", args="self factor", moves=True)
+def _pixels(l, n, a):
+    x = a["self"]
+    if len(x.shape) != 4:
+        raise NotCovered("an image without a batch")
+    if "unshuffle" not in n.target:
+        return l.emit("DepthToSpace", [x], n.value.shape, blocksize=a["factor"], mode="CRD")
+    f, (b, c, h, w) = a["factor"], x.shape
+    cut = l.reshape(x, (b, c, h // f, f, w // f, f))
+    return l.reshape(l.permute(cut, [0, 1, 3, 5, 2, 4]), n.value.shape)
 
 
 @lowers("aten.tril", "aten.triu", args="self diagonal")

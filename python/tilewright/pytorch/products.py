@@ -66,7 +66,7 @@ def _attention(l, n, a):
     if len(q.shape) != 4 or a["is_causal"] and a["attn_mask"]:
         return l.matmul(l.unary("Softmax", _scores(l, q, k, a["attn_mask"], a["is_causal"], a.get("scale")), axis=-1),
                         v)
-    if k.shape[1] != q.shape[1] and not a.get("enable_gqa"):
+    if k.shape[1] not in (1, q.shape[1]) and not a.get("enable_gqa"):
         raise NotCovered("heads that differ")
     scale = 1 / math.sqrt(q.shape[-1]) if a.get("scale") is None else a["scale"]
     return l.emit("Attention", [q, k, v] + ([a["attn_mask"]] if a["attn_mask"] else []), n.value.shape,

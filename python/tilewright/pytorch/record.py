@@ -5,6 +5,10 @@ import operator
 from .graph import Dtype, Graph, Meta, Node, Other, Ref
 
 
+# Lowered whole, where Core ATen has elements by index.
+KEPT = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "grid_sampler_2d")
+
+
 def name_of(dtype):
     return str(dtype).removeprefix("torch.")
 
@@ -50,12 +54,11 @@ def graph_of(fx_graph, name):
 
 
 def decompositions():
-    """To Core ATen operators, less those that are lowered, or run, whole: attention, and a table's gradient."""
+    """To Core ATen operators, less those that are lowered, or run, whole: attention, interpolation, a table's gradient."""
     import torch
     from torch._decomp import core_aten_decompositions
 
     table = core_aten_decompositions()
-    for op in (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-               torch.ops.aten.embedding_dense_backward.default):
-        table.pop(op, None)
+    for op in ("_scaled_dot_product_flash_attention_for_cpu", "embedding_dense_backward", *KEPT):
+        table.pop(getattr(torch.ops.aten, op).default, None)
     return table

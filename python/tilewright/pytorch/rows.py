@@ -3,7 +3,7 @@
 import math
 
 from .graph import Meta
-from .lower import FLOATS, NotCovered, axes, axis, lowers
+from .lower import FLOATS, NotCovered, axes, axis, demand_short, lowers
 
 _REDUCTIONS = {"sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin",
                "prod": "ReduceProd", "logsumexp": "ReduceLogSumExp"}
@@ -25,9 +25,43 @@ def _extremum(l, n, a):
         return l.binary(op, x, a["dim"], n.value.dtype)
     if n.target.endswith(".default"):
         return l.reduce(f"Reduce{op}", x, axes(None, len(x.shape)), False)
-    if l.wants(1):
-        raise NotCovered("positions of the largest")
-    return [l.reduce(f"Reduce{op}", x, axes(a["dim"], len(x.shape)), bool(a["keepdim"])), None]
+    over, keep = axes(a["dim"], len(x.shape)), bool(a["keepdim"])
+    at = _position(l, f"Arg{op}", x, over[0], keep, n.value[1].shape) if l.wants(1) else None
+    return [l.reduce(f"Reduce{op}", x, over, keep), at]
+
+
+def _position(l, op, x, dim, keep, shape):
+    if not x.shape:
+        raise NotCovered("a position in a number")
+    return l.emit(op, [x], shape, "int64", axis=dim, keepdims=int(keep))
+
+
+@lowers("aten.argmax", "aten.argmin", args="self dim keepdim")
+def _arg(l, n, a):
+    x, dim = a["self"], a["dim"]
+    if dim is None:
+        x, dim = l.reshape(x, (math.prod(x.shape),)), 0
+        return l.reshape(_position(l, "ArgMax" if "max" in n.target else "ArgMin", x, 0, True, (1,)), n.value.shape)
+    return _position(l, "ArgMax" if "max" in n.target else "ArgMin", x, axis(dim, len(x.shape)), bool(a["keepdim"]),
+                     n.value.shape)
+
+
+@lowers("aten.topk", args="self k dim largest sorted")
+def _topk(l, n, a):
+    return _ordered(l, a["self"], a["k"], -1 if a["dim"] is None else a["dim"], a["largest"] in (None, True), n.value)
+
+
+@lowers("aten.sort", args="self dim descending")
+def _sort(l, n, a):
+    x, dim = a["self"], -1 if a["dim"] is None else a["dim"]
+    return _ordered(l, x, x.shape[dim] if x.shape else 0, dim, bool(a["descending"]), n.value)
+
+
+def _ordered(l, x, k, dim, largest, metas):
+    if not x.shape:
+        raise NotCovered("an order of a number")
+    demand_short(math.prod(x.shape), x.shape[axis(dim, len(x.shape))])
+    return l.emit_many("TopK", [x, l.integers([k])], metas, axis=axis(dim, len(x.shape)), largest=int(largest))
 
 
 @lowers("aten.any", "aten.all", args="self dim keepdim")
@@ -140,6 +174,18 @@ def _batch_norm(l, n, a):
     if l.wants(1) or l.wants(2):
         raise NotCovered("statistics of no elements")
     return [out, None, None]
+
+
+@lowers("aten._native_batch_norm_legit", args="input weight bias training momentum eps")
+def _batch_norm_without(l, n, a):
+    """Without running statistics, as instance normalisation has it: (out, mean, 1 / deviation)."""
+    if not n.target.endswith("no_stats"):
+        raise NotCovered("running statistics that are written")
+    x, shape = a["input"], _channels(a["input"])
+    mean, variance = moments(l, x, [d for d in range(len(x.shape)) if d != 1], 0, True)
+    inverse = l.binary("Pow", l.binary("Add", variance, a["eps"]), -0.5)
+    out = _affine(l, l.binary("Mul", l.binary("Sub", x, mean), inverse), a["weight"], a["bias"], shape)
+    return [out, l.reshape(mean, (x.shape[1],)), l.reshape(inverse, (x.shape[1],))]
 
 
 @lowers("aten._native_batch_norm_legit_functional",

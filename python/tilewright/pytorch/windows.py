@@ -86,22 +86,109 @@ def _avg_pool_backward(l, n, a):
     return _conv_transpose(l, g, ones, None, x.shape, stride, padding, [1, 1], x.shape[1])
 
 
+def _averages(size, outs):
+    """A row for each window of adaptive pooling."""
+    rows = []
+    for y in range(outs):
+        first, last = y * size // outs, -(-(y + 1) * size // outs)
+        rows.append([1 / (last - first) if first <= i < last else 0.0 for i in range(size)])
+    return rows
+
+
+def _along(l, x, matrices, transposed=False):
+    """The last dimensions, each times a matrix of constants."""
+    rank = len(x.shape)
+    for i, rows in enumerate(matrices):
+        d = rank - len(matrices) + i
+        if transposed:
+            rows = [list(c) for c in zip(*rows)]
+        if len(rows) == len(rows[0]) and all(v == (r == c) for r, row in enumerate(rows) for c, v in enumerate(row)):
+            continue
+        matrix = l.constant([v for row in rows for v in row], x.dtype, (len(rows), len(rows[0])))
+        x = l.swapped(x, d, rank - 1)
+        x = l.emit("MatMul", [x, l.swapped(matrix, 0, 1)], (*x.shape[:-1], len(rows)))
+        x = l.swapped(x, d, rank - 1)
+    return x
+
+
+@lowers("aten._adaptive_avg_pool2d_backward", args="grad_output self")
+def _adaptive_backward(l, n, a):
+    g, x = a["grad_output"], a["self"]
+    return _along(l, g, [_averages(s, t) for s, t in zip(x.shape[-2:], g.shape[-2:])], transposed=True)
+
+
+def _lines(size, outs, aligned, scale):
+    """A row for each element that lies between two of the input."""
+    rows = []
+    for y in range(outs):
+        if aligned:
+            x = y * (size - 1) / (outs - 1) if outs > 1 else 0.0
+        else:
+            x = max((y + 0.5) * (size / outs if not scale else 1 / scale) - 0.5, 0.0)
+        low = min(int(x), size - 1)
+        row = [0.0] * size
+        row[low] += 1 - (x - low)
+        row[min(low + 1, size - 1)] += x - low
+        rows.append(row)
+    return rows
+
+
+_SCALES = "scales_first scales_second scales_third"
+
+
+def _scales(a, shape, to):
+    """A scale for each dimension of the image, where those of its sizes are not what is meant."""
+    given = [a[k] for k in _SCALES.split()][:len(shape) - 2]
+    if isinstance(given[0], list):  # of the overload "vec"
+        given = given[0]
+    aligned = bool(a.get("align_corners"))
+    return [None if aligned or g is None or s * g == t else g for g, s, t in zip(given, shape[2:], to[2:])]
+
+
+@lowers("aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d", "aten.upsample_bicubic2d",
+        args=f"input output_size align_corners {_SCALES}")
+def _interpolated(l, n, a):
+    return _resized(l, n, a, mode="cubic" if "cubic" in n.target else "linear",
+                    coordinate_transformation_mode="align_corners" if a["align_corners"] else "half_pixel")
+
+
+@lowers("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d", args=f"input output_size {_SCALES}")
+def _nearest(l, n, a):
+    return _resized(l, n, a, mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
+def _resized(l, n, a, **how):
+    x, to = a["input"], n.value.shape
+    scales = _scales(a, x.shape, to)
+    if not any(scales):
+        return l.emit("Resize", [x, None, None, l.integers(to)], to, **how)
+    scales = [float(g or t / s) for g, s, t in zip([1.0, 1.0, *scales], x.shape, to)]
+    return l.emit("Resize", [x, None, l.constant(scales, "float64", (len(scales),))], to, **how)
+
+
+@lowers("aten.upsample_linear1d_backward", "aten.upsample_bilinear2d_backward", "aten.upsample_trilinear3d_backward",
+        args=f"grad_output output_size input_size align_corners {_SCALES}")
+def _interpolated_backward(l, n, a):
+    g, shape = a["grad_output"], n.value.shape
+    return _along(l, g, [_lines(s, t, bool(a["align_corners"]), scale) for s, t, scale in
+                         zip(shape[2:], g.shape[2:], _scales(a, shape, g.shape))], transposed=True)
+
+
+@lowers("aten.grid_sampler_2d", args="input grid mode padding align_corners")
+def _grid(l, n, a):
+    modes, paddings = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
+    return l.emit("GridSample", [a["input"], a["grid"]], n.value.shape, mode=modes[a["mode"]],
+                  padding_mode=paddings[a["padding"]], align_corners=int(bool(a["align_corners"])))
+
+
 @lowers("aten._adaptive_avg_pool2d", "aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d",
         "aten._adaptive_avg_pool3d", args="self output_size")
 def _adaptive(l, n, a):
     x, rank = a["self"], len(a["output_size"])
     size, to = x.shape[len(x.shape) - rank:], n.value.shape[len(x.shape) - rank:]
-    if any(s % t for s, t in zip(size, to)):
-        raise NotCovered("windows of different sizes")
+    if any(s % t for s, t in zip(size, to)):  # windows of different sizes
+        return _along(l, x, [_averages(s, t) for s, t in zip(size, to)])
     kernel = [s // t for s, t in zip(size, to)]
     out = l.emit("AveragePool", [_batched(l, x, rank)], _with_batch(n.value.shape, rank), kernel_shape=kernel,
                  strides=kernel)
     return l.reshape(out, n.value.shape)
-
-
-@lowers("aten.upsample_nearest1d", "aten.upsample_nearest2d", "aten.upsample_nearest3d",
-        args="input output_size scales_h scales_w")
-def _nearest(l, n, a):
-    x = a["input"]
-    return l.emit("Resize", [x, None, None, l.integers(n.value.shape)], n.value.shape, mode="nearest",
-                  coordinate_transformation_mode="asymmetric", nearest_mode="floor")
