@@ -152,7 +152,12 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
   const Chain& c = on->chain;
   const Class& group = *best->chosen.group;
   Pricer pricer(c, group.sub, on->device, options);
-  const Price price = pricer.price(best->chosen.tiles);
+  // The search takes tiles that are multiples of a step; what is said of the plan is of the tiles
+  // that it has, so that every verb has the same price.
+  Tiles tiles = best->chosen.tiles;
+  for (LoopId l : c.dims)
+    tiles[l.index()] = std::min(tiles[l.index()], c.workload->loop(l).extent);
+  const Price price = pricer.price(tiles), searched = pricer.price(best->chosen.tiles);
   Proposal out;
   out.plan = best->plan;
   out.level = on->level;
@@ -166,7 +171,7 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
   const auto schedule = resolve(best->plan, q.workload, q.machine);
   TW_CHECK(schedule.ok(), "a plan that best_plan took is legal");
   json["memory"] = memory_json(memory_use(*schedule));
-  json["memory_paper_bytes"] = price.memory.value;
+  json["memory_paper_bytes"] = searched.memory.value;
   json["capacity_bytes"] = on->device.shared.value;
   json["seconds"] = price.time.seconds;
   json.update(time_json(price));
