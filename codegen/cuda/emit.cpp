@@ -134,8 +134,8 @@ Result<KernelText> emit_block(Program& p, int index, Source& source) {
   return tight;
 }
 
-/// Clusters of thread blocks are of products by warpgroups and of convolutions. In other kernels one
-/// block runs what a cluster's blocks have, in turn, and blocks share no operands.
+/// Clusters of thread blocks are of products by warpgroups and of convolutions. In other kernels
+/// one block runs what a cluster's blocks have, in turn, and blocks share no operands.
 void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
   if (text.launches.back().cluster > 1) return;
   const bool loops = std::ranges::any_of(k.nodes, [](const ScheduleNode& n) {

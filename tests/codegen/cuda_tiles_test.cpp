@@ -121,9 +121,10 @@ TEST(CudaTiles, AreRightAndMoveWhatIsCounted) {
       "  - \"p: P[m,l] += x[m,k] * u[k,l]\"\n  - \"y: y[m,n] += P[m,l] * w[l,n]\"\n";
   cases.push_back({odd, "m/11@grid ( L.x L.u C.p L.w C.y S.y )", 1800, 1e-5, true});
   // One block has all parts of a sum that a cluster's blocks would share.
-  cases.push_back({"name: shared\ndtype: f32\nloops: {m: 9, k: 20, n: 11}\noperators:\n"
-                   "  - \"c: C[m,n] += x[m,k] * u[k,n]\"\n",
-                   "m/4@grid ( k/7@cluster ( k/4 ( L.x L.u C.c ) ) S.C )", 0, 1e-5, true});
+  cases.push_back(
+      {"name: shared\ndtype: f32\nloops: {m: 9, k: 20, n: 11}\noperators:\n"
+       "  - \"c: C[m,n] += x[m,k] * u[k,n]\"\n",
+       "m/4@grid ( k/7@cluster ( k/4 ( L.x L.u C.c ) ) S.C )", 0, 1e-5, true});
   const Program p = emitted(cases);
   ASSERT_FALSE(HasFailure());
   const auto waits = [](const cuda::TileUse& t) {

@@ -185,9 +185,10 @@ std::optional<BlockContraction> BlockLowering::as_contraction(
   const Output& out = op.outputs[static_cast<std::size_t>(use.output)];
   const Expr& e = out.value;
   if (f64_ || choices_.tight || !micro_kernel().elements || workload_.gathers(n.op) ||
-      out.rescale || out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
-      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
-      e.args[0].input == e.args[1].input || out.target.index.empty())
+      out.rescale || out.combine != Combine::sum || e.kind != Expr::Kind::call ||
+      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input ||
+      out.target.index.empty())
     return std::nullopt;
   BlockContraction c{.write = write, .left = e.args[0].input, .right = e.args[1].input};
   const auto access = [&](int input) -> const Access& {
