@@ -181,33 +181,25 @@ bool says_speed(const Machine& m) {
              m.units, [](const ComputeUnit& u) { return u.clock_hz > 0 || !u.peak.empty(); });
 }
 
-/// `search`: the rates by which plans are compared; `rates`: those of the seconds that are said.
-Result<Proposal> propose_on_processor(const Question& q, const Rates& search, const Rates& rates,
+Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings);
-
-/// Where bytes are all that counts.
-Rates bytes_alone(Rates r) {
-  constexpr double kSlower = 1e6;  // than arithmetic, however much of it there is for a byte
-  for (CacheRate& c : r.caches) c.core *= kSlower, c.all *= kSlower;
-  return r;
-}
 
 Result<Proposal> propose(const Question& asked, const Settings& settings) {
   const Question q = with_room(asked);
   const Result<Rates> r = rates_of(q);
   if (!r) return propose_elsewhere(q, settings);
-  if (says_speed(*q.machine)) return propose_on_processor(q, *r, *r, settings);
+  if (says_speed(*q.machine)) return propose_on_processor(q, *r, settings);
   Result<Proposal> others = propose_of_others(q, settings);
   if (others) return others;
-  Result<Proposal> own = propose_on_processor(q, bytes_alone(*r), *r, settings);
+  Result<Proposal> own = propose_on_processor(q, *r, settings);
   return own ? own : others;
 }
 
-Result<Proposal> propose_on_processor(const Question& q, const Rates& search, const Rates& rates,
+Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
   const Rates* const r = &rates;
-  Planner planner(q, search);
+  Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
   if (!found) {

@@ -3,12 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <limits>
 #include <random>
 
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
-#include "models/exact/exact.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/quickest.h"
 #include "models/registry.h"
@@ -38,31 +36,6 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
   const double one = seconds_of(of + "1"), all = seconds_of(of + "12");
   EXPECT_GT(one, 0);
   EXPECT_NEAR(all / (12 * one), 1, 0.03);
-}
-
-/// On a machine without speeds bytes are all that counts, also where no other model has a plan.
-TEST(PlannerOfBytes, MovesNoMoreInMoreRoom) {
-  const auto w = std::make_shared<const Workload>(workload_from_yaml(
-      "name: paged\ndtype: f16\nloops: {h: 2, m: 2, l: 21, k: 96, n: 96}\n"
-      "tensors: {rows: [l], K: [42, h, k], V: [42, h, n]}\ndtypes: {rows: i32}\noperators:\n"
-      "  - \"qk: S[h,m,l] += Q[h,m,k] * K[rows[l],h,k]\"\n"
-      "  - \"rowmax: R[h,m] max= S[h,m,l]\"\n  - \"exp: P[h,m,l] = exp(S[h,m,l] - R[h,m])\"\n"
-      "  - \"rowsum: Z[h,m] += P[h,m,l]\"\n  - \"pv: U[h,m,n] += P[h,m,l] * V[rows[l],h,n]\"\n"
-      "  - \"divide: O[h,m,n] = U[h,m,n] / Z[h,m]\"\n",
-      "test"));
-  std::int64_t before = std::numeric_limits<std::int64_t>::max();
-  for (const char* machine : {"scratchpad:5000B", "scratchpad:60000B", "scratchpad:250000B"}) {
-    Question q{.workload = w};
-    q.machine = std::make_shared<const Machine>(named_machine(machine));
-    q.threads = 1;
-    const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
-    ASSERT_TRUE(p.ok()) << p.reason();
-    const auto s = resolve(p->plan, w, q.machine);
-    ASSERT_TRUE(s.ok()) << s.reason();
-    const TrafficEntry all = exact(*s).total("DRAM/L1");
-    EXPECT_LE(all.read.value + all.written.value, before) << machine;
-    before = all.read.value + all.written.value;
-  }
 }
 
 /// A loop over a product's rows and another tensor joined: one of two threads that share it would
