@@ -1,4 +1,6 @@
 // Workload::create: what makes a specification a workload.
+#include "core/workload/workload_check.h"
+
 #include <algorithm>
 #include <boost/graph/strong_components.hpp>
 #include <cmath>
@@ -10,7 +12,6 @@
 #include "core/base/format.h"
 #include "core/workload/operator_graph.h"
 #include "core/workload/workload.h"
-#include "core/workload/workload_check.h"
 
 namespace tilewright {
 namespace {
