@@ -57,8 +57,9 @@ struct Source {
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
   std::vector<std::string> program;  ///< what the threads of each kernel do, for people
-  /// Why all warps share the work of a kernel whose loops are bound to units; none: of no kernel.
-  std::optional<Reason> shared_work;
+  /// Why a kernel has not its plan's own form: all warps share the work of loops that are bound to
+  /// units, or its tiles have no room as its micro-kernel wants them; none: of no kernel.
+  std::optional<Reason> makeshift;
 };
 
 using lowering::find_micro_kernel;

@@ -112,20 +112,42 @@ std::string head(const Program& p, const Source& source) {
   return text;
 }
 
-Result<KernelText> emit_block(Program& p, int index) {
+Result<KernelText> emit_block(Program& p, int index, bool tight) {
   try {
-    return KernelEmitter(p, index).emit();
+    return KernelEmitter(p, index, tight).emit();
   } catch (const Refused& refused) {
     return Reason{p.schedule.kernels[static_cast<std::size_t>(index)].name + ": " + refused.text,
                   refused.shortage};
   }
 }
 
-Reason no_clusters(const Program& p, int index, const std::string& why) {
-  return Reason{p.schedule.kernels[static_cast<std::size_t>(index)].name +
-                " asks for clusters of thread blocks, which products by warpgroups and "
-                "convolutions alone have: " +
-                why};
+/// Where padded tiles have no room, they are as small as the plan has them, and every operator goes
+/// point by point.
+Result<KernelText> emit_block(Program& p, int index, Source& source) {
+  auto text = emit_block(p, index, false);
+  if (text || !text.why().shortage || !p.options.micro_kernel.empty()) return text;
+  auto tight = emit_block(p, index, true);
+  if (!tight) return text;
+  tight.value().notes.push_back("tiles are not padded, and operators go point by point: " +
+                                text.reason());
+  if (!source.makeshift) source.makeshift = text.why();
+  return tight;
+}
+
+/// Clusters of thread blocks are of products by warpgroups and of convolutions. In other kernels
+/// one block runs what a cluster's blocks have, in turn, and blocks share no operands.
+void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
+  if (text.launches.back().cluster > 1) return;
+  const bool loops = std::ranges::any_of(k.nodes, [](const ScheduleNode& n) {
+    return n.kind == NodeKind::loop && n.binding == Binding::cluster && n.max_trips > 1;
+  });
+  if (!loops && k.launch.cluster.value_or(1) == 1) return;
+  const std::string what =
+      std::string(loops ? "one block runs the iterations of a cluster's blocks, in turn"
+                        : "its blocks run without clusters") +
+      ": it is no product by warpgroups and no convolution by tensor cores of sm_90a";
+  text.notes.push_back(what);
+  if (!source.makeshift) source.makeshift = Reason{k.name + ": " + what};
 }
 
 /// What templates of whole kernels some kernel is.
@@ -135,14 +157,9 @@ struct Templates {
 
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two; as
 /// one convolution by tensor cores; else block by block.
-Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
-  const bool clusters =
-      p.schedule.kernels[static_cast<std::size_t>(index)].launch.cluster.value_or(1) > 1;
+Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates& templates) {
   const bool hopper = p.options.warpgroups;
-  if (!p.options.micro_kernel.empty()) {
-    if (clusters) return no_clusters(p, index, "it is not emitted for warpgroups");
-    return emit_block(p, index);
-  }
+  if (!p.options.micro_kernel.empty()) return emit_block(p, index, source);
   std::string why = hopper ? "" : "it is not emitted for warpgroups; ";
   if (hopper) {
     const auto product =
@@ -164,8 +181,7 @@ Result<KernelText> emit_shared(Program& p, int index, Templates& templates) {
   if (fits) return emit_windows(p, index, *window);
   why += !window ? "not as a convolution: " + window.reason()
                  : "not as a convolution: clusters are of sm_90a, or its tile has no room";
-  if (clusters) return no_clusters(p, index, why);
-  auto text = emit_block(p, index);
+  auto text = emit_block(p, index, source);
   if (!text) return text;
   KernelText value = std::move(text).value();
   if (hopper) value.program += why + "\n";
@@ -179,13 +195,13 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
   if (!program) {
-    auto text = emit_block(p, index);
+    auto text = emit_block(p, index, source);
     if (!text)
       return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
                     program.why().shortage ? program.why().shortage : text.why().shortage};
     text.value().notes.push_back(
         "all warps share the work of loops over warps, lanes or threads: " + program.reason());
-    if (!source.shared_work) source.shared_work = program.why();
+    if (!source.makeshift) source.makeshift = program.why();
     return text;
   }
   stitched = true;
@@ -226,11 +242,10 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Templates templates;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     const int index = static_cast<int>(k);
-    if (s.kernels[k].launch.cluster.value_or(1) > 1 && lowering::binds_units(s.kernels[k]))
-      return no_clusters(p, index, "its loops are bound to threads");
     auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
-                                                    : emit_shared(p, index, templates);
+                                                    : emit_shared(p, index, source, templates);
     if (!text) return text.why();
+    note_clusters(s.kernels[k], text.value(), source);
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
     cold = cold || text->cold;

@@ -11,17 +11,19 @@
 
 namespace tilewright::cuda {
 
-KernelEmitter::KernelEmitter(Program& program, int index)
+KernelEmitter::KernelEmitter(Program& program, int index, bool tight)
     : RangeEmitter(program.workload(), program.schedule.kernels[static_cast<std::size_t>(index)]),
       p_(program),
       index_(index),
+      tight_(tight),
       block_(program.schedule, index,
              {.micro_kernel = program.options.micro_kernel,
               .warps = program.options.warps,
               .copy_warps = program.options.copy_warps,
               .stages = program.options.stages,
               .registers = program.options.registers,
-              .shared_room = program.options.shared_room}) {
+              .shared_room = program.options.shared_room,
+              .tight = tight}) {
   for (const Buffer& b : k_.buffers)
     names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
 }
@@ -83,11 +85,6 @@ void KernelEmitter::check() const {
     if (l.extent >= (std::int64_t{1} << 31))
       throw Refused{"loop " + l.name + " has 2^31 iterations or more"};
   check_blocks(workload_, k_, true);
-  for (const ScheduleNode& n : k_.nodes) {
-    if (n.kind == NodeKind::loop && n.binding == Binding::cluster)
-      throw Refused{"loop " + workload_.loop(n.loop).name +
-                    " is bound to clusters of thread blocks, which are not emitted"};
-  }
   for (const Buffer& b : k_.buffers) {
     const Level& level = p_.machine().level(b.level);
     const std::string what = tensor_name(b.tensor) + " at " + level.name;

@@ -51,7 +51,7 @@ bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int 
 std::optional<Neighbours> KernelEmitter::strip_of(NodeId id, const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  if (p_.f64) return std::nullopt;
+  if (p_.f64 || tight_) return std::nullopt;  // rows begin anywhere
   const auto whole = [&](int l) {
     const SymRange& r = range(ranges, n.op, l);
     return r.most >= kStrip && divisor(r.hi - r.lo) % kStrip == 0;

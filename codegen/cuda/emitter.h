@@ -72,7 +72,8 @@ struct KernelText {
 
 class KernelEmitter : private RangeEmitter {
  public:
-  KernelEmitter(Program& program, int index);
+  /// `tight`: lowering::BlockChoices has it.
+  KernelEmitter(Program& program, int index, bool tight = false);
   Result<KernelText> emit();
 
  private:
@@ -250,6 +251,7 @@ class KernelEmitter : private RangeEmitter {
 
   Program& p_;
   int index_;
+  bool tight_;
   lowering::BlockLowering block_;
   std::vector<std::string> names_of_;
   bool forms_chosen_ = false;

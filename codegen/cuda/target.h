@@ -30,7 +30,7 @@ class CudaEmitted : public codegen::Emitted {
   void describe_files(nlohmann::ordered_json& answer) const override;
   std::vector<std::string> program() const override { return source_.program; }
   std::vector<codegen::NamedLaunch> launches() const override;
-  std::optional<Reason> makeshift() const override { return source_.shared_work; }
+  std::optional<Reason> makeshift() const override { return source_.makeshift; }
 
  protected:
   nlohmann::ordered_json launches_of(const Binary* binary) const;

@@ -1,4 +1,6 @@
 // Workload::create: what makes a specification a workload.
+#include "core/workload/workload_check.h"
+
 #include <algorithm>
 #include <boost/graph/strong_components.hpp>
 #include <cmath>
@@ -10,12 +12,14 @@
 #include "core/base/format.h"
 #include "core/workload/operator_graph.h"
 #include "core/workload/workload.h"
-#include "core/workload/workload_check.h"
 
 namespace tilewright {
 namespace {
 
 using namespace check_workload;  // NOLINT: the two files are one idea
+
+/// Of all tensors together, so that 64 bits count what moves once in and once out.
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 62;
 
 template <class Items>
 void check_names(const Items& items, const std::string& kind) {
@@ -44,6 +48,7 @@ void check_extents(const WorkloadSpec& s) {
     if (l.extent < 1)
       fail("loops." + l.name, std::to_string(l.extent), "is not an extent",
            "1..9223372036854775807");
+  std::int64_t all = 0;
   for (const Tensor& t : s.tensors) {
     const std::string field = "tensors." + t.name;
     if (t.shape.size() > static_cast<std::size_t>(kMaxRank))
@@ -53,8 +58,12 @@ void check_extents(const WorkloadSpec& s) {
       if (extent < 1)
         fail(field, std::to_string(extent), "is not an extent", "1..9223372036854775807");
     const auto n = checked_product(t.shape, [](std::int64_t e) { return e; });
-    if (!n || !checked_mul(*n, size_of(t.dtype)))
-      fail(field, "", "has more bytes than 64 bits can count", "less than 2^63 bytes");
+    const auto bytes = n ? checked_mul(*n, size_of(t.dtype)) : std::nullopt;
+    if (!bytes) fail(field, "", "has more bytes than 64 bits can count", "less than 2^63 bytes");
+    const auto sum = checked_add(all, *bytes);
+    if (!sum || *sum > kMaxBytes)
+      fail("tensors", "", "have more bytes together than are counted", "at most 2^62 bytes");
+    all = *sum;
   }
 }
 
@@ -126,9 +135,8 @@ std::vector<std::vector<OpId>> find_readers(const WorkloadSpec& s) {
 
 [[noreturn]] void fail_cycle(const WorkloadSpec& s, const OperatorGraph& graph) {
   std::vector<int> component(boost::num_vertices(graph));
-  boost::strong_components(
-      graph, boost::make_iterator_property_map(component.begin(),
-                                               boost::get(boost::vertex_index, graph)));
+  boost::strong_components(graph, boost::make_iterator_property_map(
+                                      component.begin(), boost::get(boost::vertex_index, graph)));
   for (auto [e, end] = boost::edges(graph); e != end; ++e) {
     const auto from = boost::source(*e, graph);
     if (component[from] != component[boost::target(*e, graph)]) continue;

@@ -20,12 +20,15 @@ std::vector<Candidate> candidates(std::int64_t extent, std::int64_t min_tile,
   const auto up = [&](std::int64_t tile) {
     return std::min(ceil_div(tile, multiple) * multiple, extent);
   };
+  // There are twice the square root of the extent: of millions, those a thousandth apart.
+  constexpr std::int64_t kAllOf = std::int64_t{1} << 40;
   std::vector<Candidate> found;
   for (std::int64_t tile = up(min_tile); tile <= extent;) {
     const std::int64_t trips = ceil_div(extent, tile);
     found.push_back({tile, trips});
     if (trips == 1) break;
-    tile = up(ceil_div(extent, trips - 1));
+    const std::int64_t least = extent > kAllOf ? tile + tile / 1024 : 0;
+    tile = up(std::max(ceil_div(extent, trips - 1), least));
   }
   return found;
 }

@@ -170,7 +170,7 @@ std::int64_t parts_of(const Nest& n, std::span<const std::int64_t> extents, cons
   // A divisor of the sum's length that is close to what is wanted makes even parts.
   const auto even = [&](std::int64_t wanted, std::int64_t within, std::int64_t least) {
     std::int64_t best = 1;
-    for (std::int64_t x = 1; x <= n.reduced; ++x)
+    for (std::int64_t x = 1; x <= std::min(n.reduced, 2 * wanted); ++x)  // others are further off
       if (n.reduced % x == 0 && std::abs(x - wanted) < std::abs(best - wanted)) best = x;
     return std::abs(best - wanted) < within ? std::max(best, least) : wanted;
   };

@@ -13,8 +13,7 @@ using nlohmann::ordered_json;
 
 /// What the model says of a schedule, as Traffic: loads read, stores written; `exact`: partial
 /// tiles at their true size.
-Traffic traffic_of(const Question& q, LevelId level, const Price& price,
-                   bool exact) {
+Traffic traffic_of(const Question& q, LevelId level, const Price& price, bool exact) {
   Traffic traffic;
   traffic.source = Source::predicted;
   traffic.by = "mcfuser";
@@ -152,7 +151,11 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
   const Chain& c = on->chain;
   const Class& group = *best->chosen.group;
   Pricer pricer(c, group.sub, on->device, options);
-  const Price price = pricer.price(best->chosen.tiles);
+  // The search takes tiles that are multiples of a step; what is said of the plan is of the tiles
+  // that it has, so that every verb has the same price.
+  Tiles tiles = best->chosen.tiles;
+  for (LoopId l : c.dims) tiles[l.index()] = std::min(tiles[l.index()], c.workload->loop(l).extent);
+  const Price price = pricer.price(tiles), searched = pricer.price(best->chosen.tiles);
   Proposal out;
   out.plan = best->plan;
   out.level = on->level;
@@ -166,7 +169,7 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
   const auto schedule = resolve(best->plan, q.workload, q.machine);
   TW_CHECK(schedule.ok(), "a plan that best_plan took is legal");
   json["memory"] = memory_json(memory_use(*schedule));
-  json["memory_paper_bytes"] = price.memory.value;
+  json["memory_paper_bytes"] = searched.memory.value;
   json["capacity_bytes"] = on->device.shared.value;
   json["seconds"] = price.time.seconds;
   json.update(time_json(price));
@@ -202,8 +205,7 @@ Result<Proposal> propose_with(const Question& q, const Settings& settings, Varia
     for (Ranked& one :
          ranked_plans(on.chain, *machine, on.level, on.device, options, best->found, kRanked))
       if (one.plan != best->plan)
-        choices.push_back(
-            {.kernel = one.plan.kernels.front(), .seconds = one.candidate.seconds});
+        choices.push_back({.kernel = one.plan.kernels.front(), .seconds = one.candidate.seconds});
     return choices;
   };
   return out;
@@ -217,7 +219,8 @@ Result<Proposal> written(const Question& q, const Words& words, const Settings& 
   const Options options = options_of(settings, v.flat);
   const Expression e = parse_expression(*chain, words.text.value_or(""));
   Proposal out;
-  out.plan = plan_of(*chain, sub_expression(*chain, e, options.blocks), named_tiles(*chain, *words.tiles), *q.machine, q.planned_level(), options);
+  out.plan = plan_of(*chain, sub_expression(*chain, e, options.blocks),
+                     named_tiles(*chain, *words.tiles), *q.machine, q.planned_level(), options);
   out.level = q.planned_level();
   out.words = words;
   Result<tilewright::Price> priced = price_plan(q, out.plan, settings, v);
@@ -275,8 +278,7 @@ Result<std::vector<DrawnPlan>> draw(const Question& q, const DrawSpace& space,
         tiles[w.loop(l).name] = std::min(chosen, most);
       }
       if (!seen.insert(tiles).second) continue;
-      const Plan plan =
-          plan_of(c, sub, named_tiles(c, tiles), *q.machine, on->level, options);
+      const Plan plan = plan_of(c, sub, named_tiles(c, tiles), *q.machine, on->level, options);
       const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
       if (!schedule || misfit(*schedule) || (space.accepts && !space.accepts(*schedule))) continue;
       const auto memory = memory_use(*schedule);
@@ -321,8 +323,8 @@ Model model() {
 }
 
 Model nested_model() {
-  return record({"mcfuser-chimera", false}, "MCFuser's model over Chimera's space: nested loops only",
-                " VI-A");
+  return record({"mcfuser-chimera", false},
+                "MCFuser's model over Chimera's space: nested loops only", " VI-A");
 }
 
 }  // namespace tilewright::mcfuser

@@ -64,9 +64,11 @@ TEST(CudaMcfuser, TakesOneOfTheBestCandidates) {
     ASSERT_TRUE(found.ok()) << found.reason();
     const auto any = mcfuser::ranked_plans(*chain, machine, level, *device, {}, *found, 1);
     ASSERT_FALSE(any.empty());
-    const auto taken =
-        mcfuser::ranked_plans(*chain, machine, level, *device, {}, *found, 1,
-                              [](const Schedule& s) { return cuda::emit(s, {}).ok(); });
+    const auto taken = mcfuser::ranked_plans(*chain, machine, level, *device, {}, *found, 1,
+                                             [](const Schedule& s) {
+                                               const auto source = cuda::emit(s, {});
+                                               return source.ok() && !source->makeshift;
+                                             });
     if (taken.empty()) {
       ADD_FAILURE() << "none of " << found->best.size() << " candidates";
       continue;

@@ -24,8 +24,7 @@ bool mentions(const std::string& text, char letter) {
 Workload one(const std::string& notation) {
   std::string loops;
   for (const char* loop : {"m: 5", "n: 6", "k: 7"})
-    if (mentions(notation, loop[0]))
-      loops += (loops.empty() ? "" : ", ") + std::string(loop);
+    if (mentions(notation, loop[0])) loops += (loops.empty() ? "" : ", ") + std::string(loop);
   return workload_from_yaml("loops: {" + loops + "}\noperators:\n  - \"" + notation + "\"\n", "t");
 }
 
@@ -109,8 +108,7 @@ TEST(Notation, PrintsInOneForm) {
       {"C[m] = I[6-m] + I[0]", "C: C[m] = I[-m+6] + I[0]"},
       {"C[m] = I[-m+8]", "C: C[m] = I[-m+8]"},
       {"S[m] += X[m,n]; Q[m] += X[m,n]*X[m,n]", "S: S[m] += X[m,n]; Q[m] += X[m,n] * X[m,n]"},
-      {"Z[m] += P[m,n] rescale(exp(d[m])) running",
-       "Z: Z[m] += P[m,n] rescale(exp(d[m])) running"},
+      {"Z[m] += P[m,n] rescale(exp(d[m])) running", "Z: Z[m] += P[m,n] rescale(exp(d[m])) running"},
       {"R[m] max= S[m,n]; d[m] = before(R) - after(R) running",
        "R: R[m] max= S[m,n]; d[m] = before(R) - after(R) running"},
   };
@@ -142,7 +140,8 @@ loops: {h: 8, y: 8, r: 3}
 operators:
   - M[y] += I[2*y+r-1] * W[r]
   - O[h] += M[h+r-1]
-)", "t");
+)",
+                                        "t");
   // An input holds all its reads; of what is written, reads beyond the writer are padding.
   EXPECT_EQ(w.tensor(*w.find_tensor("I")).shape, (std::vector<std::int64_t>{16}));
   EXPECT_EQ(w.tensor(*w.find_tensor("M")).shape, (std::vector<std::int64_t>{8}));
@@ -202,7 +201,8 @@ TEST(Notation, NamesPlaceFoundAndExpected) {
     const std::string message = error_of("loops: {m: 5, n: 6}\noperators:\n  - \"" +
                                          std::string(c.notation) + "\"\n  - \"u[n] += v[n,m]\"");
     EXPECT_TRUE(message.starts_with("f.yaml:3: operators") ||
-                message.starts_with("f.yaml: operators: C form")) << message;
+                message.starts_with("f.yaml: operators: C form"))
+        << message;
     EXPECT_NE(message.find(c.expect), std::string::npos) << c.notation << "\n  " << message;
   }
 }
@@ -292,7 +292,8 @@ operators:
   - C1[m,l] = relu(C[m,l])
   - gemm2: E[m,n] += C1[m,l] * D[l,n]
 outputs: [E]
-)", "my.yaml");
+)",
+                                        "my.yaml");
   EXPECT_EQ(w.name(), "my-chain");
   EXPECT_EQ(w.tensor(*w.find_tensor("A")).dtype, DType::f16);
   EXPECT_EQ(w.tensor(*w.find_tensor("C1")).shape, (std::vector<std::int64_t>{512, 512}));
@@ -306,7 +307,8 @@ TEST(Yaml, DimensionsMayBeAffine) {
 loops: {h: 4, r: 3, s: 2}
 tensors: {I: [2*h + r, 7], W: [r]}
 operators: ["O[h] += I[2*h+r, s] * W[r]"]
-)", "t");
+)",
+                                        "t");
   EXPECT_EQ(w.tensor(*w.find_tensor("I")).shape, (std::vector<std::int64_t>{9, 7}));
 }
 
@@ -314,7 +316,8 @@ TEST(Yaml, NamesThatYamlReadsOtherwise) {
   const Workload w = workload_from_yaml(R"(
 loops: {"null": 4, "no": 3, y: 2}
 operators: [{"NULL": "yes[null] += on[null,no,y]"}]
-)", "t");
+)",
+                                        "t");
   EXPECT_EQ(workload_from_yaml(to_yaml(w), "again"), w);
 }
 
@@ -346,6 +349,8 @@ TEST(Yaml, BadInput) {
        "loops.m: 9223372036854775808 is past 64 bits"},
       {"loops: {m: 4611686018427387904}\noperators: ['C[m] = A[m]']",
        "tensors.C: has more bytes than 64 bits can count"},
+      {"loops: {m: 1000000000000000000}\noperators: ['C[] += A[m] * B[m]']",
+       "tensors: have more bytes together than are counted"},
       {"loops: {m: 4}\ndtype: f33\noperators: ['C[m] = A[m]']",
        "f.yaml:2: dtype: 'f33' is unknown, did you mean 'f32'?"},
       {good + "dtypes: {A: float}", "f.yaml:3: dtypes.A: 'float' is unknown"},
@@ -504,17 +509,29 @@ TEST(Notation, MutationsOnlyEverGiveInputErrors) {
                                "R[m] max= S[m,n]; d[m] = before(R) - after(R) running",
                                "Z[m] += P[m,n] rescale(exp(d[m])) running",
                                "E[m,n] = select(lt(m, n - 3), S[m,n], m + 2 * n)"};
-  const std::string tokens[] = {"[", "]", "(", ")", ",", ";", ":", "+", "-", "*", "/", "=", "+=",
-                                "max=", "running", "rescale(", "before(", "after(R)", "inf", "1.5",
-                                "0", "9223372036854775807", "m", "n", "k", "A[m]", "exp", "$", "e"};
+  const std::string tokens[] = {"[",       "]",
+                                "(",       ")",
+                                ",",       ";",
+                                ":",       "+",
+                                "-",       "*",
+                                "/",       "=",
+                                "+=",      "max=",
+                                "running", "rescale(",
+                                "before(", "after(R)",
+                                "inf",     "1.5",
+                                "0",       "9223372036854775807",
+                                "m",       "n",
+                                "k",       "A[m]",
+                                "exp",     "$",
+                                "e"};
   int accepted = 0;
   for (int i = 0; i < 4000; ++i) {
     std::string text = seeds[random() % std::size(seeds)];
     for (std::size_t n = 1 + random() % 3; n-- > 0 && !text.empty();) {
       const std::size_t at = random() % text.size();
       if (random() % 2 == 0) text.erase(at, 1 + random() % 4);
-      if (random() % 2 == 0) text.insert(std::min(at, text.size()),
-                                         tokens[random() % std::size(tokens)]);
+      if (random() % 2 == 0)
+        text.insert(std::min(at, text.size()), tokens[random() % std::size(tokens)]);
     }
     try {
       const Workload w = one(text);
@@ -538,8 +555,8 @@ TEST(Yaml, MutationsOnlyEverGiveInputErrors) {
   seeds.push_back(to_yaml(one("R[m] max= S[m,n]; d[m] = before(R) - after(R) running")));
   seeds.push_back(to_yaml(one("Z[m] += P[m,n] rescale(exp(d[m])) running")));
   const std::string alphabet = "[](){}:;,+-*/=&*!|>'\"%@`#? \n\t\0x09mk._e~<\xff";
-  const std::string words[] = {"running",  "rescale(", "max=", "inf",     "9223372036854775807",
-                               "-1",       "0",        "1e9",  "loops",   "before(C)",
+  const std::string words[] = {"running",  "rescale(", "max=", "inf",      "9223372036854775807",
+                               "-1",       "0",        "1e9",  "loops",    "before(C)",
                                "tensors:", "- ",       "[]",   "operators"};
   int accepted = 0;
   int refused = 0;
@@ -548,11 +565,21 @@ TEST(Yaml, MutationsOnlyEverGiveInputErrors) {
     for (std::size_t n = 1 + random() % 2; n-- > 0;) {
       const std::size_t at = random() % text.size();
       switch (random() % 5) {
-        case 0: text[at] = alphabet[random() % alphabet.size()]; break;
-        case 1: text.erase(at, 1 + random() % 8); break;
-        case 2: text.insert(at, 1, alphabet[random() % alphabet.size()]); break;
-        case 3: text.insert(at, words[random() % std::size(words)]); break;
-        case 4: text.insert(at, text.substr(random() % text.size(), random() % 20)); break;
+        case 0:
+          text[at] = alphabet[random() % alphabet.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          text.insert(at, 1, alphabet[random() % alphabet.size()]);
+          break;
+        case 3:
+          text.insert(at, words[random() % std::size(words)]);
+          break;
+        case 4:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
+          break;
       }
       if (text.empty()) text = " ";
     }

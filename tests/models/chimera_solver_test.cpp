@@ -485,5 +485,14 @@ TEST(ChimeraSearch, CutLoopsFindWhatEveryOrderFinds) {
   EXPECT_GT(none, 3);
 }
 
+/// A loop of 2^57 has 2^29 tiles of different trips.
+TEST(ChimeraSolver, TakesSomeOfTheTilesOfAnEndlessLoop) {
+  const std::int64_t extent = std::int64_t{1} << 57;
+  const auto some = detail::candidates(extent, 1);
+  EXPECT_LT(some.size(), 100000u);
+  EXPECT_EQ(some.back().tile, extent);
+  EXPECT_EQ(some.back().trips, 1);
+}
+
 }  // namespace
 }  // namespace tilewright::chimera

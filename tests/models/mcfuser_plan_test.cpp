@@ -12,6 +12,7 @@
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
 #include "models/mcfuser/mcfuser.h"
+#include "models/registry.h"
 
 namespace tilewright::mcfuser {
 namespace {
@@ -405,6 +406,22 @@ TEST(McfuserSearch, RankedPlansDifferAndFit) {
       EXPECT_TRUE(taken(*resolve(one.plan, c.workload, m)));
     EXPECT_FALSE(best_plan(c, *m, level, d, {}, {}, {}, [](const Schedule&) { return false; }));
   }
+}
+
+/// Loops are shorter than the search's steps: what is said of the plan is the plan's price.
+TEST(McfuserModel, SaysThePriceOfThePlanThatItGives) {
+  Question q{
+      .name = "chain",
+      .workload = std::make_shared<const Workload>(named_workload("gemm-chain:m=20,n=8,k=5,l=9"))};
+  q.machine = std::make_shared<const Machine>(named_machine("h100"));
+  const auto models = builtin_models();
+  const auto model = std::ranges::find(models, "mcfuser", &Model::name);
+  ASSERT_NE(model, models.end());
+  const Result<Proposal> p = model->propose(q, {model->options, {}, "test"});
+  ASSERT_TRUE(p.ok()) << p.reason();
+  ASSERT_TRUE(p->price.traffic.seconds);
+  EXPECT_DOUBLE_EQ(p->detail["seconds"].get<double>(), *p->price.traffic.seconds);
+  EXPECT_EQ(p->detail["volume_bytes"], p->price.detail["volume_bytes"]);
 }
 
 }  // namespace

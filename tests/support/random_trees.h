@@ -165,6 +165,8 @@ class Maker : private Dice {
         --grids_;
       } else if (warps_ && chance(0.25)) {
         binding = Binding::warp;
+      } else if (o_.clusters && chance(0.3)) {
+        binding = Binding::cluster;
       } else if (chance(0.05)) {
         binding = chance(0.5) ? Binding::vector : Binding::unroll;
       }

@@ -31,6 +31,7 @@ struct RandomOptions {
   bool phases = false;     ///< several nests of blocks with Y.grid between, and packs
   bool reloads = false;    ///< on two levels: intermediates stored outward and loaded back
   bool drops = false;      ///< of tiles that loads bring
+  bool clusters = false;   ///< @cluster
 };
 
 namespace random_trees {

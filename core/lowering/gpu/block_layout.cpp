@@ -14,6 +14,7 @@ namespace {
 using Form = BlockTile::Form;
 
 constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
+constexpr std::int64_t kSharedPiece = 16;     // bytes that the widest access reads
 
 }  // namespace
 
@@ -324,6 +325,12 @@ void BlockLowering::shape() {
     if (!p.in_shared()) continue;
     p.element_bytes = size_of(element(b));
     p.need_rows = std::max(p.need_rows, p.rows);
+    if (choices_.tight) {
+      p.need_columns = p.pitch = p.columns;
+      p.swizzle = BlockTile::Swizzle::none;
+      p.stages = slides(b) ? 2 : 1;
+      continue;
+    }
     p.need_columns = round_up(std::max(p.need_columns, p.columns), 16 / p.element_bytes);
     using Swizzle = BlockTile::Swizzle;
     p.swizzle = plain ? Swizzle::none : Swizzle::rows;
@@ -353,7 +360,8 @@ std::int64_t BlockLowering::total() {
       uses[p.buffer.index()] = used_between(p.buffer);
     if (p.form == Form::ring) program_.barrier_bytes += 16 * p.stages;
   }
-  const std::int64_t first = round_up(program_.barrier_bytes, kSharedLine);
+  const std::int64_t line = choices_.tight ? kSharedPiece : kSharedLine;
+  const std::int64_t first = round_up(program_.barrier_bytes, line);
   std::int64_t end = first;
   // Copying warps run ahead: a ring's place is another tile's after its last use, never before its
   // first.
@@ -372,14 +380,14 @@ std::int64_t BlockLowering::total() {
   for (BlockTile& p : program_.tiles) {
     if (!p.in_shared()) continue;
     p.bytes = p.need_rows * p.pitch * p.element_bytes * p.stages * p.units;
-    const std::int64_t bytes = round_up(p.bytes, kSharedLine);
+    const std::int64_t bytes = round_up(p.bytes, line);
     // As low as the tiles before it allow that are alive when it is.
     p.offset = first;
     for (bool moved = true; moved;) {
       moved = false;
       for (const BlockTile& q : program_.tiles) {
         if (&q == &p) break;
-        const std::int64_t end_of_q = q.offset + round_up(q.bytes, kSharedLine);
+        const std::int64_t end_of_q = q.offset + round_up(q.bytes, line);
         if (q.in_registers() || q.bytes == 0 || q.offset >= p.offset + bytes ||
             end_of_q <= p.offset || apart(p, q))
           continue;

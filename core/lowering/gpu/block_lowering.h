@@ -29,6 +29,9 @@ struct BlockChoices {
   int stages = 0;                 ///< of loaded tiles
   bool registers = true;          ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;   ///< bytes of shared memory a block may have
+  /// Tiles as small as the plan has them: rows without padding, loaded by the warps that compute,
+  /// every operator point by point. Slow.
+  bool tight = false;
 };
 
 /// Whether an index lies outside its dimension for some points.

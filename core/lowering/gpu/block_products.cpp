@@ -99,7 +99,7 @@ std::optional<BlockProduct> BlockLowering::as_product(NodeId id, int write,
                                                       std::span<const std::int64_t> most) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  if (f64_ || workload_.gathers(n.op)) return std::nullopt;
+  if (f64_ || choices_.tight || workload_.gathers(n.op)) return std::nullopt;
   const Output& out = output_of(id, write);
   if (out.rescale && n.writes.size() > 1) return std::nullopt;
   const Expr& e = out.value;
@@ -184,10 +184,11 @@ std::optional<BlockContraction> BlockLowering::as_contraction(
   const OutputUse& use = n.writes[static_cast<std::size_t>(write)];
   const Output& out = op.outputs[static_cast<std::size_t>(use.output)];
   const Expr& e = out.value;
-  if (f64_ || !micro_kernel().elements || workload_.gathers(n.op) || out.rescale ||
-      out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
-      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
-      e.args[0].input == e.args[1].input || out.target.index.empty())
+  if (f64_ || choices_.tight || !micro_kernel().elements || workload_.gathers(n.op) ||
+      out.rescale || out.combine != Combine::sum || e.kind != Expr::Kind::call ||
+      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
+      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input ||
+      out.target.index.empty())
     return std::nullopt;
   BlockContraction c{.write = write, .left = e.args[0].input, .right = e.args[1].input};
   const auto access = [&](int input) -> const Access& {

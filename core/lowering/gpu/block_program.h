@@ -163,7 +163,6 @@ struct BlockRole {
 struct BlockProgram {
   const Workload* workload = nullptr;
   const ScheduledKernel* kernel = nullptr;
-  int cluster = 1;                      ///< blocks that share their shared memory
   int warp_rows = 1, warp_columns = 1;  ///< how computing warps share a tile's rows and columns
   int copy_warps = 0;                   ///< that fill rings; 0: there are none
   std::int64_t barrier_bytes = 0;       ///< of rings, at the beginning of shared memory

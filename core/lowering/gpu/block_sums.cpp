@@ -58,7 +58,7 @@ void BlockLowering::choose_forms() {
   }
   std::erase_if(program_.products, [&](const auto& of) { return !rows_are_neighbours(of.first); });
   for (std::size_t i = 0; i < program_.tiles.size(); ++i)
-    if (program_.tiles[i].form == Form::loaded && !k_.buffers[i].sliding &&
+    if (!choices_.tight && program_.tiles[i].form == Form::loaded && !k_.buffers[i].sliding &&
         !program_.tiles[i].own && !k_.buffers[i].outer.valid() && made_before_all_wait(BufferId(i)))
       program_.tiles[i].form = Form::ring;
   choose_roles();

@@ -38,7 +38,6 @@ BlockLowering::BlockLowering(const Schedule& schedule, int kernel, const BlockCh
   if (micro_kernel_ == nullptr) micro_kernel_ = &micro_kernels().front();
   program_.workload = &workload_;
   program_.kernel = &k_;
-  program_.cluster = k_.launch.cluster.value_or(1);
   program_.tiles.resize(k_.buffers.size());
   fresh_at_fix_.assign(k_.buffers.size(), "");
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
@@ -54,6 +53,12 @@ BlockLowering::BlockLowering(const Schedule& schedule, int kernel, const BlockCh
   }
   place_units();
   choose_views();
+  for (BlockTile& t : program_.tiles) {
+    if (!choices_.tight || t.form != Form::ring) continue;
+    t.form = Form::loaded;
+    t.reason = "there is no room to copy it ahead of its use";
+    if (!chained(t.buffer)) waits_.insert(t.buffer);
+  }
   choose_roles();
 }
 

@@ -27,8 +27,7 @@ class BlockDescriber {
     for (const BlockRole& r : p_.roles) warps += r.warps;
     line(p_.kernel->name + ": " + counted(p_.kernel->blocks, "block") + " of " +
          counted(warps, "warp") + ", " + std::to_string(p_.shared_bytes) +
-         " bytes of shared memory" +
-         (p_.cluster > 1 ? ", in clusters of " + std::to_string(p_.cluster) : ""));
+         " bytes of shared memory");
     line("tiles");
     ++depth_;
     for (const BlockTile& t : p_.tiles) line(tile_text(t));
