@@ -4,6 +4,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/workload/catalogue/row_types.h"
 #include "core/workload/rewrite/rewrite.h"
 
 namespace tilewright::harness {
@@ -21,8 +22,9 @@ bool ends_with_yaml(std::string_view name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
-/// A plan file has its kernels at the top of the document; a workload file has none. Keys of the top
-/// mapping start a line, whatever the rest looks like; what is malformed is left to the parsers.
+/// A plan file has its kernels at the top of the document; a workload file has none. Keys of the
+/// top mapping start a line, whatever the rest looks like; what is malformed is left to the
+/// parsers.
 bool is_plan_text(std::string_view text) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -137,12 +139,13 @@ Setting rewritten(const Request& request, Setting setting) {
   return setting;
 }
 
-/// Convention 3: Chimera's rows are f16 on GPUs and NPUs, unless they say otherwise.
+/// Convention 3: rows of a paper that has f16 on GPUs and NPUs have it there, unless the request
+/// says otherwise.
 Setting with_row_defaults(const Request& request, Setting setting) {
   const std::string& kind = setting.machine->kind;
   const std::string& name = request.subject;
   if ((kind != "gpu" && kind != "npu") || setting.file || request.subject_text ||
-      !name.starts_with("chimera/") || name.find("dtype=") != std::string::npos)
+      !half_on_accelerators(name) || name.find("dtype=") != std::string::npos)
     return setting;
   setting.workload_name = name + (name.find(':') == std::string::npos ? ":" : ",") + "dtype=f16";
   setting.workload = std::make_shared<const Workload>(named_workload(setting.workload_name));
@@ -209,7 +212,8 @@ LevelId level_of(const Request& request, const Machine& machine) {
   for (const Level& l : machine.levels)
     if (l.kind != LevelKind::home) names.push_back(l.name);
   if (!id || *id == machine.home())
-    bad("--level", *request.level, "is not an on-chip level of " + machine.name, suggest(*request.level, names));
+    bad("--level", *request.level, "is not an on-chip level of " + machine.name,
+        suggest(*request.level, names));
   return *id;
 }
 
@@ -220,17 +224,16 @@ Bytes capacity_of(const Request& request, const Setting& setting, LevelId level)
       "a size in bytes (4096B, 32K, 1M) or in elements (262144e), above zero";
   if (text.ends_with('e')) {
     const auto count = parse_bytes(text.substr(0, text.size() - 1) + "B");
-    const auto bytes = count ? checked_mul(count->value, size_of(setting.workload->dtype()))
-                             : std::nullopt;
-    const bool digits = text.size() > 1 && std::all_of(text.begin(), text.end() - 1, [](char c) {
-      return c >= '0' && c <= '9';
-    });
+    const auto bytes =
+        count ? checked_mul(count->value, size_of(setting.workload->dtype())) : std::nullopt;
+    const bool digits = text.size() > 1 && std::all_of(text.begin(), text.end() - 1,
+                                                       [](char c) { return c >= '0' && c <= '9'; });
     if (!digits || !bytes || *bytes <= 0) bad("--capacity", text, "is not a capacity", kAccepted);
     return Bytes(*bytes);
   }
   const auto bytes = parse_bytes(text);
-  if (!bytes || bytes->value <= 0) bad("--capacity", text.empty() ? "an empty text" : text,
-                                       "is not a capacity", kAccepted);
+  if (!bytes || bytes->value <= 0)
+    bad("--capacity", text.empty() ? "an empty text" : text, "is not a capacity", kAccepted);
   return *bytes;
 }
 
@@ -260,7 +263,8 @@ std::optional<Plan> plan_in_place(const Request& request, const Setting& setting
   Kernel kernel;
   kernel.tree = parse_tree(*request.tree, "--tree");
   kernel.tiles = tiles_of(request, *setting.workload);
-  if (request.level) kernel.level = setting.machine->level(level_of(request, *setting.machine)).name;
+  if (request.level)
+    kernel.level = setting.machine->level(level_of(request, *setting.machine)).name;
   apply_pins(request, *setting.workload, kernel);
   apply_flags(request, *setting.workload, kernel);
   return Plan{.kernels = {std::move(kernel)}};
@@ -277,9 +281,7 @@ Layout layout_of(const Request& request) {
   bad("--layout", *request.layout, "is not a layout", "tiled, row-major");
 }
 
-std::string_view name_of(Layout layout) {
-  return layout == Layout::tiled ? "tiled" : "row-major";
-}
+std::string_view name_of(Layout layout) { return layout == Layout::tiled ? "tiled" : "row-major"; }
 
 int threads_of(const Request& request) {
   if (request.threads) {

@@ -37,7 +37,7 @@ struct TrafficEntry {
 
 struct Traffic {
   Source source = Source::predicted;
-  std::string by;       ///< "exact", "chimera", "cache", "scratchpad", "ncu", ...
+  std::string by;       ///< "exact" and other models, "cache", "scratchpad", "ncu", ...
   std::string machine;
   std::vector<TrafficEntry> entries;  ///< sorted by boundary (outer first), then tensor as declared
   Counts counts;
