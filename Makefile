@@ -35,7 +35,7 @@ demo: build
 	@scripts/setup plots
 	@scripts/demo
 
-test: everything python
+test: everything
 	@scripts/test $(PRESET)
 
 test-long: everything

@@ -24,7 +24,7 @@ std::size_t find_verb_position(const std::vector<std::string>& arguments);
 Invocation parse_arguments(const harness::Verb& verb, std::vector<std::string> arguments);
 
 /// What `tilewright VERB --help` prints: its own options, then those of the targets and models that
-/// are among `words` (`--help cpu`, `--model chimera --help`), or of all where "all" is, and whose
+/// are among `words` (`--help cpu`, `--model NAME --help`), or of all where "all" is, and whose
 /// options there are besides. Throws InputError where the word behind --help is neither.
 std::string help_of(const harness::Verb& verb, const std::vector<std::string>& words = {});
 

@@ -163,4 +163,28 @@ const nlohmann::ordered_json& get(const nlohmann::ordered_json& j, const char* k
 
 std::string text(const nlohmann::ordered_json& j, const char* key) { return cell(get(j, key)); }
 
+std::string joined(const nlohmann::ordered_json& names) {
+  std::string out;
+  for (const auto& n : names) out += (out.empty() ? "" : " ") + n.get<std::string>();
+  return out;
+}
+
+std::string bytes(const nlohmann::ordered_json& value) {
+  if (!value.is_number_integer()) return "-";
+  const auto n = value.get<std::int64_t>();
+  return n < 1024 ? grouped(n) + " B" : formatted("{} B ({})", grouped(n), human_bytes(n));
+}
+
+std::string percent(const nlohmann::ordered_json& value) {
+  return value.is_number() ? formatted("{:.2f} %", 100 * value.get<double>()) : "-";
+}
+
+std::string fixed(const nlohmann::ordered_json& value, int digits) {
+  return value.is_number() ? formatted("{:.{}f}", value.get<double>(), digits) : "-";
+}
+
+void Lines::add(const std::string& name, const std::string& value) {
+  if (!value.empty() && value != "-") out_ += formatted("{:<16} {}", name, folded(value, 17, 17));
+}
+
 }  // namespace tilewright::cli

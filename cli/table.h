@@ -43,5 +43,22 @@ const nlohmann::ordered_json& get(const nlohmann::ordered_json& j, const char* k
 std::string text(const nlohmann::ordered_json& j, const char* key);
 /// {"m":64,"l":32} -> "m=64 l=32"
 std::string pairs(const nlohmann::ordered_json& object);
+/// ["sum", "norm"] -> "sum norm"
+std::string joined(const nlohmann::ordered_json& names);
+/// A number of bytes, from 1 KiB on in a larger unit, too; "-" where the value is none.
+std::string bytes(const nlohmann::ordered_json& value);
+/// 0.123 -> "12.30 %", and with so many digits; "-" where the value is not a number.
+std::string percent(const nlohmann::ordered_json& value);
+std::string fixed(const nlohmann::ordered_json& value, int digits);
+
+/// "name   value" lines, of values that are there.
+class Lines {
+ public:
+  void add(const std::string& name, const std::string& value);
+  const std::string& str() const { return out_; }
+
+ private:
+  std::string out_;
+};
 
 }  // namespace tilewright::cli

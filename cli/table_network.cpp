@@ -20,7 +20,7 @@ std::string number(const ordered_json& value, const char* form) {
   return value.is_number() ? formatted(fmt::runtime(form), value.get<double>()) : "-";
 }
 
-std::string bytes(const ordered_json& value) {
+std::string in_units(const ordered_json& value) {
   return value.is_number() ? human_bytes(value.get<std::int64_t>()) : "-";
 }
 
@@ -187,10 +187,10 @@ std::string network_table(const ordered_json& j) {
   out += line("drawn", names(j["drawn"], 6) + formatted(" (seed {})", text(j, "seed")));
   if (j["weights"] != 0)
     out += line("weights",
-                formatted("{} from the file, {}", text(j, "weights"), bytes(j["weight_bytes"])));
+                formatted("{} from the file, {}", text(j, "weights"), in_units(j["weight_bytes"])));
   if (!j.contains("seconds_median")) return out;
   out += line("memory", formatted("{} between kernels, in an arena of {}",
-                                  bytes(j["handed_on_bytes"]), bytes(j["arena_bytes"])));
+                                  in_units(j["handed_on_bytes"]), size(j["arena_bytes"])));
   out += line("time",
               formatted("median {}, least {}, of {} runs {}; predicted {}",
                         seconds(j["seconds_median"]), seconds(j["seconds_min"]), text(j, "runs"),

@@ -12,12 +12,6 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostRows = 60;  // more of them are counted, and in --json
 
-std::string joined(const ordered_json& names) {
-  std::string out;
-  for (const ordered_json& n : names) out += (out.empty() ? "" : " ") + n.get<std::string>();
-  return out;
-}
-
 std::string grid_text(const ordered_json& grid) {
   std::string out;
   for (const auto& [loop, step] : grid.items())

@@ -59,8 +59,9 @@ function(tilewright_library name)
   endif()
 endfunction()
 
-# tilewright_test(NAME LABEL sources... [LINK libraries...]): one GoogleTest program; ctest lists its
+# tilewright_test(NAME LABEL sources... [TOGETHER] [LINK libraries...]): one GoogleTest program; ctest lists its
 # cases, with the label "unit", "golden" or "numeric". What tests include is parsed once for all of them.
+# TOGETHER: its cases share what takes long to make, and are one process and one test of ctest.
 include(GoogleTest)
 set(TILEWRIGHT_TEST_HEADERS <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <set>
   <span> <string> <string_view> <utility> <vector> <nlohmann/json.hpp> <gtest/gtest.h> <gmock/gmock.h>)
@@ -82,7 +83,7 @@ const char tilewright::test::kBuildFolder[] = \"${PROJECT_BINARY_DIR}\";
     add_library(tilewright_test_places STATIC EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/places.cpp)
     target_include_directories(tilewright_test_places PRIVATE ${PROJECT_SOURCE_DIR})
   endif()
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} tilewright_test_places
@@ -95,6 +96,11 @@ const char tilewright::test::kBuildFolder[] = \"${PROJECT_BINARY_DIR}\";
   set(cost 0)
   if(NOT label STREQUAL unit)
     set(cost 1)
+  endif()
+  if(ARG_TOGETHER)
+    add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name} PROPERTIES LABELS ${label} COST ${cost})
+    return()
   endif()
   gtest_discover_tests(${name} PROPERTIES LABELS ${label} COST ${cost} DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

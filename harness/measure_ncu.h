@@ -21,8 +21,8 @@ struct Counted {
 Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
                      const MeasureOptions& options = {});
 
-/// Into its document "predicted": bytes into the kernel's level by exact, Chimera and MCFuser, and
-/// MCFuser's seconds.
+/// Into its document "predicted": bytes into the kernel's level by exact and by every model that
+/// prices partial tiles, with its seconds.
 void add_predictions(Job& job);
 
 /// From now on this process is the command itself, whatever its file is called: ncu starts it once

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/workload/catalogue/row_types.h"
 #include "core/workload/rewrite/rewrite.h"
 
 namespace tilewright::harness {
@@ -138,12 +139,13 @@ Setting rewritten(const Request& request, Setting setting) {
   return setting;
 }
 
-/// Convention 3: Chimera's rows are f16 on GPUs and NPUs, unless they say otherwise.
+/// Convention 3: rows of a paper that has f16 on GPUs and NPUs have it there, unless the request
+/// says otherwise.
 Setting with_row_defaults(const Request& request, Setting setting) {
   const std::string& kind = setting.machine->kind;
   const std::string& name = request.subject;
   if ((kind != "gpu" && kind != "npu") || setting.file || request.subject_text ||
-      !name.starts_with("chimera/") || name.find("dtype=") != std::string::npos)
+      !half_on_accelerators(name) || name.find("dtype=") != std::string::npos)
     return setting;
   setting.workload_name = name + (name.find(':') == std::string::npos ? ":" : ",") + "dtype=f16";
   setting.workload = std::make_shared<const Workload>(named_workload(setting.workload_name));

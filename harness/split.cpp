@@ -130,10 +130,11 @@ class NamedParts {
       const auto is_taken = [&](OpId op) { return taken_[op.index()]; };
       if (std::ranges::all_of(part, is_taken)) continue;
       if (std::ranges::any_of(part, is_taken))
-        throw InputError({.where = where,
-                          .value = w_.op(part.front()).name,
-                          .problem = "is in another part than the operators that it rescales or that rescale it",
-                          .accepted = "such operators in one part"});
+        throw InputError(
+            {.where = where,
+             .value = w_.op(part.front()).name,
+             .problem = "is in another part than the operators that it rescales or that rescale it",
+             .accepted = "such operators in one part"});
       tasks_.push_back({.ops = std::move(part), .models = standard_});
     }
     return std::move(tasks_);
@@ -156,7 +157,7 @@ std::vector<Task> read_tasks(const std::string& path, const Workload& w, const M
   return parts.with_the_rest(path);
 }
 
-/// "qk exp pv=mcfuser; fc1 gelu=mcfuser,chimera"
+/// "qk exp pv=MODEL; fc1 gelu=MODEL,MODEL"
 std::vector<Task> tasks_in(std::string_view text, const Workload& w, const Models& standard) {
   NamedParts parts(w, standard);
   while (!text.empty()) {

@@ -12,10 +12,10 @@ namespace tilewright::harness {
 /// Whether a truth is counted or timed on a GPU: "ncu", "cuda-events".
 bool on_gpu(std::string_view truth);
 
-/// Of a chain: tilings drawn in MCFuser's expressions (--orders; without it those that its rules
+/// Of a chain: tilings drawn in a model's expressions (--orders; without it those that its rules
 /// leave), multiples of 16 up to 256, each with equal probability, that fit the level. Bytes into
-/// the SMs by exact, Chimera and MCFuser against ncu's. With --recorded the points are a file's.
-/// Truth cuda-events, of a file only: MCFuser's estimates against measured times.
+/// the SMs by exact and the models against ncu's. With --recorded the points are a file's.
+/// Truth cuda-events, of a file only: the model's estimates against measured times.
 Answer validate_cuda(const Request& request, const ValidateOptions& options);
 
 }  // namespace tilewright::harness

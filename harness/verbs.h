@@ -44,7 +44,7 @@ Answer import_model(const Request& request, const ImportOptions& options);
 /// solved for the level's capacity where --tiles is not given. A plan with `resolved`: the schedule
 /// in the plan's notation. Cost: about a millisecond for the 24 orders of a GEMM chain.
 Answer explain(const Request& request, bool resolved = false);
-/// The same; with FusionStitching's models, the drawing of the graph written to `out` (.dot, or
+/// The same; with models that fuse graphs, the drawing of the graph written to `out` (.dot, or
 /// .svg through Graphviz; refused where that is not here).
 Answer explain(const Request& request, bool resolved, const std::optional<std::string>& out);
 
@@ -65,8 +65,8 @@ Answer predict(const Request& request);
 /// Every model's plan (`models`: "all", or names with commas) priced by each of them, counted by
 /// exact and by the simulator at the level as a scratchpad, with the gap to the bound and where
 /// each price differs from exact's count, by tensor and cause. A plan whose walk has more than
-/// `most_steps` steps (by default about five seconds) is not simulated. Refused where no model has a
-/// plan.
+/// `most_steps` steps (by default about five seconds) is not simulated. Refused where no model has
+/// a plan.
 Answer compare(const Request& request, const std::string& models = "all", double most_steps = 2e7);
 
 struct WalkOptions {

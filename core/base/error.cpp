@@ -126,7 +126,7 @@ std::string names_like(std::string_view given, std::span<const std::string> name
     std::erase(left, near);
     like.push_back(near);
   }
-  // A part of a longer name: "norm", "chimera".
+  // A part of a longer name: "norm", "chain".
   for (const std::string& name : left)
     if (given.size() >= kMost && like.size() < kMost && name.find(given) != std::string::npos)
       like.push_back(name);

@@ -109,7 +109,7 @@ std::span<const OptionSpec> defaults_options();
 /// option's name as in its spec; a name that is not among the specs is a broken invariant.
 class Settings {
  public:
-  /// `owner` says whose options they are in errors ("model chimera"). Throws InputError for a value
+  /// `owner` says whose options they are in errors ("target cpu"). Throws InputError for a value
   /// that an option does not take, and for a name that is neither among the specs nor among
   /// defaults_options(). The specs must outlive the settings.
   Settings(std::span<const OptionSpec> specs, const OptionValues& values, std::string owner);

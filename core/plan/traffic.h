@@ -1,5 +1,5 @@
-// Bytes moved, by tensor, level boundary and direction: the one type of predictions, simulations and
-// measurements.
+// Bytes moved, by tensor, level boundary and direction: the one type of predictions, simulations
+// and measurements.
 #pragma once
 
 #include <map>
@@ -26,9 +26,9 @@ struct Counts {
 
 struct TrafficEntry {
   std::string tensor;
-  std::string boundary;  ///< "DRAM/L1": outer/inner
-  Bytes read;            ///< towards the inner level
-  Bytes written;         ///< towards the outer level
+  std::string boundary;     ///< "DRAM/L1": outer/inner
+  Bytes read;               ///< towards the inner level
+  Bytes written;            ///< towards the outer level
   std::int64_t hits = 0;    ///< hardware caches: touches of the inner level's lines that hit
   std::int64_t misses = 0;  ///< and that missed
   Bytes resident_dirty;  ///< hardware caches: dirty in the inner level at the end, not written back
@@ -37,7 +37,7 @@ struct TrafficEntry {
 
 struct Traffic {
   Source source = Source::predicted;
-  std::string by;       ///< "exact", "chimera", "cache", "scratchpad", "ncu", ...
+  std::string by;  ///< "exact" and other models, "cache", "scratchpad", "ncu", ...
   std::string machine;
   std::vector<TrafficEntry> entries;  ///< sorted by boundary (outer first), then tensor as declared
   Counts counts;

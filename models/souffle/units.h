@@ -44,7 +44,7 @@ class Units {
   /// A contraction above the machine's ridge.
   bool is_product(OpId id);
   std::optional<UnitKernel> made(const std::shared_ptr<const Workload>& part) const;
-  /// Kernels of one phase, the quickest first.
+  /// Kernels of one phase, the fastest first.
   std::vector<UnitKernel> choices(std::vector<OpId> ops);
   std::optional<UnitKernel> joined(const std::shared_ptr<const Workload>& part,
                                    std::span<const UnitKernel* const> phases, bool reuse) const;

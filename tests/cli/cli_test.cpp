@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "tests/cli/command.h"
+#include "tests/cli/document.h"
 #include "tests/support/places.h"
 
 namespace tilewright::test {
@@ -19,30 +20,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-using Arguments = std::vector<std::string>;
 
-constexpr const char* kChain = "gemm-chain:m=10,n=6,k=7,l=9";
 constexpr const char* kTree = "m l ( k ( C.gemm1 ) n ( C.gemm2 ) )";
 constexpr const char* kTiles = "m=4,n=3,k=4,l=5";
-
-/// The document of a command that ends with this status.
-json document(Arguments arguments, int status = 0) {
-  arguments.emplace_back("--json");
-  const Outcome o = tilewright_command(arguments);
-  std::string line;
-  for (const std::string& a : arguments) line += a + " ";
-  EXPECT_EQ(o.status, status) << line << "\n" << o.err;
-  EXPECT_EQ(o.lines_of_err(), status == 0 ? 0 : 1) << o.err;
-  json j = json::parse(o.out, nullptr, false);
-  EXPECT_FALSE(j.is_discarded()) << line << "\n" << o.out;
-  if (j.is_discarded()) return json::object();
-  EXPECT_EQ(j.value("schema", 0), 1) << line;
-  return j;
-}
-
-void expect_keys(const json& j, std::initializer_list<const char*> keys) {
-  for (const char* key : keys) EXPECT_TRUE(j.contains(key)) << key << " in " << j.dump();
-}
 
 json entry(const json& j, const std::string& tensor) {
   for (const json& e : j["traffic"])
@@ -242,21 +222,6 @@ TEST(Command, PlansAtTheBound) {
       false);
   EXPECT_TRUE(document({"predict", kChain, "-m", "scratchpad:1K", "--model", "bounds"}, 3)
                   .contains("reason"));
-}
-
-TEST(Command, ReproducesBounds) {
-  const Folder folder;
-  const json gemm = document({"reproduce", "bounds/gemm4096", "--out", folder.path("gemm")});
-  EXPECT_TRUE(gemm["holds"]);
-  for (const json& row : gemm["measured"]) {
-    EXPECT_GE(row["measured_bytes"], row["attainable_bytes"]);
-    EXPECT_GE(row["attainable_bytes"], row["proven_bytes"]);
-    EXPECT_EQ(row["attainable_dividing_bytes"], row["paper_bound_bytes"]);
-  }
-  EXPECT_EQ(gemm["measured"].size(), 8);
-  const json chain = document({"reproduce", "bounds/chain-32k", "--out", folder.path("chain")});
-  EXPECT_TRUE(chain["holds"]);
-  EXPECT_EQ(chain["minimum"]["fused"]["buffer_bytes"], 2 * (16385 * 8192 + 1));
 }
 
 TEST(Command, PlanPredictSimulate) {
@@ -476,135 +441,6 @@ TEST(Command, OptionsInAnyOrder) {
   EXPECT_EQ(a, b);
 }
 
-TEST(Command, Run) {
-  const json j =
-      document({"run", "gemm-chain:m=61,n=19,k=23,l=47", "-m", "host", "--model", "chimera"});
-  expect_keys(j, {"verified", "relative_error", "seconds_median", "gflops", "peak_gflops", "isa",
-                  "threads"});
-  EXPECT_TRUE(j["verified"]);
-  EXPECT_LT(j["relative_error"].get<double>(), j["tolerance"].get<double>());
-}
-
-// A chain whose tiles leave partial ones at every edge.
-const Arguments kCuda = {
-    "gemm-chain:m=61,n=40,k=24,l=47,dtype=f16", "-m",      "h200",          "--tree",
-    "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )",   "--tiles", "m=32,l=32,k=16"};
-
-Arguments operator+(Arguments a, const Arguments& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-TEST(Command, EmitCudaWritesSourceHeadersAndScript) {
-  const Folder folder;
-  const json j = document(
-      Arguments{"emit"} + kCuda +
-      Arguments{"--target", "cuda", "-o", folder.path("k"), "--stages", "2", "--warps", "2"});
-  std::set<std::string> kinds;
-  for (const json& file : j["files"]) {
-    const std::filesystem::path path = file.get<std::string>();
-    EXPECT_TRUE(std::filesystem::exists(path)) << file;
-    kinds.insert(path.extension());
-  }
-  EXPECT_THAT(kinds, testing::IsSupersetOf({".cu", ".h"})) << j["files"];
-  ASSERT_EQ(j["builds"].size(), 2u);
-  for (const json& build : j["builds"]) {
-    if (build.contains("reason")) GTEST_SKIP() << build["reason"];
-    EXPECT_GT(build["launches"][0]["registers"], 0) << build;
-  }
-  const Outcome o = tilewright_command(
-      Arguments{"emit"} + kCuda +
-      Arguments{"--target", "cuda", "-o", folder.path("bad"), "--micro-kernel", "6x4"});
-  EXPECT_EQ(o.status, 2);
-  EXPECT_THAT(o.err, HasSubstr("mma"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path("bad")));
-}
-
-TEST(Command, RunCudaEmulated) {
-  const json j = document(Arguments{"run"} + kCuda + Arguments{"--target", "cuda-emulated"});
-  EXPECT_TRUE(j["verified"]);
-  EXPECT_GT(j["relative_error"], 0);  // rounded to f16
-  EXPECT_LT(j["relative_error"], j["tolerance"]);
-  EXPECT_EQ(j["faults"], 0);
-  EXPECT_FALSE(j.contains("seconds_median"));
-  bool stored = false;
-  for (const json& t : j["traffic"])
-    if (t["tensor"] == "E") stored = t["written_bytes"] == 61 * 40 * 2;
-  EXPECT_TRUE(stored) << j["traffic"];
-}
-
-TEST(Command, RunCudaWithoutADriverSaysSo) {
-  const json targets = document({"targets"});
-  for (const json& t : targets["targets"])
-    if (t["name"] == "cuda" && t["usable"]) GTEST_SKIP() << "there is a device here";
-  const json j = document(Arguments{"run"} + kCuda + Arguments{"--target", "cuda"}, 3);
-  EXPECT_THAT(j["reason"].get<std::string>(),
-              HasSubstr("target cuda is not available: no NVIDIA driver"));
-  EXPECT_FALSE(j.contains("verified"));
-  const Folder folder;
-  const std::string batch =
-      folder.write("batch.jsonl", R"({"workload": "mcfuser/G1", "model": "mcfuser"})");
-  document({"run", "--target", "cuda", "-m", "h200", "--batch", batch}, 3);
-}
-
-TEST(Command, BatchBuildsEachLineAndKeepsTheOrder) {
-  const Folder folder;
-  const std::string tree = R"j("tree": "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )")j";
-  const std::string batch =
-      folder.write("batch.jsonl",
-                   R"j({"name": "a", )j" + tree + R"j(, "tiles": {"m": 32, "l": 32, "k": 16}})j" +
-                       "\n\n" + R"j({"name": "b", )j" + tree + R"j(, "tiles": "m=99,l=32,k=16"})j" +
-                       "\n" + R"j({"name": "c", "model": "mcfuser", "stages": 1})j" + "\n");
-  const Outcome o = tilewright_command(
-      {"run", kCuda[0], "-m", "h200", "--target", "cuda", "--batch", batch, "--build-only",
-       "--arch", "sm_80", "-o", folder.path("out"), "--cache", folder.path("cache"), "--json"});
-  if (o.err.find("nothing here builds CUDA") != std::string::npos) GTEST_SKIP() << o.err;
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json j = json::parse(o.out);
-  ASSERT_EQ(j["results"].size(), 3u);
-  EXPECT_EQ(j["results"][0]["name"], "a");
-  EXPECT_EQ(j["results"][0]["architecture"], "sm_80");
-  EXPECT_GT(j["results"][0]["launches"][0]["registers"], 0);
-  EXPECT_THAT(j["results"][1]["reason"].get<std::string>(), HasSubstr("99"));
-  EXPECT_EQ(j["results"][2]["name"], "c");
-  EXPECT_FALSE(j["results"][2].contains("reason")) << j["results"][2];
-  // A cubin and its figures, twice; the answers once more, a line each.
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("cache")), {}), 4);
-  std::ifstream lines(folder.path("out"));
-  std::string line;
-  for (const json& r : j["results"]) {
-    ASSERT_TRUE(std::getline(lines, line));
-    EXPECT_EQ(json::parse(line), r);
-  }
-}
-
-TEST(Command, BatchRefusesWhatIsNoRequest) {
-  const Folder folder;
-  for (const auto& [text, part] : std::vector<std::pair<std::string, std::string>>{
-           {"", "has no runs in it"},
-           {"[1, 2]\n", "batch.jsonl:1"},
-           {"{\"workload\": \"gemm\"}\n{\"stage\": 2}\n", "batch.jsonl:2: stage"},
-           {"{\"stages\": 9}\n", "1 to 8"},
-           {"{\"tiles\": 4}\n", "tiles"}}) {
-    const Outcome o = tilewright_command({"run", "--target", "cuda", "-m", "h200", "--build-only",
-                                          "--batch", folder.write("batch.jsonl", text)});
-    EXPECT_EQ(o.status, 2) << text;
-    EXPECT_THAT(o.err, HasSubstr(part));
-  }
-  EXPECT_EQ(tilewright_command({"run", "--target", "cpu", "-m", "host", "--batch",
-                                folder.write("batch.jsonl", "{}")})
-                .status,
-            2);
-}
-
-TEST(Command, EmitWritesWhatBuilds) {
-  const Folder folder;
-  const json j = document({"emit", kChain, "-m", "host", "--order", "mlkn", "--target", "cpu", "-o",
-                           folder.path("kernel")});
-  for (const json& file : j["files"])
-    EXPECT_TRUE(std::filesystem::exists(file.get<std::string>())) << file;
-}
-
 TEST(Command, Validate) {
   const Folder folder;
   const Arguments base = {"validate",  "gemm-chain:m=48,n=48,k=48,l=48",
@@ -632,167 +468,6 @@ TEST(Command, Validate) {
   Arguments demanding = base;
   demanding.insert(demanding.end(), {"--min-r2", "1"});
   EXPECT_FALSE(document(demanding, 3)["points"].empty());
-}
-
-// "rows" of these files are a number: how many rows an activation has.
-TEST(Command, ReproducesTablesInUnits) {
-  const Folder folder;
-  for (const char* id : {"souffle/table1", "souffle/table5"})
-    EXPECT_TRUE(document({"reproduce", id, "--out", folder.path("out")})["holds"]) << id;
-}
-
-TEST(Command, ReproducesTables) {
-  const Folder folder;
-  for (const char* id : {"chimera/table3", "chimera/fig2"}) {
-    const json j = document({"reproduce", id, "--out", folder.path("out")});
-    EXPECT_TRUE(j["holds"]) << j["reason"];
-    EXPECT_FALSE(j["rows"].empty());
-    for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
-      EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
-  }
-}
-
-TEST(Command, ReproducesMcfusersTables) {
-  const Folder folder;
-  for (const char* id : {"mcfuser/fig2", "mcfuser/fig7", "mcfuser/table1", "mcfuser/table2",
-                         "mcfuser/table3", "mcfuser/table4", "mcfuser/compare"}) {
-    const json j = document({"reproduce", id, "--out", folder.path("out")});
-    EXPECT_TRUE(j["holds"]) << j["reason"];
-    EXPECT_FALSE(j["table"].empty());
-    for (const json& row : j["table"]) EXPECT_EQ(row.size(), j["columns"].size()) << row;
-  }
-}
-
-TEST(Command, CountsFlashFusersSpaceByReading) {
-  const Folder folder;
-  const json j = document({"reproduce", "flashfuser/table3", "--out", folder.path("out")});
-  EXPECT_TRUE(j["holds"]) << j["reason"];
-  // By hand: 41 schedules, 5^4 cluster sizes; 16 x 1024 x 256 x 256 tiles, of which 5 x 11 x 9 x 9
-  // divide.
-  EXPECT_EQ(j["compared"][0]["ours"], 41. * 625 * 16 * 1024 * 256 * 256);
-  EXPECT_EQ(j["compared"][1]["ours"], 41. * 625 * 5 * 11 * 9 * 9);
-  // 140 cluster sizes: of each k (15, 10, 6, 3, 1 pairs of m and n), as many l as are no smaller.
-  EXPECT_EQ(j["compared"][2]["ours"], 41. * (15 * 5 + 10 * 4 + 6 * 3 + 3 * 2 + 1) * 4455);
-  EXPECT_EQ(j["compared"][3]["ours"], 26. * 140 * 4455);
-  EXPECT_EQ(j["compared"][4]["ours"], 16. * 140 * 4455);
-}
-
-TEST(Command, ReproducesFig8InSmall) {
-  const Folder folder;
-  const Outcome o = tilewright_command(
-      {"reproduce", "chimera/fig8d", "--out", folder.path("out"), "--samples", "2", "--json"});
-  const json j = json::parse(o.out);
-  EXPECT_EQ(j["validation"]["asked"], 2);
-}
-
-/// A folder as the artifact's: every kernel counted as `l1` and `l2` misses.
-void write_counts(const Folder& folder, const json& kernels, const char* l1, const char* l2) {
-  std::string papi = "KERNEL ACCESS L1_MISS L2_MISS L1_CI_LOW L1_CI_HIGH L2_CI_LOW L2_CI_HIGH\n";
-  std::string dinero = "KERNEL ACCESS L1_MISS L2_MISS\n";
-  for (const json& k : kernels) {
-    const std::string start = k.get<std::string>() + " -1 " + l1 + " " + l2;
-    papi += start + " 1 9223372036854775806 1 2000\n";
-    dinero += start + "\n";
-  }
-  folder.write("papi-small-o2.csv", papi);
-  folder.write("dinero-small-l1-l2.csv", dinero);
-}
-
-const json kPolybench = {"2mm",
-                         "3mm",
-                         "adi",
-                         "atax",
-                         "bicg",
-                         "cholesky",
-                         "correlation",
-                         "covariance",
-                         "deriche",
-                         "doitgen",
-                         "durbin",
-                         "fdtd-2d",
-                         "floyd-warshall",
-                         "gemm",
-                         "gemver",
-                         "gesummv",
-                         "gramschmidt",
-                         "heat-3d",
-                         "jacobi-1d",
-                         "jacobi-2d",
-                         "lu",
-                         "ludcmp",
-                         "mvt",
-                         "nussinov",
-                         "seidel-2d",
-                         "symm",
-                         "syr2k",
-                         "syrk",
-                         "trisolv",
-                         "trmm"};
-
-TEST(Command, ReproducesCountedMisses) {
-  const Folder folder;
-  write_counts(folder, kPolybench, "10000", "0");
-  const Arguments arguments{"reproduce", "validation/polybench", "--size", "small",
-                            "--data",    folder.path(""),        "--out",  folder.path("out")};
-  const json j = document(arguments);
-  EXPECT_TRUE(j["holds"]);
-  ASSERT_EQ(j["kernels"].size(), 30u);
-  EXPECT_EQ(j["by"], (json{"simulated", "no-walks", "lru", "dinero"}));
-  const json& gemm = j["kernels"][13];
-  EXPECT_EQ(gemm["kernel"], "gemm");
-  EXPECT_EQ(gemm["accesses"], 60 * 70 * 2 + 60 * 70 * 80 * 4);
-  EXPECT_EQ(gemm["L1"]["lru"], 43125);  // Dinero IV's count of the compiled kernel
-  EXPECT_EQ(gemm["L2"]["lru"], 1825);
-  EXPECT_NEAR(gemm["L1"]["error"]["lru"].get<double>(), 3.3125, 1e-12);
-  EXPECT_EQ(gemm["L1"]["error"]["dinero"], 0);
-  EXPECT_EQ(gemm["L2"]["error"]["lru"], 1);
-  EXPECT_TRUE(gemm["L1"]["ci_high"].is_null());
-  EXPECT_EQ(gemm["L2"]["ci_high"], 2000);
-  EXPECT_EQ(j["errors"]["L1"]["dinero"]["median"], 0);
-  EXPECT_EQ(j["errors"]["L1"]["simulated"]["kernels"], 30);
-  // The chains of GEMMs walked as plans: the same loops, but for the order in which one step's
-  // elements are touched and where arrays begin.
-  ASSERT_EQ(j["plans"].size(), 2u);
-  for (const json& plan : j["plans"]) {
-    EXPECT_EQ(plan["L1"]["recorded"],
-              j["kernels"][plan["kernel"] == "2mm" ? 0 : 1]["L1"]["no-walks"]);
-    EXPECT_NEAR(plan["L1"]["difference"].get<double>(), 0, 0.01);
-    EXPECT_NEAR(plan["L2"]["difference"].get<double>(), 0, 0.01);
-    EXPECT_GT(plan["L1"]["misses"], 5000);
-  }
-  for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
-    EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
-  Arguments one = arguments;
-  one.insert(one.end(), {"--threads", "1"});
-  EXPECT_EQ(document(one), j);
-  const Outcome table = tilewright_command(arguments);
-  EXPECT_THAT(table.out, HasSubstr("median of the absolute"));
-}
-
-TEST(Command, CountedMissesThatAreNotThereOrWrong) {
-  const Folder folder;
-  Arguments arguments{"reproduce", "validation/polybench", "--size", "small",
-                      "--data",    folder.path("none"),    "--out",  folder.path("out")};
-  const json j = document(arguments, 3);
-  EXPECT_THAT(j["reason"].get<std::string>(), HasSubstr("--data DIR"));
-  const Outcome text = tilewright_command(arguments);
-  EXPECT_EQ(text.status, 3);
-  EXPECT_EQ(text.lines_of_err(), 1);
-  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
-
-  arguments[5] = folder.path("");
-  const auto refused = [&](const char* what) {
-    const Outcome o = tilewright_command(arguments);
-    EXPECT_EQ(o.status, 2);
-    EXPECT_EQ(o.lines_of_err(), 1);
-    EXPECT_THAT(o.err, HasSubstr(what));
-  };
-  write_counts(folder, kPolybench, "many", "0");
-  refused("papi-small-o2.csv:2");
-  write_counts(folder, {"gemm"}, "1", "1");
-  refused("2mm");
-  folder.write("papi-small-o2.csv", "kernels\n");
-  refused("papi-small-o2.csv:1");
 }
 
 TEST(Command, UnknownVerbsAreLookedForOnThePath) {

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/cli/command.h"
+#include "tests/cli/document.h"
 #include "tests/support/places.h"
 
 namespace tilewright::test {
@@ -220,6 +221,182 @@ TEST(Experiments, KilledAtAnyPointTheyGoOn) {
     return json::parse(std::ifstream(path + "/chimera/fig8f/result.json"))["validation"];
   };
   EXPECT_EQ(validation(out), validation(folder.path("whole")));
+}
+
+TEST(Command, ReproducesBounds) {
+  const Folder folder;
+  const json gemm = document({"reproduce", "bounds/gemm4096", "--out", folder.path("gemm")});
+  EXPECT_TRUE(gemm["holds"]);
+  for (const json& row : gemm["measured"]) {
+    EXPECT_GE(row["measured_bytes"], row["attainable_bytes"]);
+    EXPECT_GE(row["attainable_bytes"], row["proven_bytes"]);
+    EXPECT_EQ(row["attainable_dividing_bytes"], row["paper_bound_bytes"]);
+  }
+  EXPECT_EQ(gemm["measured"].size(), 8);
+  const json chain = document({"reproduce", "bounds/chain-32k", "--out", folder.path("chain")});
+  EXPECT_TRUE(chain["holds"]);
+  EXPECT_EQ(chain["minimum"]["fused"]["buffer_bytes"], 2 * (16385 * 8192 + 1));
+}
+
+// "rows" of these files are a number: how many rows an activation has.
+TEST(Command, ReproducesTablesInUnits) {
+  const Folder folder;
+  for (const char* id : {"souffle/table1", "souffle/table5"})
+    EXPECT_TRUE(document({"reproduce", id, "--out", folder.path("out")})["holds"]) << id;
+}
+
+TEST(Command, ReproducesTables) {
+  const Folder folder;
+  for (const char* id : {"chimera/table3", "chimera/fig2"}) {
+    const json j = document({"reproduce", id, "--out", folder.path("out")});
+    EXPECT_TRUE(j["holds"]) << j["reason"];
+    EXPECT_FALSE(j["rows"].empty());
+    for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
+      EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
+  }
+}
+
+TEST(Command, ReproducesMcfusersTables) {
+  const Folder folder;
+  for (const char* id : {"mcfuser/fig2", "mcfuser/fig7", "mcfuser/table1", "mcfuser/table2",
+                         "mcfuser/table3", "mcfuser/table4", "mcfuser/compare"}) {
+    const json j = document({"reproduce", id, "--out", folder.path("out")});
+    EXPECT_TRUE(j["holds"]) << j["reason"];
+    EXPECT_FALSE(j["table"].empty());
+    for (const json& row : j["table"]) EXPECT_EQ(row.size(), j["columns"].size()) << row;
+  }
+}
+
+TEST(Command, CountsFlashFusersSpaceByReading) {
+  const Folder folder;
+  const json j = document({"reproduce", "flashfuser/table3", "--out", folder.path("out")});
+  EXPECT_TRUE(j["holds"]) << j["reason"];
+  // By hand: 41 schedules, 5^4 cluster sizes; 16 x 1024 x 256 x 256 tiles, of which 5 x 11 x 9 x 9
+  // divide.
+  EXPECT_EQ(j["compared"][0]["ours"], 41. * 625 * 16 * 1024 * 256 * 256);
+  EXPECT_EQ(j["compared"][1]["ours"], 41. * 625 * 5 * 11 * 9 * 9);
+  // 140 cluster sizes: of each k (15, 10, 6, 3, 1 pairs of m and n), as many l as are no smaller.
+  EXPECT_EQ(j["compared"][2]["ours"], 41. * (15 * 5 + 10 * 4 + 6 * 3 + 3 * 2 + 1) * 4455);
+  EXPECT_EQ(j["compared"][3]["ours"], 26. * 140 * 4455);
+  EXPECT_EQ(j["compared"][4]["ours"], 16. * 140 * 4455);
+}
+
+TEST(Command, ReproducesFig8InSmall) {
+  const Folder folder;
+  const Outcome o = tilewright_command(
+      {"reproduce", "chimera/fig8d", "--out", folder.path("out"), "--samples", "2", "--json"});
+  const json j = json::parse(o.out);
+  EXPECT_EQ(j["validation"]["asked"], 2);
+}
+
+/// A folder as the artifact's: every kernel counted as `l1` and `l2` misses.
+void write_counts(const Folder& folder, const json& kernels, const char* l1, const char* l2) {
+  std::string papi = "KERNEL ACCESS L1_MISS L2_MISS L1_CI_LOW L1_CI_HIGH L2_CI_LOW L2_CI_HIGH\n";
+  std::string dinero = "KERNEL ACCESS L1_MISS L2_MISS\n";
+  for (const json& k : kernels) {
+    const std::string start = k.get<std::string>() + " -1 " + l1 + " " + l2;
+    papi += start + " 1 9223372036854775806 1 2000\n";
+    dinero += start + "\n";
+  }
+  folder.write("papi-small-o2.csv", papi);
+  folder.write("dinero-small-l1-l2.csv", dinero);
+}
+
+const json kPolybench = {"2mm",
+                         "3mm",
+                         "adi",
+                         "atax",
+                         "bicg",
+                         "cholesky",
+                         "correlation",
+                         "covariance",
+                         "deriche",
+                         "doitgen",
+                         "durbin",
+                         "fdtd-2d",
+                         "floyd-warshall",
+                         "gemm",
+                         "gemver",
+                         "gesummv",
+                         "gramschmidt",
+                         "heat-3d",
+                         "jacobi-1d",
+                         "jacobi-2d",
+                         "lu",
+                         "ludcmp",
+                         "mvt",
+                         "nussinov",
+                         "seidel-2d",
+                         "symm",
+                         "syr2k",
+                         "syrk",
+                         "trisolv",
+                         "trmm"};
+
+TEST(Command, ReproducesCountedMisses) {
+  const Folder folder;
+  write_counts(folder, kPolybench, "10000", "0");
+  const Arguments arguments{"reproduce", "validation/polybench", "--size", "small",
+                            "--data",    folder.path(""),        "--out",  folder.path("out")};
+  const json j = document(arguments);
+  EXPECT_TRUE(j["holds"]);
+  ASSERT_EQ(j["kernels"].size(), 30u);
+  EXPECT_EQ(j["by"], (json{"simulated", "no-walks", "lru", "dinero"}));
+  const json& gemm = j["kernels"][13];
+  EXPECT_EQ(gemm["kernel"], "gemm");
+  EXPECT_EQ(gemm["accesses"], 60 * 70 * 2 + 60 * 70 * 80 * 4);
+  EXPECT_EQ(gemm["L1"]["lru"], 43125);  // Dinero IV's count of the compiled kernel
+  EXPECT_EQ(gemm["L2"]["lru"], 1825);
+  EXPECT_NEAR(gemm["L1"]["error"]["lru"].get<double>(), 3.3125, 1e-12);
+  EXPECT_EQ(gemm["L1"]["error"]["dinero"], 0);
+  EXPECT_EQ(gemm["L2"]["error"]["lru"], 1);
+  EXPECT_TRUE(gemm["L1"]["ci_high"].is_null());
+  EXPECT_EQ(gemm["L2"]["ci_high"], 2000);
+  EXPECT_EQ(j["errors"]["L1"]["dinero"]["median"], 0);
+  EXPECT_EQ(j["errors"]["L1"]["simulated"]["kernels"], 30);
+  // The chains of GEMMs walked as plans: the same loops, but for the order in which one step's
+  // elements are touched and where arrays begin.
+  ASSERT_EQ(j["plans"].size(), 2u);
+  for (const json& plan : j["plans"]) {
+    EXPECT_EQ(plan["L1"]["recorded"],
+              j["kernels"][plan["kernel"] == "2mm" ? 0 : 1]["L1"]["no-walks"]);
+    EXPECT_NEAR(plan["L1"]["difference"].get<double>(), 0, 0.01);
+    EXPECT_NEAR(plan["L2"]["difference"].get<double>(), 0, 0.01);
+    EXPECT_GT(plan["L1"]["misses"], 5000);
+  }
+  for (const char* file : {"out/report.md", "out/result.json", "out/points.csv"})
+    EXPECT_TRUE(std::filesystem::exists(folder.path(file))) << file;
+  Arguments one = arguments;
+  one.insert(one.end(), {"--threads", "1"});
+  EXPECT_EQ(document(one), j);
+  const Outcome table = tilewright_command(arguments);
+  EXPECT_THAT(table.out, HasSubstr("median of the absolute"));
+}
+
+TEST(Command, CountedMissesThatAreNotThereOrWrong) {
+  const Folder folder;
+  Arguments arguments{"reproduce", "validation/polybench", "--size", "small",
+                      "--data",    folder.path("none"),    "--out",  folder.path("out")};
+  const json j = document(arguments, 3);
+  EXPECT_THAT(j["reason"].get<std::string>(), HasSubstr("--data DIR"));
+  const Outcome text = tilewright_command(arguments);
+  EXPECT_EQ(text.status, 3);
+  EXPECT_EQ(text.lines_of_err(), 1);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("out")));
+
+  arguments[5] = folder.path("");
+  const auto refused = [&](const char* what) {
+    const Outcome o = tilewright_command(arguments);
+    EXPECT_EQ(o.status, 2);
+    EXPECT_EQ(o.lines_of_err(), 1);
+    EXPECT_THAT(o.err, HasSubstr(what));
+  };
+  write_counts(folder, kPolybench, "many", "0");
+  refused("papi-small-o2.csv:2");
+  write_counts(folder, {"gemm"}, "1", "1");
+  refused("2mm");
+  folder.write("papi-small-o2.csv", "kernels\n");
+  refused("papi-small-o2.csv:1");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "core/base/document.h"
 #include "core/base/names.h"
 #include "core/workload/catalogue/builtin_table.h"
+#include "core/workload/catalogue/row_types.h"
 #include "core/workload/import/onnx_import.h"
 #include "core/workload/notation.h"
 #include "core/workload/text.h"
@@ -187,6 +188,11 @@ const std::vector<BuiltinWorkload>& builtin_workloads() {
     return out;
   }();
   return all;
+}
+
+bool half_on_accelerators(std::string_view name) {
+  const auto row = find(rows(), name.substr(0, name.find(':')));
+  return row != rows().end() && row->half_on_accelerators;
 }
 
 Workload named_workload(std::string_view name) {

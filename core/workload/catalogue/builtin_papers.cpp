@@ -53,30 +53,20 @@ struct FuserRow {
 
 // MCFuser, table II.
 constexpr std::array kFuserGemm = {
-    FuserRow{"G1", 1, 512, 256, 64, 64},
-    FuserRow{"G2", 1, 512, 256, 64, 128},
-    FuserRow{"G3", 1, 512, 256, 64, 256},
-    FuserRow{"G4", 1, 512, 512, 256, 256},
-    FuserRow{"G5", 1, 512, 512, 512, 256},
-    FuserRow{"G6", 1, 512, 512, 1024, 256},
-    FuserRow{"G7", 1, 512, 512, 128, 128},
-    FuserRow{"G8", 1, 1024, 512, 128, 128},
-    FuserRow{"G9", 1, 2048, 512, 128, 128},
-    FuserRow{"G10", 1, 1024, 1024, 128, 128},
-    FuserRow{"G11", 4, 1024, 1024, 128, 128},
-    FuserRow{"G12", 8, 1024, 1024, 128, 128},
+    FuserRow{"G1", 1, 512, 256, 64, 64},      FuserRow{"G2", 1, 512, 256, 64, 128},
+    FuserRow{"G3", 1, 512, 256, 64, 256},     FuserRow{"G4", 1, 512, 512, 256, 256},
+    FuserRow{"G5", 1, 512, 512, 512, 256},    FuserRow{"G6", 1, 512, 512, 1024, 256},
+    FuserRow{"G7", 1, 512, 512, 128, 128},    FuserRow{"G8", 1, 1024, 512, 128, 128},
+    FuserRow{"G9", 1, 2048, 512, 128, 128},   FuserRow{"G10", 1, 1024, 1024, 128, 128},
+    FuserRow{"G11", 4, 1024, 1024, 128, 128}, FuserRow{"G12", 8, 1024, 1024, 128, 128},
 };
 
 // MCFuser, table III; the first column counts heads.
 constexpr std::array kFuserAttention = {
-    FuserRow{"S1", 8, 512, 512, 64, 64},
-    FuserRow{"S2", 12, 512, 512, 64, 64},
-    FuserRow{"S3", 16, 512, 512, 64, 64},
-    FuserRow{"S4", 12, 256, 256, 64, 64},
-    FuserRow{"S5", 16, 256, 256, 64, 64},
-    FuserRow{"S6", 16, 256, 256, 80, 80},
-    FuserRow{"S7", 1, 512, 256, 64, 64},
-    FuserRow{"S8", 1, 768, 384, 64, 64},
+    FuserRow{"S1", 8, 512, 512, 64, 64},  FuserRow{"S2", 12, 512, 512, 64, 64},
+    FuserRow{"S3", 16, 512, 512, 64, 64}, FuserRow{"S4", 12, 256, 256, 64, 64},
+    FuserRow{"S5", 16, 256, 256, 64, 64}, FuserRow{"S6", 16, 256, 256, 80, 80},
+    FuserRow{"S7", 1, 512, 256, 64, 64},  FuserRow{"S8", 1, 768, 384, 64, 64},
     FuserRow{"S9", 1, 1024, 512, 64, 64},
 };
 
@@ -137,18 +127,28 @@ Row conv_row(std::string name, const ConvRow& r, std::string source, DType dtype
 std::vector<Row> paper_rows() {
   std::vector<Row> out;
   for (const ChainRow& r : kChimeraGemm)
-    out.push_back({std::string("chimera/") + r.name, "gemm-chain",
-                   std::string("GEMM chain of ") + r.network, "Chimera, table IV", DType::f32,
+    out.push_back({std::string("chimera/") + r.name,
+                   "gemm-chain",
+                   std::string("GEMM chain of ") + r.network,
+                   "Chimera, table IV",
+                   DType::f32,
                    {{"batch", r.batch}, {"m", r.m}, {"n", r.n}, {"k", r.k}, {"l", r.l}}});
   for (const ConvRow& r : kChimeraConv)
     out.push_back(conv_row(std::string("chimera/") + r.name, r, "Chimera, table V", DType::f32));
+  for (Row& r : out) r.half_on_accelerators = true;
   for (const FuserRow& r : kFuserGemm)
-    out.push_back({std::string("mcfuser/") + r.name, "gemm-chain", "GEMM chain",
-                   "MCFuser, table II", DType::f16,
+    out.push_back({std::string("mcfuser/") + r.name,
+                   "gemm-chain",
+                   "GEMM chain",
+                   "MCFuser, table II",
+                   DType::f16,
                    {{"batch", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}}});
   for (const FuserRow& r : kFuserAttention)
-    out.push_back({std::string("mcfuser/") + r.name, "attention", "self-attention",
-                   "MCFuser, table III", DType::f16,
+    out.push_back({std::string("mcfuser/") + r.name,
+                   "attention",
+                   "self-attention",
+                   "MCFuser, table III",
+                   DType::f16,
                    {{"heads", r.batch}, {"m", r.m}, {"n", r.h}, {"k", r.k}, {"l", r.n}}});
   for (const FlashRow& r : kFlashGemm)
     out.push_back({std::string("flashfuser/") + r.name,

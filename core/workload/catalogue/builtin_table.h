@@ -38,12 +38,13 @@ struct Family {
 };
 
 struct Row {
-  std::string name;    ///< "chimera/G1"
+  std::string name;  ///< "chimera/G1"
   std::string family;
   std::string summary;
   std::string source;
   DType dtype = DType::f32;
   std::map<std::string, std::int64_t> numbers;
+  bool half_on_accelerators = false;  ///< the paper has f16 on GPUs and NPUs
 };
 
 std::vector<Family> gemm_families();

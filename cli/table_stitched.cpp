@@ -1,4 +1,4 @@
-// FusionStitching's kernels, groups and schemes as text.
+// Kernels of a graph that a model fuses, as text: with their groups and schemes, or step by step.
 #include <nlohmann/json.hpp>
 
 #include "cli/table.h"
@@ -9,12 +9,6 @@ namespace tilewright::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-std::string joined(const ordered_json& names) {
-  std::string out;
-  for (const ordered_json& n : names) out += (out.empty() ? "" : " ") + n.get<std::string>();
-  return out;
-}
 
 /// "sum warp, norm warp": what each group's root does.
 std::string schemes(const ordered_json& kernel) {

@@ -1,4 +1,4 @@
-// MCFuser's explanation as text.
+// A space of tiling expressions as text: products, what each rule leaves, and one of them in full.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
