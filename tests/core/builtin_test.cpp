@@ -297,7 +297,8 @@ TEST(Builtin, BadNames) {
       {"gemm-chain:relu=2", "gemm-chain: relu: 2 is not accepted; accepted: 0..1"},
       {"gemm-chain:dtype=f8", "gemm-chain: dtype: 'f8' is unknown"},
       {"gemm:m=2147483647,n=2147483647,k=4", "gemm: tensors.C: has more bytes"},
-      {"gemm:m=2000000000,n=2000000000,k=2000000000,dtype=i8", "gemm: operators.gemm: has an iter"},
+      {"gemm:m=1100000000,n=1100000000,k=1100000000,dtype=i8", "gemm: operators.gemm: has an iter"},
+      {"gemm:m=2000000000,n=2000000000,k=2000000000,dtype=i8", "gemm: tensors: have more bytes"},
       {"/nowhere/x.yaml", "/nowhere/x.yaml: cannot be read"},
       {"x\ny", "workload: 'x y' is unknown"},
   };

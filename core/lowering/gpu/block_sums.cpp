@@ -81,7 +81,7 @@ void BlockLowering::choose_forms() {
     const std::int64_t each =
         most_registers(program_.threads() + program_.copying_threads(), kRegisters);
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
-    if (floats <= each - kOtherRegisters) return;
+    if (!victim || floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     at(*victim).reason = "its sums would need too many registers";
   }
