@@ -415,28 +415,6 @@ Part Partitioner::needed(const Part& part, OpId op) const {
   return all;
 }
 
-/// The part, or what it is in pieces along one of its edges, where these are faster. Only pieces
-/// that roughly take less are searched for.
-std::vector<Part> Partitioner::cut(const Part& part) {
-  const double whole = seconds(part);
-  std::set<Part> tried;
-  double least = whole;
-  std::optional<std::pair<Part, Part>> best;
-  for (const OpId op : part) {
-    Part first = needed(part, op), second;
-    std::ranges::set_difference(part, first, std::back_inserter(second));
-    if (second.empty() || !tried.insert(first).second) continue;
-    if (no_subgraph(*w_, first) || no_subgraph(*w_, second)) continue;
-    if (about(first) + about(second) >= least) continue;
-    const double apart = seconds(first) + seconds(second);
-    if (apart < least) least = apart, best = {std::move(first), std::move(second)};
-  }
-  if (!best) return {part};
-  std::vector<Part> all = cut(best->first);
-  std::ranges::move(cut(best->second), std::back_inserter(all));
-  return all;
-}
-
 /// Two products and what lies between, where that beats what they were taken apart into.
 void Partitioner::with_pairs(std::vector<Part>& parts) {
   for (const Part& pair : cut_contractions(*w_)) {
@@ -476,9 +454,6 @@ Result<Partition> Partitioner::run() {
     }
     // Halves are not the only way to take a part apart.
     parts = loose.empty() ? std::move(all) : grown(std::move(all), &loose);
-    all.clear();
-    for (const Part& p : parts) std::ranges::move(cut(p), std::back_inserter(all));
-    parts = std::move(all);
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {

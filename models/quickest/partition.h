@@ -79,7 +79,6 @@ class Partitioner {
   void with_pairs(std::vector<Part>& parts);
   std::vector<Part> settled(const Part& part);
   Part needed(const Part& part, OpId op) const;
-  std::vector<Part> cut(const Part& part);
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
 
   std::shared_ptr<const Workload> w_;
