@@ -184,6 +184,18 @@ Way way_of(const NodeReader& n) {
   throw Unsupported{"a reduction " + way.name};
 }
 
+/// The data with what is written into it. `at_each(name, whether)`: an operator that combines the
+/// updates of each element, or says whether there are any.
+template <class AtEach>
+Value written_into(Builder& b, const std::string& name, const Value& data, const Way& way,
+                   const AtEach& at_each) {
+  const Value all = at_each(name + "_written", false);
+  if (way.name != "none")
+    return b.map(name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
+  return b.map(name, data.type, {at_each(name + "_hit", true), all, data},
+               [](const Args& a) { return select(a[0], a[1], a[2]); });
+}
+
 /// Whether each place is written, and the update that it gets: the last of several.
 struct Inverse {
   std::vector<double> hit;
@@ -243,11 +255,7 @@ Value compared(Builder& b, const std::string& name, const Value& data, const Val
     return b.emit(of, whether ? std::int32_t{kBool} : data.type, {places, whether ? 1 : rest}, dims,
                   reads, std::move(value), count > 1 ? combine : Combine::assign);
   };
-  const Value all = at_each(name + "_written", false);
-  if (way.name != "none")
-    return b.map(name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
-  return b.map(name, data.type, {at_each(name + "_hit", true), all, data},
-               [](const Args& a) { return select(a[0], a[1], a[2]); });
+  return written_into(b, name, data, way, at_each);
 }
 
 void say_scatter_nd(NodeReader& n) {
@@ -334,11 +342,7 @@ Value compared_along(Builder& b, const std::string& name, const Value& data, Val
     return b.emit(of, whether ? std::int32_t{kBool} : data.type, data.shape, dims, reads,
                   std::move(value), count == 1 ? Combine::assign : combine);
   };
-  const Value all = at_each(name + "_written", false);
-  if (way.name != "none")
-    return b.map(name, data.type, {data, all}, [&](const Args& a) { return way.with(a[0], a[1]); });
-  return b.map(name, data.type, {at_each(name + "_hit", true), all, data},
-               [](const Args& a) { return select(a[0], a[1], a[2]); });
+  return written_into(b, name, data, way, at_each);
 }
 
 void say_scatter_elements(NodeReader& n) {
