@@ -230,7 +230,8 @@ std::map<std::string, std::int64_t> tile_table(const Workload& w, const Order& o
 /// any of them is that tree is for the caller to see.
 std::vector<Order> orders_of(const Workload& w, const Node& tree, const Tiles& tiles);
 
-/// One kernel at `level`: tree, tiles, and spilled intermediates pinned to the machine's home.
+/// One kernel at `level`: tree, tiles, and spilled intermediates pinned to the machine's home. Of a
+/// GPU whose blocks have the level for themselves, independent outer loops are bound to blocks.
 Plan plan_of(const Workload& w, const Order& order, const Tiles& tiles, const Machine& m,
              LevelId level, const Options& options = {});
 Plan plan_of(const Workload& w, const Solution& s, const Machine& m, LevelId level,
@@ -242,6 +243,8 @@ struct BestPlan {
   Search search;  ///< the search it was chosen from
   Elements capacity;
   bool tightened = false;  ///< Options::memory's best did not truly fit: searched again with `held`
+  std::int64_t blocks = 1;  ///< thread blocks that share a GPU
+  Elements moved;           ///< by these blocks together; of one block the solution's volume
 };
 
 /// What `plan --model chimera` prints: the best solution whose schedule's memory_use at `level`

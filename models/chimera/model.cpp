@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "core/base/format.h"
 #include "core/plan/traffic.h"
 #include "models/chimera/chain.h"
+#include "models/chimera/flat.h"
 #include "models/chimera/sampler.h"
 
 namespace tilewright::chimera {
@@ -107,12 +109,43 @@ bool reads_window(const Workload& w, OpId op) {
 /// right operand passes through it.
 bool streams(const Question& q) { return q.level && q.machine->level(*q.level).name != "L1"; }
 
+/// Section V-B's micro-kernel of a GPU has two by two fragments of 16 x 16: no tile of a product is
+/// smaller. A row of an image's points has one at least. A step of the depth has four, since a block
+/// waits once a step for what it loads, and one where a window multiplies it; the paper has no number.
+void fragments_of_products(const Workload& w, Options& o) {
+  constexpr std::int64_t kFragment = 16;
+  const auto at_least = [&](LoopId loop, std::int64_t size) {
+    std::int64_t& least = o.min_tiles[loop];
+    least = std::max(least, std::min(size, w.loop(loop).extent));
+    o.multiples[loop] = kFragment;
+  };
+  for (OpId op : w.topological_order()) {
+    if (!multiplies(w, op)) continue;
+    const bool window = reads_window(w, op);
+    for (LoopId l : w.reduction_loops(op)) at_least(l, window ? kFragment : 4 * kFragment);
+    std::vector<LoopId> sides;  // without batch loops: rows and columns, or channels and points
+    for (const Affine& a : w.op(op).outputs.front().target.index)
+      if (const auto loop = a.plain_loop(); loop && !w.is_batch(*loop)) sides.push_back(*loop);
+    if (sides.size() <= 2) {
+      for (LoopId l : sides) at_least(l, 2 * kFragment);
+    } else {
+      at_least(sides.front(), 2 * kFragment);
+      at_least(sides.back(), kFragment);
+    }
+  }
+}
+
 }  // namespace
 
 Options options_for(const Question& q, const Settings& settings) {
   Options o = options_of(settings);
-  if (!q.needs.register_tile || settings.given("min-tile")) return o;
+  if (settings.given("min-tile")) return o;
   const Workload& w = *q.workload;
+  if (detail::shared_by_blocks(*q.machine, q.planned_level(), o)) {
+    fragments_of_products(w, o);
+    return o;
+  }
+  if (!q.needs.register_tile) return o;
   const auto& kernel = q.needs.register_tile;
   const std::int64_t lanes = kernel->lanes;
   const auto at_least = [&](LoopId loop, std::int64_t size) {
@@ -225,6 +258,20 @@ Result<OrderedTiling> ordered_tiling(const Question& q, const Plan& plan,
 
 namespace {
 
+/// How long the bytes of a tiling take: one block after the other, or what the blocks that share a
+/// GPU bring, in rounds of one an instance of the level.
+std::optional<double> seconds_of(const Question& q, const OrderedTiling& t, Elements volume) {
+  const Workload& w = *q.workload;
+  double elements = static_cast<double>(volume.value);
+  if (detail::shared_by_blocks(*q.machine, t.level, t.options)) {
+    const std::int64_t instances = q.machine->level(t.level).instances;
+    Kernel k{.tree = tree_of(w, t.order, t.tiles), .tiles = tile_table(w, t.order, t.tiles)};
+    elements = detail::share(w, t.order, t.tiles, t.options, instances, k).cost(instances) /
+               static_cast<double>(instances);
+  }
+  return seconds_into(*q.machine, t.level, bytes_of(Elements(std::llround(elements)), w.dtype()));
+}
+
 /// What Algorithm 1 says of a tiling, as Traffic. It counts each tensor's movement once; what the
 /// producer of a tensor moves of it is `written`, the rest `read`.
 Traffic traffic_of(const Question& q, const OrderedTiling& t, const Price& price) {
@@ -250,8 +297,7 @@ Traffic traffic_of(const Question& q, const OrderedTiling& t, const Price& price
   traffic.memory[q.machine->level(t.level).name] = bytes_of(price.memory, w.dtype());
   for (std::size_t o = 0; o < w.operators().size(); ++o)
     traffic.operations[w.operators()[o].name] = price.operations[o];
-  const std::int64_t bytes = bytes_of(price.volume, w.dtype()).value;
-  traffic.seconds = seconds_into(*q.machine, t.level, Bytes(bytes));
+  traffic.seconds = seconds_of(q, t, price.volume);
   return traffic;
 }
 
@@ -365,8 +411,16 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   json["memory_paper_bytes"] = bytes(solution.price.memory_paper);
   json["capacity_bytes"] = bytes(best->capacity);
   json["tightened"] = best->tightened;
+  if (detail::shared_by_blocks(*q.machine, level, options)) {
+    json["blocks"] = best->blocks;
+    json["blocks_bytes"] = bytes(best->moved);
+  }
   json["recomputed_operations"] = solution.price.recomputed.value;
-  json["seconds"] = or_null(seconds_into(*q.machine, level, Bytes(bytes(solution.price.volume))));
+  const OrderedTiling chosen{.order = solution.order,
+                             .tiles = solution.tiles,
+                             .options = options_of(settings),
+                             .level = level};
+  json["seconds"] = or_null(seconds_of(q, chosen, solution.price.volume));
   json["search_seconds"] = seconds;
   json["candidates"] = counted_json(best->search);
   json["notes"] = best->search.notes;
@@ -379,12 +433,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
       json["options"]["multiples"][w.loop(loop).name] = multiple;
   }
   out.words = words_of(w, solution.order, solution.tiles);
-  out.price = priced(q,
-                     {.order = solution.order,
-                      .tiles = solution.tiles,
-                      .options = options_of(settings),
-                      .level = level},
-                     settings);
+  out.price = priced(q, chosen, settings);
   return out;
 }
 

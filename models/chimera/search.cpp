@@ -1,6 +1,7 @@
 // Every order with its best tiles, and the plan that comes of the best.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core/base/error.h"
 #include "core/base/progress.h"
@@ -193,6 +194,42 @@ std::optional<BestPlan> first_that_fits(const std::shared_ptr<const Workload>& w
   return std::nullopt;
 }
 
+/// Tiles that fill one instance of the level leave few blocks for the others. So the capacity is
+/// halved as long as that may pay. Of all orders' best tiles for these capacities the plan is taken
+/// whose blocks cost least.
+std::optional<BestPlan> best_of_blocks(const std::shared_ptr<const Workload>& w,
+                                       const std::shared_ptr<const Machine>& m, LevelId level,
+                                       const Options& options, const Search& all, Elements room) {
+  const std::int64_t instances = m->level(level).instances;
+  std::optional<BestPlan> best;
+  double least = 0;
+  Search search = all;
+  for (Elements capacity = room;;) {
+    for (const Solution& s : search.ranked) {
+      // Ranked by volume, and blocks move no less.
+      if (!s.feasible || (best && static_cast<double>(s.price.volume.value) >= least)) break;
+      Kernel k{.tree = tree_of(*w, s.order, s.tiles), .tiles = tile_table(*w, s.order, s.tiles)};
+      const detail::Blocks blocks = detail::share(*w, s.order, s.tiles, options, instances, k);
+      if (best && blocks.cost(instances) >= least) continue;
+      std::optional<Plan> fits = plan_that_fits(w, m, level, options, s, room);
+      if (!fits) continue;
+      best = {.plan = std::move(*fits), .solution = s, .search = {}, .capacity = room};
+      best->blocks = blocks.count;
+      best->moved = Elements(std::llround(blocks.elements));
+      least = blocks.cost(instances);
+    }
+    capacity = Elements(capacity.value / 2);
+    if (capacity.value < 1) break;
+    Result<Search> next = try_search(*w, capacity, options);
+    if (!next || next->ranked.empty() || !next->ranked.front().feasible) break;
+    search = std::move(next).value();
+    // Smaller tiles move no less.
+    if (best && static_cast<double>(search.ranked.front().price.volume.value) >= least) break;
+  }
+  if (best) best->search = all;
+  return best;
+}
+
 }  // namespace
 
 Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
@@ -201,20 +238,24 @@ Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
   const auto machine = std::make_shared<const Machine>(m);
   const Elements room =
       capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
+  const bool blocks = detail::shared_by_blocks(m, level, options);
   const auto attempt = [&](Memory mode) -> std::optional<BestPlan> {
     Options o = options;
     o.memory = mode;
     Result<Search> s = try_search(w, room, o);
     if (!s) return std::nullopt;
+    if (blocks) return best_of_blocks(workload, machine, level, o, *s, room);
     return first_that_fits(workload, machine, level, o, std::move(s).value(), room);
   };
   Result<Search> s = try_search(w, room, options);
   if (!s) return Reason{s.reason()};
   const Search as_asked = *s;
-  auto best = first_that_fits(workload, machine, level, options, std::move(s).value(), room);
+  auto best = blocks
+                  ? best_of_blocks(workload, machine, level, options, as_asked, room)
+                  : first_that_fits(workload, machine, level, options, std::move(s).value(), room);
   // Orders that the asked-for memory prices too low fall out above, and with them their second-best
   // tiles; those are found with the memory that a schedule truly needs.
-  const bool first = best && best->solution.order == as_asked.ranked.front().order;
+  const bool first = best && (blocks || best->solution.order == as_asked.ranked.front().order);
   if (!first && options.memory != Memory::held) {
     for (Memory mode : {Memory::held, Memory::sum}) {
       auto other = attempt(mode);
@@ -260,6 +301,11 @@ Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
   const auto machine = std::make_shared<const Machine>(m);
   const Elements room =
       capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
+  if (detail::shared_by_blocks(m, level, options)) {
+    Result<BestPlan> plan = best_plan(w, m, level, options, room);
+    if (plan) return std::move(plan).value().solution;
+    return best_order(w, room, options);
+  }
   const auto fits = [&](const Solution& s, const Options& o) {
     return plan_that_fits(workload, machine, level, o, s, room).has_value();
   };

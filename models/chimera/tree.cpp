@@ -1,4 +1,7 @@
 // An order as a loop tree, and a solution as a plan.
+#include <algorithm>
+#include <numeric>
+
 #include "models/chimera/flat.h"
 
 namespace tilewright::chimera {
@@ -53,10 +56,81 @@ Skeleton skeleton(const Flat& f, const Tiles& tiles) {
   return detail::skeleton_of(f.chain(), f.loops(), multi_of(f, tiles));
 }
 
+/// Whether blocks of this loop need nothing of each other: each operator has it in its results'
+/// indices, or, where it does not run over it, makes intermediates alone, once more for each block.
+bool independent(const Workload& w, LoopId l) {
+  for (std::size_t o = 0; o < w.operators().size(); ++o) {
+    const OpId op(o);
+    const bool runs = w.local_index(op, l) >= 0;
+    for (const Output& output : w.op(op).outputs) {
+      const bool indexed = std::ranges::any_of(output.target.index, [&](const Affine& index) {
+        return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == l; });
+      });
+      if (!indexed && (runs || !w.is_intermediate(output.target.tensor))) return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t trips_of(const Workload& w, const Kernel& k, const Node& loop) {
+  const std::int64_t step = loop.step > 0 ? loop.step : k.tiles.at(loop.name);
+  return ceil_div(w.loop(*w.find_loop(loop.name)).extent, step);
+}
+
+/// The outermost loops of a tree, one inside the other, whose blocks are independent. Loops of one
+/// trip are passed over.
+std::vector<Node*> independent_loops(const Workload& w, Kernel& k) {
+  std::vector<Node*> loops;
+  for (Node* at = &k.tree;; at = &at->children.front()) {
+    while (at->kind == Node::Kind::sequence && at->children.size() == 1) at = &at->children.front();
+    if (at->kind != Node::Kind::loop) return loops;
+    if (independent(w, *w.find_loop(at->name)))
+      loops.push_back(at);
+    else if (trips_of(w, k, *at) > 1)
+      return loops;
+  }
+}
+
 }  // namespace
 
 namespace detail {
 Node tree_at(const Flat& f, const Tiles& tiles) { return body_of(f, skeleton(f, tiles), -1); }
+
+bool shared_by_blocks(const Machine& m, LevelId level, const Options& options) {
+  const Level& l = m.level(level);
+  // What goes home and back between two operators would need a barrier of all blocks.
+  return m.kind == "gpu" && l.private_to == Unit::grid && l.instances > 1 &&
+         options.spilled.empty();
+}
+
+double Blocks::cost(std::int64_t instances) const {
+  const std::int64_t rounds = ceil_div(count, instances);
+  return elements * static_cast<double>(rounds * instances) / static_cast<double>(count);
+}
+
+Blocks share(const Workload& w, const Order& order, const Tiles& tiles, const Options& options,
+             std::int64_t instances, Kernel& k) {
+  const chimera::Price price = chimera::price(w, order, tiles, options);
+  Blocks now, best;
+  std::vector<double> moved;
+  for (const TensorPrice& t : price.tensors) moved.push_back(static_cast<double>(t.movement.value));
+  now.elements = std::accumulate(moved.begin(), moved.end(), 0.0);
+  best = now;
+  const std::vector<Node*> loops = independent_loops(w, k);
+  std::size_t shared = 0;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    const LoopId l = *w.find_loop(loops[i]->name);
+    const std::int64_t trips = trips_of(w, k, *loops[i]);
+    now.count *= trips;
+    for (std::size_t t = 0; t < moved.size(); ++t)
+      if (std::ranges::find(price.tensors[t].reused, l) != price.tensors[t].reused.end())
+        moved[t] *= static_cast<double>(trips);
+    now.elements = std::accumulate(moved.begin(), moved.end(), 0.0);
+    if (now.cost(instances) <= best.cost(instances)) best = now, shared = i + 1;
+  }
+  for (std::size_t i = 0; i < shared; ++i) loops[i]->binding = Binding::grid;
+  return best;
+}
 }  // namespace detail
 
 Node tree_of(const Workload& w, const Order& order, const Tiles& tiles) {
@@ -86,6 +160,8 @@ Plan plan_of(const Workload& w, const Order& order, const Tiles& tiles, const Ma
            .tree = tree_of(w, order, tiles),
            .tiles = tile_table(w, order, tiles)};
   for (TensorId t : options.spilled) k.pins[w.tensor(t).name] = {.level = m.level(m.home()).name};
+  if (detail::shared_by_blocks(m, level, options))
+    detail::share(w, order, tiles, options, m.level(level).instances, k);
   return {.kernels = {std::move(k)}};
 }
 

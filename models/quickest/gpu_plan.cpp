@@ -104,8 +104,9 @@ class GpuPlanner {
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
     std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
+    const bool all = cut_each(*q_.workload).size() <= kMostExact;
     for (const Model* m : q_.others)
-      if (m->times) ask(*m, whole, best);
+      if (all || m->times) ask(*m, whole, best);
     if (best->plan.kernels.empty()) return;
     found.groups = {std::move(whole)};
     found.seconds = best->seconds;

@@ -8,6 +8,7 @@
 #include "core/plan/schedule.h"
 #include "core/workload/text.h"
 #include "models/chimera/chimera.h"
+#include "models/exact/exact.h"
 
 namespace tilewright::chimera {
 namespace {
@@ -195,6 +196,72 @@ TEST(ChimeraPlan, GraphsWhoseLoopsStandInForOthersResolve) {
     }
   }
   EXPECT_GT(resolved, 0);
+}
+
+/// On a GPU the outer loops that are bound to thread blocks never need what another block makes, in
+/// any order and at any tiles.
+TEST(ChimeraPlan, BlocksOfAnyOrderAreIndependent) {
+  const unsigned seed = 4107;
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  const auto m = std::make_shared<const Machine>(named_machine("h200"));
+  const LevelId level = *m->find("shared");
+  int bound = 0, several = 0;
+  for (int round = 0; round < 8; ++round) {
+    std::vector<Workload> all = chains(rng);
+    all.push_back(named_workload("attention:heads=3,m=9,l=7,k=5,n=6"));
+    all.push_back(named_workload("conv-chain:ic=3,h=9,w=8,oc1=4,oc2=5,st1=1,st2=1,k1=3,k2=3"));
+    for (const Workload& w : all) {
+      Order order = order_loops(w);
+      for (int i = 0; i < 12; ++i) {
+        std::ranges::shuffle(order, rng);
+        Tiles t;
+        for (const Loop& l : w.loops())
+          t.push_back(std::uniform_int_distribution<std::int64_t>(1, l.extent)(rng));
+        const Plan plan = plan_of(w, order, t, *m, level, {});
+        const auto s = resolve(plan, std::make_shared<const Workload>(w), m);
+        ASSERT_TRUE(s.ok()) << to_text(w, order) << " " << to_text(plan.kernels[0].tree) << ": "
+                            << s.reason();
+        bound += s->kernels[0].blocks > 1 ? 1 : 0;
+        ++several;
+      }
+    }
+  }
+  EXPECT_GT(bound, several / 2);
+}
+
+/// What a GPU's plan says of its blocks is what `exact` counts, and no drawn chain leaves most of
+/// the machine without a block that its batch and rows alone could have.
+TEST(ChimeraPlan, BlocksMoveWhatTheySayAndShareTheMachine) {
+  const unsigned seed = 4108;
+  SCOPED_TRACE(seed);
+  std::mt19937 rng(seed);
+  const auto power = [&](int from, int to) {
+    return std::int64_t{1} << std::uniform_int_distribution<int>(from, to)(rng);
+  };
+  const auto m = std::make_shared<const Machine>(named_machine("h200"));
+  const LevelId level = *m->find("shared");
+  const std::int64_t instances = m->level(level).instances;
+  for (int i = 0; i < 20; ++i) {
+    const std::int64_t batch = power(0, 6), rows = power(5, 11);
+    std::string text = "gemm-chain:batch=" + std::to_string(batch) + ",m=" + std::to_string(rows);
+    for (const char* loop : {",n=", ",k=", ",l="}) text += loop + std::to_string(power(5, 9));
+    SCOPED_TRACE(text);
+    const auto w = std::make_shared<const Workload>(named_workload(text + ",dtype=f16"));
+    const auto best = best_plan(*w, *m, level, {});
+    ASSERT_TRUE(best) << best.reason();
+    const auto s = resolve(best->plan, w, m);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    EXPECT_EQ(s->kernels[0].blocks, best->blocks);
+    EXPECT_GE(2 * best->blocks, std::min(batch, instances));
+    EXPECT_GE(4 * best->blocks, std::min(batch * rows / 32, instances));
+    std::int64_t sum = 0;
+    for (const TrafficEntry& e : exact(*s).entries) sum += e.read.value + e.written.value;
+    const double said = static_cast<double>(bytes_of(best->moved, w->dtype()).value);
+    // The model counts partial tiles as full ones.
+    EXPECT_LE(static_cast<double>(sum), 1.001 * said);
+    EXPECT_GE(static_cast<double>(sum), 0.9 * said);
+  }
 }
 
 }  // namespace
