@@ -139,14 +139,20 @@ void refuse_words(const Request& request, bool tiles) {
                       .accepted = "--tree, --order or --expression beside it"});
 }
 
+/// The target of the machine's kind, where our own planner is asked and no target is named.
+const codegen::Target* own_target_of(const Model& model, const Request& request,
+                                     const Setting& setting) {
+  if (request.target || &model != &planning_model()) return nullptr;
+  return codegen::own_target(setting.machine->kind);
+}
+
 Result<Proposal> propose(const Model& model, const Request& request, const Setting& setting) {
   if (model.propose == nullptr) return Reason{"the model " + model.name + " makes no plans"};
   const ProgressListener listener(heard(request, "searching"));
   const Question q = question_of(request, setting, model);
   const Settings settings = settings_of(request, model);
   // Our own planner gives what its machine can run, wherever there is such a plan.
-  if (const codegen::Target* own = codegen::own_target(setting.machine->kind);
-      own != nullptr && !request.target && &model == &planning_model()) {
+  if (const codegen::Target* own = own_target_of(model, request, setting)) {
     Question runs = q;
     runs.refuses = refusals_of(*own, settings_for(*own, {}), q.threads);
     if (Result<Proposal> found = model.propose(runs, settings)) return found;
@@ -157,7 +163,10 @@ Result<Proposal> propose(const Model& model, const Request& request, const Setti
 Result<Price> price(const Model& model, const Request& request, const Setting& setting,
                     const Plan& plan) {
   if (model.price == nullptr) return Reason{model.no_price};
-  return model.price(question_of(request, setting, model), plan, settings_of(request, model));
+  Question q = question_of(request, setting, model);
+  if (const codegen::Target* own = own_target_of(model, request, setting))
+    q.refuses = refusals_of(*own, settings_for(*own, {}), q.threads);
+  return model.price(q, plan, settings_of(request, model));
 }
 
 Result<Proposal> proposal_of(const Request& request, Setting& setting) {

@@ -135,8 +135,9 @@ Price price_of(const Flat& f, const Point& p);
 Legality legality_of(const Flat& f, Mask multi);
 /// tree_of, of an order that is analysed already.
 Node tree_at(const Flat& f, const Tiles& tiles);
-/// Whether each thread block of a GPU has the level for itself, so that plan_of() shares independent
-/// outer loops among blocks. The paper is silent about this; Algorithm 1 is of one core.
+/// Whether each thread block of a GPU has the level for itself, so that plan_of() shares
+/// independent outer loops among blocks. The paper is silent about this; Algorithm 1 is of one
+/// core.
 bool shared_by_blocks(const Machine& m, LevelId level, const Options& options);
 
 /// What comes of sharing.
@@ -147,8 +148,8 @@ struct Blocks {
   /// blocks come in rounds of one an instance. Section IV-C's bandwidth is all instances' together.
   double cost(std::int64_t instances) const;
 };
-/// Binds outermost independent loops of the order's tree to thread blocks: as many as cost least; of
-/// equal ones the most. A block loads again what Algorithm 1 keeps over a loop that is shared.
+/// Binds outermost independent loops of the order's tree to thread blocks: as many as cost least;
+/// of equal ones the most. A block loads again what Algorithm 1 keeps over a loop that is shared.
 Blocks share(const Workload& w, const Order& order, const Tiles& tiles, const Options& options,
              std::int64_t instances, Kernel& k);
 /// Tiles by LoopId for a point: batch loops 1, inferred loops as a full tile has them.

@@ -110,8 +110,9 @@ bool reads_window(const Workload& w, OpId op) {
 bool streams(const Question& q) { return q.level && q.machine->level(*q.level).name != "L1"; }
 
 /// Section V-B's micro-kernel of a GPU has two by two fragments of 16 x 16: no tile of a product is
-/// smaller. A row of an image's points has one at least. A step of the depth has four, since a block
-/// waits once a step for what it loads, and one where a window multiplies it; the paper has no number.
+/// smaller. A row of an image's points has one at least. A step of the depth has four, since a
+/// block waits once a step for what it loads, and one where a window multiplies it; the paper has
+/// no number.
 void fragments_of_products(const Workload& w, Options& o) {
   constexpr std::int64_t kFragment = 16;
   const auto at_least = [&](LoopId loop, std::int64_t size) {

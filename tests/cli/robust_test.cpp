@@ -91,6 +91,15 @@ TEST(Stands, RewritesUnderCompare) {
   EXPECT_TRUE(j["bound_is"].is_string());
 }
 
+/// A plan that the GPU target takes in its own form has a time, however much room the price gives
+/// its tiles: scores of 777 columns are padded there, and take turns in the kernel.
+TEST(Stands, PlansThatTheTargetTakesHaveATime) {
+  const json j = document({"compare", "attention:heads=5,m=333,l=777,dtype=f16", "-m", "h200",
+                           "--models", "mcfuser,souffle"});
+  ASSERT_EQ(j["plans"].size(), 2u);
+  for (const json& plan : j["plans"]) EXPECT_TRUE(plan["seconds"].is_number()) << plan;
+}
+
 // ---- Outputs ------------------------------------------------------------------------------------
 
 constexpr const char* kChain = "gemm-chain:m=10,n=6,k=7,l=9";

@@ -175,8 +175,8 @@ TEST(ChimeraPlan, SpilledIntermediatesArePinnedHome) {
   for (const Order& order : all_orders(w)) EXPECT_GT(memory_elements(w, order, t, o), 0);
 }
 
-/// A loop that stands in for another is not cut inside itself: d of the projections, where heads and
-/// what follows them share the block's rows.
+/// A loop that stands in for another is not cut inside itself: d of the projections, where heads
+/// and what follows them share the block's rows.
 TEST(ChimeraPlan, GraphsWhoseLoopsStandInForOthersResolve) {
   const auto w = std::make_shared<const Workload>(
       named_workload("transformer-block:tokens=16,heads=1,size=16,hidden=33"));

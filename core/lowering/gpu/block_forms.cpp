@@ -19,8 +19,8 @@ constexpr std::int64_t kContraction = 96;
 
 class Forms {
  public:
-  Forms(BlockWork& work, const BlockRates& r, int warps, int stages)
-      : work_(work), r_(r), warps_(warps), stages_(stages) {}
+  Forms(BlockWork& work, const BlockRates& r, int warps, int stages, bool has_room)
+      : work_(work), r_(r), warps_(warps), stages_(stages), has_room_(has_room) {}
 
   Result<BlockForms> run() {
     for (;;) {
@@ -231,7 +231,8 @@ class Forms {
       }
       return most;
     };
-    while (total() > r_.shared - kSharedReserved) {
+    const std::int64_t most_shared = r_.shared - kSharedReserved;
+    while (total() > most_shared) {
       std::optional<std::size_t> most;
       for (std::size_t i = 0; i < ring.size(); ++i)
         if (turns[i] > 1 && stages_ == 0 &&
@@ -242,12 +243,14 @@ class Forms {
         fixed = rounded;
         continue;
       }
+      if (!most && has_room_) break;
       if (!most)
         return Reason{formatted("its tiles need {} bytes of shared memory; a block has {}", total(),
-                                r_.shared - kSharedReserved)};
+                                most_shared),
+                      Reason::Shortage{total(), most_shared}};
       --turns[*most];
     }
-    f_.shared = total();
+    f_.shared = std::min(total(), most_shared);
     for (BlockPhase& p : work_.phases)
       for (CopyRun& c : p.copies)
         c.stages = c.buffer < turns.size() ? static_cast<double>(turns[c.buffer]) : 4;
@@ -269,14 +272,16 @@ class Forms {
   BlockWork& work_;
   const BlockRates& r_;
   int warps_, stages_;
+  bool has_room_;
   BlockForms f_;
   std::set<BufferId> in_sums_, banned_;
 };
 
 }  // namespace
 
-Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages) {
-  return Forms(work, r, warps, stages).run();
+Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages,
+                               bool has_room) {
+  return Forms(work, r, warps, stages, has_room).run();
 }
 
 }  // namespace tilewright::lowering

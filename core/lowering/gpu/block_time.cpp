@@ -532,8 +532,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   double compulsory = 0;
   for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
   const double memory = from_memory(compulsory);
-  Result<BlockForms> forms = block_forms(work, r, warps, stages);
-  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
+  Result<BlockForms> forms = block_forms(work, r, warps, stages, o.has_room);
+  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason()), forms.why().shortage};
   BlockTime t{.memory = memory,
               .warps = forms->warps(),
               .threads = forms->threads,

@@ -75,6 +75,8 @@ struct BlockOptions {
   /// Bytes that are used again and again, which L2 keeps where they fit: the whole program's. 0:
   /// the workload's tensors.
   double working_set = 0;
+  /// A target has found room for it: where the sums made here do not, one block fills an SM.
+  bool has_room = false;
 };
 
 /// A Reason where a loop is bound below blocks, where blocks have no room on an SM, or where more

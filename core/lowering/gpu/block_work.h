@@ -130,6 +130,7 @@ struct BlockForms {
   double rows_of_thread() const { return 2.0 * static_cast<double>(most_rows) / warp_rows; }
 };
 /// Fills in what it finds in `work`. A Reason where a block has no room.
-Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages);
+Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages,
+                               bool has_room);
 
 }  // namespace tilewright::lowering
