@@ -1,4 +1,5 @@
 // import: an ONNX file as a workload file.
+#include "core/base/document.h"
 #include "core/base/error.h"
 #include "core/workload/import/onnx_import.h"
 #include "core/workload/text.h"
@@ -51,7 +52,11 @@ Answer import_model(const Request& request, const ImportOptions& options) {
   for (const std::string& text : options.bind)
     for (const auto& [name, n] : parse_bindings(text, "--bind")) asked.bind[name] = n;
   const OnnxImport made = import_named_onnx(request.subject, asked);
-  if (options.out) write_file(*options.out, to_yaml(made.workload), "-o");
+  if (options.out) {
+    const std::string text = to_yaml(made.workload);
+    read_yaml(text, *options.out);  // what no verb would read is not written
+    write_file(*options.out, text, "-o");
+  }
   auto json = document();
   json["file"] = request.subject;
   json["producer"] = made.producer;

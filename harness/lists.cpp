@@ -90,10 +90,12 @@ ordered_json content(const DocumentValue& value) {
 
 /// Ends an answer with a file: its text, and what it says.
 Answer as_file(ordered_json json, const std::string& file, const std::optional<std::string>& out) {
-  if (out) write_file(*out, file, "-o");
   json["file"] = file;
-  json["content"] = content(read_yaml(file, "file"));
-  if (out) json["out"] = *out;
+  json["content"] = content(read_yaml(file, out.value_or("file")));
+  if (out) {
+    write_file(*out, file, "-o");
+    json["out"] = *out;
+  }
   return {std::move(json), Status::done};
 }
 

@@ -1,6 +1,7 @@
 // plan: a model's best plan, what it says of it, and how far that is from what must move.
 #include <algorithm>
 
+#include "core/base/document.h"
 #include "harness/ask.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -105,7 +106,9 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   merge(json, best->detail);
   const auto written = [&](ordered_json done) {
     if (out) {
-      write_file(*out, to_yaml(file), "-o");
+      const std::string text = to_yaml(file);
+      check_length(text, *out);
+      write_file(*out, text, "-o");
       done["written"] = *out;
     }
     return Answer{std::move(done), Status::done};

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/base/format.h"
+#include "core/workload/expr.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/reference/evaluate.h"
 #include "harness/program.h"
@@ -16,6 +17,16 @@ TensorValues inputs_of(const Workload& w, const Launch& l, const TensorValues& v
   return inputs;
 }
 
+/// The launch's workload with what other launches hand to it in float64: `evaluate` rounds inputs
+/// to their types.
+Workload unrounded(const Program& program, const Launch& l) {
+  WorkloadSpec spec = program.kernels[l.kernel].workload->spec();
+  for (std::size_t t = 0; t < spec.tensors.size(); ++t)
+    if (!program.workload->is_input(l.tensors[t]) && !is_integer(spec.tensors[t].dtype))
+      spec.tensors[t].dtype = DType::f64;
+  return Workload::create(std::move(spec));
+}
+
 /// The launches' workloads one after the other in float64: they are the network, apart from
 /// rounding, if this is what the network's reference has.
 std::optional<Reason> compose(const Program& program, std::span<const std::size_t> order,
@@ -23,7 +34,7 @@ std::optional<Reason> compose(const Program& program, std::span<const std::size_
   constexpr double kMost = 0x1p-12;
   for (const std::size_t i : order) {
     const Launch& l = program.launches[i];
-    const Workload& w = *program.kernels[l.kernel].workload;
+    const Workload w = unrounded(program, l);
     TensorValues made = evaluate(w, inputs_of(w, l, values), {.outputs_only = true});
     for (TensorId t : w.outputs())
       values[l.tensors[t.index()].index()] = std::move(made[t.index()]);

@@ -517,7 +517,9 @@ Answer plan_in_parts(const Request& request, const std::string& how,
     json[key] = sum_of(split->parts, key);
   json["compulsory_bytes"] = setting.as_named().compulsory_bytes().value;
   if (out) {
-    write_file(*out, to_yaml(file), "-o");
+    const std::string text = to_yaml(file);
+    check_length(text, *out);
+    write_file(*out, text, "-o");
     json["written"] = *out;
   }
   return {std::move(json), Status::done};

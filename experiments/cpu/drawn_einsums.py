@@ -294,16 +294,120 @@ def attention_gradient(m):
     m.outputs = ["DV", "DQ", "DK"]
 
 
+def mixed_chain(m):
+    """Two to six operators, each of what the one before made: products, windows with stride, dilation and padding (with
+    channels, of each channel alone, of maxima), reductions that are broadcast back, gathers, slices, masks, exchanged
+    dimensions, element-wise operators with broadcast operands."""
+    count = 0
+
+    def new(extent):
+        nonlocal count
+        name = "abcdefghijklmnopqrstuvwxyz"[count] if count < 26 else f"l{count}"
+        count += 1
+        m.loops[name] = extent
+        return name
+
+    def plain(loops):
+        name = f"i{len(m.shapes)}"
+        m.shapes[name] = [m.loops[l] for l in loops]
+        return f"{name}[{','.join(loops)}]"
+
+    def made(at, combine, value):
+        name = f"t{len(m.lines)}"
+        if combine == "=" and set(at) != {l for l in at if l in token(value)}:
+            value += " + " + plain([l for l in at if l not in token(value)])
+        m.lines.append(f"o{len(m.lines)}: {name}[{','.join(at)}] {combine} {value}")
+        m.made.append((name, tuple(at)))
+        return name
+
+    def read(tensor, at):
+        return f"{tensor}[{','.join(at)}]"
+
+    side = max(1, m.most ** (1 / 3))
+    at = [new(m.size(max(1, side))) for _ in range(m.rng.randint(1, 4))]
+    tensor = "x"
+    m.shapes["x"] = [m.loops[l] for l in at]
+    for _ in range(m.rng.randint(2, 6)):
+        kind, d = m.rng.randrange(9), m.rng.choice(at)
+        e, rest = m.loops[d], [l for l in at if l != d]
+        points = math.prod(m.loops[l] for l in at)
+        if kind == 0 and len(at) > 1:
+            n = new(m.size(max(1, min(side, 2 * m.most / points))))
+            shared = [l for l in rest if m.chance(.2)]
+            to = m.rng.sample(rest + [n], len(rest) + 1)
+            tensor, at = made(to, "+=", f"{read(tensor, at)} * {plain(m.rng.sample(shared + [d, n], len(shared) + 2))}"), to
+        elif kind in (1, 2):
+            k, step, apart = m.rng.choice((1, 2, 3, 3, 5)), m.rng.choice((1, 1, 2, 3)), m.rng.choice((1, 1, 2))
+            pad = m.rng.randint(0, apart * (k - 1))
+            out = (e + 2 * pad - apart * (k - 1) - 1) // step + 1
+            if out < 1 or e + 2 * pad < apart * (k - 1) + 1:
+                continue
+            y, r = new(out), new(k)
+            index = {d: f"{step}*{y} + {apart}*{r} - {pad}"}
+            value = read(tensor, [index.get(l, l) for l in at])
+            to = [y if l == d else l for l in at]
+            if kind == 2:
+                tensor = made(to, m.rng.choice(("max=", "min=")), value) if m.chance(.4) else made(to, "+=", f"0.3 * {value} * {plain([r])}")
+            elif rest and m.chance(.7):
+                c = m.rng.choice(rest)
+                o = new(m.size(max(1, min(side, 2 * m.most / points))))
+                to = [o if l == c else l for l in to]
+                tensor = made(to, "+=", f"{value} * {plain([o, c, r])}")
+            else:
+                tensor = made(to, "+=", f"{value} * {plain([*m.rng.sample(rest, len(rest) and 1), r])}")
+            at = to
+        elif kind == 3:
+            over = m.rng.sample(at, m.rng.randint(1, len(at)))
+            kept = [l for l in at if l not in over]
+            row = made(kept, m.rng.choice(("+=", "max=", "min=")), m.function(read(tensor, at)) if m.chance(.3) else read(tensor, at))
+            if not kept or m.chance(.3):
+                if kept:
+                    tensor, at = row, kept
+                continue
+            tensor = made(at, "=", f"{read(tensor, at)} {m.rng.choice('+-')} 0.1 * {read(row, kept)}")
+        elif kind == 4:
+            j = new(m.size(max(1, min(side, 2 * m.most * e / points))))
+            ids = f"ids{len(m.types)}"
+            m.shapes[ids], m.types[ids] = [m.loops[j]], "i32"
+            to = [j if l == d else l for l in at]
+            tensor, at = made(to, "=", read(tensor, [f"{ids}[{j}]" if l == d else l for l in at])), to
+        elif kind == 5 and e > 1:
+            first = m.rng.randint(0, e - 1)
+            y = new(m.rng.randint(1, e - first))
+            to = [y if l == d else l for l in at]
+            tensor, at = made(to, "=", m.function(read(tensor, [f"{y} + {first}" if l == d else l for l in at]))), to
+        elif kind == 6:
+            other = m.rng.choice(at)
+            tensor = made(at, "=", f"select(lt({d}, {other} + {m.rng.randint(0, 3)}), {read(tensor, at)}, {m.rng.choice(('0', '-1.5'))})")
+        elif kind == 7:
+            to = m.rng.sample(at, len(at))
+            tensor, at = made(to, "=", read(tensor, at)), to
+        else:
+            value = m.function(read(tensor, at))
+            for _ in range(m.rng.randint(0, 2)):
+                value += m.rng.choice((" + ", " * ", " - ")) + plain(m.rng.sample(at, m.rng.randint(0, len(at))))
+            tensor = made(at, "=", value)
+    if not m.lines:
+        made(at, "=", f"tanh({read(tensor, at)})")
+    if m.chance(.3):
+        read_by = set().union(*(token(line.split("= ", 1)[1]) for line in m.lines))
+        m.outputs = sorted({t for t, _ in m.made if t not in read_by or m.chance(.4)})
+
+
 FAMILIES = {f.__name__: (f, weight) for f, weight in (
     (einsum, 10), (product_epilogue, 5), (product_gradient, 1), (convolution_gradient, 4), (softmax_gradient, 1),
     (norm_gradient, 1), (attention_gradient, 1))}
+
+# Drawn where they are named: others' seeds stay what they are.
+LATER = {f.__name__: (f, 1) for f in (mixed_chain,)}
 
 
 def drawn(seed, points, families=None):
     """(name, YAML) of one draw."""
     rng = random.Random(f"{seed} family")
     names = families or list(FAMILIES)
-    name = rng.choices(names, [FAMILIES[n][1] for n in names])[0]
+    known = {**FAMILIES, **LATER}
+    name = rng.choices(names, [known[n][1] for n in names])[0]
     m = Maker(f"{seed} {name}", points)
-    FAMILIES[name][0](m)
+    known[name][0](m)
     return name, m.text(f"{name.replace('_', '-')}-{seed}")

@@ -428,7 +428,8 @@ class Scheduler {
     const Nest& n = at(k).nest;
     const std::vector<std::int64_t>& extents = n.kept.front();
     const auto longer = [&](const Touched& t) { return t.steps.size() > extents.size(); };
-    if (std::ranges::any_of(n.kept, [&](const auto& e) { return e != extents; }) ||
+    if (extents.empty() ||
+        std::ranges::any_of(n.kept, [&](const auto& e) { return e != extents; }) ||
         std::ranges::any_of(n.reads, longer))
       return std::nullopt;
     std::int64_t most = 0;

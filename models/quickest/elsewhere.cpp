@@ -52,8 +52,9 @@ const Model* target_time(const Question& q) {
 
 Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
-/// Of one part, in parts of more than kMostExact operators, from which on models of bytes are not
-/// asked about it: they rank orders of loops, thousands of them, and take seconds.
+/// Models of bytes rank orders of loops. They are not asked about a part of more than kMostExact
+/// operators with more loops than this, 8! orders, and as many products: that takes seconds.
+constexpr std::size_t kMostLoops = 8;
 constexpr std::ptrdiff_t kMostProducts = 3;
 /// Of each part, by the target's time: proposals whose tiles are searched, and plans tried for each
 /// of their kernels; fewer of each where there are many operators.
@@ -206,7 +207,8 @@ class Chooser {
   }
 
   static bool worth_asking(const Model& m, const Workload& w) {
-    if (m.times || w.operators().size() <= kMostExact) return true;
+    if (m.times || w.operators().size() <= kMostExact || w.loops().size() <= kMostLoops)
+      return true;
     std::ptrdiff_t products = 0;
     for (std::size_t i = 0; i < w.operators().size(); ++i) products += w.is_contraction(OpId(i));
     return products < kMostProducts;

@@ -180,7 +180,9 @@ std::vector<Part> Partitioner::all_partitions_best(const std::vector<Part>& atom
       if (!ready) continue;
       std::ranges::sort(ops);
       const bool single = (group & (group - 1)) == 0;
-      if (!single && (!connected(ops) || !may_join(ops))) continue;
+      // Others may plan a whole of more products than a kernel that is searched for.
+      const bool whole = group == all && !rough_;
+      if (!single && (!connected(ops) || !(whole || may_join(ops)))) continue;
       const double together = least[done] + seconds(ops);
       if (together < least[done | group])
         least[done | group] = together, taken[done | group] = group;

@@ -233,7 +233,7 @@ class Counter {
         continue;
       }
       const bool still = loaded && load->second.places.back().still;
-      const std::string tile = formatted("{} {}{}", a.tensor.index(), element_text(op, a), at.grid);
+      const std::string tile = formatted("{} {}{}", a.tensor.index(), element_text(a), at.grid);
       if (still && holds(a.tensor, tile, at)) continue;
       loads_[a.tensor].readers.insert(id);
     }
@@ -275,10 +275,11 @@ class Counter {
     return false;
   }
 
-  /// The part of the access that no loop moves: "3," of W[3,j].
-  static std::string element_text(const Operator&, const Access& a) {
+  /// The part of the access that no loop moves: "3,*5," of W[3,j+5].
+  static std::string element_text(const Access& a) {
     std::string out;
-    for (const Affine& f : a.index) out += f.terms.empty() ? std::to_string(f.offset) + "," : "*,";
+    for (const Affine& f : a.index)
+      out += (f.terms.empty() ? "" : "*") + std::to_string(f.offset) + ",";
     return out;
   }
 

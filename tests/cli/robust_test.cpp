@@ -18,7 +18,9 @@
 
 #include "harness/request.h"
 #include "tests/cli/command.h"
+#include "tests/core/onnx_models.h"
 #include "tests/support/places.h"
+#include "tests/support/temporary_folder.h"
 
 namespace tilewright::test {
 namespace {
@@ -47,6 +49,26 @@ void expect_stands(const Arguments& arguments) {
   SCOPED_TRACE(line_of(arguments) + "\n" + o.err);
   EXPECT_TRUE(o.status == 0 || o.status == 2 || o.status == 3) << o.status;
   EXPECT_EQ(o.lines_of_err(), o.status == 0 ? 0 : 1);
+}
+
+/// A million zeros, which ArgMax over one element makes, stand in the file one by one.
+TEST(Files, WhatIsTooLongToBeReadIsNotWritten) {
+  const TemporaryFolder folder;
+  const std::string model = folder.path() + "/long.onnx", out = folder.path() + "/w.yaml";
+  const std::vector<std::int64_t> shape = {1, 1'000'000, 1};
+  std::ofstream(model, std::ios::binary) << onnx_test::model(
+      {.nodes = {onnx_test::node("ArgMax", {"x"}, {"zeros"}, {onnx_test::attribute_int("axis", 2)}),
+                 onnx_test::node("Cast", {"zeros"}, {"y"}, {onnx_test::attribute_int("to", 1)})},
+       .inputs = {onnx_test::value("x", shape)},
+       .outputs = {onnx_test::value("y", shape)}});
+  for (const Arguments& words :
+       {Arguments{"import", model, "-o", out}, Arguments{"workloads", model, "-o", out}}) {
+    const Outcome o = tilewright_command(words);
+    EXPECT_EQ(o.status, 2) << line_of(words);
+    EXPECT_THAT(o.err, HasSubstr("too many"));
+    EXPECT_EQ(o.lines_of_err(), 1);
+    EXPECT_FALSE(std::filesystem::exists(out));
+  }
 }
 
 TEST(Statistics, OfNoTilingAreNullWithTheReason) {

@@ -233,6 +233,34 @@ TEST_F(Onnx, WhatIsNoModelIsRefused) {
   EXPECT_THAT(error(g), HasSubstr("4 bytes are not its shape's"));
 }
 
+/// Whether an operator of constants is folded, evaluated or said: it has no output to be written
+/// to.
+TEST_F(Onnx, ANodeWithoutOutputsMakesNothing) {
+  for (const char* op :
+       {"Clip", "Where", "Cast", "Add", "MatMul", "Relu", "Softmax", "Shape", "TopK", "CumSum",
+        "Concat", "ReduceSum", "Gather", "Not", "Dropout", "Identity"}) {
+    SCOPED_TRACE(op);
+    Graph g = product();
+    g.tensors.push_back(floats("low", {}, {0}));
+    g.nodes.push_back(node(op, {"low", "low", "low"}, {}));
+    const std::string what = error(g);
+    EXPECT_TRUE(what == "taken" || what.find("model.onnx") != what.npos) << what;
+  }
+}
+
+TEST_F(Onnx, AnInputThatIsLeftOutIsNamedWhereverItStands) {
+  for (const char* op :
+       {"Min", "Max", "Sum", "Mean", "Concat", "Where", "Add", "MatMul", "Einsum", "Gather"})
+    for (const std::vector<std::string>& in :
+         {std::vector<std::string>{"x", "", "x"}, {"x", "x", ""}, {"", "x", "x"}, {"", ""}}) {
+      SCOPED_TRACE(std::string(op) + " " + testing::PrintToString(in));
+      Graph g = product();
+      g.nodes = {node(op, in, {"y"}, {attribute_int("axis", 0)})};
+      const std::string what = error(g);
+      EXPECT_TRUE(what == "taken" || what.find("cannot be imported") != what.npos) << what;
+    }
+}
+
 // What make fuzz begins with, broken in 300 ways: each is taken or refused, in one line but for the
 // nodes that are named.
 TEST_F(Onnx, BrokenFilesAreRefused) {

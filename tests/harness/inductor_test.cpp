@@ -110,6 +110,13 @@ TEST(Inductor, SizesAndOrdersHaveToMatch) {
   EXPECT_EQ(Subject(across, {.reorder = false}).kernels().size(), 2u);
 }
 
+/// Kernels of one element, which share what they read, have no loops to be put into another order.
+TEST(Inductor, SingleElementsHaveNoOrder) {
+  const Workload w = made("i: 3", {"s: s[] += x[i]", "a: a[] = s[] + c[]",
+                                   "b: b[] = exp(a[] - c[])", "y: y[i] = x[i] * b[] + a[]"});
+  EXPECT_FALSE(Subject(w).kernels().empty());
+}
+
 /// 264 sums down 528 rows, of four rows a thread and 32 elements: five parts. From 132 * 64 sums on
 /// the device is full with one.
 TEST(Inductor, FewSumsDownColumnsAreTakenInParts) {

@@ -229,12 +229,12 @@ TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
   EXPECT_EQ(answer.json["drawn"].dump(), "[\"x\"]");
 }
 
-/// A program whose launches are those of the evaluator, rounded to floats.
+/// A program whose launches are those of the evaluator, rounded to the tensors' types.
 struct Rounded {
   Program program;
   std::vector<std::size_t> order;
   TensorValues inputs, expected, memory;
-  std::optional<std::size_t> wrong;  ///< a launch whose largest element is off by a hundredth
+  std::optional<std::size_t> wrong;  ///< a launch whose largest element is off by a twentieth
 
   explicit Rounded(const std::string& path) {
     Request request;
@@ -258,43 +258,48 @@ struct Rounded {
       for (TensorId t : w.outputs()) {
         std::vector<double>& to = memory[l.tensors[t.index()].index()];
         to = made[t.index()];
-        for (double& x : to) x = static_cast<float>(x);
-        if (wrong == i) *std::ranges::max_element(to) *= 1.01;
+        if (wrong == i) *std::ranges::max_element(to) *= 1.05;
+        round_all(w.tensor(t).dtype, to);
       }
       return 0.0;
     };
     const auto read = [&](TensorId t) -> Result<std::vector<std::byte>> {
-      std::vector<std::byte> elements(4 * memory[t.index()].size());
-      encode_elements(DType::f32, memory[t.index()], elements.data());
+      const Tensor& tensor = program.workload->tensor(t);
+      std::vector<std::byte> elements(static_cast<std::size_t>(tensor.bytes().value));
+      encode_elements(tensor.dtype, memory[t.index()], elements.data());
       return elements;
     };
     return verify_launches(program, order, inputs, expected, {.run = run, .read = read});
   }
 };
 
+/// A softmax of large sums: floats of about 1e9 are a hundred apart, bfloat16 of about 300 two.
 TEST(Program, SensitiveNetworksAreVerifiedLaunchByLaunch) {
-  const TemporaryFolder folder;
-  // A softmax of sums of about 1e9: floats of these are a hundred apart.
-  Rounded net(folder.write(
-      "w.yaml",
-      "name: w\nloops: {n: 9, k: 30, j: 5}\ntensors: {x: [j, k], w: [k, n]}\nranges: {w: 1e9}\n"
-      "operators:\n  - s[j,n] += x[j,k] * w[k,n]\n  - m[j] max= s[j,n]\n"
-      "  - e[j,n] = exp(s[j,n] - m[j])\n  - d[j] += e[j,n]\n  - y[j,n] = e[j,n] / d[j]\n"));
-  ASSERT_GT(net.program.launches.size(), 1u);
-  EXPECT_FALSE(net.verify()) << net.verify()->text;
-  for (std::size_t i = 0; i < net.order.size(); ++i) {
-    net.wrong = i;
+  for (const auto& [type, range] : {std::pair("f32", "1e9"), std::pair("bf16", "300")}) {
+    SCOPED_TRACE(type);
+    const TemporaryFolder folder;
+    Rounded net(folder.write("w.yaml",
+                             std::string("name: w\ndtype: ") + type + "\nranges: {w: " + range +
+                                 "}\nloops: {n: 9, k: 30, j: 5}\ntensors: {x: [j, k], w: [k, n]}\n"
+                                 "operators:\n  - s[j,n] += x[j,k] * w[k,n]\n  - m[j] max= s[j,n]\n"
+                                 "  - e[j,n] = exp(s[j,n] - m[j])\n  - d[j] += e[j,n]\n"
+                                 "  - y[j,n] = e[j,n] / d[j]\n"));
+    ASSERT_GT(net.program.launches.size(), 1u);
+    EXPECT_FALSE(net.verify()) << net.verify()->text;
+    for (std::size_t i = 0; i < net.order.size(); ++i) {
+      net.wrong = i;
+      const auto why = net.verify();
+      ASSERT_TRUE(why) << "launch " << i;
+      EXPECT_NE(why->text.find("kernel " + net.program.launches[i].name + " on what"),
+                std::string::npos)
+          << why->text;
+    }
+    net.wrong.reset();
+    net.expected[net.program.workload->outputs().front().index()][0] += 0.01;
     const auto why = net.verify();
-    ASSERT_TRUE(why) << "launch " << i;
-    EXPECT_NE(why->text.find("kernel " + net.program.launches[i].name + " on what"),
-              std::string::npos)
-        << why->text;
+    ASSERT_TRUE(why);
+    EXPECT_NE(why->text.find("its kernels together"), std::string::npos) << why->text;
   }
-  net.wrong.reset();
-  net.expected[net.program.workload->outputs().front().index()][0] += 0.01;
-  const auto why = net.verify();
-  ASSERT_TRUE(why);
-  EXPECT_NE(why->text.find("its kernels together"), std::string::npos) << why->text;
 }
 
 TEST(Layers, RepeatedLayersAreFolded) {

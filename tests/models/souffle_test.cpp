@@ -535,6 +535,25 @@ TEST(Souffle, RefusesWhatItCannotSay) {
 }
 
 /// Any plan has a price: here another model's shape of kernels, by hand.
+/// Slices of one tensor, which no loop tells apart, are tiles of their own, whether the plan says
+/// where they are loaded or not.
+TEST(Souffle, SlicesAreReadWhetherOrNotTheirLoadsAreWritten) {
+  for (const char* name : {"lstm-cell:batch=3,hidden=5,dtype=bf16", "swiglu:rows=7,cols=9",
+                           "rotary:tokens=5,heads=3,half=4", "shuffle-unit:channels=4,size=6"}) {
+    SCOPED_TRACE(name);
+    const Planned p = plan_of(name);
+    const auto s =
+        resolve(p.plan, p.workload, std::make_shared<const Machine>(named_machine("a100")));
+    ASSERT_TRUE(s.ok()) << s.reason();
+    const PlanCount again = count(*p.workload, p.device, Options{}, s->resolved);
+    EXPECT_EQ(again.read().value, p.counts.read().value);
+    Bytes moved;
+    for (const auto& [read, written] : again.tensors) moved += read + written;
+    EXPECT_GE(moved.value, p.workload->compulsory_bytes().value);
+    EXPECT_DOUBLE_EQ(again.seconds(), p.counts.seconds());
+  }
+}
+
 TEST(Souffle, PricesAPlanByHand) {
   const Question q = asked("gemm-chain:m=64,n=64,k=64,l=64,dtype=f16");
   const Device d = *device_of(*q.machine, DType::f16, {});

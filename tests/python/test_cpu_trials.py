@@ -23,6 +23,7 @@ def test_draws_are_seeded_and_name_their_loops():
     assert drawn_einsums.drawn(3, 1e4) == drawn_einsums.drawn(3, 1e4)
     draws = [drawn_einsums.drawn(seed, 1e4) for seed in range(200)]
     assert {name for name, _ in draws} == set(drawn_einsums.FAMILIES)
+    draws += [drawn_einsums.drawn(seed, 1e4, list(drawn_einsums.LATER)) for seed in range(200)]
     for _, text in draws:
         loops = set(re.findall(r'"(\w+)": \d+', text.split("tensors:")[0]))
         tensors = set(re.findall(r"(\w+)\[", text))

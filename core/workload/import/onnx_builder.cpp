@@ -144,7 +144,7 @@ View Builder::read(const Value& v) {
   if (!v.view) {
     std::shared_ptr<const Literal> literal = v.literal;
     if (!literal) {
-      TW_CHECK(v.uniform.has_value(), "a value that is nothing");
+      if (!v.uniform) throw Unsupported{"an input that is left out"};
       const std::int64_t n = elements_of(v.shape);
       if (n < 0 || n > kMostUniform) throw Unsupported{"a constant that is too large"};
       literal = std::make_shared<Literal>(

@@ -263,6 +263,7 @@ class Importer {
     if (constant) {
       reader.out.at(0) = constant_of(n);
     } else {
+      if (standard && reader.out.empty()) return;  // nobody can read what it makes
       std::optional<std::vector<Value>> folded;
       if (standard) folded = fold(reader);
       if (!folded && standard && say != sayings().end()) {
@@ -277,7 +278,6 @@ class Importer {
         for (const Value& v : reader.in)
           if (v.type != kUnknown && !v.literal && elements_of(v.shape) < 1)
             throw Unsupported{"an input without elements"};
-        if (reader.out.empty()) return;
         say->second(reader);
       }
     }

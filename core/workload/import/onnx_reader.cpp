@@ -454,11 +454,10 @@ const Attribute* Node::find(std::string_view attribute) const {
 Model read_model(std::string_view bytes, const std::string& path) {
   try {
     return Reader(bytes, path).model();
-  } catch (const protozero::exception& e) {
-    throw InputError(
-        {.where = path,
-         .problem = std::string("is not an ONNX model, or is cut off (") + e.what() + ")",
-         .accepted = "an .onnx file"});
+  } catch (const protozero::exception&) {
+    throw InputError({.where = path,
+                      .problem = "is not an ONNX model, or is cut off",
+                      .accepted = "an .onnx file"});
   }
 }
 
