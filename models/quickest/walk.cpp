@@ -56,13 +56,21 @@ class Walk {
     find_shared_loop();
     whole_.assign(objects_, false);
     sums_.assign(objects_, false);
-    for (const ScheduleNode& n : k.nodes)
-      if (n.kind == NodeKind::compute)
-        for (const OutputUse& use : n.writes) {
-          const auto product = product_of(w_, n.op);
-          written_[object_of(use.buffer)] = true;
-          sums_[object_of(use.buffer)] = product && !product->window;
-        }
+    panels_.assign(objects_, false);
+    std::vector<bool> others(objects_, false);
+    for (const ScheduleNode& n : k.nodes) {
+      if (n.kind != NodeKind::compute) continue;
+      const auto product = product_of(w_, n.op);
+      const bool plain = product && !product->window;
+      for (const OutputUse& use : n.writes) {
+        written_[object_of(use.buffer)] = true;
+        sums_[object_of(use.buffer)] = plain;
+      }
+      for (const InputUse& use : n.reads)
+        if (use.buffer.valid()) (plain ? panels_ : others)[object_of(use.buffer)] = true;
+    }
+    for (std::size_t o = 0; o < objects_; ++o)
+      panels_[o] = panels_[o] && !others[o] && !written_[o];
   }
 
   KernelTime run() {
@@ -482,7 +490,7 @@ class Walk {
 
   KernelTime total(const Work& p) const {
     // Sums that do not stay in the first cache come and go in bursts, between blocks in registers.
-    constexpr double kBurst = 3;  // cycles: a vector loaded and stored
+    constexpr double kBurst = 1.5;  // cycles: a vector loaded and stored
     double bursts = 0;
     for (std::size_t o = 0; o < objects_ && !r_.caches.empty(); ++o)
       if (sums_[o])
@@ -495,7 +503,7 @@ class Walk {
     const double busy = t.arithmetic + t.packing;
     double longest = busy, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
-      double bytes = 0, of_thread = 0, of_all = 0;
+      double bytes = 0, of_thread = 0, of_all = 0, ahead = 0;
       auto& tensors = t.tensors.emplace_back(tensors_);
       for (std::size_t o = 0; o < objects_; ++o) {
         const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
@@ -507,6 +515,7 @@ class Walk {
         const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
         const double times = written_[o] ? 2 : 1;
         of_thread += times * std::max(in / workers, own);
+        if (c == 0 && (sums_[o] || panels_[o])) ahead += times * std::max(in / workers, own);
         of_all += times * std::max(in, own * r_.threads);
       }
       const double alone = of_thread * r_.caches[c].core;
@@ -516,9 +525,10 @@ class Walk {
       if (t.waiting.back() > longest)
         others += longest, longest = t.waiting.back();
       else
-        others += t.waiting.back();
+        others += std::max(alone - ahead * r_.caches[c].core, together);
     }
-    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden.
+    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden,
+    // all of what a product's steps read from the second cache. Its sums are in `bursts`.
     constexpr double kSeen = 0.25;
     t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
     return t;
@@ -534,6 +544,7 @@ class Walk {
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
+  std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
   std::set<LoopId> joined_;    ///< whose iterations are not alike
   NodeId shared_loop_;
   bool looked_ = false;      ///< at that loop
