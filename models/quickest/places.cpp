@@ -4,6 +4,13 @@
 #include <numeric>
 
 namespace tilewright::quickest {
+namespace {
+
+/// Steps of the depth, whose lines of a left operand are in use together
+/// (codegen/cpu/emit_product.cpp).
+constexpr std::int64_t kLeftAtOnce = 32;
+
+}  // namespace
 
 std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k,
                                      const Ranges& ranges, OpId op) {
@@ -120,11 +127,12 @@ Box Places::panel(const ReadRef& read, Ranges ranges) const {
   };
   const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
   const std::size_t base = k_.range_base[read.op.index()];
+  const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const int local = static_cast<int>(l);
     const std::int64_t walked = local == p->rows      ? height
                                 : local == p->columns ? width * r_.lanes
-                                : local == p->depth   ? extents[l]
+                                : local == p->depth   ? std::min(extents[l], steps)
                                                       : 1;
     Interval& i = ranges[base + l];
     i.hi = std::min(i.hi, i.lo + walked);
