@@ -13,7 +13,8 @@ constexpr std::int64_t kShortDepth = 32;
 /// itself.
 constexpr std::int64_t kApart = 1024;
 constexpr std::int64_t kLeastKept = 16;  // steps of the depth
-constexpr std::int64_t kLeftAtOnce = 32;  // steps, whose lines of a left operand are in use together
+constexpr std::int64_t kLeftAtOnce =
+    32;  // steps, whose lines of a left operand are in use together
 
 }  // namespace
 
