@@ -13,6 +13,8 @@ constexpr std::int64_t kShortDepth = 32;
 /// itself.
 constexpr std::int64_t kApart = 1024;
 constexpr std::int64_t kLeastKept = 16;  // steps of the depth
+constexpr std::int64_t kLeftAtOnce =
+    32;  // steps, whose lines of a left operand are in use together
 
 }  // namespace
 
@@ -134,25 +136,27 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const std::int64_t lanes = std::max<std::int64_t>(1, m.vector_bytes / p_.element_bytes);
-  const auto walked = [&](int local) -> std::int64_t {
+  const auto walked = [&](int local, std::int64_t steps) -> std::int64_t {
     const std::int64_t most = range(ranges, n.op, local).most;
     if (local == p.rows) return std::min<std::int64_t>(most, m.rows);
     if (local == p.columns) return std::min(most, m.vectors * lanes);
-    return local == p.depth ? most : 1;
+    return local == p.depth ? std::min(most, steps) : 1;
   };
-  const auto add = [&](const Access& a, BufferId b) {
+  const auto add = [&](const Access& a, BufferId b, std::int64_t steps = INT64_MAX) {
     std::vector<std::int64_t> extents;
     for (const Affine& index : a.index) {
       std::int64_t extent = 1;
       for (const Term& t : index.terms) {
         const auto l = std::ranges::find(op.loops, t.loop) - op.loops.begin();
-        extent += std::abs(t.coefficient) * (walked(static_cast<int>(l)) - 1);
+        extent += std::abs(t.coefficient) * (walked(static_cast<int>(l), steps) - 1);
       }
       extents.push_back(extent);
     }
     panels_[b.index()].insert(extents);
   };
-  add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left));
+  // A line of each row is read for so many steps, and then not before the next panel of columns,
+  // when others have taken its place: only rows' lines of the same steps must not share sets.
+  add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
   if (wants_panels(id, p, m.vectors * lanes) || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)

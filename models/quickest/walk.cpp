@@ -6,10 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "core/lowering/window_points.h"
 #include "core/plan/shares.h"
-#include "core/workload/expr.h"
-#include "models/quickest/followers.h"
+#include "models/quickest/computes.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
@@ -41,15 +39,6 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
-/// Cycles: a step of a window's depth listed.
-constexpr double kList = 8;
-
-/// How much of what is needed again stays, where so many bytes are touched between: all below the
-/// capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
-double kept(double needed, double capacity) {
-  return std::clamp((1.15 * capacity - needed) / (0.4 * capacity), 0.0, 1.0);
-}
-
 class Walk {
  public:
   Walk(const Schedule& s, const ScheduledKernel& k, const Rates& r)
@@ -57,6 +46,7 @@ class Walk {
         k_(k),
         w_(*s.workload),
         r_(r),
+        places_(s, k, r),
         tensors_(w_.tensors().size()),
         registers_(in_registers(s, k, r.lanes)) {
     objects_ = tensors_ + k.buffers.size();
@@ -66,13 +56,21 @@ class Walk {
     find_shared_loop();
     whole_.assign(objects_, false);
     sums_.assign(objects_, false);
-    for (const ScheduleNode& n : k.nodes)
-      if (n.kind == NodeKind::compute)
-        for (const OutputUse& use : n.writes) {
-          const auto product = product_of(w_, n.op);
-          written_[object_of(use.buffer)] = true;
-          sums_[object_of(use.buffer)] = product && !product->window;
-        }
+    panels_.assign(objects_, false);
+    std::vector<bool> others(objects_, false);
+    for (const ScheduleNode& n : k.nodes) {
+      if (n.kind != NodeKind::compute) continue;
+      const auto product = product_of(w_, n.op);
+      const bool plain = product && !product->window;
+      for (const OutputUse& use : n.writes) {
+        written_[object_of(use.buffer)] = true;
+        sums_[object_of(use.buffer)] = plain;
+      }
+      for (const InputUse& use : n.reads)
+        if (use.buffer.valid()) (plain ? panels_ : others)[object_of(use.buffer)] = true;
+    }
+    for (std::size_t o = 0; o < objects_; ++o)
+      panels_[o] = panels_[o] && !others[o] && !written_[o];
   }
 
   KernelTime run() {
@@ -84,69 +82,8 @@ class Walk {
  private:
   // ---- objects ----------------------------------------------------------------------------------
 
-  bool in_place(BufferId id) const {
-    const Buffer& b = k_.buffer(id);
-    const Level& level = s_.machine->level(b.level);
-    if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding)
-      return false;
-    const DType type = w_.tensor(b.tensor).dtype;
-    if (type != DType::f32 && type != DType::f64) return false;
-    if (level.managed == Managed::software) return false;
-    const auto known = packed_.find(id);
-    return known == packed_.end() || !known->second;
-  }
   std::size_t object_of(BufferId id) const {
-    return in_place(id) ? k_.buffer(id).tensor.index() : tensors_ + id.index();
-  }
-  double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
-
-  /// Bytes of a box where its tensor lies: whole lines of each row.
-  double bytes_of_box(TensorId t, const Box& box, bool home) const {
-    const Tensor& tensor = w_.tensor(t);
-    const double element = static_cast<double>(home ? size_of(tensor.dtype) : r_.element);
-    double rows = 1, row = element;
-    bool contiguous = true;
-    for (int i = box.rank(); i-- > 0;) {
-      const auto d = static_cast<std::size_t>(i);
-      const double n = static_cast<double>(std::max<std::int64_t>(0, box[i].hi - box[i].lo));
-      if (contiguous) {
-        row *= n;
-        contiguous = !home || n == static_cast<double>(tensor.shape[d]);
-      } else {
-        rows *= n;
-      }
-    }
-    if (row <= 0 || rows <= 0) return 0;
-    return rows * (contiguous || rows == 1 ? row : std::max(row, line()));
-  }
-
-  /// Rows that lie a multiple of a cache's sets apart share them: such a tile is packed.
-  bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const {
-    if (c.sets == 0 || box.rank() < 2) return false;
-    const Tensor& tensor = w_.tensor(t);
-    const std::int64_t element = size_of(tensor.dtype);
-    std::int64_t stride = element, rows = 1;
-    const auto extent = [&](std::size_t i) {
-      return box[static_cast<int>(i)].hi - box[static_cast<int>(i)].lo;
-    };
-    auto d = static_cast<std::size_t>(box.rank() - 1);
-    std::int64_t row = extent(d) * element;
-    stride *= tensor.shape[d];
-    while (d > 0 && extent(d) == tensor.shape[d]) {
-      --d;
-      row *= extent(d);
-      stride *= tensor.shape[d];
-    }
-    if (d == 0) return false;
-    rows = extent(d - 1);
-    const auto line_bytes = static_cast<std::int64_t>(c.line);
-    const std::int64_t lines = row / line_bytes + 1;
-    const std::int64_t period = c.sets * line_bytes;
-    const std::int64_t apart = period / std::gcd(stride, period);  // rows until a set comes again
-    const std::int64_t used = std::min(c.sets, std::min(apart, rows) * lines);
-    const std::int64_t most = ceil_div(rows * lines, std::max<std::int64_t>(1, used));
-    const std::int64_t even = ceil_div(rows * lines, c.sets);
-    return most > std::max(c.ways / 2, whole ? even + even / 2 : even);
+    return places_.in_place(id) ? k_.buffer(id).tensor.index() : tensors_ + id.index();
   }
 
   // ---- the tree ---------------------------------------------------------------------------------
@@ -165,7 +102,8 @@ class Walk {
   }
 
   void note_tile(BufferId b, const Box& box) {
-    tile_[b.index()] = std::max(tile_[b.index()], bytes_of_box(k_.buffer(b).tensor, box, false));
+    tile_[b.index()] =
+        std::max(tile_[b.index()], places_.bytes_of_box(k_.buffer(b).tensor, box, false));
   }
 
   Visit in_sequence(const std::vector<NodeId>& children, const Ranges& ranges) {
@@ -375,7 +313,7 @@ class Walk {
   void add_foot(BufferId b, const Box& box, Objects& foot) const {
     if (registers_.unstored.contains(b)) return;
     const std::size_t o = object_of(b);
-    double bytes = bytes_of_box(k_.buffer(b).tensor, box, o < tensors_);
+    double bytes = places_.bytes_of_box(k_.buffer(b).tensor, box, o < tensors_);
     if (o >= tensors_ && tile_[b.index()] > 0) bytes = std::min(bytes, tile_[b.index()]);
     foot[o] = std::max(foot[o], bytes);
   }
@@ -403,80 +341,13 @@ class Walk {
     const ScheduleNode& n = k_.node(id);
     Visit v{.part = nothing()};
     const Box box = load_box(s_, k_, id, ranges);
-    decide(id, box, ranges);
-    if (in_place(n.buffer)) return v;
+    places_.decide(id, box, ranges);
+    if (places_.in_place(n.buffer)) return v;
     note_tile(n.buffer, box);
-    const double bytes = bytes_of_box(n.tensor, box, true);
-    v.loads.push_back({.load = id, .lines = bytes / line(), .bytes = bytes});
-    v.part.foot[object_of(n.buffer)] = bytes_of_box(n.tensor, box, false);
+    const double bytes = places_.bytes_of_box(n.tensor, box, true);
+    v.loads.push_back({.load = id, .lines = bytes / places_.line(), .bytes = bytes});
+    v.part.foot[object_of(n.buffer)] = places_.bytes_of_box(n.tensor, box, false);
     return v;
-  }
-
-  /// The first tile that is met says whether a buffer is packed, as its largest one would: where
-  /// its rows, or those that a micro-kernel walks together, share sets.
-  void decide(NodeId load, const Box& box, const Ranges& ranges) {
-    const ScheduleNode& n = k_.node(load);
-    if (packed_.contains(n.buffer)) return;
-    const CacheRate* level = nullptr;
-    for (const CacheRate& c : r_.caches)
-      if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
-    const bool kept = std::ranges::any_of(
-        n.reads_below, [&](const ReadRef& read) { return keeps_panels(read, ranges); });
-    bool packed = !kept && level != nullptr && shares_sets(n.tensor, box, *level, true);
-    for (const ReadRef& read : n.reads_below) {
-      if (packed || r_.caches.empty()) break;
-      packed = !keeps_panels(read, ranges) &&
-               shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
-    }
-    packed_[n.buffer] = packed;
-  }
-
-  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
-  /// far apart (codegen/cpu/emit_product.cpp).
-  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const {
-    constexpr std::int64_t kApart = 1024, kLeastKept = 16;
-    const Operator& op = w_.op(read.op);
-    std::vector<std::int64_t> extents;
-    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
-    const auto p = product_of(w_, read.op, extents);
-    if (!p || p->window || read.input != p->right ||
-        extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
-      return false;
-    const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
-    const Tensor& tensor = w_.tensor(b.tensor);
-    const auto stride_of = [&](int local) {
-      std::int64_t sum = 0, stride = 1;
-      for (std::size_t d = b.index.size(); d-- > 0; stride *= tensor.shape[d])
-        for (const Term& t : b.index[d].terms)
-          if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
-      return sum;
-    };
-    return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
-  }
-
-  /// What a micro-kernel walks of an operand while a block of the output stays in registers.
-  Box panel(const ReadRef& read, Ranges ranges) const {
-    const Operator& op = w_.op(read.op);
-    std::vector<std::int64_t> extents;
-    for (const Interval& i : ranges_of(s_, k_, ranges, read.op)) extents.push_back(i.hi - i.lo);
-    const auto p = product_of(w_, read.op, extents);
-    if (!p || p->window) return Box(0);
-    const auto most = [&](int l) {
-      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
-    };
-    const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
-    const std::size_t base = k_.range_base[read.op.index()];
-    for (std::size_t l = 0; l < op.loops.size(); ++l) {
-      const int local = static_cast<int>(l);
-      const std::int64_t walked = local == p->rows      ? height
-                                  : local == p->columns ? width * r_.lanes
-                                  : local == p->depth   ? extents[l]
-                                                        : 1;
-      Interval& i = ranges[base + l];
-      i.hi = std::min(i.hi, i.lo + walked);
-    }
-    return footprint(w_, op, op.inputs[static_cast<std::size_t>(read.input)],
-                     ranges_of(s_, k_, ranges, read.op));
   }
 
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
@@ -494,27 +365,28 @@ class Walk {
 
   Work visit_compute(NodeId id, const Ranges& ranges) {
     const ScheduleNode& n = k_.node(id);
-    const auto own = ranges_of(s_, k_, ranges, n.op);
-    std::vector<std::int64_t> extents;
-    double points = 1;
-    for (const Interval& i : own) {
-      extents.push_back(std::max<std::int64_t>(0, i.hi - i.lo));
-      points *= static_cast<double>(extents.back());
-    }
-    if (points == 0) return nothing();
-    Work p = computed(n, ranges, extents, points);
+    const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
+    if (std::ranges::find(extents, 0) != extents.end()) return nothing();
+    Work p = computed(n, ranges, extents);
     constexpr double kVisit = 8;  // cycles: addresses and sizes of a tile
     p.arithmetic += kVisit * r_.cycle;
     return p;
   }
   Work computed(const ScheduleNode& n, const Ranges& ranges,
-                const std::vector<std::int64_t>& extents, double points) const {
-    if (const auto product = product_of(w_, n.op, extents)) {
-      if (product->window)
-        if (auto few = taps(n, ranges, *product, extents, points)) return std::move(*few);
-      return product_part(n, ranges, *product, extents);
-    }
-    return points_part(n, ranges, extents, points);
+                const std::vector<std::int64_t>& extents) const {
+    const Compute compute(s_, k_, r_, places_, n, extents);
+    const auto product = product_of(w_, n.op, extents);
+    std::optional<double> seconds;
+    if (!product)
+      seconds = compute.points(registers_);
+    else if (product->window)
+      seconds = compute.taps(*product);
+    if (!seconds) return product_part(n, ranges, *product, compute);
+    Work p = nothing();
+    touch_all(n, ranges, p);
+    stream(p);
+    p.arithmetic = *seconds;
+    return p;
   }
 
   void touch_all(const ScheduleNode& n, const Ranges& ranges, Work& p) const {
@@ -527,7 +399,7 @@ class Walk {
       const auto elements = gathered_elements(s_, k_, n.op, use.inputs.front(), ranges);
       p.foot[use.tensor.index()] =
           std::min(static_cast<double>(w_.tensor(use.tensor).bytes().value),
-                   static_cast<double>(elements) * line());
+                   static_cast<double>(elements) * places_.line());
     }
     for (const OutputUse& use : n.writes)
       add_foot(use.buffer, write_box(s_, k_, n.op, use.output, ranges), p.foot);
@@ -538,78 +410,19 @@ class Walk {
     for (auto& moved : p.moved) moved = p.foot;
   }
 
-  /// A product's box as micro-kernels see it.
-  struct Box3 {
-    double rows = 1, columns = 1, depth = 1;
-    double times = 1;  ///< such products, of loops that are left over
-    double outer = 1;  ///< of the columns, rows of points that follow one another
-  };
-  Box3 box_of(const ScheduleNode& n, const Product& x,
-              const std::vector<std::int64_t>& extents) const {
-    const Operator& op = w_.op(n.op);
-    const auto most = [&](int l) {
-      return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
-    };
-    const int outer = rows_of_points(n, x, extents);
-    Box3 box{.rows = most(x.rows), .columns = most(x.columns), .outer = most(outer)};
-    box.columns *= box.outer;
-    for (int l = 0; l < static_cast<int>(extents.size()); ++l) {
-      const bool reduced = w_.is_reduction(n.op, op.loops[static_cast<std::size_t>(l)]);
-      if (l == x.depth || (x.window && reduced))
-        box.depth *= most(l);
-      else if (l != x.rows && l != x.columns && l != outer)
-        box.times *= most(l);
-    }
-    return box;
-  }
-
-  /// The loop of rows of points that are columns of one product, as they follow one another in the
-  /// output, or in a tile of its own; -1: none.
-  int rows_of_points(const ScheduleNode& n, const Product& x,
-                     const std::vector<std::int64_t>& extents) const {
-    const Operator& op = w_.op(n.op);
-    const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    const Access& c = op.outputs.front().target;
-    const std::size_t in_b = b.index.size(), in_c = c.index.size();
-    if (in_b < 2 || in_c < 2 || x.columns < 0) return -1;
-    const auto outer = c.index[in_c - 2].plain_loop();
-    if (!outer || !moves(b, *outer)) return -1;
-    const int local = w_.local_index(n.op, *outer);
-    if (local == x.rows || local == x.columns || local == x.depth) return -1;
-    const auto width = extents[static_cast<std::size_t>(x.columns)];
-    const bool flat = object_of(n.writes.front().buffer) >= tensors_ ||
-                      w_.tensor(c.tensor).shape[in_c - 1] == width;
-    // Without a window the input is read where it lies.
-    const bool lies = x.window || (b.index[in_b - 1] == c.index[in_c - 1] &&
-                                   b.index[in_b - 2] == c.index[in_c - 2] &&
-                                   w_.tensor(b.tensor).shape[in_b - 1] == width);
-    return flat && lies ? local : -1;
-  }
-
-  /// Where points of an image are columns, kernels go by so many channels at a time
-  /// (codegen/cpu/emit_lines.cpp), panels of which stay in the first cache.
-  double blocks_of_depth(const Box3& box, bool window) const {
-    constexpr double kCopyBytes = 192 << 10, kMostSteps = 1024;
-    if (window) return std::max(1.0, std::ceil(box.depth / kMostSteps));
-    if (box.outer <= 1) return 1;
-    const double line =
-        (box.columns + static_cast<double>(r_.lanes)) * static_cast<double>(r_.element);
-    const double most = std::clamp(std::floor(kCopyBytes / line), 1.0, kMostSteps);
-    return std::max(1.0, std::ceil(box.depth / most));
-  }
-
   /// Panels of columns around groups of rows around the depth, as micro-kernels go.
   Work product_part(const ScheduleNode& n, const Ranges& ranges, const Product& x,
-                    const std::vector<std::int64_t>& extents) const {
+                    const Compute& compute) const {
     Work whole = nothing();
     touch_all(n, ranges, whole);
-    const Box3 box = box_of(n, x, extents);
+    const ProductBox box = compute.box_of(x);
     const auto [height, width] = block_of(r_, box.rows, box.columns);
     const double groups = std::ceil(box.rows / static_cast<double>(height));
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
-    const std::size_t a = object_of(buffer_read(n, x.left)), b = object_of(buffer_read(n, x.right));
+    const std::size_t a = object_of(compute.buffer_read(x.left));
+    const std::size_t b = object_of(compute.buffer_read(x.right));
     const std::size_t c = object_of(n.writes.front().buffer);
-    const double times = box.times, blocks = blocks_of_depth(box, x.window);
+    const double times = box.times, blocks = box.blocks;
     // Of a window groups of rows find panels that the first of them has packed, a line a step.
     const double of_panel =
         x.window ? box.depth / blocks *
@@ -638,178 +451,9 @@ class Walk {
           p.moved[i][b] = stays * p.foot[b] + (1 - stays) * p.moved[i][b];
     }
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
-    p.arithmetic = times * blocks * product_seconds(r_, box.rows, box.columns, box.depth / blocks);
-    if (!x.window) p.arithmetic += times * rows_begun(n, x, extents, box);
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
-    const double stored = x.window ? 2 : keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
-    if (groups > 1)
-      p.arithmetic += times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
-                      stored * r_.cycle;
-    if (x.window || box.outer > 1) {
-      const double by_lines = p.arithmetic + times * copies(n, x, extents, box);
-      p.arithmetic = std::min(by_lines, times * by_points(n, x, box));
-    }
-    return p;
-  }
-
-  /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
-  /// of its blocks, before hardware brings it ahead.
-  double rows_begun(const ScheduleNode& n, const Product& x,
-                    const std::vector<std::int64_t>& extents, const Box3& box) const {
-    constexpr double kBegins = 40;  // cycles
-    if (r_.caches.size() < 2 || x.depth < 0) return 0;
-    const LoopId depth = w_.op(n.op).loops[static_cast<std::size_t>(x.depth)];
-    const BufferId left = buffer_read(n, x.left);
-    if (extents[static_cast<std::size_t>(x.depth)] == w_.loop(depth).extent || !in_place(left))
-      return 0;
-    const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
-    return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
-  }
-
-  /// Seconds of the copies of lines that a window's taps read, and of listing its steps.
-  double copies(const ScheduleNode& n, const Product& x, const std::vector<std::int64_t>& extents,
-                const Box3& box) const {
-    constexpr double kLine = 2;   // cycles: a vector of a line that others follow
-    constexpr double kApart = 5;  // cycles: a vector of one whose elements or ends lie apart
-    const Operator& op = w_.op(n.op);
-    const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    const double list = box.depth * kList * r_.cycle;
-    if (!x.window) return list;
-    const LoopId columns = op.loops[static_cast<std::size_t>(x.columns)];
-    double copied = 1, height = box.outer, step = 1;
-    for (const Affine& index : b.index) {
-      const auto of_columns = std::ranges::find(index.terms, columns, &Term::loop);
-      const bool across = of_columns != index.terms.end();
-      const bool down = !across && index.terms.size() > 1;
-      if (across) step = static_cast<double>(of_columns->coefficient);
-      for (const Term& t : index.terms) {
-        if (!w_.is_reduction(n.op, t.loop)) continue;
-        const int local = w_.local_index(n.op, t.loop);
-        const auto extent = static_cast<double>(extents[static_cast<std::size_t>(local)]);
-        if (down)
-          height += extent - 1;
-        else
-          copied *= extent;
-      }
-    }
-    const double width = box.columns / box.outer, lanes = static_cast<double>(r_.lanes);
-    const bool flat = step == 1 && width == static_cast<double>(w_.tensor(b.tensor).shape.back());
-    const double vectors =
-        flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
-    return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
-  }
-
-  /// Seconds of the form that broadcasts points: nothing is copied, padding is left out.
-  double by_points(const ScheduleNode& n, const Product& x, const Box3& box) const {
-    const Access& b = w_.op(n.op).inputs[static_cast<std::size_t>(x.right)];
-    double inside = 1;
-    for (std::size_t d = 0; d < b.index.size(); ++d)
-      if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
-    return r_.cycle * (box.depth * kList +
-                       cycles_of_points({.rows = box.rows,
-                                         .width = box.columns / box.outer,
-                                         .height = box.outer,
-                                         .steps = box.depth,
-                                         .inside = inside,
-                                         .lanes = r_.lanes,
-                                         .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
-                                         .multiply_add = r_.fma / r_.cycle}));
-  }
-
-  BufferId buffer_read(const ScheduleNode& n, int input) const {
-    for (const InputUse& use : n.reads)
-      if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
-    return n.reads.front().buffer;
-  }
-
-  /// A convolution of few channels a group, as a depthwise one: vectors of points, tap by tap. None
-  /// where there are more: it is a product.
-  std::optional<Work> taps(const ScheduleNode& n, const Ranges& ranges, const Product& x,
-                           const std::vector<std::int64_t>& extents, double points) const {
-    constexpr double kFewRows = 3;
-    const Operator& op = w_.op(n.op);
-    const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
-    const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
-    double rows = 1, along = 1;
-    bool apart = false;
-    for (std::size_t l = 0; l < op.loops.size(); ++l) {
-      const auto extent = static_cast<double>(extents[l]);
-      if (w_.is_reduction(n.op, op.loops[l])) continue;
-      if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
-      if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
-      along = extent;
-      for (const Affine& index : right.index)
-        for (const Term& t : index.terms)
-          apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
-    }
-    if (rows > kFewRows) return std::nullopt;
-    Work p = nothing();
-    touch_all(n, ranges, p);
-    stream(p);
-    // Cycles: a load that begins anywhere in a line and a multiply-add a tap; elements that lie
-    // apart are two loads and put together.
-    const double tap = apart ? 3.1 : 1.9;
-    p.arithmetic =
-        points / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap * r_.cycle;
-    return p;
-  }
-
-  static bool moves(const Access& a, LoopId loop) {
-    return std::ranges::any_of(a.index, [&](const Affine& index) {
-      return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
-    });
-  }
-
-  /// What a point of an expression costs.
-  void count(const Expr& e, double& light, double& expensive, double& library) const {
-    for (const Expr& a : e.args) count(a, light, expensive, library);
-    if (e.kind != Expr::Kind::call) return;
-    static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow", "sin", "cos"};
-    // Roots and squares have instructions.
-    const bool short_power =
-        e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
-        (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
-    if (short_power)
-      expensive += 1;
-    else if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
-      library += 1;
-    else if (const ExprFunction* f = find_expr_function(e.function); f != nullptr && f->light == 1)
-      light += 1;
-    else
-      expensive += 1;
-  }
-
-  Work points_part(const ScheduleNode& n, const Ranges& ranges,
-                   const std::vector<std::int64_t>& extents, double points) const {
-    Work p = nothing();
-    touch_all(n, ranges, p);
-    stream(p);
-    const Operator& op = w_.op(n.op);
-    double light = 0, expensive = 0, library = 0;
-    for (const Output& out : op.outputs) {
-      count(out.value, light, expensive, library);
-      light += 1;  // combined, or stored
-      if (out.rescale) light += 1;
-    }
-    bool follows = false;
-    for (const InputUse& use : n.reads)
-      if (use.buffer.valid() && registers_.reads.contains({n.op, use.buffer}))
-        follows = true;
-      else
-        light += 0.5 * static_cast<double>(use.inputs.size());
-    if (registers_.unstored.contains(n.writes.front().buffer)) light -= 0.5;
-    const double lanes = static_cast<double>(r_.lanes);
-    // Vectors run along the last dimension; what it leaves over costs a vector, too.
-    double along = 1;
-    const Access& target = op.outputs.front().target;
-    for (std::size_t l = 0; l < op.loops.size(); ++l)
-      if (const bool reduced = w_.is_reduction(n.op, op.loops[l]);
-          reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
-        along = std::max(along, static_cast<double>(extents[l]));
-    const double vectors = points / along * std::ceil(along / lanes);
-    p.arithmetic =
-        vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
-    if (!follows) p.arithmetic += points / along * r_.call / 2;
+    const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
+    p.arithmetic = compute.product(x, box, stored);
     return p;
   }
 
@@ -846,7 +490,7 @@ class Walk {
 
   KernelTime total(const Work& p) const {
     // Sums that do not stay in the first cache come and go in bursts, between blocks in registers.
-    constexpr double kBurst = 3;  // cycles: a vector loaded and stored
+    constexpr double kBurst = 1.5;  // cycles: a vector loaded and stored
     double bursts = 0;
     for (std::size_t o = 0; o < objects_ && !r_.caches.empty(); ++o)
       if (sums_[o])
@@ -859,7 +503,7 @@ class Walk {
     const double busy = t.arithmetic + t.packing;
     double longest = busy, others = 0;
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
-      double bytes = 0, of_thread = 0, of_all = 0;
+      double bytes = 0, of_thread = 0, of_all = 0, ahead = 0;
       auto& tensors = t.tensors.emplace_back(tensors_);
       for (std::size_t o = 0; o < objects_; ++o) {
         const double in = p.moved[c][o] + p.copied[c][o], out = written_[o] ? in : 0;
@@ -871,6 +515,7 @@ class Walk {
         const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
         const double times = written_[o] ? 2 : 1;
         of_thread += times * std::max(in / workers, own);
+        if (c == 0 && (sums_[o] || panels_[o])) ahead += times * std::max(in / workers, own);
         of_all += times * std::max(in, own * r_.threads);
       }
       const double alone = of_thread * r_.caches[c].core;
@@ -880,9 +525,10 @@ class Walk {
       if (t.waiting.back() > longest)
         others += longest, longest = t.waiting.back();
       else
-        others += t.waiting.back();
+        others += std::max(alone - ahead * r_.caches[c].core, together);
     }
-    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden.
+    // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden,
+    // all of what a product's steps read from the second cache. Its sums are in `bursts`.
     constexpr double kSeen = 0.25;
     t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
     return t;
@@ -892,13 +538,14 @@ class Walk {
   const ScheduledKernel& k_;
   const Workload& w_;
   const Rates& r_;
+  Places places_;
   std::size_t tensors_, objects_;
   InRegisters registers_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
   std::vector<bool> written_;  ///< by object
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
+  std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
   std::set<LoopId> joined_;    ///< whose iterations are not alike
-  std::map<BufferId, bool> packed_;
   NodeId shared_loop_;
   bool looked_ = false;      ///< at that loop
   double share_ = 1;         ///< of its threads' time, that is used

@@ -103,6 +103,17 @@ TEST(Places, OnlyRowsThatShareSetsArePacked) {
             false);
 }
 
+TEST(Places, RowsOfALeftOperandMeetOnlyInTheStepsThatAreInUse) {
+  const auto left = [](const std::string& workload) {
+    return packed(workload, "m k n ( C.gemm )", "m=96,k=512,n=336", "cache:32K/8,1M/8")["A"];
+  };
+  // Rows two lines apart in the sets, 33 lines each: five of them meet in some set, yet of steps
+  // that are read at the same time each has lines of its own.
+  EXPECT_FALSE(left("gemm:m=192,n=336,k=3104"));
+  // Rows of 12 KiB: all begin in one set.
+  EXPECT_TRUE(left("gemm:m=192,n=336,k=3072"));
+}
+
 TEST(Places, SoftwareManagedTilesAreCopies) {
   for (const auto& [tensor, is] :
        packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64", "scratchpad:48K"))

@@ -1,0 +1,241 @@
+#include "models/quickest/computes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/lowering/window_points.h"
+#include "core/workload/expr.h"
+
+namespace tilewright::quickest {
+namespace {
+
+/// Cycles: a step of a window's depth listed.
+constexpr double kList = 8;
+
+bool moves(const Access& a, LoopId loop) {
+  return std::ranges::any_of(a.index, [&](const Affine& index) {
+    return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
+  });
+}
+
+}  // namespace
+
+double kept(double needed, double capacity) {
+  return std::clamp((1.15 * capacity - needed) / (0.4 * capacity), 0.0, 1.0);
+}
+
+double Compute::all_points() const {
+  double points = 1;
+  for (std::int64_t e : extents_) points *= static_cast<double>(e);
+  return points;
+}
+
+ProductBox Compute::box_of(const Product& x) const {
+  const Operator& op = w_.op(n_.op);
+  const int outer = rows_of_points(x);
+  ProductBox box{.rows = most(x.rows), .columns = most(x.columns), .outer = most(outer)};
+  box.columns *= box.outer;
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l) {
+    const bool reduced = w_.is_reduction(n_.op, op.loops[static_cast<std::size_t>(l)]);
+    if (l == x.depth || (x.window && reduced))
+      box.depth *= most(l);
+    else if (l != x.rows && l != x.columns && l != outer)
+      box.times *= most(l);
+  }
+  box.blocks = blocks_of_depth(box, x.window);
+  return box;
+}
+
+/// The loop of rows of points that are columns of one product, as they follow one another in the
+/// output, or in a tile of its own; -1: none.
+int Compute::rows_of_points(const Product& x) const {
+  const Operator& op = w_.op(n_.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const Access& c = op.outputs.front().target;
+  const std::size_t in_b = b.index.size(), in_c = c.index.size();
+  if (in_b < 2 || in_c < 2 || x.columns < 0) return -1;
+  const auto outer = c.index[in_c - 2].plain_loop();
+  if (!outer || !moves(b, *outer)) return -1;
+  const int local = w_.local_index(n_.op, *outer);
+  if (local == x.rows || local == x.columns || local == x.depth) return -1;
+  const auto width = extents_[static_cast<std::size_t>(x.columns)];
+  const bool flat =
+      !places_.in_place(n_.writes.front().buffer) || w_.tensor(c.tensor).shape[in_c - 1] == width;
+  // Without a window the input is read where it lies.
+  const bool lies = x.window || (b.index[in_b - 1] == c.index[in_c - 1] &&
+                                 b.index[in_b - 2] == c.index[in_c - 2] &&
+                                 w_.tensor(b.tensor).shape[in_b - 1] == width);
+  return flat && lies ? local : -1;
+}
+
+/// Where points of an image are columns, kernels go by so many channels at a time
+/// (codegen/cpu/emit_lines.cpp), panels of which stay in the first cache.
+double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
+  constexpr double kCopyBytes = 192 << 10, kMostSteps = 1024;
+  if (window) return std::max(1.0, std::ceil(box.depth / kMostSteps));
+  if (box.outer <= 1) return 1;
+  const double line =
+      (box.columns + static_cast<double>(r_.lanes)) * static_cast<double>(r_.element);
+  const double most = std::clamp(std::floor(kCopyBytes / line), 1.0, kMostSteps);
+  return std::max(1.0, std::ceil(box.depth / most));
+}
+
+double Compute::product(const Product& x, const ProductBox& box, double stored) const {
+  const double groups =
+      std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
+  double seconds =
+      box.times * box.blocks * product_seconds(r_, box.rows, box.columns, box.depth / box.blocks);
+  if (!x.window) seconds += box.times * rows_begun(x, box);
+  if (groups > 1)
+    seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+               stored * r_.cycle;
+  if (!x.window && box.outer <= 1) return seconds;
+  const double by_lines = seconds + box.times * copies(x, box);
+  return std::min(by_lines, box.times * by_points(x, box));
+}
+
+/// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
+/// of its blocks, before hardware brings it ahead.
+double Compute::rows_begun(const Product& x, const ProductBox& box) const {
+  constexpr double kBegins = 40;  // cycles
+  if (r_.caches.size() < 2 || x.depth < 0) return 0;
+  const LoopId depth = w_.op(n_.op).loops[static_cast<std::size_t>(x.depth)];
+  const BufferId left = buffer_read(x.left);
+  if (extents_[static_cast<std::size_t>(x.depth)] == w_.loop(depth).extent ||
+      !places_.in_place(left))
+    return 0;
+  const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
+  return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
+}
+
+/// Seconds of the copies of lines that a window's taps read, and of listing its steps.
+double Compute::copies(const Product& x, const ProductBox& box) const {
+  constexpr double kLine = 2;   // cycles: a vector of a line that others follow
+  constexpr double kApart = 5;  // cycles: a vector of one whose elements or ends lie apart
+  const Operator& op = w_.op(n_.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  const double list = box.depth * kList * r_.cycle;
+  if (!x.window) return list;
+  const LoopId columns = op.loops[static_cast<std::size_t>(x.columns)];
+  double copied = 1, height = box.outer, step = 1;
+  for (const Affine& index : b.index) {
+    const auto of_columns = std::ranges::find(index.terms, columns, &Term::loop);
+    const bool across = of_columns != index.terms.end();
+    const bool down = !across && index.terms.size() > 1;
+    if (across) step = static_cast<double>(of_columns->coefficient);
+    for (const Term& t : index.terms) {
+      if (!w_.is_reduction(n_.op, t.loop)) continue;
+      const int local = w_.local_index(n_.op, t.loop);
+      const auto extent = static_cast<double>(extents_[static_cast<std::size_t>(local)]);
+      if (down)
+        height += extent - 1;
+      else
+        copied *= extent;
+    }
+  }
+  const double width = box.columns / box.outer, lanes = static_cast<double>(r_.lanes);
+  const bool flat = step == 1 && width == static_cast<double>(w_.tensor(b.tensor).shape.back());
+  const double vectors =
+      flat ? std::ceil(height * width / lanes) : height * std::ceil(width / lanes);
+  return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
+}
+
+/// Seconds of the form that broadcasts points: nothing is copied, padding is left out.
+double Compute::by_points(const Product& x, const ProductBox& box) const {
+  const Access& b = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
+  double inside = 1;
+  for (std::size_t d = 0; d < b.index.size(); ++d)
+    if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
+  return r_.cycle * (box.depth * kList +
+                     cycles_of_points({.rows = box.rows,
+                                       .width = box.columns / box.outer,
+                                       .height = box.outer,
+                                       .steps = box.depth,
+                                       .inside = inside,
+                                       .lanes = r_.lanes,
+                                       .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                                       .multiply_add = r_.fma / r_.cycle}));
+}
+
+BufferId Compute::buffer_read(int input) const {
+  for (const InputUse& use : n_.reads)
+    if (std::ranges::find(use.inputs, input) != use.inputs.end()) return use.buffer;
+  return n_.reads.front().buffer;
+}
+
+std::optional<double> Compute::taps(const Product& x) const {
+  constexpr double kFewRows = 3;
+  const Operator& op = w_.op(n_.op);
+  const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
+  const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
+  double rows = 1, along = 1;
+  bool apart = false;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const auto extent = static_cast<double>(extents_[l]);
+    if (w_.is_reduction(n_.op, op.loops[l])) continue;
+    if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
+    if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
+    along = extent;
+    for (const Affine& index : right.index)
+      for (const Term& t : index.terms)
+        apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
+  }
+  if (rows > kFewRows) return std::nullopt;
+  // Cycles: a load that begins anywhere in a line and a multiply-add a tap; elements that lie
+  // apart are two loads and put together.
+  const double tap = apart ? 3.1 : 1.9;
+  return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap * r_.cycle;
+}
+
+/// What a point of an expression costs.
+void Compute::count(const Expr& e, double& light, double& expensive, double& library) const {
+  for (const Expr& a : e.args) count(a, light, expensive, library);
+  if (e.kind != Expr::Kind::call) return;
+  static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow", "sin", "cos"};
+  // Roots and squares have instructions.
+  const bool short_power =
+      e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
+      (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
+  if (short_power)
+    expensive += 1;
+  else if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
+    library += 1;
+  else if (const ExprFunction* f = find_expr_function(e.function); f != nullptr && f->light == 1)
+    light += 1;
+  else
+    expensive += 1;
+}
+
+double Compute::points(const InRegisters& registers) const {
+  const double points = all_points();
+  const Operator& op = w_.op(n_.op);
+  double light = 0, expensive = 0, library = 0;
+  for (const Output& out : op.outputs) {
+    count(out.value, light, expensive, library);
+    light += 1;  // combined, or stored
+    if (out.rescale) light += 1;
+  }
+  bool follows = false;
+  for (const InputUse& use : n_.reads)
+    if (use.buffer.valid() && registers.reads.contains({n_.op, use.buffer}))
+      follows = true;
+    else
+      light += 0.5 * static_cast<double>(use.inputs.size());
+  if (registers.unstored.contains(n_.writes.front().buffer)) light -= 0.5;
+  const double lanes = static_cast<double>(r_.lanes);
+  // Vectors run along the last dimension; what it leaves over costs a vector, too.
+  double along = 1;
+  const Access& target = op.outputs.front().target;
+  for (std::size_t l = 0; l < op.loops.size(); ++l)
+    if (const bool reduced = w_.is_reduction(n_.op, op.loops[l]);
+        reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
+      along = std::max(along, static_cast<double>(extents_[l]));
+  const double vectors = points / along * std::ceil(along / lanes);
+  double seconds =
+      vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
+  if (!follows) seconds += points / along * r_.call / 2;
+  return seconds;
+}
+
+}  // namespace tilewright::quickest

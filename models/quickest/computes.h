@@ -1,0 +1,64 @@
+// What a compute of a kernel for processors takes where its operands are at hand, by the forms that
+// the CPU target emits. Internal header of the folder.
+#pragma once
+
+#include <optional>
+
+#include "models/quickest/followers.h"
+#include "models/quickest/places.h"
+
+namespace tilewright::quickest {
+
+/// A product's box as micro-kernels see it.
+struct ProductBox {
+  double rows = 1, columns = 1, depth = 1;
+  double times = 1;   ///< such products, of loops that are left over
+  double outer = 1;   ///< of the columns, rows of points that follow one another
+  double blocks = 1;  ///< that the depth is walked in
+};
+
+/// One compute with loops of so many iterations. Cost of each question: a look at the operator.
+class Compute {
+ public:
+  Compute(const Schedule& s, const ScheduledKernel& k, const Rates& r, const Places& places,
+          const ScheduleNode& n, const std::vector<std::int64_t>& extents)
+      : s_(s), k_(k), w_(*s.workload), r_(r), places_(places), n_(n), extents_(extents) {}
+
+  ProductBox box_of(const Product& x) const;
+  /// Seconds of a product, beside what comes from caches. `stored`: cycles in which the first group
+  /// of rows stores a vector of a panel for the others.
+  double product(const Product& x, const ProductBox& box, double stored) const;
+  /// Seconds of a convolution of few channels a group, as a depthwise one: vectors of points, tap
+  /// by tap. None where there are more: it is a product.
+  std::optional<double> taps(const Product& x) const;
+  /// Seconds of any other operator.
+  double points(const InRegisters& registers) const;
+
+  BufferId buffer_read(int input) const;
+
+ private:
+  double most(int l) const {
+    return l < 0 ? 1.0 : static_cast<double>(extents_[static_cast<std::size_t>(l)]);
+  }
+  double all_points() const;
+  int rows_of_points(const Product& x) const;
+  double blocks_of_depth(const ProductBox& box, bool window) const;
+  double rows_begun(const Product& x, const ProductBox& box) const;
+  double copies(const Product& x, const ProductBox& box) const;
+  double by_points(const Product& x, const ProductBox& box) const;
+  void count(const Expr& e, double& light, double& expensive, double& library) const;
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  const Workload& w_;
+  const Rates& r_;
+  const Places& places_;
+  const ScheduleNode& n_;
+  const std::vector<std::int64_t>& extents_;
+};
+
+/// How much of what is needed again stays in a cache, where so many bytes are touched between: all
+/// below the capacity, nothing well above it. Real caches have no edge either: sets fill unevenly.
+double kept(double needed, double capacity);
+
+}  // namespace tilewright::quickest

@@ -1,0 +1,144 @@
+#include "models/quickest/places.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tilewright::quickest {
+namespace {
+
+/// Steps of the depth, whose lines of a left operand are in use together
+/// (codegen/cpu/emit_product.cpp).
+constexpr std::int64_t kLeftAtOnce = 32;
+
+}  // namespace
+
+std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k,
+                                     const Ranges& ranges, OpId op) {
+  std::vector<std::int64_t> extents;
+  for (const Interval& i : ranges_of(s, k, ranges, op))
+    extents.push_back(std::max<std::int64_t>(0, i.hi - i.lo));
+  return extents;
+}
+
+bool Places::in_place(BufferId id) const {
+  const Buffer& b = k_.buffer(id);
+  const Level& level = s_.machine->level(b.level);
+  if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
+  const DType type = w_.tensor(b.tensor).dtype;
+  if (type != DType::f32 && type != DType::f64) return false;
+  if (level.managed == Managed::software) return false;
+  const auto known = packed_.find(id);
+  return known == packed_.end() || !known->second;
+}
+
+double Places::bytes_of_box(TensorId t, const Box& box, bool home) const {
+  const Tensor& tensor = w_.tensor(t);
+  const double element = static_cast<double>(home ? size_of(tensor.dtype) : r_.element);
+  double rows = 1, row = element;
+  bool contiguous = true;
+  for (int i = box.rank(); i-- > 0;) {
+    const auto d = static_cast<std::size_t>(i);
+    const double n = static_cast<double>(std::max<std::int64_t>(0, box[i].hi - box[i].lo));
+    if (contiguous) {
+      row *= n;
+      contiguous = !home || n == static_cast<double>(tensor.shape[d]);
+    } else {
+      rows *= n;
+    }
+  }
+  if (row <= 0 || rows <= 0) return 0;
+  return rows * (contiguous || rows == 1 ? row : std::max(row, line()));
+}
+
+/// Rows that lie a multiple of a cache's sets apart share them: such a tile is packed.
+bool Places::shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const {
+  if (c.sets == 0 || box.rank() < 2) return false;
+  const Tensor& tensor = w_.tensor(t);
+  const std::int64_t element = size_of(tensor.dtype);
+  std::int64_t stride = element, rows = 1;
+  const auto extent = [&](std::size_t i) {
+    return box[static_cast<int>(i)].hi - box[static_cast<int>(i)].lo;
+  };
+  auto d = static_cast<std::size_t>(box.rank() - 1);
+  std::int64_t row = extent(d) * element;
+  stride *= tensor.shape[d];
+  while (d > 0 && extent(d) == tensor.shape[d]) {
+    --d;
+    row *= extent(d);
+    stride *= tensor.shape[d];
+  }
+  if (d == 0) return false;
+  rows = extent(d - 1);
+  const auto line_bytes = static_cast<std::int64_t>(c.line);
+  const std::int64_t lines = row / line_bytes + 1;
+  const std::int64_t period = c.sets * line_bytes;
+  const std::int64_t apart = period / std::gcd(stride, period);  // rows until a set comes again
+  const std::int64_t used = std::min(c.sets, std::min(apart, rows) * lines);
+  const std::int64_t most = ceil_div(rows * lines, std::max<std::int64_t>(1, used));
+  const std::int64_t even = ceil_div(rows * lines, c.sets);
+  return most > std::max(c.ways / 2, whole ? even + even / 2 : even);
+}
+
+void Places::decide(NodeId load, const Box& box, const Ranges& ranges) {
+  const ScheduleNode& n = k_.node(load);
+  if (packed_.contains(n.buffer)) return;
+  const CacheRate* level = nullptr;
+  for (const CacheRate& c : r_.caches)
+    if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
+  const bool kept = std::ranges::any_of(
+      n.reads_below, [&](const ReadRef& read) { return keeps_panels(read, ranges); });
+  bool packed = !kept && level != nullptr && shares_sets(n.tensor, box, *level, true);
+  for (const ReadRef& read : n.reads_below) {
+    if (packed || r_.caches.empty()) break;
+    packed = !keeps_panels(read, ranges) &&
+             shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+  }
+  packed_[n.buffer] = packed;
+}
+
+bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
+  constexpr std::int64_t kApart = 1024, kLeastKept = 16;
+  const Operator& op = w_.op(read.op);
+  const auto extents = extents_of(s_, k_, ranges, read.op);
+  const auto p = product_of(w_, read.op, extents);
+  if (!p || p->window || read.input != p->right ||
+      extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
+    return false;
+  const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
+  const Tensor& tensor = w_.tensor(b.tensor);
+  const auto stride_of = [&](int local) {
+    std::int64_t sum = 0, stride = 1;
+    for (std::size_t d = b.index.size(); d-- > 0; stride *= tensor.shape[d])
+      for (const Term& t : b.index[d].terms)
+        if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
+    return sum;
+  };
+  return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
+}
+
+/// What a micro-kernel walks of an operand while a block of the output stays in registers.
+Box Places::panel(const ReadRef& read, Ranges ranges) const {
+  const Operator& op = w_.op(read.op);
+  const auto extents = extents_of(s_, k_, ranges, read.op);
+  const auto p = product_of(w_, read.op, extents);
+  if (!p || p->window) return Box(0);
+  const auto most = [&](int l) {
+    return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
+  };
+  const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
+  const std::size_t base = k_.range_base[read.op.index()];
+  const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
+  for (std::size_t l = 0; l < op.loops.size(); ++l) {
+    const int local = static_cast<int>(l);
+    const std::int64_t walked = local == p->rows      ? height
+                                : local == p->columns ? width * r_.lanes
+                                : local == p->depth   ? std::min(extents[l], steps)
+                                                      : 1;
+    Interval& i = ranges[base + l];
+    i.hi = std::min(i.hi, i.lo + walked);
+  }
+  return footprint(w_, op, op.inputs[static_cast<std::size_t>(read.input)],
+                   ranges_of(s_, k_, ranges, read.op));
+}
+
+}  // namespace tilewright::quickest

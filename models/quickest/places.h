@@ -1,0 +1,49 @@
+// Where the tiles of a kernel for processors lie: in their tensor, or packed into an array of their
+// own. Internal header of the folder.
+#pragma once
+
+#include <map>
+
+#include "core/plan/schedule.h"
+#include "models/quickest/quickest.h"
+
+namespace tilewright::quickest {
+
+/// The loops of an operator in these ranges, in iterations.
+std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k,
+                                     const Ranges& ranges, OpId op);
+
+class Places {
+ public:
+  Places(const Schedule& s, const ScheduledKernel& k, const Rates& r)
+      : s_(s), k_(k), w_(*s.workload), r_(r) {}
+
+  /// Whether a buffer's tiles are read and written where their tensor lies. A buffer that a load
+  /// fills is packed or not from `decide` on.
+  bool in_place(BufferId id) const;
+
+  /// The first tile that is met says whether a load's buffer is packed, as its largest one would:
+  /// where its rows, or those that a micro-kernel walks together, share sets of a cache.
+  void decide(NodeId load, const Box& box, const Ranges& ranges);
+
+  /// Bytes of a box where its tensor lies (`home`): whole lines of each row; or in an array of its
+  /// own.
+  double bytes_of_box(TensorId t, const Box& box, bool home) const;
+  double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
+
+  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
+  /// far apart (codegen/cpu/emit_product.cpp).
+  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const;
+
+ private:
+  bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const;
+  Box panel(const ReadRef& read, Ranges ranges) const;
+
+  const Schedule& s_;
+  const ScheduledKernel& k_;
+  const Workload& w_;
+  const Rates& r_;
+  std::map<BufferId, bool> packed_;
+};
+
+}  // namespace tilewright::quickest
