@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <barrier>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -65,6 +66,22 @@ Prepared reading(std::size_t bytes_a_thread, int threads) {
   });
 }
 
+/// Seconds a byte of writing so many bytes over and over: lines come in and go back.
+Prepared writing(std::size_t bytes_wanted) {
+  const std::size_t block = kPassLines * sizeof(MemoryLine);
+  const std::size_t bytes = std::max(block, bytes_wanted / block * block);
+  const LineMemory memory = lines_of_memory(bytes);
+  const std::size_t lines = bytes / sizeof(MemoryLine);
+  write_pass(memory.get(), lines);
+  const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
+  return Sample([=] {
+    const double seconds = seconds_of([&] {
+      for (std::size_t p = 0; p < passes; ++p) write_pass(memory.get(), lines);
+    });
+    return seconds / (static_cast<double>(bytes) * static_cast<double>(passes));
+  });
+}
+
 /// Seconds of a step through lines of so many bytes in a random order.
 Prepared chasing(std::size_t bytes) {
   const std::size_t lines = std::max<std::size_t>(64, bytes / sizeof(MemoryLine));
@@ -77,20 +94,29 @@ Prepared chasing(std::size_t bytes) {
   });
 }
 
-/// Seconds of a line that is copied by rows of 1 KiB from a matrix's rows to an array of its own.
-Prepared packing() {
-  constexpr std::size_t kRow = 16, kRows = 64, kApart = 272;  // lines
-  const LineMemory from = lines_of_memory(kRows * kApart * sizeof(MemoryLine));
-  const LineMemory to = lines_of_memory(kRows * kRow * sizeof(MemoryLine));
-  write_pass(from.get(), kRows * kApart);
+constexpr std::size_t kLongRow = 16;  // lines, 1 KiB
+/// Seconds of a line that is copied by rows of so many lines from a matrix's rows to an array of
+/// its own, 64 KiB in all.
+Prepared packing(std::size_t row) {
+  constexpr std::size_t kLines = 1024;
+  const std::size_t rows = kLines / row, apart = 17 * row;
+  const LineMemory from = lines_of_memory(rows * apart * sizeof(MemoryLine));
+  const LineMemory to = lines_of_memory(rows * row * sizeof(MemoryLine));
+  write_pass(from.get(), rows * apart);
+  // Rows shorter than a pass are copied as the library does it, which is told their size.
+  const auto copy_row = [row](const MemoryLine* source, MemoryLine* target) {
+    if (row % kPassLines == 0)
+      copy_pass(source, target, row);
+    else
+      std::memcpy(target, source, row * sizeof(MemoryLine));
+  };
   return Sample([=] {
     constexpr int kTimes = 200;
     const double seconds = seconds_of([&] {
       for (int i = 0; i < kTimes; ++i)
-        for (std::size_t r = 0; r < kRows; ++r)
-          copy_pass(from.get() + r * kApart, to.get() + r * kRow, kRow);
+        for (std::size_t r = 0; r < rows; ++r) copy_row(from.get() + r * apart, to.get() + r * row);
     });
-    return seconds / (kTimes * kRows * kRow);
+    return seconds / (kTimes * rows * row);
   });
 }
 
@@ -135,6 +161,25 @@ std::string points_text(const std::string& value, int rows) {
                    kPointsOfRow, value);
 }
 
+/// Rows of four vectors whose sums are read together, as vectors, right after they are stored.
+constexpr int kSumRows = 512, kFewRows = 2, kManyRows = 16;
+constexpr std::string_view kSums =
+    "name: sums\nloops: {i: 512, j: 64}\noperators: [\"S[i] += X[i,j]\", \"R[i] = rsqrt(S[i] * "
+    "0.01 + 1)\", \"Y[i,j] = X[i,j] * R[i]\"]\n";
+/// Two operators, tile by tile: 11 of them a row.
+constexpr int kVisitTiles = 512 * 11;
+constexpr std::string_view kVisits =
+    "name: visits\nloops: {i: 512, j: 64}\noperators: [\"T[i,j] = X[i,j] + 1\", \"Y[i,j] = "
+    "relu(T[i,j] * X[i,j])\"]\n";
+/// A depthwise convolution of rows of `kTapRow` points, neighbours or every other one.
+constexpr int kTapRow = 32, kTapRows = 16 * 16 * 9;
+std::string taps_text(int step) {
+  return formatted(
+      "name: taps\nloops: {{c: 16, h: 16, w: {}, r: 3, s: 3}}\noperators: [\"Y[c,h,w] += "
+      "X[c,h+r,{}*w+s] * K[c,r,s]\"]\n",
+      kTapRow, step);
+}
+
 std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   std::vector<Gauge> all;
   all.push_back({"cycle", [] {
@@ -154,7 +199,10 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     // What a level holds is read into the next one further in: half of it, a thread's share.
     const std::size_t bytes = capacity / 2 / static_cast<std::size_t>(shared ? threads : 1);
     const bool innermost = last_cache.empty();
-    if (!innermost) all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
+    if (!innermost) {
+      all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
+      all.push_back({"writing " + l.name, [=] { return writing(bytes); }});
+    }
     all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
     last_cache = l.name;
   }
@@ -162,8 +210,10 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"bandwidth home",
                  [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
   all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
+  all.push_back({"writing home", [=] { return writing(home); }});
   all.push_back({"latency home", [=] { return chasing(home); }});
-  all.push_back({"copy", packing});
+  all.push_back({"copy", [] { return packing(kLongRow); }});
+  all.push_back({"copy, short rows", [] { return packing(1); }});
   // A block of registers a step and besides: the same blocks over two depths.
   all.push_back({"product deep", [] { return running(product_text(96, 128, 512), "C.C", 1, 1); }});
   all.push_back({"product short", [] { return running(product_text(96, 128, 32), "C.C", 1, 1); }});
@@ -178,6 +228,22 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                  }});
   all.push_back({"points library",
                  [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
+  const auto sums = [](int rows) {
+    return [rows] {
+      return running(std::string(kSums), formatted("i/{} ( C.S C.R C.Y )", rows), 1, 1);
+    };
+  };
+  all.push_back({"sums read, few rows", sums(kFewRows)});
+  all.push_back({"sums read, many rows", sums(kManyRows)});
+  all.push_back({"visits", [] {
+                   return running(std::string(kVisits), "i/1 j/6 ( C.T C.Y )", 1, kVisitTiles);
+                 }});
+  const auto taps = [=](int step) {
+    return
+        [=] { return running(taps_text(step), "C.Y", 1, kTapRows * std::ceil(kTapRow / lanes)); };
+  };
+  all.push_back({"taps", taps(1)});
+  all.push_back({"taps, apart", taps(2)});
   const auto region = [](int of) {
     return [of] { return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1); };
   };
@@ -286,7 +352,16 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   for (const auto& [name, key] : {std::pair{"L2", "l2"}, {"L3", "l3"}, {"home", "dram"}})
     if (const Gauged* const g = find(std::string("latency ") + name))
       cycles(key, g->seconds, source(*g, "lines in a random order"));
-  if (const Gauged* const g = find("copy")) cycles("copy", g->seconds, source(*g, "rows of 1 KiB"));
+  for (const auto& [name, key] :
+       {std::pair{"L2", "write_l2"}, {"L3", "write_l3"}, {"home", "write_dram"}})
+    if (const Gauged* const g = find(std::string("writing ") + name))
+      cycles(key, g->seconds * 64, source(*g, "writing, one thread, a line of 64 bytes"));
+  if (const Gauged* const g = find("copy")) {
+    cycles("copy", g->seconds, source(*g, "rows of 1 KiB"));
+    if (const Gauged* const one = find("copy, short rows"))
+      cycles("copy_row", std::max(1e-3 / clock, one->seconds - g->seconds),
+             source(*one, "rows of a line, beside the line"));
+  }
   const double lanes = static_cast<double>(u.vector_width.value) / 4;
   const Gauged *const deep = find("product deep"), *const shallow = find("product short");
   if (deep && shallow && lanes > 0) {
@@ -311,6 +386,21 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("expensive", g->seconds, source(*g, "exp(x)"));
   if (const Gauged* const g = find("points library"))
     cycles("library", g->seconds, source(*g, "tanh(x), an element"));
+  const Gauged *const few = find("sums read, few rows"), *const many = find("sums read, many rows");
+  if (few && many) {
+    // The same rows in tiles of two heights: the difference is of tiles.
+    const double tiles = kSumRows / kFewRows - kSumRows / kManyRows;
+    cycles("reread", std::max(1e-3 / clock, (few->seconds - many->seconds) / tiles),
+           source(*few, "sums of two rows, read together"));
+  }
+  if (const Gauged* const g = find("visits"); g != nullptr && u.cycles.contains("light"))
+    // Two operators with five operations between them (the time model's count).
+    cycles("visit", std::max(1e-3, g->seconds * clock - 5 * u.cycles.at("light")) / 2 / clock,
+           source(*g, "tiles of six elements"));
+  if (const Gauged* const g = find("taps"))
+    cycles("tap", g->seconds, source(*g, "a depthwise convolution, a vector and tap"));
+  if (const Gauged* const g = find("taps, apart"))
+    cycles("tap_apart", g->seconds, source(*g, "the same, every other point"));
   if (const Gauged* const two = find("region")) {
     cycles("region", two->seconds, source(*two, "a kernel of 8192 elements on two threads"));
     if (const Gauged* const g = find("region, all threads"); g != nullptr && u.count > 2)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/machine/written.h"
+
 namespace tilewright::harness {
 
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
@@ -26,10 +28,11 @@ std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const 
     if (warm == nullptr) warm = std::make_shared<Machine>(*machine);
     const double comes = std::max(1 - stays, 1e-3);
     warm->levels[i].bandwidth.value /= comes;
-    if (i > 1) continue;
+    const std::string written = key_of_writing(*machine, LevelId(i - 1));
     for (ComputeUnit& u : warm->units)
-      if (const auto stream = u.cycles.find("stream"); stream != u.cycles.end())
-        stream->second *= comes;
+      for (const std::string& key : {written, std::string(i == 1 ? "stream" : "")})
+        if (const auto cycles = u.cycles.find(key); cycles != u.cycles.end())
+          cycles->second *= comes;
   }
   return warm != nullptr ? warm : machine;
 }

@@ -2,12 +2,11 @@
 #include <algorithm>
 
 #include "codegen/cpu/emitter.h"
+#include "core/lowering/cache_sets.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cpu {
 namespace {
-
-constexpr std::int64_t kMostLines = std::int64_t{1} << 18;
 
 /// The innermost cache: the micro-kernel's operands pass through it, whatever level the plan is
 /// for.
@@ -24,46 +23,17 @@ bool has_sets(const Level& l) {
 
 }  // namespace
 
-/// Whether a box of the tensor, where it lies, spreads over the cache's sets. A panel may take half
-/// of a set's ways; a tile that is to stay in the cache half as many lines of a set again as an
-/// even spread would give it.
+/// Whether a box of the tensor, where it lies, spreads over the cache's sets.
 bool KernelEmitter::spreads(const Level& cache, BufferId b,
                             const std::vector<std::int64_t>& extents, bool whole_tile) const {
   if (!has_sets(cache)) return true;
-  const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
-  const std::vector<std::int64_t>& shape = p_.workload().tensor(buffer(b).tensor).shape;
-  const std::int64_t line = cache.line.value, sets = cache.sets();
-  // Whole rows follow one another: they are one long row.
-  std::size_t outer = extents.empty() ? 0 : extents.size() - 1;
-  std::int64_t row = extents.empty() ? 1 : extents.back();
-  while (outer > 0 && extents[outer] == shape[outer]) row *= extents[--outer];
-  std::int64_t rows = 1;
-  for (std::size_t d = 0; d < outer; ++d) rows *= extents[d];
-  if (rows == 1) return true;
-  const std::int64_t row_bytes = row * p_.element_bytes;
-  const std::int64_t most_lines = rows * (row_bytes / line + 1);
-  if (most_lines > kMostLines || most_lines <= 0) return false;
-  std::vector<std::int64_t> lines_of(static_cast<std::size_t>(sets), 0);
-  std::vector<std::int64_t> index(extents.size(), 0);
-  std::int64_t lines = 0, last = -1;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < outer; ++d) at += index[d] * stride[d];
-    const std::int64_t first = at * p_.element_bytes / line;
-    const std::int64_t end = (at * p_.element_bytes + row_bytes - 1) / line;
-    for (std::int64_t l = first; l <= end; ++l) {
-      if (l == last) continue;  // rows that follow one another share lines
-      ++lines_of[static_cast<std::size_t>(l % sets)], ++lines, last = l;
-    }
-    for (std::size_t d = outer; d-- > 0;) {
-      if (++index[d] < extents[d]) break;
-      index[d] = 0;
-    }
-  }
-  const std::int64_t even = ceil_div(lines, sets);
-  const std::int64_t room =
-      whole_tile ? std::max(cache.ways / 2, even + even / 2) : std::max(cache.ways / 2, even);
-  return *std::ranges::max_element(lines_of) <= room;
+  return spreads_over_sets({.shape = p_.workload().tensor(buffer(b).tensor).shape,
+                            .extents = extents,
+                            .element_bytes = p_.element_bytes,
+                            .line = cache.line.value,
+                            .ways = cache.ways,
+                            .sets = cache.sets()},
+                           whole_tile);
 }
 
 /// Why a buffer's tiles are copied; empty: they need not be.

@@ -10,8 +10,8 @@
 namespace tilewright::quickest {
 namespace {
 
-/// Cycles: a step of a window's depth listed.
-constexpr double kList = 8;
+/// Cycles: a step of a window's depth listed, three stores and where they are.
+constexpr double kList = 2.5;
 
 bool moves(const Access& a, LoopId loop) {
   return std::ranges::any_of(a.index, [&](const Affine& index) {
@@ -81,7 +81,7 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
   return std::max(1.0, std::ceil(box.depth / most));
 }
 
-double Compute::product(const Product& x, const ProductBox& box, double stored) const {
+ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
   double seconds =
@@ -90,9 +90,10 @@ double Compute::product(const Product& x, const ProductBox& box, double stored) 
   if (groups > 1)
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                stored * r_.cycle;
-  if (!x.window && box.outer <= 1) return seconds;
-  const double by_lines = seconds + box.times * copies(x, box);
-  return std::min(by_lines, box.times * by_points(x, box));
+  if (!x.window && box.outer <= 1) return {.seconds = seconds};
+  const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  if (by_lines <= points) return {.seconds = by_lines};
+  return {.seconds = points, .by_points = true};
 }
 
 /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
@@ -141,21 +142,39 @@ double Compute::copies(const Product& x, const ProductBox& box) const {
   return list + copied * vectors * (flat ? kLine : kApart) * r_.cycle;
 }
 
-/// Seconds of the form that broadcasts points: nothing is copied, padding is left out.
+/// The loop of rows of points where points are broadcast: they need not follow one another.
+int Compute::rows_of_window(const Product& x) const {
+  const Operator& op = w_.op(n_.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  int rows = -1;
+  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
+    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+    if (w_.is_reduction(n_.op, loop) || l == x.columns || l == x.rows) continue;
+    if (moves(b, loop) && !moves(a, loop) && (rows < 0 || most(l) > most(rows))) rows = l;
+  }
+  return rows;
+}
+
+/// Seconds of all products of the form that broadcasts points: nothing is copied, padding is left
+/// out.
 double Compute::by_points(const Product& x, const ProductBox& box) const {
   const Access& b = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
   double inside = 1;
   for (std::size_t d = 0; d < b.index.size(); ++d)
     if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
-  return r_.cycle * (box.depth * kList +
-                     cycles_of_points({.rows = box.rows,
-                                       .width = box.columns / box.outer,
-                                       .height = box.outer,
-                                       .steps = box.depth,
-                                       .inside = inside,
-                                       .lanes = r_.lanes,
-                                       .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
-                                       .multiply_add = r_.fma / r_.cycle}));
+  const double height = box.outer > 1 ? box.outer : most(rows_of_window(x));
+  const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
+  return times * r_.cycle *
+         (box.depth * kList +
+          cycles_of_points({.rows = box.rows,
+                            .width = box.columns / box.outer,
+                            .height = height,
+                            .steps = box.depth,
+                            .inside = inside,
+                            .lanes = r_.lanes,
+                            .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                            .multiply_add = r_.fma / r_.cycle}));
 }
 
 BufferId Compute::buffer_read(int input) const {
@@ -182,16 +201,29 @@ std::optional<double> Compute::taps(const Product& x) const {
         apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
   }
   if (rows > kFewRows) return std::nullopt;
-  // Cycles: a load that begins anywhere in a line and a multiply-add a tap; elements that lie
-  // apart are two loads and put together.
-  const double tap = apart ? 3.1 : 1.9;
-  return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap * r_.cycle;
+  // A load that begins anywhere in a line and a multiply-add a tap; elements that lie apart are two
+  // loads and put together.
+  const double tap = apart ? r_.tap_apart : r_.tap;
+  return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap;
 }
 
-/// What a point of an expression costs.
-void Compute::count(const Expr& e, double& light, double& expensive, double& library) const {
-  for (const Expr& a : e.args) count(a, light, expensive, library);
-  if (e.kind != Expr::Kind::call) return;
+/// Whether the expression is the same in all lanes of a vector that runs along the loop.
+bool Compute::uniform(const Expr& e, LoopId along) const {
+  if (e.kind == Expr::Kind::constant) return true;
+  if (e.kind == Expr::Kind::index) return e.loop != along;
+  if (e.kind != Expr::Kind::call) return false;
+  return std::ranges::all_of(e.args, [&](const Expr& a) { return uniform(a, along); });
+}
+
+/// What a point of an expression costs, lanes along a loop: what all lanes share is a scalar's work
+/// beside, as a branch is, and what is written twice is computed once.
+void Compute::count(const Expr& e, LoopId along, std::vector<const Expr*>& known, double& light,
+                    double& expensive, double& library) const {
+  if (e.kind != Expr::Kind::call || uniform(e, along)) return;
+  if (std::ranges::any_of(known, [&](const Expr* k) { return *k == e; })) return;
+  known.push_back(&e);
+  for (const Expr& a : e.args) count(a, along, known, light, expensive, library);
+  if (e.function == "select" && uniform(e.args.front(), along)) return;
   static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow", "sin", "cos"};
   // Roots and squares have instructions.
   const bool short_power =
@@ -207,34 +239,100 @@ void Compute::count(const Expr& e, double& light, double& expensive, double& lib
     expensive += 1;
 }
 
+/// The longest loop that vectors run along, as the CPU target chooses it: every access walks it
+/// element by element or not at all; -1: none does, and points are computed one by one.
+int Compute::vector_loop() const {
+  const Operator& op = w_.op(n_.op);
+  // What moves from one iteration to the next: nothing (0), to a neighbour (1), further (2).
+  const auto step = [&](const Access& a, LoopId loop, bool packed) {
+    int found = 0;
+    bool last = true;  // but for dimensions of one element
+    for (std::size_t d = a.index.size(); d-- > 0;) {
+      for (const Term& t : a.index[d].terms)
+        if (t.loop == loop) found = last && std::abs(t.coefficient) == 1 ? std::max(found, 1) : 2;
+      bool one = w_.tensor(a.tensor).shape[d] == 1;
+      if (packed)
+        one = one || std::ranges::all_of(a.index[d].terms, [&](const Term& t) {
+                return most(w_.local_index(n_.op, t.loop)) == 1;
+              });
+      last = last && one;
+    }
+    return found;
+  };
+  int best = -1;
+  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
+    if (most(l) < 2 || (best >= 0 && most(l) <= most(best))) continue;
+    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+    const bool reduced = w_.is_reduction(n_.op, loop);
+    bool fits = true, walks = false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const BufferId buffer = buffer_read(static_cast<int>(i));
+      const int by = step(op.inputs[i], loop, buffer.valid() && !places_.in_place(buffer));
+      walks = walks || by == 1;
+      // Points of a window may lie apart.
+      const bool strip = !reduced && through_window(op.inputs[i]);
+      fits = fits && (by < 2 || strip || w_.gathers(n_.op));
+    }
+    for (const OutputUse& use : n_.writes) {
+      const Access& out = op.outputs[static_cast<std::size_t>(use.output)].target;
+      fits = fits && step(out, loop, !places_.in_place(use.buffer)) == (reduced ? 0 : 1);
+    }
+    if (fits && (walks || !reduced)) best = l;
+  }
+  return best;
+}
+
+/// Whether vectors along the loop read what was summed up and stored element by element: a load of
+/// several stores waits until these have left.
+bool Compute::reads_sums_together(int along) const {
+  if (along < 0 || most(along) < 2) return false;
+  const Operator& op = w_.op(n_.op);
+  const LoopId loop = op.loops[static_cast<std::size_t>(along)];
+  return std::ranges::any_of(op.inputs, [&](const Access& a) {
+    const OpId by = w_.producer(a.tensor);
+    if (!by.valid() || a.index.empty() || !moves(a, loop)) return false;
+    const Operator& sum = w_.op(by);
+    return !product_of(w_, by) && !sum.inputs.empty() && !sum.inputs.front().index.empty() &&
+           std::ranges::any_of(sum.inputs.front().index.back().terms,
+                               [&](const Term& t) { return w_.is_reduction(by, t.loop); });
+  });
+}
+
 double Compute::points(const InRegisters& registers) const {
   const double points = all_points();
   const Operator& op = w_.op(n_.op);
+  const int vector = vector_loop();
   double light = 0, expensive = 0, library = 0;
+  std::vector<const Expr*> known;
   for (const Output& out : op.outputs) {
-    count(out.value, light, expensive, library);
+    count(out.value, vector < 0 ? LoopId() : op.loops[static_cast<std::size_t>(vector)], known,
+          light, expensive, library);
     light += 1;  // combined, or stored
     if (out.rescale) light += 1;
   }
+  constexpr double kApart = 2.5;  // operations: a second load, and neighbours put together
   bool follows = false;
-  for (const InputUse& use : n_.reads)
+  for (const InputUse& use : n_.reads) {
     if (use.buffer.valid() && registers.reads.contains({n_.op, use.buffer}))
       follows = true;
     else
       light += 0.5 * static_cast<double>(use.inputs.size());
+    if (vector >= 0)
+      for (int i : use.inputs)
+        for (const Affine& index : op.inputs[static_cast<std::size_t>(i)].index)
+          for (const Term& t : index.terms)
+            if (t.loop == op.loops[static_cast<std::size_t>(vector)] && std::abs(t.coefficient) > 1)
+              light += kApart;
+  }
   if (registers.unstored.contains(n_.writes.front().buffer)) light -= 0.5;
   const double lanes = static_cast<double>(r_.lanes);
-  // Vectors run along the last dimension; what it leaves over costs a vector, too.
-  double along = 1;
-  const Access& target = op.outputs.front().target;
-  for (std::size_t l = 0; l < op.loops.size(); ++l)
-    if (const bool reduced = w_.is_reduction(n_.op, op.loops[l]);
-        reduced || (!target.index.empty() && target.index.back().plain_loop() == op.loops[l]))
-      along = std::max(along, static_cast<double>(extents_[l]));
-  const double vectors = points / along * std::ceil(along / lanes);
+  // What a loop leaves over of its last vector costs a vector, too.
+  const double along = most(vector);
+  const double vectors = vector < 0 ? points : points / along * std::ceil(along / lanes);
   double seconds =
       vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
-  if (!follows) seconds += points / along * r_.call / 2;
+  if (!follows) seconds += r_.visit + points / along * r_.call / 2;
+  if (reads_sums_together(vector)) seconds += r_.reread;
   return seconds;
 }
 

@@ -17,6 +17,11 @@ struct ProductBox {
   double blocks = 1;  ///< that the depth is walked in
 };
 
+struct ProductSeconds {
+  double seconds = 0;
+  bool by_points = false;  ///< points of a window are broadcast to vectors of rows
+};
+
 /// One compute with loops of so many iterations. Cost of each question: a look at the operator.
 class Compute {
  public:
@@ -27,7 +32,7 @@ class Compute {
   ProductBox box_of(const Product& x) const;
   /// Seconds of a product, beside what comes from caches. `stored`: cycles in which the first group
   /// of rows stores a vector of a panel for the others.
-  double product(const Product& x, const ProductBox& box, double stored) const;
+  ProductSeconds product(const Product& x, const ProductBox& box, double stored) const;
   /// Seconds of a convolution of few channels a group, as a depthwise one: vectors of points, tap
   /// by tap. None where there are more: it is a product.
   std::optional<double> taps(const Product& x) const;
@@ -42,11 +47,16 @@ class Compute {
   }
   double all_points() const;
   int rows_of_points(const Product& x) const;
+  int rows_of_window(const Product& x) const;
   double blocks_of_depth(const ProductBox& box, bool window) const;
   double rows_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
-  void count(const Expr& e, double& light, double& expensive, double& library) const;
+  int vector_loop() const;
+  bool reads_sums_together(int along) const;
+  bool uniform(const Expr& e, LoopId along) const;
+  void count(const Expr& e, LoopId along, std::vector<const Expr*>& known, double& light,
+             double& expensive, double& library) const;
 
   const Schedule& s_;
   const ScheduledKernel& k_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/lowering/cache_sets.h"
+
 namespace tilewright::quickest {
 namespace {
 
@@ -51,9 +53,31 @@ double Places::bytes_of_box(TensorId t, const Box& box, bool home) const {
 }
 
 /// Rows that lie a multiple of a cache's sets apart share them: such a tile is packed.
+double Places::rows_of_box(TensorId t, const Box& box) const {
+  const Tensor& tensor = w_.tensor(t);
+  double rows = 1;
+  bool contiguous = true;
+  for (int i = box.rank(); i-- > 0;) {
+    const double n = static_cast<double>(std::max<std::int64_t>(0, box[i].hi - box[i].lo));
+    if (!contiguous) rows *= n;
+    contiguous = contiguous && n == static_cast<double>(tensor.shape[static_cast<std::size_t>(i)]);
+  }
+  return rows;
+}
+
 bool Places::shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const {
+  constexpr std::int64_t kFollowed = 4096;  // lines; of larger boxes their rows' distance tells
   if (c.sets == 0 || box.rank() < 2) return false;
   const Tensor& tensor = w_.tensor(t);
+  SetsBox lies{.shape = tensor.shape,
+               .extents = {},
+               .element_bytes = size_of(tensor.dtype),
+               .line = static_cast<std::int64_t>(c.line),
+               .ways = c.ways,
+               .sets = c.sets};
+  for (int i = 0; i < box.rank(); ++i)
+    lies.extents.push_back(std::max<std::int64_t>(0, box[i].hi - box[i].lo));
+  if (lines_of_box(lies) <= kFollowed) return !spreads_over_sets(lies, whole);
   const std::int64_t element = size_of(tensor.dtype);
   std::int64_t stride = element, rows = 1;
   const auto extent = [&](std::size_t i) {

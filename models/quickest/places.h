@@ -29,6 +29,8 @@ class Places {
   /// Bytes of a box where its tensor lies (`home`): whole lines of each row; or in an array of its
   /// own.
   double bytes_of_box(TensorId t, const Box& box, bool home) const;
+  /// Rows of a box of the tensor that lie apart.
+  double rows_of_box(TensorId t, const Box& box) const;
   double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
 
   /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie

@@ -13,13 +13,6 @@ bool has_loop(const Access& a, LoopId loop) {
   return false;
 }
 
-/// Several loops in one dimension, or one by steps of several elements: a window.
-bool through_window(const Access& a) {
-  return std::ranges::any_of(a.index, [](const Affine& i) {
-    return i.terms.size() > 1 || (i.terms.size() == 1 && std::abs(i.terms[0].coefficient) > 1);
-  });
-}
-
 constexpr std::int64_t kMostRows = 12;
 
 /// Loads of a step: a vector of each column, an element of each row, and addresses of rows that
@@ -30,6 +23,12 @@ double loads_of_step(double rows, double vectors) {
 }
 
 }  // namespace
+
+bool through_window(const Access& a) {
+  return std::ranges::any_of(a.index, [](const Affine& i) {
+    return i.terms.size() > 1 || (i.terms.size() == 1 && std::abs(i.terms[0].coefficient) > 1);
+  });
+}
 
 std::optional<Product> product_of(const Workload& w, OpId id,
                                   const std::vector<std::int64_t>& extents) {

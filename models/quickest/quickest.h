@@ -30,8 +30,9 @@ struct CacheRate {
   double capacity = 0;   ///< bytes that one thread may keep there: its share where threads share
   double line = 64;      ///< bytes
   std::int64_t ways = 0, sets = 0;
-  double core = 0;  ///< seconds a byte that comes in, one thread alone
-  double all = 0;   ///< seconds a byte, over all threads together; 0: not shared
+  double core = 0;   ///< seconds a byte that comes in, one thread alone
+  double write = 0;  ///< the same of one that is written: it comes in and goes back
+  double all = 0;    ///< seconds a byte, over all threads together; 0: not shared
 };
 
 /// Seconds of a processor's work. All constants are the machine file's; what it does not say is
@@ -45,7 +46,10 @@ struct Rates {
   double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double light = 0, expensive = 0;  ///< a vector's operation
   double library = 0;               ///< an element's, of a function that is called
-  double copy = 0;                  ///< a line that is packed
+  double copy = 0, copy_row = 0;    ///< a line that is packed, and a row of lines begun
+  double visit = 0;                 ///< a tile of a compute that is no product
+  double reread = 0;                ///< sums stored one by one that are read as a vector
+  double tap = 0, tap_apart = 0;    ///< a vector of a window's tap, neighbours or not
   double region = 0;                ///< threads begin and end
   std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
   std::vector<CacheRate> caches;                           ///< innermost first
@@ -68,6 +72,9 @@ struct Product {
 std::optional<Product> product_of(const Workload& w, OpId op,
                                   const std::vector<std::int64_t>& extents);
 std::optional<Product> product_of(const Workload& w, OpId op);
+
+/// Several loops in one dimension, or one by steps of several elements: a window.
+bool through_window(const Access& a);
 
 /// Cycles of a multiply-add until the next one can add to its sum.
 inline constexpr double kLatency = 4;

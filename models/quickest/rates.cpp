@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/format.h"
+#include "core/machine/written.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
@@ -11,7 +12,8 @@ constexpr double kClock = 3e9;
 constexpr double kVectorBytes = 32;
 constexpr double kFmaACycle = 1;        // of the widest vectors
 constexpr double kHomeBytesACycle = 4;  // from memory, one core
-constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000;
+constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000,
+                 kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3;
 
 double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
                    std::vector<std::string>& assumed) {
@@ -53,6 +55,10 @@ void add_caches(const Machine& m, const ComputeUnit& u, Rates& r) {
       r.assumed.push_back(formatted("bandwidth {}: {} bytes a cycle", c.boundary, bytes_a_cycle));
       if (from_home) c.all = c.core / 2;
     }
+    c.write = 2 * c.core;
+    const LevelId outer = path.empty() ? home : path.back().first;
+    if (const auto known = u.cycles.find(key_of_writing(m, outer)); known != u.cycles.end())
+      c.write = known->second * r.cycle / c.line;
     r.caches.push_back(std::move(c));
   }
 }
@@ -94,6 +100,11 @@ Result<Rates> rates_of(const Question& q) {
   r.expensive = r.cycle * find_cycles(u, "expensive", kExpensive, r.assumed);
   r.library = r.cycle * find_cycles(u, "library", kLibrary, r.assumed);
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
+  r.copy_row = r.cycle * find_cycles(u, "copy_row", kCopyRow, r.assumed);
+  r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);
+  r.reread = r.cycle * find_cycles(u, "reread", kReread, r.assumed);
+  r.tap = r.cycle * find_cycles(u, "tap", kTap, r.assumed);
+  r.tap_apart = r.cycle * find_cycles(u, "tap_apart", kTapApart, r.assumed);
   r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
   r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
   if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())

@@ -30,6 +30,7 @@ struct Work {
 struct Pending {
   NodeId load;
   double lines = 0;  ///< that are copied, in one run of the subtree
+  double rows = 0;   ///< of lines
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
 };
@@ -194,7 +195,7 @@ class Walk {
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       p.changes = p.changes || depends(p.load, id);
-      if (p.changes) p.lines *= n, p.bytes *= n;
+      if (p.changes) p.lines *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
     return all;
@@ -345,7 +346,10 @@ class Walk {
     if (places_.in_place(n.buffer)) return v;
     note_tile(n.buffer, box);
     const double bytes = places_.bytes_of_box(n.tensor, box, true);
-    v.loads.push_back({.load = id, .lines = bytes / places_.line(), .bytes = bytes});
+    v.loads.push_back({.load = id,
+                       .lines = bytes / places_.line(),
+                       .rows = places_.rows_of_box(n.tensor, box),
+                       .bytes = bytes});
     v.part.foot[object_of(n.buffer)] = places_.bytes_of_box(n.tensor, box, false);
     return v;
   }
@@ -353,7 +357,7 @@ class Walk {
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
   void finish_load(const Pending& p, Work& all) const {
     const ScheduleNode& n = k_.node(p.load);
-    all.packing += p.lines * r_.copy;
+    all.packing += p.lines * r_.copy + p.rows * r_.copy_row;
     const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(tensor * 2, r_.caches[c].capacity);
@@ -367,13 +371,11 @@ class Walk {
     const ScheduleNode& n = k_.node(id);
     const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
     if (std::ranges::find(extents, 0) != extents.end()) return nothing();
-    Work p = computed(n, ranges, extents);
-    constexpr double kVisit = 8;  // cycles: addresses and sizes of a tile
-    p.arithmetic += kVisit * r_.cycle;
-    return p;
+    return computed(n, ranges, extents);
   }
   Work computed(const ScheduleNode& n, const Ranges& ranges,
                 const std::vector<std::int64_t>& extents) const {
+    constexpr double kVisit = 8;  // cycles: addresses and sizes of a product's tile
     const Compute compute(s_, k_, r_, places_, n, extents);
     const auto product = product_of(w_, n.op, extents);
     std::optional<double> seconds;
@@ -381,7 +383,11 @@ class Walk {
       seconds = compute.points(registers_);
     else if (product->window)
       seconds = compute.taps(*product);
-    if (!seconds) return product_part(n, ranges, *product, compute);
+    if (!seconds) {
+      Work p = product_part(n, ranges, *product, compute);
+      p.arithmetic += kVisit * r_.cycle;
+      return p;
+    }
     Work p = nothing();
     touch_all(n, ranges, p);
     stream(p);
@@ -453,8 +459,23 @@ class Walk {
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
     const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
-    p.arithmetic = compute.product(x, box, stored);
+    const ProductSeconds took = compute.product(x, box, stored);
+    if (took.by_points) p = by_points(whole, box, a);
+    p.arithmetic = took.seconds;
     return p;
+  }
+
+  /// Everything once; a group of rows again for every block of points where it does not stay.
+  Work by_points(Work all, const ProductBox& box, std::size_t rows) const {
+    stream(all);
+    const double group = std::min(box.rows, static_cast<double>(2 * r_.lanes)) * box.depth *
+                         static_cast<double>(r_.element);
+    const double blocks = std::max(1.0, box.columns / 14);
+    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
+      const double stays = kept(group, r_.caches[c].capacity);
+      all.moved[c][rows] *= stays + (1 - stays) * blocks;
+    }
+    return all;
   }
 
   // ---- the whole --------------------------------------------------------------------------------
@@ -513,7 +534,7 @@ class Walk {
         // What all iterations touch every thread brings into its own cache once, at least.
         const bool shared = r_.caches[c].all > 0;
         const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
-        const double times = written_[o] ? 2 : 1;
+        const double times = written_[o] ? r_.caches[c].write / r_.caches[c].core : 1;
         of_thread += times * std::max(in / workers, own);
         if (c == 0 && (sums_[o] || panels_[o])) ahead += times * std::max(in / workers, own);
         of_all += times * std::max(in, own * r_.threads);

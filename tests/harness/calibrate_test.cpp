@@ -31,7 +31,13 @@ std::map<std::string, Gauged> numbers() {
   add("bandwidth L2", 1e-11), add("bandwidth L3", 2e-11);
   add("bandwidth home", 3e-11), add("bandwidth home, one core", 5e-11);
   add("latency L2", 4e-9), add("latency L3", 20e-9), add("latency home", 90e-9);
-  add("copy", 1e-9);
+  add("writing L2", 2e-11), add("writing home", 8e-11);
+  add("copy", 1e-9), add("copy, short rows", 3e-9);
+  // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
+  add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
+  add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
+  add("visits", (2 * 3 + 5) * 0.25e-9);  // two of three cycles, five operations
+  add("taps", 0.5e-9), add("taps, apart", 1e-9);
   // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
   add("product deep", (512 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
@@ -64,6 +70,14 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("light"), 1, 0.01);
   EXPECT_NEAR(core.cycles.at("stream"), 12.8, 0.01);
   EXPECT_NEAR(core.cycles.at("dram"), 360, 0.5);
+  EXPECT_NEAR(core.cycles.at("write_l2"), 5.12, 0.01);
+  EXPECT_NEAR(core.cycles.at("write_dram"), 20.48, 0.01);
+  EXPECT_FALSE(core.cycles.contains("write_l3"));  // not measured
+  EXPECT_NEAR(core.cycles.at("copy_row"), 8, 0.01);
+  EXPECT_NEAR(core.cycles.at("reread"), 50, 0.01);
+  EXPECT_NEAR(core.cycles.at("visit"), 3, 0.02);
+  EXPECT_NEAR(core.cycles.at("tap"), 2, 0.01);
+  EXPECT_NEAR(core.cycles.at("tap_apart"), 4, 0.01);
   EXPECT_NEAR(m.levels[1].bandwidth.value, 1 / 3e-11, 1);
   EXPECT_NEAR(m.levels[2].bandwidth.value, 1 / 2e-11, 1);
   EXPECT_NEAR(m.levels[3].bandwidth.value, 1 / 1e-11, 1);

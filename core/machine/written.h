@@ -1,0 +1,21 @@
+// What writing to a level takes, by the name that a machine file has for it.
+#pragma once
+
+#include <cctype>
+#include <string>
+
+#include "core/machine/machine.h"
+
+namespace tilewright {
+
+/// The key in ComputeUnit::cycles of a line that is written to a level and goes back there:
+/// "write_l2", "write_dram" for the home.
+inline std::string key_of_writing(const Machine& m, LevelId level) {
+  if (level == m.home()) return "write_dram";
+  std::string key = "write_";
+  for (const char c : m.level(level).name)
+    key += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return key;
+}
+
+}  // namespace tilewright

@@ -1,0 +1,124 @@
+// The planner's time model on processors: does the price follow the forms that the CPU target
+// emits?
+#include <gtest/gtest.h>
+
+#include "core/lowering/cache_sets.h"
+#include "core/machine/written.h"
+#include "core/workload/text.h"
+#include "models/quickest/quickest.h"
+
+namespace tilewright {
+namespace {
+
+using quickest::KernelTime;
+
+Machine machine() { return named_machine("epyc-zen5"); }
+
+KernelTime time_of(const std::string& loops, const std::string& operators, const char* tree,
+                   Machine of = machine()) {
+  Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(
+                 "name: t\nloops: {" + loops + "}\noperators: [" + operators + "]\n", "test"))};
+  q.machine = std::make_shared<const Machine>(std::move(of));
+  Kernel k{.name = "k", .level = "L1", .tree = parse_tree(tree)};
+  const auto s = resolve({.kernels = {k}}, q.workload, q.machine);
+  EXPECT_TRUE(s.ok()) << tree << (s.ok() ? "" : ": " + s.reason());
+  return quickest::kernel_time(*s, s->kernels[0], quickest::rates_of(q).value());
+}
+
+Machine with_small_l1() {
+  Machine m = machine();
+  for (Level& l : m.levels)
+    if (l.name == "L1") l.capacity = Bytes(32 << 10), l.ways = 8;
+  return m;
+}
+
+/// Rows of 640 bytes: of a cache of 32 KiB and 8 ways, 24 of them take half of each set at most, 49
+/// take more of some, and are packed. Their distance alone would say that both spread.
+TEST(PriceOfForms, WhatSharesSetsIsPacked) {
+  const auto spreads = [](std::int64_t rows) {
+    return spreads_over_sets({.shape = {871, 160}, .extents = {rows, 80}}, false);
+  };
+  EXPECT_TRUE(spreads(24));
+  EXPECT_FALSE(spreads(49));
+  const Machine m = with_small_l1();
+  const auto packing = [&](const char* tree) {
+    return time_of("m: 16, \"n\": 160, k: 871", "\"C[m,n] += A[m,k] * B[k,n]\"", tree, m).packing;
+  };
+  EXPECT_EQ(packing("m/4 n/80 k/24 ( C.C )"), 0);
+  EXPECT_GT(packing("m/4 n/80 k/49 ( C.C )"), 0);
+}
+
+/// A row is begun besides its lines: 8 tiles of columns and rows, 871 rows of five lines each.
+TEST(PriceOfForms, RowsThatArePackedBegin) {
+  Machine m = with_small_l1();
+  m.units.front().cycles["copy"] = 4, m.units.front().cycles["copy_row"] = 8;
+  const KernelTime t = time_of("m: 16, \"n\": 160, k: 871", "\"C[m,n] += A[m,k] * B[k,n]\"",
+                               "m/4 n/80 k/49 ( C.C )", m);
+  EXPECT_NEAR(t.packing * m.units.front().clock_hz / (8 * 871 * (5 * 4 + 8)), 1, 0.02);
+}
+
+/// What is written comes in and goes back at the rate that the machine's file has.
+TEST(PriceOfForms, WritingHasARateOfItsOwn) {
+  Machine m = machine();
+  ASSERT_EQ(key_of_writing(m, m.home()), "write_dram");
+  const auto waiting = [&](double cycles) {
+    m.units.front().cycles["write_l2"] = cycles;
+    return time_of("i: 4096, j: 16", "\"Y[i,j] = X[i,j] + 1\"", "i/4096 ( C.Y )", m)
+        .waiting.front();
+  };
+  const double once = waiting(2), twice = waiting(4);
+  const double lines = 4096 * 16 * 4 / 64.0;
+  EXPECT_NEAR((twice - once) * m.units.front().clock_hz, 2 * lines, 0.02 * lines);
+}
+
+/// Where points are broadcast, rows of them are one tile even where these lie apart in the output:
+/// narrower tiles cost little more.
+TEST(PriceOfForms, RowsOfBroadcastPointsNeedNotFollowOneAnother) {
+  const auto seconds = [](const char* tree) {
+    return time_of("o: 16, h: 16, w: 18, c: 16, r: 3, s: 3",
+                   "\"Y[o,h,w] += X[c,h+r,w+s] * K[o,c,r,s]\"", tree)
+        .seconds;
+  };
+  const double whole = seconds("h/4 w/18 ( C.Y )");
+  EXPECT_LT(seconds("h/4 w/9 ( C.Y )"), 1.2 * whole);
+  EXPECT_GT(seconds("h/4 w/1 ( C.Y )"), 2 * whole);
+}
+
+/// Vectors cannot run along a loop whose elements lie apart: points are computed one by one.
+TEST(PriceOfForms, PointsThatLieApartAreNoVectors) {
+  const auto arithmetic = [](const char* tree) {
+    return time_of("c: 96, s: 132", "\"S[c] += X[c,s]\"", tree).arithmetic;
+  };
+  EXPECT_GT(arithmetic("s/1 c/96 ( C.S )"), 4 * arithmetic("s/132 c/96 ( C.S )"));
+}
+
+/// Sums of several rows are stored one by one and read as a vector, once a tile: tiles of two rows
+/// take longer than tiles of sixteen, and than those of one, whose sum is in a register.
+TEST(PriceOfForms, SumsThatAreReadTogetherWait) {
+  Machine m = machine();
+  m.units.front().cycles["reread"] = 60;
+  const auto cycles = [&](const char* tree) {
+    return time_of("i: 512, j: 64",
+                   "\"S[i] += X[i,j]\", \"R[i] = 1 / S[i]\", \"Y[i,j] = X[i,j] * R[i]\"", tree, m)
+               .arithmetic *
+           m.units.front().clock_hz;
+  };
+  const double one = cycles("i/1 ( C.S C.R C.Y )"), two = cycles("i/2 ( C.S C.R C.Y )"),
+               sixteen = cycles("i/16 ( C.S C.R C.Y )");
+  EXPECT_GT(two, one);
+  EXPECT_GT(two - sixteen, 0.8 * 60 * (256 - 32));
+}
+
+/// Whether a pixel is in the padding is the same for all lanes of a vector along a row: a branch,
+/// and no work of vectors.
+TEST(PriceOfForms, WhatAllLanesShareIsNoWorkOfVectors) {
+  const auto arithmetic = [](const std::string& value) {
+    return time_of("i: 64, j: 256", "\"Y[i,j] = " + value + "\"", "i/64 ( C.Y )").arithmetic;
+  };
+  const double plain = arithmetic("X[i,j]");
+  EXPECT_NEAR(arithmetic("select(lt(i, 60), X[i,j], 0)"), plain, 1e-3 * plain);
+  EXPECT_GT(arithmetic("select(lt(j, 60), X[i,j], 0)"), 1.2 * plain);
+}
+
+}  // namespace
+}  // namespace tilewright
