@@ -16,12 +16,12 @@
 #include "cli/parse.h"
 #include "cli/progress.h"
 #include "cli/shell.h"
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
 #include "core/base/leftovers.h"
 #include "core/base/names.h"
+#include "core/base/shown.h"
 #include "experiments/report/verbs.h"
 #include "harness/measure_ncu.h"
 

@@ -6,13 +6,16 @@
 #include <set>
 #include <sstream>
 
-#include "cli/table.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 #include "experiments/report/verbs.h"
 #include "harness/registry.h"
 
 namespace tilewright::cli {
+
+using shown::folded;
+
 namespace {
 
 using harness::OptionGroup;

@@ -5,9 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {

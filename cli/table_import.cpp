@@ -1,9 +1,9 @@
 // What import has made of a file.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {

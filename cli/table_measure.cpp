@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {
@@ -61,11 +61,11 @@ ordered_json model_bytes(const ordered_json& plan) {
 
 /// Of plans under ncu, a row each: what models say goes into the kernel's level, and what did.
 std::string counted_table(const std::vector<const ordered_json*>& plans) {
-  Table table({"plan", "exact B", "model B", "into SMs B", "from DRAM B", "cold or warm", "why not"});
+  Table table(
+      {"plan", "exact B", "model B", "into SMs B", "from DRAM B", "cold or warm", "why not"});
   for (const ordered_json* plan : plans) {
-    const std::string boundary = plan->contains("predicted")
-                                     ? cell((*plan)["predicted"]["boundary"])
-                                     : std::string();
+    const std::string boundary =
+        plan->contains("predicted") ? cell((*plan)["predicted"]["boundary"]) : std::string();
     bool any = false;
     for (const auto& [control, name] : {std::pair("all", "cold"), std::pair("none", "warm")}) {
       const ordered_json& counted = at(*plan, {"counted", control});
@@ -74,14 +74,12 @@ std::string counted_table(const std::vector<const ordered_json*>& plans) {
       for (const ordered_json& e : counted["traffic"])
         (e["boundary"] == boundary ? into : from) = e["read_bytes"];
       table.add({cell(at(*plan, {"name"})), cell(at(*plan, {"predicted", "exact", "read_bytes"})),
-                 cell(model_bytes(*plan)), cell(into), cell(from), name,
-                 "-"});
+                 cell(model_bytes(*plan)), cell(into), cell(from), name, "-"});
       any = true;
     }
     if (!any)
       table.add({cell(at(*plan, {"name"})), cell(at(*plan, {"predicted", "exact", "read_bytes"})),
-                 cell(model_bytes(*plan)), "-", "-", "-",
-                 cell(at(*plan, {"reason"}))});
+                 cell(model_bytes(*plan)), "-", "-", "-", cell(at(*plan, {"reason"}))});
   }
   return table.text();
 }

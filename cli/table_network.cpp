@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {

@@ -1,10 +1,11 @@
 // A plan and its traffic as text.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/error.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
 namespace tilewright::cli {
 namespace {
@@ -39,6 +40,13 @@ std::string parts_table(const ordered_json& j) {
   return trees(j["plan"]) + table.text() + "\n" + lines.str();
 }
 
+/// The figures, and around them what models say of their own.
+std::string with_own(const ordered_json& j, std::string figures) {
+  for (const ModelTable& of : model_tables())
+    if (of.planned != nullptr) figures = of.planned(j, figures);
+  return figures;
+}
+
 }  // namespace
 
 std::string plan_table(const ordered_json& j) {
@@ -48,10 +56,9 @@ std::string plan_table(const ordered_json& j) {
   lines.add("model", text(j, "model"));
   if (j["plan"].contains("rewrites")) lines.add("rewrites", cell(j["plan"]["rewrites"]));
   lines.add("level", text(j, "level"));
-  if (j.contains("paths")) return trees(j["plan"]) + lines.str() + "\n" + paths_table(j);
-  // A model may well say something else of its own under this name.
-  if (j.contains("levels") && text(j, "level") == "all")
-    return trees(j["plan"]) + lines.str() + "\n" + levels_table(j);
+  // A model may well say something else of its own as "levels".
+  if (j.contains("paths") || (j.contains("levels") && text(j, "level") == "all"))
+    return trees(j["plan"]) + with_own(j, lines.str());
   lines.add("order", text(j, "order"));
   if (j.contains("expression"))
     lines.add("expression", formatted("{} (the paper's letters: {})", text(j, "expression"),
@@ -80,9 +87,7 @@ std::string plan_table(const ordered_json& j) {
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
-  return trees(j["plan"]) + (j.contains("stitched") ? "\n" + stitched_table(j) + "\n" : "") +
-         (j.contains("fused_kernels") ? "\n" + fusion_table(j) + "\n" : "") + lines.str() +
-         planned_table(j);
+  return trees(j["plan"]) + with_own(j, lines.str());
 }
 
 std::string traffic_table(const ordered_json& j) {

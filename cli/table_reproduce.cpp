@@ -1,9 +1,9 @@
 // A reproduced table or figure as text.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 
 namespace tilewright::cli {
 namespace {

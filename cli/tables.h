@@ -5,7 +5,11 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/shown.h"
+
 namespace tilewright::cli {
+
+using namespace shown;
 
 /// A verb's document for people; of a verb that has no table, document_text.
 std::string table_of(std::string_view verb, const nlohmann::ordered_json& j);
@@ -21,21 +25,6 @@ std::string doctor_table(const nlohmann::ordered_json& j);
 std::string experiments_table(const nlohmann::ordered_json& j);
 std::string import_table(const nlohmann::ordered_json& j);
 std::string explain_table(const nlohmann::ordered_json& j);
-/// explain of a space of tiling expressions.
-std::string expressions_table(const nlohmann::ordered_json& j);
-/// explain and plan of kernels that are made of groups, each with its scheme.
-std::string stitched_table(const nlohmann::ordered_json& j);
-/// Steps of a model that fuses producers into users one after the other, and its kernels.
-std::string fusion_table(const nlohmann::ordered_json& j);
-/// explain of subprograms, kernels with barriers of all blocks.
-std::string subprograms_table(const nlohmann::ordered_json& j);
-/// explain of kernels that are rewritten round by round.
-std::string gir_table(const nlohmann::ordered_json& j);
-/// Of a plan that is joined of parts: whose each is, what it costs, and why edges are fused. Empty
-/// for other plans.
-std::string planned_table(const nlohmann::ordered_json& j);
-/// explain of plans in clusters of thread blocks.
-std::string clusters_table(const nlohmann::ordered_json& j);
 std::string compare_table(const nlohmann::ordered_json& j);
 std::string plan_table(const nlohmann::ordered_json& j);
 /// predict, and simulate's first part
@@ -56,12 +45,8 @@ std::string cuda_launches_table(const nlohmann::ordered_json& j);
 std::string npu_kernels_table(const nlohmann::ordered_json& j);
 /// validate --truth emulator.
 std::string validate_npu_table(const nlohmann::ordered_json& j);
-/// Blocks over several levels, outermost first.
-std::string levels_table(const nlohmann::ordered_json& j);
 /// The least bytes by buffer size: about two rows an octave, and every level and measurement.
 std::string curve_table(const nlohmann::ordered_json& j);
-/// What an NPU's paths cost.
-std::string paths_table(const nlohmann::ordered_json& j);
 std::string batch_table(const nlohmann::ordered_json& j);
 std::string validate_table(const nlohmann::ordered_json& j);
 std::string reproduce_table(const nlohmann::ordered_json& j);

@@ -1,9 +1,9 @@
 // What verbs print of programs for the NPU.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
 #include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
 #include "harness/statistics.h"
 
 namespace tilewright::cli {
@@ -39,9 +39,9 @@ std::string npu_kernels_table(const ordered_json& j) {
                  text(t, "copies"), text(t, "bytes")});
     out += tiles.text();
     if (!k.contains("cycles")) continue;
-    out += formatted("{} cycles on {} cores (simulated), cube {:.1f} % busy with its multiplications\n",
-                     text(k, "cycles"), text(k, "cores"),
-                     100 * k["cube_utilisation"].get<double>());
+    out += formatted(
+        "{} cycles on {} cores (simulated), cube {:.1f} % busy with its multiplications\n",
+        text(k, "cycles"), text(k, "cores"), 100 * k["cube_utilisation"].get<double>());
     out += pipes_table(k);
   }
   for (const ordered_json& f : get(j, "findings"))
@@ -64,25 +64,10 @@ std::string validate_npu_table(const ordered_json& j) {
       text(j, "workload"), text(j, "machine"), text(j, "truth"), text(j, "asked"), text(j, "valid"),
       text(j, "failed"), text(j, "seed"), text(j, "boundary"), fixed_or_dash(j["r2_identity"], 4),
       fixed_or_dash(j["r2_fit"], 4), fixed_or_dash(j["mape"], 2, 100),
-      fixed_or_dash(j["worst"], 2, 100),
-      text(j["exact"], "paths"), text(j["exact"], "differing"));
+      fixed_or_dash(j["worst"], 2, 100), text(j["exact"], "paths"), text(j["exact"], "differing"));
   for (const ordered_json& f : j["failures"])
     out += formatted("failed: {}: {}\n", text(f, "tree"), text(f, "reason"));
   return out;
-}
-
-std::string paths_table(const ordered_json& j) {
-  Table table({"kernel", "path", "bytes", "GB/s", "us"});
-  for (const ordered_json& p : j["paths"]) {
-    const ordered_json& bandwidth = get(p, "bandwidth_bytes_per_second");
-    table.add({text(p, "kernel"), text(p, "path"),
-               p.contains("bytes") ? text(p, "bytes") : text(p, "operations") + " operations",
-               bandwidth.is_number() ? formatted("{:.1f}", bandwidth.get<double>() * 1e-9) : "-",
-               microseconds(p["seconds"], 3)});
-  }
-  return table.text() +
-         formatted("slowest path of each kernel: {} us (predicted); {} blocks; memory {} bytes\n",
-                   microseconds(j["seconds"], 3), text(j, "blocks"), pairs(j["memory"]));
 }
 
 }  // namespace tilewright::cli

@@ -194,6 +194,10 @@ struct Target {
   /// A Reason: what of the schedule cannot be emitted, and why. Throws InputError for options that
   /// no schedule could make right.
   Result<std::unique_ptr<Emitted>> (*emit)(const Schedule&, const Settings&, int threads);
+  /// Why it does not emit the schedule in the form that the plan asks for, as emit() and
+  /// Emitted::makeshift() say, for whoever asks of many plans: no makeshift is looked for. Null:
+  /// emit() is asked.
+  std::optional<Reason> (*refuses)(const Schedule&, const Settings&, int threads) = nullptr;
   /// build() of all of these at once, for this machine, in less time than one by one; null: they
   /// are built one by one.
   std::optional<Reason> (*build_together)(std::span<const std::shared_ptr<Emitted>>) = nullptr;

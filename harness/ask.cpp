@@ -55,6 +55,7 @@ std::function<std::optional<Reason>(const Schedule&)> refusals_of(const codegen:
                                                                   const Settings& settings,
                                                                   int threads) {
   return [&target, settings, threads](const Schedule& s) -> std::optional<Reason> {
+    if (target.refuses != nullptr) return target.refuses(s, settings, threads);
     const auto emitted = target.emit(s, settings, threads);
     return emitted ? (*emitted)->makeshift() : std::optional(emitted.why());
   };

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/format.h"
 #include "harness/registry.h"
 #include "harness/request.h"
 #include "harness/statistics.h"
@@ -50,8 +51,9 @@ ordered_json residuals_json(const std::vector<CountedPoint>& points) {
 }
 
 ordered_json models_json(const std::vector<CountedPoint>& points) {
-  ordered_json json = {
-      {"exact", agreement_json(points, [](const CountedPoint& p) { return std::optional(p.exact); })}};
+  ordered_json json = {{"exact", agreement_json(points, [](const CountedPoint& p) {
+                          return std::optional(p.exact);
+                        })}};
   std::set<std::string> names;
   for (const CountedPoint& p : points)
     for (const auto& [name, bytes] : p.models) names.insert(name);
@@ -84,6 +86,12 @@ std::string known_cause(const Field& point) {
 
 }  // namespace
 
+const Model* notation_of(const Field& recorded) {
+  for (const Model& m : builtin_models())
+    if (!m.notation.empty() && recorded.get(m.notation)) return &m;
+  return nullptr;
+}
+
 std::vector<CountedPoint> counted_points(const Field& block, std::string_view control) {
   std::vector<CountedPoint> points;
   for (const Field& p : block.at("points").items()) {
@@ -92,13 +100,15 @@ std::vector<CountedPoint> counted_points(const Field& block, std::string_view co
     const Field predicted = p.at("predicted");
     const auto exact = read_bytes(predicted, "exact");
     if (!truth || !exact) continue;
-    const auto group = p.get("expression") ? p.get("expression") : p.get("tree");
+    const Model* const written = notation_of(p);
+    const auto group = p.get(written != nullptr ? written->notation : "tree");
     points.push_back({.name = p.at("name").text(),
                       .group = (group ? group->text() : "") + known_cause(p),
                       .truth = truth->real(),
                       .exact = *exact,
                       .models = {}});
-    // Beside bounds, which are numbers or of every kernel: what models say, or why they say nothing.
+    // Beside bounds, which are numbers or of every kernel: what models say, or why they say
+    // nothing.
     for (const auto& [name, said] : predicted.entries())
       if (said.is_map() && name != "exact" && name != "each_kernel_once")
         points.back().models[name] = read_bytes(predicted, name);
@@ -143,6 +153,40 @@ ordered_json time_agreement_json(const std::vector<TimedPoint>& points) {
           {"best_seconds", best},
           {"first_choice_over_best", order.front().measured / best},
           {"best_of_first_eight_over_best", eight / best}};
+}
+
+ordered_json recorded_block(const std::string& path, const std::string& workload,
+                            std::string_view figure, std::string_view what) {
+  read_recording(path, "--recorded");
+  const ordered_json recording = ordered_json::parse(read_file(path, "--recorded"));
+  std::vector<std::string> there;
+  const ordered_json* found = nullptr;
+  // A block says its workload itself or, one level below, by the name that it stands under.
+  const auto look_at = [&](const ordered_json& block, const std::string& name) {
+    if (!block.is_object() || !block.contains("points") || !block["points"].is_array() ||
+        !block.contains("failed"))
+      return;
+    const auto said = block.find("workload");
+    if (said != block.end() && !said->is_string()) return;
+    const std::string of = said == block.end() ? name : said->get<std::string>();
+    if (of.empty()) return;
+    const ordered_json& points = block["points"];
+    if (!points.empty() && !(points.front().is_object() && points.front().contains(figure))) return;
+    there.push_back(of);
+    if (of == workload) found = &block;
+  };
+  if (recording.is_object())
+    for (const auto& entry : recording.items()) {
+      look_at(entry.value(), "");
+      if (entry.value().is_object())
+        for (const auto& below : entry.value().items()) look_at(below.value(), below.key());
+    }
+  if (found != nullptr) return *found;
+  throw InputError(
+      {.where = path,
+       .value = workload,
+       .problem = formatted("is not a workload of this recording of {}", what),
+       .accepted = there.empty() ? formatted("a recording of {}", what) : join(there)});
 }
 
 Request recorded_request(const Field& recording, const std::string& workload) {

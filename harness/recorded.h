@@ -11,6 +11,7 @@
 #include "core/base/document.h"
 #include "harness/answer.h"
 #include "harness/request.h"
+#include "models/model.h"
 
 namespace tilewright::harness {
 
@@ -22,7 +23,8 @@ struct CountedPoint {
   std::string name, group;  ///< group: the expression, else the tree
   double truth = 0;
   double exact = 0;
-  /// By model, "_full_edges" behind the name where partial tiles count as full ones; none: not priced.
+  /// By model, "_full_edges" behind the name where partial tiles count as full ones; none: not
+  /// priced.
   std::map<std::string, std::optional<double>> models = {};
 
   std::optional<double> by(const std::string& model) const {
@@ -30,14 +32,23 @@ struct CountedPoint {
     return at == models.end() ? std::nullopt : at->second;
   }
 };
+/// The first model in whose notation a recorded plan is written; null: in no model's.
+const Model* notation_of(const Field& recorded);
 /// The points of a block of `experiments/gpu/counters`, counted under `control`: "all" or "none".
 std::vector<CountedPoint> counted_points(const Field& block, std::string_view control);
 /// By model {"points", "r2_identity", ...}, over all points and by group; and of the standard
-/// model's full edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles counted as
-/// full), "retention" (what the model says is loaded and the plan keeps, or the other way round),
-/// "l2" (what the plan loads and the counter does not see, or the other way round). They sum to the
-/// bias.
+/// model's full edges the residuals, each a mean fraction of the true bytes: "edges" (partial tiles
+/// counted as full), "retention" (what the model says is loaded and the plan keeps, or the other
+/// way round), "l2" (what the plan loads and the counter does not see, or the other way round).
+/// They sum to the bias.
 nlohmann::ordered_json traffic_agreement_json(const std::vector<CountedPoint>& points);
+
+/// What a recording has of one workload: a block with its `workload`, its `points`, each of which
+/// has `figure` ("counted", "seconds_median"), and its `failed`. Blocks stand in the file or one
+/// level below. Throws InputError with the workloads that there are or, where there is no block,
+/// with `what` the recording is to be of: "counters".
+nlohmann::ordered_json recorded_block(const std::string& path, const std::string& workload,
+                                      std::string_view figure, std::string_view what);
 
 /// A workload as the recording's model and its options plan it on the recording's machine.
 Request recorded_request(const Field& recording, const std::string& workload);

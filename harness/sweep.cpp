@@ -147,7 +147,8 @@ bool concerns(const Axes& asked, const std::string& model, const std::string& ke
   Request r{.model = model};
   if (!asked.orders.empty()) r.order = asked.orders.front();
   for (const Axis& o : asked.options)
-    if (o.name == "expression") r.options["expression"] = {o.values.front()};
+    if (std::ranges::any_of(builtin_models(), [&](const Model& m) { return m.notation == o.name; }))
+      r.options[o.name] = {o.values.front()};
   return takes_option(r, axis(asked.verb, key)->name);
 }
 

@@ -35,6 +35,9 @@ std::optional<Reason> refused(const Schedule& schedule, std::size_t kernel, cons
   Schedule alone = schedule;
   alone.kernels = {schedule.kernels[kernel]};
   alone.resolved.kernels = {schedule.resolved.kernels[kernel]};
+  // Once one makeshift has been met, whether there are others does not matter.
+  if (!asking.makeshift && *asking.met && asking.target.refuses != nullptr)
+    return asking.target.refuses(alone, asking.settings, asking.threads);
   const auto emitted = asking.emit(alone);
   if (emitted) return std::nullopt;
   return emitted.why();

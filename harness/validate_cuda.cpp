@@ -36,7 +36,8 @@ Result<std::vector<Job>> drawn_jobs(const Request& request, const ValidateOption
     for (const Loop& l : setting.workload->loops())
       if (const auto at = one.words.tiles->find(l.name); at != one.words.tiles->end())
         tiles.push_back(l.name + "=" + std::to_string(at->second));
-    Job job = job_of(request, {.target = std::string(target_of(find_meter("ncu", "--truth")).name)});
+    Job job =
+        job_of(request, {.target = std::string(target_of(find_meter("ncu", "--truth")).name)});
     job.request.progress = {};
     job.request.model = model.name;
     job.request.options[model.notation] = {*one.words.text};
@@ -53,10 +54,11 @@ Result<ordered_json> counted_block(std::vector<Job>& jobs, const Request& reques
   if (counted.refusal) return Reason{*counted.refusal};
   ordered_json block = {{"points", ordered_json::array()}, {"failed", ordered_json::array()}};
   for (const Job& job : jobs) {
-    ordered_json point = {{"name", job.json["name"]},
-                          {"workload", job.json["workload"]},
-                          {"expression", job.request.options.at(timed_model().notation).front()},
-                          {"tiles", *job.request.tiles}};
+    ordered_json point = {
+        {"name", job.json["name"]},
+        {"workload", job.json["workload"]},
+        {timed_model().notation, job.request.options.at(timed_model().notation).front()},
+        {"tiles", *job.request.tiles}};
     if (job.refusal) {
       point["reason"] = *job.refusal;
       block["failed"].push_back(std::move(point));
@@ -67,21 +69,6 @@ Result<ordered_json> counted_block(std::vector<Job>& jobs, const Request& reques
     block["points"].push_back(std::move(point));
   }
   return block;
-}
-
-/// The block of a recording's file that is of this workload.
-ordered_json recorded_block(const std::string& path, const std::string& workload) {
-  const DocumentValue value = read_recording(path, "--recorded");
-  std::vector<std::string> there;
-  const Field recording(value, path);
-  const auto chain = recording.get("chimera/fig8-gpu");
-  if (chain) there.push_back(chain->at("workload").text());
-  if (there != std::vector<std::string>{workload})
-    throw InputError({.where = path,
-                      .value = workload,
-                      .problem = "is not a workload of this recording of counters",
-                      .accepted = there.empty() ? "a recording of counters" : there.front()});
-  return nlohmann::ordered_json::parse(read_file(path, "--recorded"))["chimera/fig8-gpu"];
 }
 
 void add_points(ordered_json& json, const ordered_json& block, const std::string& where) {
@@ -101,12 +88,13 @@ void add_points(ordered_json& json, const ordered_json& block, const std::string
     return x ? ordered_json(static_cast<std::int64_t>(*x)) : ordered_json(nullptr);
   };
   for (const CountedPoint& p : points) {
-    json["points"].push_back({{"name", p.name},
-                              {"order", p.group},
-                              {"predicted_bytes", number(p.by(standard))},
-                              {"predicted_full_edges_bytes", number(p.by(standard + "_full_edges"))},
-                              {"exact_bytes", number(p.exact)},
-                              {"true_bytes", number(p.truth)}});
+    json["points"].push_back(
+        {{"name", p.name},
+         {"order", p.group},
+         {"predicted_bytes", number(p.by(standard))},
+         {"predicted_full_edges_bytes", number(p.by(standard + "_full_edges"))},
+         {"exact_bytes", number(p.exact)},
+         {"true_bytes", number(p.truth)}});
     for (const auto& [model, bytes] : p.models)
       if (!model.starts_with(standard)) json["points"].back()[model + "_bytes"] = number(bytes);
   }
@@ -125,8 +113,7 @@ std::string csv_of(const ordered_json& points) {
   std::string csv = "order,name," + join(columns, ",") + "\n";
   for (const ordered_json& p : points) {
     csv += "\"" + p["order"].get<std::string>() + "\",\"" + p["name"].get<std::string>() + "\"";
-    for (const std::string& key : columns)
-      csv += "," + (p[key].is_null() ? "" : p[key].dump());
+    for (const std::string& key : columns) csv += "," + (p[key].is_null() ? "" : p[key].dump());
     csv += "\n";
   }
   return csv;
@@ -140,8 +127,7 @@ namespace {
 
 /// Bytes are held against ncu, whose points have all models; times are the timed model's.
 void check_model(const Request& request, const ValidateOptions& options) {
-  const std::string standard =
-      options.truth == "ncu" ? standard_model().name : timed_model().name;
+  const std::string standard = options.truth == "ncu" ? standard_model().name : timed_model().name;
   if (request.model.value_or(standard) == standard) return;
   find_model(*request.model);
   throw InputError({.where = "--model",
@@ -163,19 +149,16 @@ Answer validate_times(const Request& request, const ValidateOptions& options) {
     return refuse(std::move(json),
                   "candidates are timed by experiments/gpu/counters: --recorded FILE names what it "
                   "has written");
-  const DocumentValue value = read_recording(*options.recorded, "--recorded");
-  const auto chains = Field(value, *options.recorded).get("mcfuser/fig11");
-  const auto block = chains ? chains->get(setting.workload_name) : std::nullopt;
-  if (!block)
-    throw InputError({.where = *options.recorded,
-                      .value = setting.workload_name,
-                      .problem = "is not a workload whose candidates this recording has timed",
-                      .accepted = "mcfuser/G1 to mcfuser/G4"});
-  const std::vector<TimedPoint> points = timed_points(*block);
+  const DocumentValue value =
+      read_json(nlohmann::json(recorded_block(*options.recorded, setting.workload_name,
+                                              "seconds_median", "timed candidates")),
+                *options.recorded);
+  const Field block(value, *options.recorded);
+  const std::vector<TimedPoint> points = timed_points(block);
   json["recorded"] = *options.recorded;
   json["valid"] = points.size();
-  json["failed"] = block->at("failed").items().size();
-  json["asked"] = points.size() + block->at("failed").items().size();
+  json["failed"] = block.at("failed").items().size();
+  json["asked"] = points.size() + block.at("failed").items().size();
   json["times"] = time_agreement_json(points);
   json["points"] = ordered_json::array();
   for (const TimedPoint& p : points)
@@ -206,7 +189,7 @@ Answer validate_cuda(const Request& request, const ValidateOptions& options) {
       {"min_tile", 16}};
   ordered_json block;
   if (options.recorded) {
-    block = recorded_block(*options.recorded, setting.workload_name);
+    block = recorded_block(*options.recorded, setting.workload_name, "counted", "counters");
     json["recorded"] = *options.recorded;
   } else {
     auto drawn = drawn_jobs(request, options, timed_model(), setting);

@@ -34,22 +34,6 @@ std::optional<std::string> layers_of(const Request& r, const Settings& s) {
   return std::nullopt;
 }
 
-struct FileOptions {
-  std::optional<std::string> out;
-};
-
-const std::vector<Bound<FileOptions>>& workloads_options() {
-  static const std::vector<Bound<FileOptions>> all = {
-      {out("FILE", "the workload file to write"), into<&FileOptions::out>}};
-  return all;
-}
-
-const std::vector<Bound<FileOptions>>& machines_options() {
-  static const std::vector<Bound<FileOptions>> all = {
-      {out("FILE", "the machine file to write"), into<&FileOptions::out>}};
-  return all;
-}
-
 Verb workloads_verb() {
   return {.name = "workloads",
           .summary = "the built-in workloads and their parameters, or one as a file to start from",
@@ -60,11 +44,10 @@ Verb workloads_verb() {
           .returns =
               "Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the "
               "file's text, and what it says.",
-          .options = shared_options({"rewrite"}) + specs_of(workloads_options()),
+          .options = shared_options({"rewrite"}) + one(out("FILE", "the workload file to write")),
           .run = [](const Request& r, const Settings& s) {
-            return r.subject.empty() && !r.subject_text
-                       ? list_workloads()
-                       : show_workload(r, read(workloads_options(), s).out);
+            return r.subject.empty() && !r.subject_text ? list_workloads()
+                                                        : show_workload(r, s.find_text("out"));
           }};
 }
 
@@ -76,10 +59,9 @@ Verb machines_verb() {
           .returns =
               "Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', "
               "'content'}: the file's text, and what it says.",
-          .options = specs_of(machines_options()),
+          .options = one(out("FILE", "the machine file to write")),
           .run = [](const Request& r, const Settings& s) {
-            return r.subject.empty() ? list_machines()
-                                     : show_machine(r, read(machines_options(), s).out);
+            return r.subject.empty() ? list_machines() : show_machine(r, s.find_text("out"));
           }};
 }
 

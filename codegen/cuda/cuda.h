@@ -76,6 +76,9 @@ struct EmitOptions {
   bool registers = true;         ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;  ///< bytes of shared memory a block may have; 0: as the machine has
   std::string prefix = "tilewright";  ///< an identifier
+  /// A kernel that has not its plan's own form is refused with Source::makeshift, and nothing is
+  /// emitted in its place.
+  bool own_form = false;
 };
 
 /// Translates a schedule whose kernels run at a level that software manages and blocks own

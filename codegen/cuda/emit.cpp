@@ -125,7 +125,8 @@ Result<KernelText> emit_block(Program& p, int index, bool tight) {
 /// point by point.
 Result<KernelText> emit_block(Program& p, int index, Source& source) {
   auto text = emit_block(p, index, false);
-  if (text || !text.why().shortage || !p.options.micro_kernel.empty()) return text;
+  if (text || !text.why().shortage || !p.options.micro_kernel.empty() || p.options.own_form)
+    return text;
   auto tight = emit_block(p, index, true);
   if (!tight) return text;
   tight.value().notes.push_back("tiles are not padded, and operators go point by point: " +
@@ -195,6 +196,7 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
   if (!program) {
+    if (p.options.own_form) return program.why();
     auto text = emit_block(p, index, source);
     if (!text)
       return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
@@ -246,6 +248,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
                                                     : emit_shared(p, index, source, templates);
     if (!text) return text.why();
     note_clusters(s.kernels[k], text.value(), source);
+    if (options.own_form && source.makeshift) return *source.makeshift;
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
     cold = cold || text->cold;

@@ -17,14 +17,15 @@ using codegen::File;
 using nlohmann::ordered_json;
 
 Result<Source> source_of(const Schedule& schedule, const Settings& settings,
-                         const std::string& architecture) {
+                         const std::string& architecture, bool own_form) {
   const auto micro_kernel = settings.find_text("micro-kernel");
   codegen::check_micro_kernel("cuda", "", micro_kernel);
   return emit(schedule, {.micro_kernel = micro_kernel.value_or(""),
                          .warps = static_cast<int>(settings.find_integer("warps").value_or(0)),
                          .stages = static_cast<int>(settings.find_integer("stages").value_or(0)),
                          .warpgroups = architecture == "sm_90a",
-                         .prefix = settings.text("prefix")});
+                         .prefix = settings.text("prefix"),
+                         .own_form = own_form});
 }
 
 TargetNeeds needs_of(const Settings& settings, const std::string& architecture) {
@@ -253,15 +254,24 @@ TargetNeeds needs(DType, const Settings& settings) {
   return needs_of(settings, architecture);
 }
 
+/// The one that a schedule's text is for.
+std::string architecture_for(const Schedule& schedule, const Settings& settings) {
+  const std::string known = known_architecture(settings);
+  return known.empty() ? architecture_for(*schedule.machine) : known;
+}
+
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int) {
   make_cache(settings);
-  std::string architecture = known_architecture(settings);
-  if (architecture.empty()) architecture = architecture_for(*schedule.machine);
-  Result<Source> source = source_of(schedule, settings, architecture);
+  Result<Source> source = source_of(schedule, settings, architecture_for(schedule, settings));
   if (!source) return source.why();
   return std::unique_ptr<codegen::Emitted>(
       std::make_unique<OnDevice>(std::move(source).value(), schedule.workload, settings));
+}
+
+std::optional<Reason> refuses(const Schedule& schedule, const Settings& settings, int) {
+  const auto source = source_of(schedule, settings, architecture_for(schedule, settings), true);
+  return source ? std::nullopt : std::optional(source.why());
 }
 
 Result<std::shared_ptr<codegen::Device>> open() {
@@ -307,6 +317,7 @@ const Target kCuda = {
     .micro_kernels = "cuda",
     .clock = Clock::measured,
     .emit = cuda::emit_for,
+    .refuses = cuda::refuses,
     .sequence = cuda::device_sequence,
     .needs = cuda::needs,
     .open = cuda::open,

@@ -151,7 +151,8 @@ Reproduced reproduce_speedups(const Experiment& e, const Run& run) {
 
 Reproduced reproduce_times(const Experiment& e, const Run& run) {
   const ReproduceOptions& options = run.options;
-  const Field top = document_of(e, {"recording", "block", "rows"});
+  const Field top = document_of(e, {"recording", "block", "model", "rows"});
+  const std::string model = top.at("model").text();
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -175,7 +176,7 @@ Reproduced reproduce_times(const Experiment& e, const Run& run) {
         {.what = name + ", correlation of predicted with measured time",
          .unit = "",
          .ours = number_at(done.result["rows"], name.c_str(), "pearson"),
-         .ours_source = formatted("predicted (mcfuser) against measured (CUDA events, {})",
+         .ours_source = formatted("predicted ({}) against measured (CUDA events, {})", model,
                                   done.result["recording"]["device"].get<std::string>()),
          .paper = row.at("paper").real()});
     Series timed{.name = name};
@@ -192,7 +193,7 @@ Reproduced reproduce_times(const Experiment& e, const Run& run) {
   }
   sheet.into(done);
   done.chart.title = e.id + ": " + e.title;
-  done.chart.x_label = "predicted (mcfuser), seconds";
+  done.chart.x_label = formatted("predicted ({}), seconds", model);
   done.chart.y_label = "measured (CUDA events), seconds";
   done.chart.caption = "Recorded on " + done.result["recording"]["device"].get<std::string>() +
                        "; a point a candidate.";
@@ -203,7 +204,7 @@ Reproduced reproduce_times(const Experiment& e, const Run& run) {
 
 Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
   const ReproduceOptions& options = run.options;
-  const Field top = document_of(e, {"recording", "block", "paper", "must_hold"});
+  const Field top = document_of(e, {"recording", "block", "models", "paper", "must_hold"});
   const std::string path = recording_path(e, options);
   const DocumentValue value = read_recording(path, "--data");
   const Field recording(value, path);
@@ -215,9 +216,14 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
   done.result["failed"] = block.at("failed").items().size();
   Sheet sheet({"expression", "model", "tilings", "R² about y = x", "R² of a fitted line",
                "mean error", "worst", "bias"});
-  const auto rows = [&sheet](const std::string& name, const ordered_json& models) {
-    for (const char* model : {"exact", "chimera", "chimera_full_edges", "mcfuser"}) {
-      const ordered_json& a = models[model];
+  std::vector<std::string> models, rows_of = {"exact"};
+  for (const Field& model : top.at("models").items()) {
+    models.push_back(model.text());
+    rows_of.insert(rows_of.end(), {models.back(), models.back() + "_full_edges"});
+  }
+  const auto rows = [&](const std::string& name, const ordered_json& said_by) {
+    for (const std::string& model : rows_of) {
+      const ordered_json a = said_by.value(model, ordered_json());
       if (!a.is_object()) continue;
       const auto percent = [&a](const char* key) {
         return formatted("{:+.2f} %", 100 * a[key].get<double>());
@@ -228,7 +234,7 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
     }
   };
   rows("all", said);
-  for (const auto& [name, models] : said["groups"].items()) rows(name, models);
+  for (const auto& [name, of_group] : said["groups"].items()) rows(name, of_group);
   sheet.into(done);
   if (said["residuals"].is_object())
     for (const auto& [cause, part] : said["residuals"].items())
@@ -237,12 +243,12 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
   done.report += formatted("\n\nThe paper, on another machine and another boundary: R² {}.\n",
                            ratio(top.at("paper").at("r2").real()));
   const std::string device = done.result["recording"]["device"];
-  for (const char* model : {"chimera", "mcfuser"})
-    if (said[model].is_object())
+  for (const std::string& model : models)
+    if (said.contains(model) && said[model].is_object())
       done.compared.push_back(
           {.what = formatted("R² about y = x of {}", model),
            .unit = "",
-           .ours = number_at(said, model, "r2_identity"),
+           .ours = number_at(said, model.c_str(), "r2_identity"),
            .ours_source = formatted("predicted ({}) against measured (ncu, {})", model, device),
            .paper = top.at("paper").at("r2").real()});
   done.chart = {.title = e.id + ": " + e.title,
@@ -250,28 +256,29 @@ Reproduced reproduce_traffic(const Experiment& e, const Run& run) {
                 .y_label = "measured (ncu), bytes",
                 .caption = "Recorded on " + device + "; a point a tiling.",
                 .identity = true,
-                .series = {{.name = "exact"}, {.name = "chimera"}, {.name = "mcfuser"}}};
+                .series = {{.name = "exact"}}};
+  for (const std::string& model : models) done.chart.series.push_back({.name = model});
   for (const CountedPoint& p : counted_points(block, "all")) {
     const auto put = [&p](Series& s, const std::optional<double>& predicted) {
       if (predicted) s.x.push_back(*predicted), s.y.push_back(p.truth);
     };
     put(done.chart.series[0], p.exact);
-    put(done.chart.series[1], p.by("chimera"));
-    put(done.chart.series[2], p.by("mcfuser"));
+    for (std::size_t i = 0; i < models.size(); ++i) put(done.chart.series[i + 1], p.by(models[i]));
   }
   const double least = top.at("must_hold").at("min_r2_exact").real();
   // Groups whose name goes on after ", " have a known cause beside the model.
   done.holds = !said["groups"].empty();
-  for (const auto& [name, models] : said["groups"].items()) {
+  for (const auto& [name, of_group] : said["groups"].items()) {
     if (name.find(", ") != std::string::npos) continue;
-    const auto got = number_at(models, "exact", "r2_identity");
+    const auto got = number_at(of_group, "exact", "r2_identity");
     if (got && *got >= least) continue;
     done.holds = false;
-    done.reason = name + ": exact's R² about y = x is " +
-                  (got ? formatted("{:.4f}, below {}", *got, least)
-                       : "not defined: " + (models["exact"].is_object()
-                                                ? models["exact"].value("undefined", std::string())
-                                                : "nothing was counted"));
+    done.reason =
+        name + ": exact's R² about y = x is " +
+        (got ? formatted("{:.4f}, below {}", *got, least)
+             : "not defined: " + (of_group["exact"].is_object()
+                                      ? of_group["exact"].value("undefined", std::string())
+                                      : "nothing was counted"));
   }
   if (said["groups"].empty()) done.reason = "the recording has no counted tiling";
   return done;

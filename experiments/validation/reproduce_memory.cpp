@@ -6,6 +6,7 @@
 #include "experiments/report/sheet.h"
 #include "harness/parallel.h"
 #include "harness/recorded.h"
+#include "harness/registry.h"
 #include "harness/statistics.h"
 
 namespace tilewright::harness {
@@ -59,9 +60,9 @@ MemoryPoint point_of(const Field& p, const std::string& machine, const How& how)
   r.layout = "row-major";  // as kernels have their tensors
   if (const auto tree = p.get("tree")) r.tree = tree->text();
   if (const auto tiles = p.get("tiles")) r.tiles = tiles->text();
-  if (const auto expression = p.get("expression")) {
-    r.options["expression"] = {expression->text()};
-    r.model = "mcfuser";
+  if (const Model* const written = notation_of(p)) {
+    r.options[written->notation] = {p.at(written->notation).text()};
+    r.model = written->name;
   }
   if (const auto blocks = p.get("blocks_per_sm"))
     point.options.blocks_per_sm = blocks->integer(1, 32);
@@ -200,8 +201,8 @@ Reproduced reproduce_memory(const Experiment& e, const Run& run) {
   } else if (cold["points"] >= kJudged) {
     const ordered_json& r2 = cold["r2_identity"];
     const double error = cold["mape"];
-    done.holds = r2.is_number() && r2 >= must.at("min_r2").real() &&
-                 error <= must.at("mean_error").real();
+    done.holds =
+        r2.is_number() && r2 >= must.at("min_r2").real() && error <= must.at("mean_error").real();
     done.reason = done.holds
                       ? ""
                       : formatted("R² {} or a mean error of {:.1f} % is worse than asked for",

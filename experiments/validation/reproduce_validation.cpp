@@ -10,9 +10,9 @@ using nlohmann::ordered_json;
 
 std::string figures(const char* name, const ordered_json& block) {
   return formatted("| {} | {} | {} | {:.2f} % | {:.2f} % | {:+.2f} % |\n", name,
-                     fixed_or_dash(block["r2_identity"], 4), fixed_or_dash(block["r2_fit"], 4),
-                     100 * block["mape"].get<double>(), 100 * block["worst"].get<double>(),
-                     100 * block["bias"].get<double>());
+                   fixed_or_dash(block["r2_identity"], 4), fixed_or_dash(block["r2_fit"], 4),
+                   100 * block["mape"].get<double>(), 100 * block["worst"].get<double>(),
+                   100 * block["bias"].get<double>());
 }
 
 std::string optimum_line(const char* name, const ordered_json& point) {
@@ -21,8 +21,8 @@ std::string optimum_line(const char* name, const ordered_json& point) {
   for (const auto& [loop, size] : point["tiles"].items())
     tiles += formatted("{}{}={}", tiles.empty() ? "" : " ", loop, size.get<std::int64_t>());
   return formatted("- {}: {}, predicted {} bytes, true {} bytes\n", name, tiles,
-                     point["predicted_bytes"].get<std::int64_t>(),
-                     point["true_bytes"].get<std::int64_t>());
+                   point["predicted_bytes"].get<std::int64_t>(),
+                   point["true_bytes"].get<std::int64_t>());
 }
 
 std::string report_of(const Field& top, const ordered_json& v) {
@@ -31,11 +31,14 @@ std::string report_of(const Field& top, const ordered_json& v) {
       "sampler: {}.\n\n",
       v["workload"].get<std::string>(), v["machine"].get<std::string>(),
       v["boundary"].get<std::string>(), top.at("orders").items().front().text(),
-      v["asked"].get<std::int64_t>(), v["valid"].get<std::int64_t>(), v["failed"].get<std::int64_t>(),
-      v["seed"].get<std::uint64_t>(), v["layout"].get<std::string>(),
+      v["asked"].get<std::int64_t>(), v["valid"].get<std::int64_t>(),
+      v["failed"].get<std::int64_t>(), v["seed"].get<std::uint64_t>(),
+      v["layout"].get<std::string>(),
       formatted("{} ({})", v["sampler"]["law"].get<std::string>(),
-                  v["sampler"]["min_tile"].get<std::int64_t>()));
-  text += "| | R² about y = x | R² of a fitted line | mean error | worst | bias |\n|---|---|---|---|---|---|\n";
+                v["sampler"]["min_tile"].get<std::int64_t>()));
+  text +=
+      "| | R² about y = x | R² of a fitted line | mean error | worst | bias "
+      "|\n|---|---|---|---|---|---|\n";
   text += figures("exact edges, at most half the capacity", v);
   text += figures("full edges", v["full_edges"]);
   if (v.contains("beyond") && v["beyond"]["valid"] != 0)
@@ -45,16 +48,16 @@ std::string report_of(const Field& top, const ordered_json& v) {
   const Field paper = top.at("paper");
   const auto r2 = paper.get("r2");
   text += formatted("| the paper (M=N=K=L={}, hardware counters) | {} | | | | |\n\n",
-                      paper.at("extent").integer(1, INT32_MAX),
-                      r2 ? formatted("{:.2f}", r2->real()) : "not given");
+                    paper.at("extent").integer(1, INT32_MAX),
+                    r2 ? formatted("{:.2f}", r2->real()) : "not given");
   text += formatted("The paper's R²: {}.\n\n", paper.at("r2_source").text());
   text += optimum_line("the model's optimum at half the capacity", v["optimum"]);
   if (v.contains("beyond"))
     text += optimum_line("the model's optimum at the whole capacity", v["beyond"]["optimum"]);
   if (!v["points"].empty())
-    text += formatted(
-        "- laying tensors out by tile and back costs {} bytes once, in no figure above\n",
-        v["points"].front()["packing_bytes"].get<std::int64_t>());
+    text +=
+        formatted("- laying tensors out by tile and back costs {} bytes once, in no figure above\n",
+                  v["points"].front()["packing_bytes"].get<std::int64_t>());
   return text;
 }
 
@@ -92,25 +95,28 @@ Series series_of(const char* name, const ordered_json& points) {
 }
 
 Chart chart_of(const Experiment& e, const ordered_json& v) {
-  Chart chart{.title = e.id + ": " + e.title,
-              .x_label = "predicted (chimera), bytes",
-              .y_label = "simulated, bytes",
-              .caption = formatted("{} on {}, boundary {}; {} tilings.",
-                                   v["workload"].get<std::string>(), v["machine"].get<std::string>(),
-                                   v["boundary"].get<std::string>(), v["valid"].dump()),
-              .identity = true};
+  Chart chart{
+      .title = e.id + ": " + e.title,
+      .x_label = formatted("predicted ({}), bytes", v["model"].get<std::string>()),
+      .y_label = "simulated, bytes",
+      .caption = formatted("{} on {}, boundary {}; {} tilings.", v["workload"].get<std::string>(),
+                           v["machine"].get<std::string>(), v["boundary"].get<std::string>(),
+                           v["valid"].dump()),
+      .identity = true};
   chart.series.push_back(series_of("memory use of at most half the capacity", v["points"]));
   if (v.contains("beyond"))
     chart.series.push_back(series_of("past half the capacity", v["beyond"]["points"]));
   if (v.contains("small_tiles"))
-    chart.series.push_back(series_of("some tile smaller than the sampler's least", v["small_tiles"]["points"]));
+    chart.series.push_back(
+        series_of("some tile smaller than the sampler's least", v["small_tiles"]["points"]));
   return chart;
 }
 
 }  // namespace
 
 Reproduced reproduce_validation(const Experiment& e, const Run& run) {
-  const Field top = document_of(e, {"workload", "machine", "orders", "samples", "seed", "beyond", "spill", "paper", "must_hold"});
+  const Field top = document_of(e, {"workload", "machine", "orders", "samples", "seed", "beyond",
+                                    "spill", "paper", "must_hold"});
   Request asked;
   asked.subject = top.at("workload").text();
   asked.machine = top.at("machine").text();
@@ -146,7 +152,8 @@ Reproduced reproduce_validation(const Experiment& e, const Run& run) {
   const ordered_json& r2_ours = answer.json["r2_identity"];
   const std::optional<double> got =
       r2_ours.is_number() ? std::optional(r2_ours.get<double>()) : std::nullopt;
-  const std::string by = formatted("predicted (chimera) against simulated ({})", *asked.machine);
+  const std::string by = formatted("predicted ({}) against simulated ({})",
+                                   answer.json["model"].get<std::string>(), *asked.machine);
   done.compared.push_back({.what = "R² about y = x",
                            .unit = "",
                            .ours = got,

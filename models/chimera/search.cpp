@@ -166,93 +166,106 @@ Search search(const Workload& w, Elements capacity, const Options& options) {
 
 namespace {
 
-/// A solution's plan, if its schedule stays within the capacity.
-std::optional<Plan> plan_that_fits(const std::shared_ptr<const Workload>& w,
-                                   const std::shared_ptr<const Machine>& m, LevelId level,
-                                   const Options& options, const Solution& s, Elements capacity) {
-  Plan plan = plan_of(*w, s, *m, level, options);
-  const Result<Schedule> schedule = resolve(plan, w, m);
-  if (!schedule) return std::nullopt;
-  const auto used = memory_use(*schedule);
-  const auto at = used.find(m->level(level).name);
-  if (at != used.end() && at->second > bytes_of(capacity, w->dtype())) return std::nullopt;
-  return plan;
-}
+/// The level that plans are for, and what of it they may hold.
+class Room {
+ public:
+  Room(const Workload& w, const Machine& m, LevelId level, std::optional<Elements> capacity)
+      : workload_(std::make_shared<const Workload>(w)),
+        machine_(std::make_shared<const Machine>(m)),
+        level_(level),
+        capacity_(capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())))) {
+  }
 
-/// The best of a search whose schedule stays within the capacity.
-std::optional<BestPlan> first_that_fits(const std::shared_ptr<const Workload>& w,
-                                        const std::shared_ptr<const Machine>& m, LevelId level,
-                                        const Options& options, Search search, Elements capacity) {
-  for (const Solution& s : search.ranked) {
-    if (!s.feasible) break;
-    std::optional<Plan> plan = plan_that_fits(w, m, level, options, s, capacity);
-    if (!plan) continue;
-    BestPlan best{.plan = std::move(*plan), .solution = s, .capacity = capacity};
-    best.search = std::move(search);
+  Elements capacity() const { return capacity_; }
+  /// A solution's plan, if its schedule stays within the capacity.
+  std::optional<Plan> plan_that_fits(const Options& options, const Solution& s) const {
+    Plan plan = plan_of(*workload_, s, *machine_, level_, options);
+    const Result<Schedule> schedule = resolve(plan, workload_, machine_);
+    if (!schedule) return std::nullopt;
+    const auto used = memory_use(*schedule);
+    const auto at = used.find(machine_->level(level_).name);
+    if (at != used.end() && at->second > bytes_of(capacity_, workload_->dtype()))
+      return std::nullopt;
+    return plan;
+  }
+  /// The best of a search whose schedule stays within the capacity.
+  std::optional<BestPlan> first_that_fits(const Options& options, Search search) const {
+    for (const Solution& s : search.ranked) {
+      if (!s.feasible) break;
+      std::optional<Plan> plan = plan_that_fits(options, s);
+      if (!plan) continue;
+      BestPlan best{.plan = std::move(*plan), .solution = s, .capacity = capacity_};
+      best.search = std::move(search);
+      return best;
+    }
+    return std::nullopt;
+  }
+  /// Whether the plans' outer loops are shared among thread blocks.
+  bool shared_by_blocks(const Options& options) const {
+    return detail::shared_by_blocks(*machine_, level_, options);
+  }
+  /// Tiles that fill one instance of the level leave few blocks for the others. So the capacity is
+  /// halved as long as that may pay. Of all orders' best tiles for these capacities the plan is
+  /// taken whose blocks cost least.
+  std::optional<BestPlan> best_of_blocks(const Options& options, const Search& all) const {
+    const Workload& w = *workload_;
+    const std::int64_t instances = machine_->level(level_).instances;
+    std::optional<BestPlan> best;
+    double least = 0;
+    Search search = all;
+    for (Elements capacity = capacity_;;) {
+      for (const Solution& s : search.ranked) {
+        // Ranked by volume, and blocks move no less.
+        if (!s.feasible || (best && static_cast<double>(s.price.volume.value) >= least)) break;
+        Kernel k{.tree = tree_of(w, s.order, s.tiles), .tiles = tile_table(w, s.order, s.tiles)};
+        const detail::Blocks blocks = detail::share(w, s.order, s.tiles, options, instances, k);
+        if (best && blocks.cost(instances) >= least) continue;
+        std::optional<Plan> plan = plan_that_fits(options, s);
+        if (!plan) continue;
+        best = {.plan = std::move(*plan), .solution = s, .search = {}, .capacity = capacity_};
+        best->blocks = blocks.count;
+        best->moved = Elements(std::llround(blocks.elements));
+        least = blocks.cost(instances);
+      }
+      capacity = Elements(capacity.value / 2);
+      if (capacity.value < 1) break;
+      Result<Search> next = try_search(w, capacity, options);
+      if (!next || next->ranked.empty() || !next->ranked.front().feasible) break;
+      search = std::move(next).value();
+      // Smaller tiles move no less.
+      if (best && static_cast<double>(search.ranked.front().price.volume.value) >= least) break;
+    }
+    if (best) best->search = all;
     return best;
   }
-  return std::nullopt;
-}
 
-/// Tiles that fill one instance of the level leave few blocks for the others. So the capacity is
-/// halved as long as that may pay. Of all orders' best tiles for these capacities the plan is taken
-/// whose blocks cost least.
-std::optional<BestPlan> best_of_blocks(const std::shared_ptr<const Workload>& w,
-                                       const std::shared_ptr<const Machine>& m, LevelId level,
-                                       const Options& options, const Search& all, Elements room) {
-  const std::int64_t instances = m->level(level).instances;
-  std::optional<BestPlan> best;
-  double least = 0;
-  Search search = all;
-  for (Elements capacity = room;;) {
-    for (const Solution& s : search.ranked) {
-      // Ranked by volume, and blocks move no less.
-      if (!s.feasible || (best && static_cast<double>(s.price.volume.value) >= least)) break;
-      Kernel k{.tree = tree_of(*w, s.order, s.tiles), .tiles = tile_table(*w, s.order, s.tiles)};
-      const detail::Blocks blocks = detail::share(*w, s.order, s.tiles, options, instances, k);
-      if (best && blocks.cost(instances) >= least) continue;
-      std::optional<Plan> fits = plan_that_fits(w, m, level, options, s, room);
-      if (!fits) continue;
-      best = {.plan = std::move(*fits), .solution = s, .search = {}, .capacity = room};
-      best->blocks = blocks.count;
-      best->moved = Elements(std::llround(blocks.elements));
-      least = blocks.cost(instances);
-    }
-    capacity = Elements(capacity.value / 2);
-    if (capacity.value < 1) break;
-    Result<Search> next = try_search(*w, capacity, options);
-    if (!next || next->ranked.empty() || !next->ranked.front().feasible) break;
-    search = std::move(next).value();
-    // Smaller tiles move no less.
-    if (best && static_cast<double>(search.ranked.front().price.volume.value) >= least) break;
-  }
-  if (best) best->search = all;
-  return best;
-}
+ private:
+  // Schedules share both.
+  std::shared_ptr<const Workload> workload_;
+  std::shared_ptr<const Machine> machine_;
+  LevelId level_;
+  Elements capacity_;
+};
 
 }  // namespace
 
 Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
                            const Options& options, std::optional<Elements> capacity) {
-  const auto workload = std::make_shared<const Workload>(w);
-  const auto machine = std::make_shared<const Machine>(m);
-  const Elements room =
-      capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
-  const bool blocks = detail::shared_by_blocks(m, level, options);
+  const Room room(w, m, level, capacity);
+  const bool blocks = room.shared_by_blocks(options);
   const auto attempt = [&](Memory mode) -> std::optional<BestPlan> {
     Options o = options;
     o.memory = mode;
-    Result<Search> s = try_search(w, room, o);
+    Result<Search> s = try_search(w, room.capacity(), o);
     if (!s) return std::nullopt;
-    if (blocks) return best_of_blocks(workload, machine, level, o, *s, room);
-    return first_that_fits(workload, machine, level, o, std::move(s).value(), room);
+    if (blocks) return room.best_of_blocks(o, *s);
+    return room.first_that_fits(o, std::move(s).value());
   };
-  Result<Search> s = try_search(w, room, options);
+  Result<Search> s = try_search(w, room.capacity(), options);
   if (!s) return Reason{s.reason()};
   const Search as_asked = *s;
-  auto best = blocks
-                  ? best_of_blocks(workload, machine, level, options, as_asked, room)
-                  : first_that_fits(workload, machine, level, options, std::move(s).value(), room);
+  auto best = blocks ? room.best_of_blocks(options, as_asked)
+                     : room.first_that_fits(options, std::move(s).value());
   // Orders that the asked-for memory prices too low fall out above, and with them their second-best
   // tiles; those are found with the memory that a schedule truly needs.
   const bool first = best && (blocks || best->solution.order == as_asked.ranked.front().order);
@@ -269,8 +282,9 @@ Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
   if (best) return std::move(*best);
   if (as_asked.ranked.empty()) return Reason{"no order could be tried"};
   const Solution& top = as_asked.ranked.front();
-  return Reason{top.reason.empty() ? "no plan fits " + std::to_string(room.value) + " elements"
-                                   : top.reason};
+  return Reason{top.reason.empty()
+                    ? "no plan fits " + std::to_string(room.capacity().value) + " elements"
+                    : top.reason};
 }
 
 namespace {
@@ -297,32 +311,30 @@ std::vector<Solution> solutions_of(Elements volume, const Workload& w, Elements 
 
 Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
                           const Options& options, std::optional<Elements> capacity) {
-  const auto workload = std::make_shared<const Workload>(w);
-  const auto machine = std::make_shared<const Machine>(m);
-  const Elements room =
-      capacity.value_or(Elements(m.level(level).capacity.value / size_of(w.dtype())));
-  if (detail::shared_by_blocks(m, level, options)) {
-    Result<BestPlan> plan = best_plan(w, m, level, options, room);
+  const Room room(w, m, level, capacity);
+  if (room.shared_by_blocks(options)) {
+    Result<BestPlan> plan = best_plan(w, m, level, options, room.capacity());
     if (plan) return std::move(plan).value().solution;
-    return best_order(w, room, options);
+    return best_order(w, room.capacity(), options);
   }
   const auto fits = [&](const Solution& s, const Options& o) {
-    return plan_that_fits(workload, machine, level, o, s, room).has_value();
+    return room.plan_that_fits(o, s).has_value();
   };
-  Result<Solution> first = best_order(w, room, options);
+  Result<Solution> first = best_order(w, room.capacity(), options);
   if (!first || !first->feasible || fits(*first, options)) return first;
   Options held = options;
   held.memory = Memory::held;
-  FirstOrder other = first_order(w, room, held);
+  FirstOrder other = first_order(w, room.capacity(), held);
   // As best_plan() does it. What is ranked as asked and fits moves no less than `other`, which is
   // the best of what fits: if it moves as much it comes first.
   if (!other.as_good.empty() && options.memory != Memory::held && other.solution->feasible &&
       fits(*other.solution, held)) {
-    for (Solution& s : solutions_of(other.solution->price.volume, w, room, options, other.as_good))
+    for (Solution& s :
+         solutions_of(other.solution->price.volume, w, room.capacity(), options, other.as_good))
       if (fits(s, options)) return std::move(s);
     return std::move(other.solution);
   }
-  Result<BestPlan> plan = best_plan(w, m, level, options, room);
+  Result<BestPlan> plan = best_plan(w, m, level, options, capacity);
   if (!plan) return first;
   return std::move(plan).value().solution;
 }

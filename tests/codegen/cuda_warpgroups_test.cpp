@@ -350,8 +350,10 @@ TEST(Warpgroups, ClustersThatNobodyCanHaveAreMakeshifts) {
       "name: drawn\ndtype: f16\nloops: {m: 384, \"n\": 64, k: 64}\n"
       "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n";
   const auto makeshift = [&](const std::string& tree, int blocks, bool warpgroups) {
-    const auto source =
-        cuda::emit(make_case(yaml, tree, 132, blocks).schedule, {.warpgroups = warpgroups});
+    const Schedule schedule = make_case(yaml, tree, 132, blocks).schedule;
+    const auto source = cuda::emit(schedule, {.warpgroups = warpgroups});
+    const auto own = cuda::emit(schedule, {.warpgroups = warpgroups, .own_form = true});
+    EXPECT_EQ(own.ok(), source.ok() && !source->makeshift);
     return !source.ok() ? source.reason() : source->makeshift ? source->makeshift->text : "none";
   };
   // Three tiles of rows make no clusters of two.

@@ -113,6 +113,35 @@ TEST(Recorded, ValidateTakesTimesFromARecordingOnly) {
   EXPECT_THROW(validate(request, options), InputError);
 }
 
+/// Blocks are told by what they hold, whatever experiment they were recorded for.
+TEST(Recorded, BlocksAreFoundByTheirWorkload) {
+  const TemporaryDirectory folder;
+  const std::string path = (folder.path() / "recording.json").string();
+  std::ofstream(path)
+      << R"({"any": {"workload": "softmax", "points": [{"counted": 1}], "failed": []},
+    "several": {"one": {"workload": "softmax", "points": [{"seconds_median": 2}], "failed": []},
+                "two": {"workload": "layernorm", "points": [{"seconds_median": 3}], "failed": []}},
+    "without": {"workload": "gelu", "points": [{"seconds_median": 4}]}, "device": {"name": "x"}})";
+  const auto found = [&](const char* workload, const char* figure) {
+    return recorded_block(path, workload, figure, "times")["points"][0][figure].get<int>();
+  };
+  EXPECT_EQ(found("softmax", "counted"), 1);
+  EXPECT_EQ(found("softmax", "seconds_median"), 2);
+  EXPECT_EQ(found("layernorm", "seconds_median"), 3);
+  const auto said = [&](const char* workload, const char* figure) -> std::string {
+    try {
+      recorded_block(path, workload, figure, "times");
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  EXPECT_THAT(said("gelu", "seconds_median"),
+              AllOf(HasSubstr("gelu is not a workload of this recording of times"),
+                    HasSubstr("softmax, layernorm")));
+  EXPECT_THAT(said("softmax", "registers"), HasSubstr("accepted: a recording of times"));
+}
+
 TEST(Recorded, SpeedupsHaveTheGeometricMean) {
   const TemporaryDirectory out;
   const Answer answer = reproduce({}, of("chimera/fig6", out));

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -24,3 +25,38 @@ def result(tmp_path):
         path.write_text(document if isinstance(document, str) else json.dumps(document))
         return str(path)
     return write
+
+
+def svg_text(path):
+    """The words of a picture whose text is kept as text."""
+    with open(path, encoding="utf-8") as file:
+        return re.sub(r"\s+", " ", " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", file.read())))
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    """Draws a document's file and returns the picture's words."""
+    import matplotlib
+    from tilewright import plot
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+
+    def make(path, *more):
+        out = str(tmp_path / "picture.svg")
+        assert plot.main([path, "-o", out, *more]) == 0
+        return svg_text(out)
+    return make
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Asks for the picture of a document's file, which is refused in one line, and returns it."""
+    from tilewright import plot
+
+    def ask(path, *more):
+        out = tmp_path / "p.png"
+        assert plot.main([path, "-o", str(out), *more]) == 2
+        assert not out.exists()
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1, error
+        return error
+    return ask

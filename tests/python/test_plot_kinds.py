@@ -306,14 +306,9 @@ def spoilt():
 
 
 @pytest.mark.parametrize("document, named", list(spoilt()))
-def test_bad_files_are_refused_in_one_line(document, named, tmp_path, capsys):
-    path, out = tmp_path / "r.json", tmp_path / "p.png"
+def test_bad_files_are_refused_in_one_line(result, refused, document, named):
     kind = ["--kind", document.pop("kind")] if "kind" in document else []
-    path.write_text(json.dumps(document))
-    assert plot.main([str(path), "-o", str(out), *kind]) == 2
-    error = capsys.readouterr().err
-    assert named in error and error.count("\n") == 1, error
-    assert not out.exists()
+    assert named in refused(result(document), *kind)
 
 
 def test_a_table_is_drawn_by_the_columns_that_it_names_and_by_its_table_where_its_points_are_others():

@@ -200,6 +200,11 @@ Result<std::unique_ptr<codegen::Emitted>> emit_for_host(const Schedule& schedule
       std::make_unique<OnHost>(std::move(source).value(), schedule.workload));
 }
 
+std::optional<Reason> host_refuses(const Schedule& schedule, const Settings& settings, int) {
+  const auto source = source_of(schedule, settings, settings.find_text("arch").value_or(""), true);
+  return source ? std::nullopt : std::optional(source.why());
+}
+
 Availability emulated_here() {
   const Result<std::vector<std::string>> compiler = compiler_command("");
   if (!compiler) return {.reason = compiler.reason()};
@@ -219,6 +224,7 @@ const Target kCudaEmulated = {
     .micro_kernels = "cuda",
     .clock = Clock::none,
     .emit = cuda::emit_for_host,
+    .refuses = cuda::host_refuses,
     .sequence = codegen::host_sequence,
     .needs = cuda::needs_of_host,
 };

@@ -13,7 +13,7 @@ struct ChainRow {
 };
 
 // Chimera, table IV.
-constexpr std::array kChimeraGemm = {
+constexpr std::array kTable4 = {
     ChainRow{"G1", 8, 512, 64, 64, 512, "Bert-Small"},
     ChainRow{"G2", 12, 512, 64, 64, 512, "Bert-Base"},
     ChainRow{"G3", 16, 512, 64, 64, 512, "Bert-Large"},
@@ -34,7 +34,7 @@ struct ConvRow {
 };
 
 // Chimera, table V.
-constexpr std::array kChimeraConv = {
+constexpr std::array kTable5 = {
     ConvRow{"C1", 64, 112, 112, 192, 128, 2, 1, 3, 1},
     ConvRow{"C2", 32, 147, 147, 64, 80, 2, 1, 3, 1},
     ConvRow{"C3", 64, 56, 56, 128, 64, 1, 1, 3, 1},
@@ -126,14 +126,14 @@ Row conv_row(std::string name, const ConvRow& r, std::string source, DType dtype
 
 std::vector<Row> paper_rows() {
   std::vector<Row> out;
-  for (const ChainRow& r : kChimeraGemm)
+  for (const ChainRow& r : kTable4)
     out.push_back({std::string("chimera/") + r.name,
                    "gemm-chain",
                    std::string("GEMM chain of ") + r.network,
                    "Chimera, table IV",
                    DType::f32,
                    {{"batch", r.batch}, {"m", r.m}, {"n", r.n}, {"k", r.k}, {"l", r.l}}});
-  for (const ConvRow& r : kChimeraConv)
+  for (const ConvRow& r : kTable5)
     out.push_back(conv_row(std::string("chimera/") + r.name, r, "Chimera, table V", DType::f32));
   for (Row& r : out) r.half_on_accelerators = true;
   for (const FuserRow& r : kFuserGemm)

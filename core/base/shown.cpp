@@ -1,4 +1,4 @@
-#include "cli/table.h"
+#include "core/base/shown.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 #include "core/base/format.h"
 
-namespace tilewright::cli {
+namespace tilewright::shown {
 namespace {
 
 constexpr std::size_t kIndent = 4;  ///< of a row that goes on below
@@ -183,8 +183,12 @@ std::string fixed(const nlohmann::ordered_json& value, int digits) {
   return value.is_number() ? formatted("{:.{}f}", value.get<double>(), digits) : "-";
 }
 
+std::string heading(const nlohmann::ordered_json& j) {
+  return formatted("{} on {} by {}\n", text(j, "workload"), text(j, "machine"), text(j, "model"));
+}
+
 void Lines::add(const std::string& name, const std::string& value) {
   if (!value.empty() && value != "-") out_ += formatted("{:<16} {}", name, folded(value, 17, 17));
 }
 
-}  // namespace tilewright::cli
+}  // namespace tilewright::shown

@@ -3,14 +3,15 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::quickest {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 constexpr std::size_t kMostNames = 6;
 
@@ -65,9 +66,9 @@ std::string cost(const ordered_json& j, const std::string& after) {
   return moved.is_number() ? grouped(static_cast<std::int64_t>(moved.get<double>())) + " B" : "-";
 }
 
-}  // namespace
-
-std::string planned_table(const ordered_json& j) {
+/// Of a plan that is joined of parts: whose each is, what it costs, and why edges are fused. Empty
+/// for other plans.
+std::string parts_text(const ordered_json& j) {
   const ordered_json& parts =
       get(j, j.contains("parts_planned") ? "parts_planned" : "kernels_predicted");
   if (!parts.is_array() || parts.empty() || !parts.front().contains("by")) return "";
@@ -86,4 +87,16 @@ std::string planned_table(const ordered_json& j) {
   return out + "\n" + edges.text({"edge", "is", "fused", "apart", "note"});
 }
 
-}  // namespace tilewright::cli
+std::string explained(const ordered_json& j) {
+  return j.contains("edges") ? heading(j) + parts_text(j) : "";
+}
+
+std::string planned(const ordered_json& j, const std::string& figures) {
+  return figures + parts_text(j);
+}
+
+}  // namespace
+
+ModelTable table() { return {.explained = explained, .planned = planned}; }
+
+}  // namespace tilewright::quickest

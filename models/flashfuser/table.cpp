@@ -1,14 +1,15 @@
 // An explanation of plans in clusters of thread blocks as text.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::flashfuser {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 std::string scientific(const ordered_json& number) {
   return number.is_number() ? formatted("{:.3g}", number.get<double>()) : "-";
@@ -37,9 +38,8 @@ std::string candidate_text(const char* title, const ordered_json& c) {
                          cell(c["shuffle_group"]), cell(c["reduce_group"]), pairs(c["dsm"]));
 }
 
-}  // namespace
-
-std::string clusters_table(const ordered_json& j) {
+std::string explained(const ordered_json& j) {
+  if (!j.contains("funnel")) return "";
   std::string out = formatted("{} on {}, level {}\n\n", cell(j["workload"]), cell(j["machine"]),
                               cell(j["level"])) +
                     funnel_text(j["funnel"]);
@@ -51,4 +51,8 @@ std::string clusters_table(const ordered_json& j) {
   return out + "\n" + cell(j["note"]) + "\n";
 }
 
-}  // namespace tilewright::cli
+}  // namespace
+
+ModelTable table() { return {.explained = explained}; }
+
+}  // namespace tilewright::flashfuser

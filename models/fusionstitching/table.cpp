@@ -1,14 +1,15 @@
-// Kernels of a graph that a model fuses, as text: with their groups and schemes, or step by step.
+// Kernels of stitched groups, each with its scheme, as text.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::fusionstitching {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 /// "sum warp, norm warp": what each group's root does.
 std::string schemes(const ordered_json& kernel) {
@@ -32,9 +33,7 @@ std::string drawn_table(const ordered_json& j) {
                    j["drawn"].size(), text(j, "seed"), table.text());
 }
 
-}  // namespace
-
-std::string stitched_table(const ordered_json& j) {
+std::string kernels_text(const ordered_json& j) {
   Table table({"kernel", "operators", "groups", "threads", "waves", "score us", "L us"});
   std::size_t n = 0;
   for (const ordered_json& k : j["stitched"])
@@ -57,34 +56,16 @@ std::string stitched_table(const ordered_json& j) {
          drawn_table(j) + (j.contains("written") ? "\nwritten  " + text(j, "written") + "\n" : "");
 }
 
-/// Steps and kernels of a model that fuses pair by pair: by seconds, or by bytes that both share.
-std::string fusion_table(const ordered_json& j) {
-  const bool timed = j["fused_kernels"].empty() || j["fused_kernels"].front().contains("seconds");
-  Table kernels(
-      timed ? std::vector<std::string>{"kernel", "operators", "written as", "blocks", "us"}
-            : std::vector<std::string>{"kernel", "operators", "written as", "parts", "writes"});
-  std::size_t n = 0;
-  for (const ordered_json& k : j["fused_kernels"]) {
-    std::vector<std::string> row = {std::to_string(++n), joined(k["operators"]),
-                                    text(k, "emitter")};
-    if (timed)
-      row.insert(row.end(), {cell(get(k, "blocks")), microseconds(k["seconds"])});
-    else
-      row.insert(row.end(), {text(k, "parts"), joined(k["written"])});
-    kernels.add(std::move(row));
-  }
-  if (!j.contains("fusion_steps") || j["fusion_steps"].empty()) return kernels.text();
-  Table steps(timed ? std::vector<std::string>{"step", "producer", "into", "unfused us", "fused us",
-                                               "decision"}
-                    : std::vector<std::string>{"step", "first", "second", "shared bytes",
-                                               "distance", "decision"});
-  n = 0;
-  for (const ordered_json& s : j["fusion_steps"])
-    steps.add({std::to_string(++n), text(s, "producer"), joined(s["consumers"]),
-               timed ? microseconds(s["unfused_seconds"]) : text(s, "shared_bytes"),
-               timed ? microseconds(s["fused_seconds"]) : text(s, "distance"),
-               text(s, "decision")});
-  return steps.text() + "\n" + kernels.text();
+std::string explained(const ordered_json& j) {
+  return j.contains("stitched") ? heading(j) + "\n" + kernels_text(j) : "";
 }
 
-}  // namespace tilewright::cli
+std::string planned(const ordered_json& j, const std::string& figures) {
+  return j.contains("stitched") ? "\n" + kernels_text(j) + "\n" + figures : figures;
+}
+
+}  // namespace
+
+ModelTable table() { return {.explained = explained, .planned = planned}; }
+
+}  // namespace tilewright::fusionstitching

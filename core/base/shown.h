@@ -1,4 +1,4 @@
-// Columns of text for people.
+// Documents and numbers as text for people: columns, lines, cells.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tilewright::cli {
+namespace tilewright::shown {
 
 /// Rows of cells, each column as wide as its widest cell; numbers to the right. A row that is wider
 /// than kColumns goes on below, indented.
@@ -51,6 +51,9 @@ std::string bytes(const nlohmann::ordered_json& value);
 std::string percent(const nlohmann::ordered_json& value);
 std::string fixed(const nlohmann::ordered_json& value, int digits);
 
+/// "gemm-chain on h100 by exact", of a document that has its workload, machine and model: a line.
+std::string heading(const nlohmann::ordered_json& j);
+
 /// "name   value" lines, of values that are there.
 class Lines {
  public:
@@ -61,4 +64,4 @@ class Lines {
   std::string out_;
 };
 
-}  // namespace tilewright::cli
+}  // namespace tilewright::shown

@@ -1,14 +1,15 @@
 // Subprograms, their kernels and what of an analysis decided them, as text.
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::souffle {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 constexpr std::size_t kMostRows = 60;  // more of them are counted, and in --json
 
@@ -57,10 +58,10 @@ std::string compositions_text(const ordered_json& all) {
          more(wrong, "compositions");
 }
 
-}  // namespace
-
-std::string subprograms_table(const ordered_json& j) {
-  std::string out = analysis_text(j["analysis"]) + compositions_text(j["compositions"]);
+std::string explained(const ordered_json& j) {
+  if (!j.contains("compositions") || !j.contains("kernels")) return "";
+  std::string out =
+      heading(j) + "\n" + analysis_text(j["analysis"]) + compositions_text(j["compositions"]);
   Table table({"kernel", "phase", "blocks", "from", "tiles", "operators"});
   std::size_t rows = 0, n = 0;
   std::string facts;
@@ -90,4 +91,8 @@ std::string subprograms_table(const ordered_json& j) {
   return out;
 }
 
-}  // namespace tilewright::cli
+}  // namespace
+
+ModelTable table() { return {.explained = explained}; }
+
+}  // namespace tilewright::souffle

@@ -8,14 +8,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::powerfusion {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 constexpr std::size_t kMostKernels = 12;  // more of them are counted, and in --json
 constexpr std::size_t kMostWords = 8;     // of a list; the rest are counted
@@ -138,10 +139,10 @@ std::string part_text(const ordered_json& part) {
   return out;
 }
 
-}  // namespace
-
-std::string gir_table(const ordered_json& j) {
-  std::string out = formatted(
+std::string explained(const ordered_json& j) {
+  if (!j.contains("kernels_by_class")) return "";
+  std::string out = heading(j) + "\n";
+  out += formatted(
       "{} kernels of memory, {} of computation; {} B moved, unfused {}, at least {}; {} us "
       "predicted\n",
       text(j["kernels_by_class"], "memory"), text(j["kernels_by_class"], "computation"),
@@ -173,4 +174,8 @@ std::string gir_table(const ordered_json& j) {
   return out;
 }
 
-}  // namespace tilewright::cli
+}  // namespace
+
+ModelTable table() { return {.explained = explained}; }
+
+}  // namespace tilewright::powerfusion

@@ -58,8 +58,9 @@ Reproduced reproduce_formulas(const Experiment& e) {
   done.holds = true;
   done.result["rows"] = ordered_json::array();
   done.csv = "workload,tiles,reading,tensor,movement,paper_movement,footprint,paper_footprint\n";
-  done.report = "| workload, tiles | reading | tensor | the paper's formula | its value | ours | "
-                "footprint, paper | ours |\n|---|---|---|---|---|---|---|---|\n";
+  done.report =
+      "| workload, tiles | reading | tensor | the paper's formula | its value | ours | "
+      "footprint, paper | ours |\n|---|---|---|---|---|---|---|---|\n";
   for (const Field& c : top.at("cases").items()) {
     const std::string name = c.at("workload").text();
     const Workload w = named_workload(name);
@@ -75,9 +76,9 @@ Reproduced reproduce_formulas(const Experiment& e) {
       for (const auto& entry : top.at("tensors").entries()) {
         const std::string& tensor = entry.first;  // clang 14's lambdas cannot capture a binding
         const Field& formula = entry.second;
-        const auto at = std::find_if(price.tensors.begin(), price.tensors.end(), [&](const auto& t) {
-          return w.tensor(t.tensor).name == tensor;
-        });
+        const auto at =
+            std::find_if(price.tensors.begin(), price.tensors.end(),
+                         [&](const auto& t) { return w.tensor(t.tensor).name == tensor; });
         if (at == price.tensors.end()) formula.fail("is not a tensor of the workload", "a tensor");
         const std::int64_t paper = movement(formula.at("movement"), w, tiles);
         const std::int64_t paper_tile = footprint(formula.at("footprint"), w, tiles);
@@ -85,15 +86,16 @@ Reproduced reproduce_formulas(const Experiment& e) {
         if (ours != paper || tile != paper_tile) {
           done.holds = false;
           done.reason = formatted("{} of {} ({}): {} and {}, the paper {} and {}", tensor, name,
-                                    r.text(), ours, tile, paper, paper_tile);
+                                  r.text(), ours, tile, paper, paper_tile);
         }
         if (done.compared.size() < 2 * top.at("tensors").entries().size()) {  // the first case's
           const auto add = [&](const char* what, std::int64_t mine, std::int64_t theirs) {
-            done.compared.push_back({.what = formatted("{} of {}, {} ({})", what, tensor, name, tiles_text),
-                                     .unit = "elements",
-                                     .ours = static_cast<double>(mine),
-                                     .ours_source = "predicted (chimera)",
-                                     .paper = static_cast<double>(theirs)});
+            done.compared.push_back(
+                {.what = formatted("{} of {}, {} ({})", what, tensor, name, tiles_text),
+                 .unit = "elements",
+                 .ours = static_cast<double>(mine),
+                 .ours_source = "predicted (chimera)",
+                 .paper = static_cast<double>(theirs)});
           };
           add("movement", ours, paper);
           add("footprint", tile, paper_tile);
@@ -108,10 +110,10 @@ Reproduced reproduce_formulas(const Experiment& e) {
                                        {"footprint_elements", tile},
                                        {"paper_footprint_elements", paper_tile}});
         done.csv += formatted("\"{}\",{},{},{},{},{},{},{}\n", name, tiles_text, r.text(), tensor,
-                                ours, paper, tile, paper_tile);
-        done.report += formatted("| {}, {} | {} | {} | {} | {} | {} | {} | {} |\n", name,
-                                   tiles_text, r.text(), tensor, formula.at("paper").text(), paper,
-                                   ours, paper_tile, tile);
+                              ours, paper, tile, paper_tile);
+        done.report +=
+            formatted("| {}, {} | {} | {} | {} | {} | {} | {} | {} |\n", name, tiles_text, r.text(),
+                      tensor, formula.at("paper").text(), paper, ours, paper_tile, tile);
       }
     }
   }
@@ -206,10 +208,13 @@ Reproduced reproduce_reuse(const Experiment& e) {
   done.result["checked"] = ordered_json::array();
   const auto check = [&](const std::string& order, const std::string& tensor, bool same,
                          const std::string& claim, const std::string& source) {
-    done.result["checked"].push_back(
-        {{"order", order}, {"tensor", tensor}, {"paper", claim}, {"source", source}, {"same", same}});
+    done.result["checked"].push_back({{"order", order},
+                                      {"tensor", tensor},
+                                      {"paper", claim},
+                                      {"source", source},
+                                      {"same", same}});
     done.report += formatted("- {}, {}: {} ({}): {}\n", order, tensor, claim, source,
-                               same ? "the same here" : "not so here");
+                             same ? "the same here" : "not so here");
     if (same) return;
     done.holds = false;
     done.reason = formatted("{} under {} is not {}", tensor, order, claim);
@@ -223,9 +228,8 @@ Reproduced reproduce_reuse(const Experiment& e) {
   }
   for (const Field& row : top.at("paper_every_order").items()) {
     const std::string tensor = row.at("tensor").text(), loop = row.at("along").text();
-    const bool same = std::all_of(table.begin(), table.end(), [&](auto& entry) {
-      return entry.second[tensor].contains(loop);
-    });
+    const bool same = std::all_of(table.begin(), table.end(),
+                                  [&](auto& entry) { return entry.second[tensor].contains(loop); });
     check("every order", tensor, same, "reused along " + loop, row.at("source").text());
   }
   return done;

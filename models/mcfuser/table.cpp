@@ -2,14 +2,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "cli/table.h"
-#include "cli/tables.h"
 #include "core/base/format.h"
+#include "core/base/shown.h"
+#include "models/tables.h"
 
-namespace tilewright::cli {
+namespace tilewright::mcfuser {
 namespace {
 
 using nlohmann::ordered_json;
+using namespace shown;
 
 std::string value(const ordered_json& j, const char* key) {
   const auto at = j.find(key);
@@ -76,9 +77,7 @@ std::string shown_text(const ordered_json& s) {
              value(s, "memory_bytes"), value(s, "tree"));
 }
 
-}  // namespace
-
-std::string expressions_table(const ordered_json& j) {
+std::string explained(const ordered_json& j) {
   if (!j.contains("products")) return "";
   std::string out = formatted("{} on {}, level {}, {} B a block\n\n", value(j, "workload"),
                               value(j, "machine"), value(j, "level"), value(j, "shared_bytes")) +
@@ -94,4 +93,8 @@ std::string expressions_table(const ordered_json& j) {
   return j.contains("shown") ? out + "\n" + shown_text(j["shown"]) : out;
 }
 
-}  // namespace tilewright::cli
+}  // namespace
+
+ModelTable table() { return {.explained = explained}; }
+
+}  // namespace tilewright::mcfuser
