@@ -253,8 +253,6 @@ class Ncu : public Meter {
 
 }  // namespace
 
-std::span<const std::string_view> ncu_metrics() { return kMetrics; }
-
 std::string_view name_of(CacheControl c) { return c == CacheControl::all ? "all" : "none"; }
 
 Result<std::vector<NcuLaunch>> ncu_launches(std::string_view text) {

@@ -18,10 +18,6 @@
 
 namespace tilewright::profilers {
 
-/// The metrics that are asked for, as "Kernel Profiling Guide, Metrics" names them: name.rollup.
-/// The tool counts them in several passes over the same kernel.
-std::span<const std::string_view> ncu_metrics();
-
 /// One kernel launch as ncu lists it.
 struct NcuLaunch {
   std::string kernel;                     ///< its name without parameters

@@ -35,7 +35,6 @@ struct FunctionFigures {
   int registers = 0;             ///< a thread
   std::int64_t local_bytes = 0;  ///< a thread: spilled registers and arrays in local memory
   std::int64_t static_shared_bytes = 0;
-  int max_threads = 0;  ///< a block
 };
 
 class Device;

@@ -6,6 +6,7 @@
 #include "codegen/cuda/emitter.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/thread_program.h"
+#include "core/workload/access.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cuda {
@@ -14,10 +15,6 @@ namespace {
 constexpr std::int64_t kMostPoints = 1 << 20;
 constexpr int kWarmPhases = 16;
 constexpr std::int64_t kMostAtOnce = 8;  // points of a thread
-
-bool has_loop(const Affine& i, LoopId loop) {
-  return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
-}
 
 /// Functions of an expression.
 double calls(const Expr& e) {
@@ -40,7 +37,7 @@ bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int 
       last.terms.front().coefficient != 1 || last.offset < 0 ||
       last.offset + workload_.loop(l).extent > workload_.tensor(a.tensor).shape.back() ||
       std::any_of(a.index.begin(), a.index.end() - 1,
-                  [&](const Affine& i) { return has_loop(i, l); }))
+                  [&](const Affine& i) { return indexes(i, l); }))
     return false;
   const Linear first = range(ranges, n.op, loop).lo + number(last.offset);
   return divisor(first - fixed_[b.index()]->back().lo) % kStrip == 0;
@@ -124,7 +121,7 @@ struct KernelEmitter::Points {
   bool alike(std::size_t input) const {
     const LoopId l = op.loops[static_cast<std::size_t>(block_loop)];
     return std::ranges::none_of(op.inputs[input].index,
-                                [&](const Affine& i) { return has_loop(i, l); });
+                                [&](const Affine& i) { return indexes(i, l); });
   }
 };
 

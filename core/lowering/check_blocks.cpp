@@ -117,4 +117,21 @@ void refuse_once(const Workload& w, const ScheduledKernel& k, const std::string&
                     " target keeps no record of what is complete"};
 }
 
+NodeId only_compute(const ScheduledKernel& k, NodeId id, std::int64_t most_trips) {
+  while (k.node(id).kind != NodeKind::compute) {
+    const ScheduleNode& n = k.node(id);
+    if (n.kind == NodeKind::loop ? n.max_trips > most_trips : n.kind != NodeKind::sequence)
+      return {};
+    NodeId next;
+    for (NodeId c : n.children) {
+      if (k.node(c).kind == NodeKind::load) continue;
+      if (next.valid()) return {};
+      next = c;
+    }
+    if (!next.valid()) return {};
+    id = next;
+  }
+  return id;
+}
+
 }  // namespace tilewright::lowering

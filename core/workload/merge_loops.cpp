@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
+#include "core/workload/access.h"
+
 namespace tilewright {
 namespace {
-
-bool has(const Affine& index, LoopId loop) {
-  return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == loop; });
-}
 
 bool reads_index(const Expr& e, LoopId loop) {
   return (e.kind == Expr::Kind::index && e.loop == loop) ||
@@ -79,7 +77,7 @@ class Merger {
     const std::vector<std::int64_t>& shape = spec_.tensors[a.tensor.index()].shape;
     int found = kNone, uses = 0;
     for (std::size_t d = 0; d < a.index.size(); ++d) {
-      uses += has(a.index[d], outer_) + has(a.index[d], inner_);
+      uses += indexes(a.index[d], outer_) + indexes(a.index[d], inner_);
       if (d + 1 < a.index.size() && a.index[d].plain_loop() == outer_ &&
           a.index[d + 1].plain_loop() == inner_ && shape[d] == spec_.loops[outer_.index()].extent &&
           shape[d + 1] == spec_.loops[inner_.index()].extent)

@@ -1,32 +1,16 @@
 // Names of what FusionStitching's options may be.
-#include <array>
-#include <utility>
 
+#include "core/base/name_table.h"
 #include "models/fusionstitching/fusionstitching.h"
 
 namespace tilewright::fusionstitching {
 namespace {
 
-template <class T, std::size_t N>
-using Names = std::array<std::pair<T, std::string_view>, N>;
-
-constexpr Names<LastStep, 2> kLastSteps{{{LastStep::unite, "unite"}, {LastStep::select, "select"}}};
-constexpr Names<Penalty, 2> kPenalties{
+constexpr NameTable<LastStep, 2> kLastSteps{
+    {{LastStep::unite, "unite"}, {LastStep::select, "select"}}};
+constexpr NameTable<Penalty, 2> kPenalties{
     {{Penalty::difference, "difference"}, {Penalty::whole, "whole"}}};
-constexpr Names<Pick, 2> kPicks{{{Pick::latency, "latency"}, {Pick::score, "score"}}};
-
-template <class T, std::size_t N>
-std::string_view name_in(const Names<T, N>& names, T value) {
-  for (const auto& [v, name] : names)
-    if (v == value) return name;
-  return "?";
-}
-template <class T, std::size_t N>
-std::optional<T> value_in(const Names<T, N>& names, std::string_view name) {
-  for (const auto& [value, text] : names)
-    if (text == name) return value;
-  return std::nullopt;
-}
+constexpr NameTable<Pick, 2> kPicks{{{Pick::latency, "latency"}, {Pick::score, "score"}}};
 
 }  // namespace
 

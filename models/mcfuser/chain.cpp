@@ -3,33 +3,19 @@
 #include <array>
 
 #include "core/base/format.h"
+#include "core/base/name_table.h"
 #include "models/mcfuser/detail.h"
 
 namespace tilewright::mcfuser {
 namespace {
 
-template <class T, std::size_t N>
-using NamesOf = std::array<std::pair<T, std::string_view>, N>;
-
-constexpr NamesOf<Hoist, 4> kHoists{
+constexpr NameTable<Hoist, 4> kHoists{
     {{Hoist::none, "none"}, {Hoist::scope, "scope"}, {Hoist::dag, "dag"}, {Hoist::block, "block"}}};
-constexpr NamesOf<Blocks, 2> kBlocks{{{Blocks::between, "between"}, {Blocks::always, "always"}}};
-constexpr NamesOf<Shared, 2> kShared{{{Shared::loaded, "loaded"}, {Shared::all, "all"}}};
-constexpr NamesOf<Stores, 2> kStores{{{Stores::once, "once"}, {Stores::each, "each"}}};
-constexpr NamesOf<Ratio, 2> kRatios{
+constexpr NameTable<Blocks, 2> kBlocks{{{Blocks::between, "between"}, {Blocks::always, "always"}}};
+constexpr NameTable<Shared, 2> kShared{{{Shared::loaded, "loaded"}, {Shared::all, "all"}}};
+constexpr NameTable<Stores, 2> kStores{{{Stores::once, "once"}, {Stores::each, "each"}}};
+constexpr NameTable<Ratio, 2> kRatios{
     {{Ratio::written_once, "written-once"}, {Ratio::printed, "printed"}}};
-
-template <class T, std::size_t N>
-std::string_view name_in(const NamesOf<T, N>& names, T value) {
-  return std::ranges::find(names, value, &std::pair<T, std::string_view>::first)->second;
-}
-
-template <class T, std::size_t N>
-std::optional<T> value_in(const NamesOf<T, N>& names, std::string_view name) {
-  for (const auto& [value, text] : names)
-    if (text == name) return value;
-  return std::nullopt;
-}
 
 Mask loops_of(const Access& a) {
   Mask m = 0;

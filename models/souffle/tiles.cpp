@@ -4,16 +4,11 @@
 #include <limits>
 
 #include "core/base/format.h"
+#include "core/workload/access.h"
 #include "models/souffle/souffle.h"
 
 namespace tilewright::souffle {
 namespace {
-
-bool has_loop(const Access& a, LoopId l) {
-  return std::ranges::any_of(a.index, [&](const Affine& f) {
-    return std::ranges::any_of(f.terms, [&](const Term& t) { return t.loop == l; });
-  });
-}
 
 /// `size` elements shared out over loops, the last first.
 void fill(const Workload& w, std::span<const LoopId> loops, std::int64_t size,
@@ -37,8 +32,8 @@ class Chooser {
         continue;
       }
       if (product.whole.contains(l)) continue;
-      const bool a = has_loop(op_.inputs.front(), l),
-                 b = op_.inputs.size() > 1 && has_loop(op_.inputs[1], l);
+      const bool a = indexes(op_.inputs.front(), l),
+                 b = op_.inputs.size() > 1 && indexes(op_.inputs[1], l);
       (a && b ? batch_ : a ? rows_ : columns_).push_back(l);
     }
   }
@@ -175,8 +170,8 @@ lowering::ProductTile product_in_tiles(const Workload& w, OpId id,
   for (std::size_t i = 0; i < op.loops.size(); ++i) {
     const LoopId l = op.loops[i];
     ranges.push_back({0, sizes[i]});
-    const bool a = has_loop(op.inputs.front(), l),
-               b = op.inputs.size() > 1 && has_loop(op.inputs[1], l);
+    const bool a = indexes(op.inputs.front(), l),
+               b = op.inputs.size() > 1 && indexes(op.inputs[1], l);
     const int more = sizes[i] > 1 ? 1 : 0;
     if (w.is_reduction(id, l)) {
       p.depth *= sizes[i];

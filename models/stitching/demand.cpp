@@ -8,9 +8,11 @@
 
 #include "core/lowering/gpu/thread_program.h"
 #include "models/stitching/accesses.h"
+#include "models/stitching/first_level.h"
 #include "models/stitching/kept.h"
 #include "models/stitching/overlap.h"
 #include "models/stitching/part.h"
+#include "models/stitching/step_passes.h"
 
 namespace tilewright::stitching {
 namespace {
@@ -26,11 +28,7 @@ using lowering::Write;
 constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
-constexpr double kVectorElements = 8;  // that a thread loads at once, at most
-constexpr double kOfAccess = 2;        // instructions of an access: its address, itself
-// Cycles of a load that L1 has: Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture via Microbenchmarking, table of memory latencies.
-constexpr double kL1 = 40.7;
+constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
 // Registers of a load that is under way in a loop, its address and its value; that a thread has
 // beside loads and values: addresses, indices (SASS of nvcc 13.0).
 constexpr double kOfLoad = 3, kOfThread = 16;
@@ -42,14 +40,6 @@ constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and th
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;
-
-/// Steps of operators that share their loops, each with how often a thread comes to it.
-struct Pass {
-  std::vector<std::pair<const Step*, double>> steps;
-  std::vector<int> loops;  ///< indices of the program's loops
-  NodeId root;             ///< of the schedule
-  double turns = 1;        ///< of a thread, over all loops
-};
 
 using Counted = std::map<const void*, Accesses>;
 
@@ -65,7 +55,9 @@ class Tally {
         p_(p),
         k_(*p.kernel),
         accesses_(p),
+        l1_(d, p),
         counted_(counted),
+        passes_(p),
         known_(std::move(kept)) {
     for (int v : vertices) vertices_[g.workload().op(g.vertex(v).op).name] = v;
     for (const Value& v : p.values)
@@ -76,7 +68,6 @@ class Tally {
   Demand take() {
     out_.blocks = static_cast<double>(k_.blocks);
     out_.warps = static_cast<double>(p_.warps);
-    room_ = of_l1();
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
@@ -127,93 +118,20 @@ class Tally {
     }
   }
 
-  // ---- Passes -----------------------------------------------------------------------------------
-
-  /// Whether a load stands beside the computes that read it: the plan does not say where it is.
-  bool beside_readers(NodeId load) const {
-    const ScheduleNode& n = k_.node(load);
-    if (!n.parent.valid()) return false;
-    return std::ranges::all_of(n.reads_below, [&](const ReadRef& r) {
-      return std::ranges::any_of(k_.node(n.parent).children, [&](NodeId c) {
-        return k_.node(c).kind == NodeKind::compute && k_.node(c).op == r.op;
-      });
-    });
-  }
-
-  /// Whether loops hold nothing but other loops and, innermost, computes.
-  bool is_leaf(NodeId id) const {
-    const ScheduleNode& n = k_.node(id);
-    switch (n.kind) {
-      case NodeKind::compute:
-      case NodeKind::store:
-        return true;
-      case NodeKind::load:
-        return beside_readers(id);
-      case NodeKind::loop:
-        return n.binding != Binding::grid &&
-               (n.children.size() == 1 ? is_leaf(n.children.front())
-                                       : std::ranges::all_of(n.children, [&](NodeId c) {
-                                           return k_.node(c).kind != NodeKind::loop && is_leaf(c);
-                                         }));
-      case NodeKind::sequence:
-        return n.children.size() == 1 ? is_leaf(n.children.front())
-                                      : std::ranges::all_of(n.children, [&](NodeId c) {
-                                          return k_.node(c).kind != NodeKind::loop && is_leaf(c);
-                                        });
-      default:
-        return false;
-    }
-  }
-
-  /// The outermost node of the pass that a step belongs to; none: it is between passes.
-  NodeId pass_of(const Step& s) const {
-    if (!s.node.valid() || s.kind == Step::Kind::stage || s.kind == Step::Kind::blocks ||
-        s.kind == Step::Kind::hold)
-      return {};
-    const ScheduleNode& n = k_.node(s.node);
-    if (n.kind == NodeKind::pack) return {};
-    if (n.kind == NodeKind::load && (only(s).anchor != s.node || !beside_readers(s.node)))
-      return {};
-    const auto known = passes_.find(s.node);
-    if (known != passes_.end()) return known->second;
-    NodeId root;
-    for (NodeId at = s.node; at.valid() && (at == s.node || is_leaf(at)); at = k_.node(at).parent) {
-      const NodeKind kind = k_.node(at).kind;
-      if (kind == NodeKind::compute || kind == NodeKind::loop) root = at;
-      if (kind == NodeKind::loop && !is_leaf(at)) root = {};
-    }
-    if (n.kind == NodeKind::load && !root.valid())  // with the compute that reads it
-      for (NodeId c : k_.node(n.parent).children)
-        if (k_.node(c).kind == NodeKind::compute && k_.node(c).op == n.reads_below.front().op)
-          root = c;
-    return passes_[s.node] = root;
-  }
-
-  static bool costless(const Step& s) {
-    return s.kind == Step::Kind::declare || s.kind == Step::Kind::spread;
-  }
-
-  void collect(const Step& s, double times, Pass& pass) const {
-    if (s.kind == Step::Kind::compute) pass.turns = std::max(pass.turns, times);
-    if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
-    pass.loops.push_back(s.index);
-    for (const Step& inner : s.body)
-      collect(inner, times * static_cast<double>(p_.index(s.index).count), pass);
-  }
-
   // ---- The walk: cycles of a block's longest warp -----------------------------------------------
 
   double walk(const std::vector<Step>& steps, double repeats) {
     double cycles = 0, loading = 0;  // loads that follow one another are under way together
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const Step& s = steps[i];
-      if (costless(s)) continue;
-      if (const NodeId root = pass_of(s); root.valid()) {
-        Pass pass{.root = root};
-        collect(s, 1, pass);
-        for (; i + 1 < steps.size() && (costless(steps[i + 1]) || pass_of(steps[i + 1]) == root);
+      if (StepPasses::costless(s)) continue;
+      if (const NodeId root = passes_.root_of(s); root.valid()) {
+        StepPass pass{.root = root};
+        passes_.collect(s, 1, pass);
+        for (; i + 1 < steps.size() &&
+               (StepPasses::costless(steps[i + 1]) || passes_.root_of(steps[i + 1]) == root);
              ++i)
-          if (!costless(steps[i + 1])) collect(steps[i + 1], 1, pass);
+          if (!StepPasses::costless(steps[i + 1])) passes_.collect(steps[i + 1], 1, pass);
         if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
         cycles += std::exchange(loading, 0) + run(pass, repeats);
         continue;
@@ -263,83 +181,17 @@ class Tally {
     const double all = sectors.value_or(x.sectors * times * full);
     add(x, times, full, false);
     out_.sectors += all;
-    if (!others_read(at)) brought_.push_back({all, turns});
+    if (!l1_.others_read(at)) brought_.push_back({all, turns});
   }
   void bring_loaded(TensorId t, const Accesses& x, double times, double full, const Linear& at,
                     double turns) {
-    bring(x, times, full, at, turns, from_l2(t, at, x.sectors * times * full));
-  }
-
-  /// Blocks that an SM has at the same time, at most.
-  double most_resident() const {
-    const double threads = kWarp * out_.warps;
-    return std::max(1.0, std::min(static_cast<double>(d_.blocks_per_sm),
-                                  std::floor(static_cast<double>(d_.threads_per_sm) / threads)));
-  }
-  /// Bytes of L1 for each tensor that the kernel reads: what tiles leave of the memory that both
-  /// share.
-  double of_l1() const {
-    double read = 0;
-    for (std::size_t t = 0; t < p_.workload->tensors().size(); ++t)
-      read += is_read_only(TensorId(t)) && !p_.workload->consumers(TensorId(t)).empty() ? 1 : 0;
-    const double tiles = most_resident() * static_cast<double>(p_.shared_bytes);
-    return std::max(0.0, static_cast<double>(d_.shared_per_sm) - tiles) / std::max(1.0, read);
-  }
-  bool is_read_only(TensorId t) const {
-    const OpId producer = p_.workload->producer(t);
-    return !producer.valid() || std::ranges::find(k_.ops, producer) == k_.ops.end();
-  }
-  /// Of a block's sectors of a load, those that L2 gives: blocks of an SM that follow one another
-  /// find in L1 what others of them have brought, where it has room for what all of these read.
-  /// Blocks are given out to SMs in turn.
-  double from_l2(TensorId t, const Linear& at, double sectors) const {
-    if (!t.valid() || !is_read_only(t)) return sectors;
-    const auto bytes = static_cast<double>(size_of(p_.workload->tensor(t).dtype));
-    std::vector<int> grid;
-    double all = 1, span = kVectorElements;
-    for (std::size_t i = 0; i < p_.indices.size(); ++i) {
-      const auto& index = p_.indices[i];
-      const auto term = at.terms.find(static_cast<int>(i));
-      if (index.kind == lowering::ProgramIndex::Kind::block)
-        grid.push_back(static_cast<int>(i)), all *= static_cast<double>(index.count);
-      else if (term != at.terms.end())
-        span += std::abs(static_cast<double>(term->second)) * static_cast<double>(index.count - 1);
-    }
-    if (all != static_cast<double>(k_.blocks)) return sectors;  // a pack
-    const double room = room_, resident = most_resident();
-    double least = sectors, blocks = 1, others = 1;
-    for (auto inner = grid.rbegin();; ++inner) {
-      const double touched = std::min(sectors * others, span * bytes / kSectorBytes + 1),
-                   own = std::max(1.0, blocks / static_cast<double>(d_.sms));
-      if (touched * kSectorBytes * std::max(1.0, resident / own) > room) break;
-      least = std::min(least, touched / own);
-      if (inner == grid.rend()) break;
-      const auto count = static_cast<double>(p_.index(*inner).count);
-      blocks *= count;
-      if (const auto term = at.terms.find(*inner); term != at.terms.end())
-        others *= count, span += std::abs(static_cast<double>(term->second)) * (count - 1);
-    }
-    return least;
+    bring(x, times, full, at, turns, l1_.from_l2(t, at, x.sectors * times * full));
   }
 
   /// The warps of a block wait for one another, so often.
   void meet(double times) {
     out_.meets = true;
     meetings_ = std::max(meetings_, times);
-  }
-
-  bool others_read(const Linear& at) const {
-    for (std::size_t i = 0; i < p_.indices.size(); ++i)
-      if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block && p_.indices[i].count > 1 &&
-          !at.terms.contains(static_cast<int>(i)))
-        return true;
-    return false;
-  }
-  /// Cycles until a load is there: what other blocks read, too, they have brought to L2. `fresh`:
-  /// how often it is not in L1.
-  double latency(const Linear& at, double fresh = 1) const {
-    return std::min(1.0, fresh) * (others_read(at) ? d_.l2 : d_.home()) +
-           (1 - std::min(1.0, fresh)) * kL1;
   }
 
   template <class Make>
@@ -370,7 +222,7 @@ class Tally {
     loaded_ += repeats * size(s.dims);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
-    return latency(s.at);
+    return l1_.latency(s.at);
   }
 
   /// Threads bring the tile an element at a time, a row of it together.
@@ -391,7 +243,7 @@ class Tally {
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
-    return turns * latency(s.from, fresh);
+    return turns * l1_.latency(s.from, fresh);
   }
 
   /// Registers of a thread that are taken when the pass begins.
@@ -407,8 +259,8 @@ class Tally {
     std::set<int> own;  ///< values that it loads
   };
 
-  double run(const Pass& pass, double repeats) {
-    kept_.next_pass(loops_of(pass));
+  double run(const StepPass& pass, double repeats) {
+    kept_.next_pass(passes_.loops_of(pass));
     Sum sum;
     const std::size_t first = brought_.size();
     bool along = false;
@@ -454,20 +306,7 @@ class Tally {
                     std::floor((free - kOfThread) / std::max(1.0, (kOfLoad - 1) * loads + values)));
   }
 
-  /// Loops of the schedule that the pass goes over.
-  std::size_t loops_of(const Pass& pass) const {
-    std::set<LoopId> loops;
-    for (const auto& [s, times] : pass.steps)
-      for (NodeId at = s->node; s->kind == Step::Kind::compute && at != pass.root;) {
-        at = k_.node(at).parent;
-        const ScheduleNode& n = k_.node(at);
-        if (n.kind == NodeKind::loop && (n.max_trips > 1 || unit_of(n.binding)))
-          loops.insert(n.loop);
-      }
-    return loops.size();
-  }
-
-  void take(const Step& s, double times, double repeats, const Pass& pass, Sum& sum) {
+  void take(const Step& s, double times, double repeats, const StepPass& pass, Sum& sum) {
     const double done = times * repeats;
     switch (s.kind) {
       case Step::Kind::load:
@@ -578,12 +417,12 @@ class Tally {
     loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
     // Of a few turns' loads one is not in L1.
-    sum.loads = std::max(sum.loads, latency(at, x.fresh * std::min(turns, kLoopsAhead)));
+    sum.loads = std::max(sum.loads, l1_.latency(at, x.fresh * std::min(turns, kLoopsAhead)));
     sum.loaded += values;
     sum.fetches += x.count;
   }
 
-  void compute(const Step& s, double times, double done, const Pass& pass, Sum& sum) {
+  void compute(const Step& s, double times, double done, const StepPass& pass, Sum& sum) {
     const Vertex& x = vertex(s.node);
     const double points = size(s.dims);
     sum.most = std::max(sum.most, points);
@@ -600,7 +439,7 @@ class Tally {
     for (const Write& w : s.writes) {
       const Value& v = p_.value(w.value);
       if (v.storage == Storage::registers) {
-        if (w.sum && beyond(v.anchor, pass))
+        if (w.sum && passes_.beyond(v.anchor, pass))
           kept_.make_throughout(w.value, size(v.dims));
         else
           kept_.make(w.value, size(v.dims));
@@ -618,14 +457,8 @@ class Tally {
     }
   }
 
-  /// Whether a sum goes on over several turns of the pass.
-  bool beyond(NodeId anchor, const Pass& pass) const {
-    for (NodeId at = k_.node(pass.root).parent; at.valid(); at = k_.node(at).parent)
-      if (at == anchor) return true;
-    return false;
-  }
-
-  void read(const Read& r, const Step& s, double times, double done, const Pass& pass, Sum& sum) {
+  void read(const Read& r, const Step& s, double times, double done, const StepPass& pass,
+            Sum& sum) {
     switch (r.from) {
       case Read::From::registers:
         kept_.read(r.value);
@@ -675,7 +508,7 @@ class Tally {
 
   /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
   /// what registers keep; none, where a long loop ends a sum in each turn or hands on values.
-  double ahead(const Pass& pass) const {
+  double ahead(const StepPass& pass) const {
     std::size_t computes = 0;
     bool fetches = true, serial = false;
     for (const auto& [s, times] : pass.steps) {
@@ -702,16 +535,16 @@ class Tally {
   const ThreadProgram& p_;
   const ScheduledKernel& k_;
   const AccessCounts accesses_;
+  const FirstLevel l1_;
   Counted& counted_;
   std::map<std::string, int> vertices_;
   std::set<int> indexed_;  ///< indices of arrays in registers
-  mutable std::map<NodeId, NodeId> passes_;
+  const StepPasses passes_;
   KeptValues kept_;
   Kept known_;
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
   double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
-  double room_ = 0;      ///< of L1 for a tensor
   double meetings_ = 0;  ///< of a block's warps, at most, at one place
   double loaded_ = 0;    ///< values of a thread
   std::vector<Brought> brought_;

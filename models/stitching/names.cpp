@@ -1,38 +1,22 @@
 // Names of what options and schedules may be.
-#include <array>
-#include <utility>
 
+#include "core/base/name_table.h"
 #include "models/stitching/stitching.h"
 
 namespace tilewright::stitching {
 namespace {
 
-template <class T, std::size_t N>
-using Names = std::array<std::pair<T, std::string_view>, N>;
-
-constexpr Names<Kind, 4> kKinds{{{Kind::light, "light"},
-                                 {Kind::expensive, "expensive"},
-                                 {Kind::reduction, "reduction"},
-                                 {Kind::product, "product"}}};
-constexpr Names<Groupings, 2> kGroupings{{{Groupings::few, "few"}, {Groupings::each, "each"}}};
-constexpr Names<Products, 2> kProducts{{{Products::ridge, "ridge"}, {Products::points, "points"}}};
-constexpr Names<Latency, 2> kLatencies{
+constexpr NameTable<Kind, 4> kKinds{{{Kind::light, "light"},
+                                     {Kind::expensive, "expensive"},
+                                     {Kind::reduction, "reduction"},
+                                     {Kind::product, "product"}}};
+constexpr NameTable<Groupings, 2> kGroupings{{{Groupings::few, "few"}, {Groupings::each, "each"}}};
+constexpr NameTable<Products, 2> kProducts{
+    {{Products::ridge, "ridge"}, {Products::points, "points"}}};
+constexpr NameTable<Latency, 2> kLatencies{
     {{Latency::overlap, "overlap"}, {Latency::published, "published"}}};
-constexpr Names<Scheme, 3> kSchemes{
+constexpr NameTable<Scheme, 3> kSchemes{
     {{Scheme::thread, "thread"}, {Scheme::warp, "warp"}, {Scheme::block, "block"}}};
-
-template <class T, std::size_t N>
-std::string_view name_in(const Names<T, N>& names, T value) {
-  for (const auto& [v, name] : names)
-    if (v == value) return name;
-  return "?";
-}
-template <class T, std::size_t N>
-std::optional<T> value_in(const Names<T, N>& names, std::string_view name) {
-  for (const auto& [value, text] : names)
-    if (text == name) return value;
-  return std::nullopt;
-}
 
 }  // namespace
 

@@ -18,17 +18,26 @@ struct Drawn {
   cuda::Source source;
 };
 
-std::shared_ptr<const Workload> with_type(const Workload& w, const std::string& type) {
-  std::string text = to_yaml(w);
-  const std::size_t at = text.find("dtype: f32");
-  if (at != std::string::npos) text.replace(at, 10, "dtype: " + type);
-  return std::make_shared<const Workload>(workload_from_yaml(text, "random"));
-}
-
 struct Tally {
   int refused = 0, loads_ahead = 0, makeshifts = 0;
   std::int64_t rounded = 0;
 };
+
+/// Who asks for the plan's own form alone is told why there is none, as with makeshifts, and gets
+/// the same text where there is one.
+void expect_own_form_alone(const Schedule& schedule, cuda::EmitOptions options,
+                           const Result<cuda::Source>& any) {
+  options.own_form = true;
+  const auto own = cuda::emit(schedule, options);
+  ASSERT_EQ(own.ok(), any.ok() && !any->makeshift);
+  if (own.ok()) {
+    EXPECT_EQ(own->text, any->text);
+    return;
+  }
+  EXPECT_EQ(own.reason(), any.ok() ? any->makeshift->text : any.reason());
+  EXPECT_EQ(own.why().shortage.has_value(),
+            (any.ok() ? *any->makeshift : any.why()).shortage.has_value());
+}
 
 /// Draws until `count` cases can be emitted; types, micro-kernels and places of sums in turn.
 std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& options, int count,
@@ -39,7 +48,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
     auto c = testing::random_case(random, options);
     if (!c) continue;
     const std::size_t n = drawn.size();
-    c->workload = with_type(*c->workload, types[n % 4]);
+    c->workload = testing::with_type(*c->workload, types[n % 4]);
     if (options.phases && n % 2 == 0) c->plan.kernels.front().launch.ahead = 1;
     try {
       auto schedule = resolve(c->plan, c->workload, c->machine);
@@ -64,6 +73,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
         for (const cuda::Launch& l : source->launches) bytes = std::max(bytes, l.shared_bytes);
         emit_options.shared_room = static_cast<std::int64_t>(part * static_cast<double>(bytes));
         auto tighter = cuda::emit(*schedule, emit_options);
+        expect_own_form_alone(*schedule, emit_options, tighter);
         if (!tighter.ok()) continue;
         if (tighter->makeshift && n % 8 != 6) continue;
         tally.makeshifts += tighter->makeshift.has_value();

@@ -14,6 +14,7 @@
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "tests/support/random_convolutions.h"
 #include "tests/support/random_gathers.h"
 #include "tests/support/random_workloads.h"
@@ -460,6 +461,14 @@ inline std::optional<RandomCase> random_case(std::mt19937_64& random,
 inline RandomCase random_case_of(std::mt19937_64& random, const Workload& workload,
                                  const RandomOptions& options = {}) {
   return random_trees::Maker(random, options).make(workload);
+}
+
+/// A drawn workload, which is in f32, in another type.
+inline std::shared_ptr<const Workload> with_type(const Workload& w, const std::string& type) {
+  std::string text = to_yaml(w);
+  const std::size_t at = text.find("dtype: f32");
+  if (at != std::string::npos) text.replace(at, 10, "dtype: " + type);
+  return std::make_shared<const Workload>(workload_from_yaml(text, "random"));
 }
 
 }  // namespace tilewright::testing

@@ -5,18 +5,12 @@
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
+#include "core/workload/access.h"
 
 namespace tilewright::lowering {
 namespace {
 
 constexpr std::int64_t kFullDepth = 12;  ///< of a block of 16: from here on one loop is the depth
-
-bool indexes(const Affine& i, LoopId loop) {
-  return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
-}
-bool indexes(const Access& a, LoopId loop) {
-  return std::ranges::any_of(a.index, [&](const Affine& i) { return indexes(i, loop); });
-}
 
 bool whole(DType type) { return type == DType::i8 || type == DType::i32; }
 
@@ -102,16 +96,11 @@ std::optional<BlockProduct> BlockLowering::as_product(NodeId id, int write,
   if (f64_ || choices_.tight || workload_.gathers(n.op)) return std::nullopt;
   const Output& out = output_of(id, write);
   if (out.rescale && n.writes.size() > 1) return std::nullopt;
-  const Expr& e = out.value;
-  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
-      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
-      e.args[0].input == e.args[1].input || out.target.index.empty())
-    return std::nullopt;
+  const auto factors = factors_of(out);
+  if (!factors || out.target.index.empty()) return std::nullopt;
   const auto size = [&](int l) { return most[static_cast<std::size_t>(l)]; };
-  for (const int left : {e.args[0].input, e.args[1].input}) {
-    BlockProduct p{.write = write,
-                   .left = left,
-                   .right = left == e.args[0].input ? e.args[1].input : e.args[0].input};
+  for (const std::size_t left : {0, 1}) {
+    BlockProduct p{.write = write, .left = (*factors)[left], .right = (*factors)[1 - left]};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     if (can_leave(workload_, op, a) || can_leave(workload_, op, b)) continue;
@@ -183,14 +172,11 @@ std::optional<BlockContraction> BlockLowering::as_contraction(
   const Operator& op = workload_.op(n.op);
   const OutputUse& use = n.writes[static_cast<std::size_t>(write)];
   const Output& out = op.outputs[static_cast<std::size_t>(use.output)];
-  const Expr& e = out.value;
+  const auto factors = factors_of(out);
   if (f64_ || choices_.tight || !micro_kernel().elements || workload_.gathers(n.op) ||
-      out.rescale || out.combine != Combine::sum || e.kind != Expr::Kind::call ||
-      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input ||
-      out.target.index.empty())
+      out.rescale || !factors || out.target.index.empty())
     return std::nullopt;
-  BlockContraction c{.write = write, .left = e.args[0].input, .right = e.args[1].input};
+  BlockContraction c{.write = write, .left = (*factors)[0], .right = (*factors)[1]};
   const auto access = [&](int input) -> const Access& {
     return op.inputs[static_cast<std::size_t>(input)];
   };

@@ -6,18 +6,9 @@
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
+#include "core/workload/access.h"
 
 namespace tilewright::lowering {
-namespace {
-
-bool has(const Access& a, LoopId loop) {
-  return std::ranges::any_of(a.index, [&](const Affine& i) {
-    return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
-  });
-}
-
-}  // namespace
-
 void KernelReader::refuse(const std::string& text) { throw Refused{text}; }
 
 bool KernelReader::around(NodeId outer, NodeId inner) const {
@@ -103,11 +94,7 @@ const Operator& ProductChain::product() const {
   if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(id))
     refuse("it is not a product of two tensors");
   const Output& out = op.outputs.front();
-  const Expr& e = out.value;
-  if (out.combine != Combine::sum || out.rescale || e.kind != Expr::Kind::call ||
-      e.function != "mul" || e.args[0].kind != Expr::Kind::input ||
-      e.args[1].kind != Expr::Kind::input || e.args[0].input == e.args[1].input)
-    refuse("it is not a sum of products of two tensors");
+  if (out.rescale || !factors_of(out)) refuse("it is not a sum of products of two tensors");
   return op;
 }
 
@@ -165,7 +152,7 @@ void ProductChain::check_moves(const ProductEpilogue& epilogue) const {
     if (load && ++loads[left ? 0 : 1] > 1) refuse("it loads an operand twice");
     const Access& a = left ? *left_ : right ? *right_ : *result_;
     for (NodeId g : grid_)
-      if (has(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
+      if (indexes(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
         refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
     if (load && shared_.valid() && !around(shared_, NodeId(i)))
       refuse("tensor " + name(n.tensor) + " is loaded for several blocks");

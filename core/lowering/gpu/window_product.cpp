@@ -9,6 +9,7 @@
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
 #include "core/lowering/gpu/product_chain.h"
+#include "core/workload/access.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -42,21 +43,16 @@ class WindowFinder : ProductChain {
   }
 
  private:
-  static bool has(const Access& a, LoopId loop) {
-    return std::ranges::any_of(a.index, [&](const Affine& i) {
-      return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
-    });
-  }
-
   void name_loops(const Operator& op) {
     x_ = *result_->index.back().plain_loop();
-    const int right = has(op.inputs[1], x_) ? 1 : 0;
+    const int right = indexes(op.inputs[1], x_) ? 1 : 0;
     left_ = &op.inputs[static_cast<std::size_t>(1 - right)];
     right_ = &op.inputs[static_cast<std::size_t>(right)];
-    if (has(*left_, x_) || !has(*right_, x_))
+    if (indexes(*left_, x_) || !indexes(*right_, x_))
       refuse("neighbours among its results are no points of one operand");
     for (const LoopId l : op.loops) {
-      const bool in_left = has(*left_, l), in_right = has(*right_, l), in_out = has(*result_, l);
+      const bool in_left = indexes(*left_, l), in_right = indexes(*right_, l),
+                 in_out = indexes(*result_, l);
       if (!in_out) {
         if (extent(l) == 1) continue;
         if (!in_left || !in_right) refuse("it sums over one operand's loop alone");
@@ -149,7 +145,7 @@ class WindowFinder : ProductChain {
       // A group's channels: its loop is in both operands, and moves by all of its channels.
       const bool group =
           points > 0 && std::ranges::all_of(i.terms, [&](const Term& term) {
-            return extent(term.loop) == 1 || in(depth_, term.loop) || has(*left_, term.loop);
+            return extent(term.loop) == 1 || in(depth_, term.loop) || indexes(*left_, term.loop);
           });
       if (channel && i.offset == 0 && (!window_here || group)) {
         check_inside(i, t.shape[d], t.name);
@@ -180,10 +176,11 @@ class WindowFinder : ProductChain {
     for (Outer& o : outer_)
       if (o.loop != y_) o.right = stride(*right_, o.loop);
     if (y_.valid()) p_.tile_y = part(y_), p_.out_y = extent(y_);
-    if (y_.valid() && has(*left_, y_))
+    if (y_.valid() && indexes(*left_, y_))
       refuse("a block has several iterations of loop " + w_.loop(y_).name);
-    const bool points = std::ranges::any_of(
-        others_, [&](LoopId l) { return extent(l) > 1 && has(*right_, l) && !has(*left_, l); });
+    const bool points = std::ranges::any_of(others_, [&](LoopId l) {
+      return extent(l) > 1 && indexes(*right_, l) && !indexes(*left_, l);
+    });
     if (p_.taps() == 1 && !points && in_sixteens()) refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
   }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -52,12 +53,6 @@ bool is_linear(const Expr& e, int input) {
   if (e.function == "neg") return is_linear(e.args[0], input);
   if (e.function == "div") return is_linear(e.args[0], input);
   return e.function == "mul" && (is_linear(e.args[0], input) || is_linear(e.args[1], input));
-}
-
-bool mentions(const Access& a, LoopId loop) {
-  return std::ranges::any_of(a.index, [&](const Affine& f) {
-    return std::ranges::any_of(f.terms, [&](const Term& t) { return t.loop == loop; });
-  });
 }
 
 /// The index with affine forms in the place of loops.
@@ -138,7 +133,7 @@ class Late {
     const bool sums = op.outputs[0].combine == Combine::sum;
     const bool kept = std::ranges::none_of(*here, [&](const Access& a) {
       return std::ranges::any_of(w_.reduction_loops(reader),
-                                 [&](LoopId l) { return mentions(a, l); });
+                                 [&](LoopId l) { return indexes(a, l); });
     });
     if (sums && !w_.reduction_loops(reader).empty()) {
       if (!kept) return who + " sums over a loop that the factor depends on";
