@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/gpu/window_product.h"
 #include "models/exact/evaluation.h"
 
 namespace tilewright {
@@ -39,12 +41,31 @@ std::map<std::size_t, std::string> decided_by_hardware(const Schedule& s,
   return reasons;
 }
 
+/// Whether the blocks of the kernel's clusters run together, each with a part of a sum. Of every
+/// other kernel one block runs what a cluster's blocks have, in turn, and nothing moves between
+/// blocks.
+bool sums_over_blocks(const Schedule& s, int kernel) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
+  if (s.machine->kind != "gpu" || std::ranges::none_of(k.nodes, [](const ScheduleNode& n) {
+        return n.kind == NodeKind::loop && n.binding == Binding::cluster && n.max_trips > 1;
+      }))
+    return false;
+  // Clusters that share sums are of 9.x (PTX ISA, wgmma).
+  for (const ComputeUnit& u : s.machine->units)
+    if (u.capability != 0 && static_cast<int>(u.capability) != 9) return false;
+  if (const auto p = lowering::warpgroup_product(s, kernel)) return p->share > 1;
+  const auto p = lowering::window_product(s, kernel);
+  return p && p->share > 1;
+}
+
 /// What the blocks of clusters read of one another: of a sum that they share, in floats or more
 /// than that, the parts of all but one.
 void add_between_blocks(const Schedule& s, Traffic& t) {
   const Workload& w = *s.workload;
   const Machine& m = *s.machine;
-  for (const ScheduledKernel& k : s.kernels)
+  for (std::size_t i = 0; i < s.kernels.size(); ++i) {
+    if (!sums_over_blocks(s, static_cast<int>(i))) continue;
+    const ScheduledKernel& k = s.kernels[i];
     for (const ScheduleNode& compute : k.nodes) {
       if (compute.kind != NodeKind::compute) continue;
       const Operator& op = w.op(compute.op);
@@ -68,6 +89,7 @@ void add_between_blocks(const Schedule& s, Traffic& t) {
         }
       }
     }
+  }
 }
 
 }  // namespace

@@ -20,8 +20,7 @@ ordered_json products_json(const Fused& on, const Options& o) {
   return rows;
 }
 
-ordered_json expressions_json(const Chain& c, const Space& space,
-                              const Options& o) {
+ordered_json expressions_json(const Chain& c, const Space& space, const Options& o) {
   ordered_json rows = ordered_json::array();
   for (const Expression& e : space.expressions) {
     const SubExpression sub = sub_expression(c, e, o.blocks);
@@ -121,9 +120,8 @@ Explained explain(const Question& q, const ExplainAsked& asked, const Settings& 
   if (asked.samples) {
     json["seed"] = q.seed;
     json["drawn"] = ordered_json::array();
-    for (const Candidate& one :
-         draw_candidates(c, *space, on->device, o,
-                                  static_cast<std::size_t>(*asked.samples), q.seed))
+    for (const Candidate& one : draw_candidates(c, *space, on->device, o,
+                                                static_cast<std::size_t>(*asked.samples), q.seed))
       json["drawn"].push_back({{"expression", to_text(c, one.group->first)},
                                {"tiles", tiles_json(c, one.tiles)},
                                {"seconds", one.seconds}});
@@ -138,12 +136,13 @@ Explained explain(const Question& q, const ExplainAsked& asked, const Settings& 
       removed.push_back(w.loop(l).name);
     }
   ordered_json placed = ordered_json::object();
-  for (auto hoist :
-       {Hoist::none, Hoist::scope, Hoist::dag, Hoist::block})
-    placed[std::string(name_of(hoist))] =
-        to_text(c, place(c, shown->sub, once, hoist, o.stores));
+  for (auto hoist : {Hoist::none, Hoist::scope, Hoist::dag, Hoist::block})
+    placed[std::string(name_of(hoist))] = to_text(c, place(c, shown->sub, once, hoist, o.stores));
   Pricer pricer(c, shown->sub, on->device, o);
-  const Price price = pricer.price(shown->tiles);
+  // The tiles that the plan has, which end where their loops do: plan and predict price these.
+  Tiles tiles = shown->tiles;
+  for (LoopId l : c.dims) tiles[l.index()] = std::min(tiles[l.index()], w.loop(l).extent);
+  const Price price = pricer.price(tiles);
   json["shown"] = {{"expression", to_text(c, shown->expression)},
                    {"expression_paper", paper_text(c, shown->expression)},
                    {"tiles", tiles_json(c, shown->tiles)},

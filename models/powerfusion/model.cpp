@@ -1,6 +1,7 @@
 #include "models/powerfusion/model.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "core/base/format.h"
@@ -124,6 +125,20 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   return out;
 }
 
+/// What each part of the plan's kernels computes: those of a pack read for themselves.
+std::vector<Operators> parts_of(const Graph& g, const Plan& plan) {
+  Plan parts;
+  for (const Kernel& k : plan.kernels) {
+    if (k.tree.kind != Node::Kind::pack) {
+      parts.kernels.push_back(k);
+      continue;
+    }
+    for (const Node& part : k.tree.children)
+      parts.kernels.push_back({.name = k.name, .tree = part});
+  }
+  return stitching::patterns_of(g, parts);
+}
+
 Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
   const auto units = units_of(*q.machine, options_of(settings));
   if (!units) return Reason{units.reason()};
@@ -132,28 +147,12 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings& setting
   if (!graph) return Reason{graph.reason()};
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
-  const std::vector<Operators> kernels = stitching::patterns_of(*graph, plan);
-  double seconds = 0;
-  for (std::size_t k = 0; k < kernels.size(); ++k) {
-    if (kernels[k].empty()) return Reason{"a kernel computes nothing"};
-    const bool products = std::ranges::any_of(
-        kernels[k], [&](int v) { return graph->vertex(v).kind == stitching::Kind::product; });
-    if (products) {
-      for (int v : kernels[k]) seconds += library_seconds(*graph, v, device, o);
-      continue;
-    }
-    Result<double> tree = Reason{"a pack"};
-    if (plan.kernels[k].tree.kind != Node::Kind::pack)
-      tree = tree_seconds(*graph, device, o, *schedule, k, plan.kernels[k]);
-    if (!tree && is_cores(device)) return Reason{tree.reason()};
-    if (!tree) {
-      const auto best = stitching::stitch(*graph, device, kernels[k], o.kernels());
-      if (!best) return Reason{best.reason()};
-      tree = best->seconds;
-    }
-    seconds += *tree;
-  }
-  return shown(q, *graph, kernels, seconds, settings);
+  const Result<std::vector<double>> seconds = plan_seconds(*graph, device, o, *schedule, plan);
+  if (!seconds) return Reason{seconds.reason()};
+  const double all = std::accumulate(seconds->begin(), seconds->end(), 0.0);
+  Price out = shown(q, *graph, parts_of(*graph, plan), all, settings);
+  out.detail["kernels"] = plan.kernels.size();
+  return out;
 }
 
 // ---- explain ------------------------------------------------------------------------------------

@@ -56,5 +56,10 @@ std::optional<Gir> merged(const Graph& g, const Template& a, const Template& b);
 /// Seconds of a kernel as its tree stands, by `o.price`; a Reason where the tree does not say them.
 Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
                             const Schedule& schedule, std::size_t kernel, const Kernel& written);
+/// Seconds of each kernel of the plan, whoever made it: products as a library's, of other kernels
+/// the tree; of a pack, and of a tree that says no units, the fastest stitched kernel of its
+/// operators. A Reason where one has no price.
+Result<std::vector<double>> plan_seconds(const Graph& g, const Device& d, const Options& o,
+                                         const Schedule& schedule, const Plan& plan);
 
 }  // namespace tilewright::powerfusion

@@ -398,6 +398,11 @@ Result<Planned> planned(const Question& q, const Options& asked) {
     p.written = stitching::write_plan(*p.graph, p.device, p.price, q.machine);
   for (std::size_t k = 0; k < p.kernels(); ++k)
     p.written.plan.kernels[k].name = formatted("power{}", k + 1);
+  // The search prices what it looks for, and what is written may be another tree: one plan has one
+  // price, that of what is written.
+  if (const auto s = resolve(p.written.plan, p.workload, q.machine))
+    if (auto its = plan_seconds(*p.graph, p.device, p.options, *s, p.written.plan))
+      p.seconds = std::move(its).value();
   p.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return best;
@@ -454,6 +459,34 @@ Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
     for (Gir& gir : gir_of(g.workload(), written, program->warps))
       girs.push_back(optimised(std::move(gir), o.rewriting));
   return gir_seconds(girs, d, o, bytes);
+}
+
+Result<std::vector<double>> plan_seconds(const Graph& g, const Device& d, const Options& o,
+                                         const Schedule& schedule, const Plan& plan) {
+  const std::vector<Operators> kernels = stitching::patterns_of(g, plan);
+  std::vector<double> all;
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    if (kernels[k].empty()) return Reason{"a kernel computes nothing"};
+    const bool products = std::ranges::any_of(
+        kernels[k], [&](int v) { return g.vertex(v).kind == stitching::Kind::product; });
+    if (products) {
+      double seconds = 0;
+      for (int v : kernels[k]) seconds += library_seconds(g, v, d, o);
+      all.push_back(seconds);
+      continue;
+    }
+    Result<double> tree = Reason{"a pack"};
+    if (plan.kernels[k].tree.kind != Node::Kind::pack)
+      tree = tree_seconds(g, d, o, schedule, k, plan.kernels[k]);
+    if (!tree && is_cores(d)) return Reason{tree.reason()};
+    if (!tree) {
+      const auto best = stitching::stitch(g, d, kernels[k], o.kernels());
+      if (!best) return Reason{best.reason()};
+      tree = best->seconds;
+    }
+    all.push_back(*tree);
+  }
+  return all;
 }
 
 }  // namespace tilewright::powerfusion

@@ -1,11 +1,13 @@
 // The plan where the machine is no processor, nor a GPU whose file has the numbers of gpu_time.h:
 // the fastest of what others propose of the whole and of its parts, each at the longest of the
 // times that models give it: what one leaves out, another has. Where no model knows how long the
-// whole takes, the one of fewest bytes into the planned level, at the most that models count. Where
-// the target itself knows its programs' time, that counts alone, and tiles are searched by it.
+// whole takes, the one of fewest bytes into the planned level, of others' plans and of trees of our
+// own (fewest.h), as those count who count any plan's bytes and make none. Where the target itself
+// knows its programs' time, that counts alone, and tiles are searched by it.
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <deque>
 #include <limits>
 
 #include "core/base/format.h"
@@ -14,6 +16,7 @@
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
+#include "models/quickest/fewest.h"
 #include "models/quickest/gpu.h"
 #include "models/quickest/model.h"
 #include "models/quickest/partition.h"
@@ -34,6 +37,7 @@ struct Candidate {
   std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
   std::array<bool, 2> priced{};                 ///< by Cost
   bool refined = false;                         ///< its tiles have been searched
+  bool fits = true;                             ///< what it holds
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
@@ -60,6 +64,11 @@ constexpr std::ptrdiff_t kMostProducts = 3;
 /// of their kernels; fewer of each where there are many operators.
 constexpr std::size_t kRefined = 3;
 constexpr int kTries = 96, kTriesOfAll = 2000;
+/// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
+/// and at most, and of each part of the plan that is taken.
+constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken = 1600;
+/// Operators up to which every partition is considered.
+constexpr std::size_t kEveryPartition = 6;
 
 class Chooser {
  public:
@@ -77,6 +86,8 @@ class Chooser {
     for (const Cost by : {kSeconds, kBytes}) {
       Steps steps(all);
       cost_ = by;
+      if (by == kBytes && cuts[0][0].size() <= kEveryPartition)
+        search_trees(cuts[0][0], kTreesOfTaken);
       double least = std::numeric_limits<double>::infinity();
       std::vector<const Candidate*> best;
       for (const auto& parts : cuts) {
@@ -88,6 +99,10 @@ class Chooser {
           if (total >= least) break;
         }
         if (total < least) least = total, best = chosen;
+      }
+      if (by == kBytes) {
+        with_own_partition(least, best);
+        polish(least, best);
       }
       if (!best.empty()) return joined(best, least, why);
     }
@@ -132,11 +147,16 @@ class Chooser {
     return pieces_[p] = std::move(pieces);
   }
 
-  const Candidate* best_of(const Part& p) {
+  /// `asked`: other models are asked about the part, where bytes decide.
+  const Candidate* best_of(const Part& p, bool asked = true) {
     const Candidate* best = nullptr;
-    for (Candidate& c : candidates(p)) {
+    if (cost_ == kBytes) search_trees(p, trees_of_each());
+    for (Candidate& c : asked || cost_ == kSeconds ? candidates(p) : known_[p].all) {
       const auto its = cost(c);
-      if (its && (best == nullptr || *its < *best->most[cost_])) best = &c;
+      if (!its) continue;
+      if (best == nullptr || (c.fits && !best->fits) ||
+          (c.fits == best->fits && *its < *best->most[cost_]))
+        best = &c;
     }
     if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && !best->refined) {
       std::vector<Candidate*> order;
@@ -148,6 +168,70 @@ class Chooser {
       return best_of(p);
     }
     return best;
+  }
+
+  // ---- bytes
+  // --------------------------------------------------------------------------------------
+
+  /// Trees that are counted for each part: fewer where more parts may be looked at.
+  int trees_of_each() const {
+    const std::size_t atoms = cut_each(*q_.workload).size();
+    const std::size_t parts =
+        atoms <= kEveryPartition ? std::size_t{1} << atoms : 2 * q_.workload->operators().size();
+    return std::clamp(kTrees / static_cast<int>(parts), kLeastTrees, kMostTrees);
+  }
+
+  /// A tree of our own becomes one of the part's candidates.
+  void search_trees(const Part& p, int effort) {
+    Known& known = known_[p];
+    if (known.trees >= effort) return;
+    known.trees = effort;
+    const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
+    auto& [like, kernel] = own_[{signature(*w), effort}];
+    if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort);
+    if (!kernel) return;
+    Plan plan{.kernels = {Names(*like, *w).rename(*kernel)}};
+    const auto s = resolved(plan, w, q_);
+    if (!s || (q_.refuses && q_.refuses(*s))) return;
+    known.all.push_back({.ops = p,
+                         .part = {.part = *w, .plan = std::move(plan), .by = "tilewright"},
+                         .workload = w});
+  }
+
+  /// In a small workload, the parts of fewest bytes of all there are, where they move fewer than
+  /// the cuts that are tried in any.
+  void with_own_partition(double& least, std::vector<const Candidate*>& best) {
+    if (cut_each(*q_.workload).size() > kEveryPartition) return;
+    Partitioner partitioner(
+        q_.workload,
+        [this](const Group& g) -> std::optional<Best> {
+          const Candidate* c = best_of(g.ops, false);
+          if (c == nullptr || !c->fits) return std::nullopt;
+          return Best{.seconds = *c->most[cost_]};
+        },
+        [](const Part&) { return std::nullopt; });
+    const Result<Partition> found = partitioner.run();
+    const bool fits = std::ranges::all_of(best, [](const Candidate* c) { return c->fits; });
+    if (!found || (fits && found->seconds >= least)) return;
+    best.clear();
+    least = 0;
+    for (const Group& g : found->groups) {
+      best.push_back(best_of(g.ops, false));
+      least += *best.back()->most[cost_];
+    }
+  }
+
+  /// More trees of each part that is taken.
+  void polish(double& least, std::vector<const Candidate*>& best) {
+    if (best.empty()) return;
+    const int effort = kTreesOfTaken / static_cast<int>(best.size());
+    least = 0;
+    for (const Candidate*& c : best) {
+      if (*c->most[cost_] > static_cast<double>(c->workload->compulsory_bytes().value))
+        search_trees(c->ops, effort);
+      c = best_of(c->ops, false);
+      least += *c->most[cost_];
+    }
   }
 
   /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.
@@ -173,13 +257,13 @@ class Chooser {
   }
 
   /// What each model proposes of the part. Parts that differ in names alone are asked about once.
-  std::vector<Candidate>& candidates(const Part& p) {
-    const auto known = known_.find(p);
-    if (known != known_.end()) return known->second;
-    std::vector<Candidate>& all = known_[p];
+  std::deque<Candidate>& candidates(const Part& p) {
+    Known& known = known_[p];
+    std::deque<Candidate>& all = known.all;
+    if (std::exchange(known.asked, true)) return all;
     const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
     const auto [like, first] = shapes_.try_emplace(signature(*w), p);
-    const std::vector<Candidate>* others = first ? nullptr : &known_.at(like->second);
+    const std::deque<Candidate>* others = first ? nullptr : &known_.at(like->second).all;
     Steps asked(static_cast<double>(q_.others.size()));
     for (const Model* m : q_.others) {
       asked.done();
@@ -215,7 +299,7 @@ class Chooser {
   }
 
   void ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
-           std::vector<Candidate>& all) {
+           std::deque<Candidate>& all) {
     try {
       const Result<Proposal> proposal = m.propose(question_of(q_, w), standard(m));
       if (!proposal) {
@@ -247,12 +331,24 @@ class Chooser {
       c.priced[cost_] = true;
       if (cost_ == kSeconds && clock_ != nullptr)
         return c.most[cost_] = by_target(c.part.plan, c.workload);
-      for (const Model* e : q_.others)
-        if (e->times == (cost_ == kSeconds) && e->price != nullptr)
-          if (const auto its = cost(*e, c.workload, c.part.plan))
-            c.most[cost_] = std::max(c.most[cost_].value_or(0), *its);
+      if (cost_ == kBytes) c.fits = resolved(c.part.plan, c.workload, q_).has_value();
+      // Who makes no plans counts those of anybody: what it says is taken, where there is such a
+      // one.
+      if (cost_ == kBytes) c.most[cost_] = most(c, true);
+      if (!c.most[cost_]) c.most[cost_] = most(c, false);
     }
     return c.most[cost_];
+  }
+
+  /// What models say of it at most; `counting`: those that make no plans.
+  std::optional<double> most(const Candidate& c, bool counting) const {
+    std::optional<double> most;
+    for (const Model* e : q_.others)
+      if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
+          (!counting || e->propose == nullptr))
+        if (const auto its = cost(*e, c.workload, c.part.plan))
+          most = std::max(most.value_or(0), *its);
+    return most;
   }
 
   std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w,
@@ -292,7 +388,7 @@ class Chooser {
                                        : "of each part, the longest that a model gives its plan"}};
     } else {
       out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
-                    {"volume_is", "of each part, the most that a model counts: none knows time"}};
+                    {"volume_is", "of each part, what its plan moves: no model here knows time"}};
     }
     out.detail["parts_planned"] = ordered_json::array();
     for (const Candidate* c : best) {
@@ -340,7 +436,16 @@ class Chooser {
   const Question& q_;
   const Model* clock_;  ///< whose seconds alone count; null: nobody's
   Cost cost_ = kSeconds;
-  std::map<Part, std::vector<Candidate>> known_;
+  struct Known {
+    std::deque<Candidate> all;
+    bool asked = false;  ///< others were
+    int trees = 0;       ///< of our own, that were counted
+  };
+  std::map<Part, Known> known_;
+  /// By signature and effort: the first such part, and our own kernel of it.
+  std::map<std::pair<std::string, int>,
+           std::pair<std::shared_ptr<const Workload>, std::optional<Kernel>>>
+      own_;
   std::map<Part, std::vector<Part>> pieces_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
@@ -392,6 +497,18 @@ Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Setting
     longest->traffic.entries.clear();  // the bytes are another model's
     longest->traffic.by = "tilewright";
     return *longest;
+  }
+  // Where nobody knows time, plans are chosen by their bytes.
+  const std::string boundary = boundary_into(*q.machine, q.level_of(plan));
+  for (const Model* m : q.others) {
+    if (m->times || m->propose != nullptr || m->price == nullptr) continue;
+    Result<Price> price = m->price(question_of(q, q.workload), plan, standard(*m));
+    if (!price || std::ranges::none_of(price->traffic.entries, [&](const TrafficEntry& e) {
+          return e.boundary == boundary;
+        }))
+      continue;
+    price.value().traffic.by = "tilewright";
+    return price;
   }
   return Reason{"no model here knows how long the plan takes"};
 }

@@ -192,7 +192,19 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   Result<Proposal> others = propose_of_others(q, settings);
   if (others) return others;
   Result<Proposal> own = propose_on_processor(q, *r, settings);
-  return own ? own : others;
+  if (!own) return others;
+  // What is assumed of a processor has found the plan, but the machine knows no time.
+  const auto w = rewritten(q.workload, own->rewrites);
+  Question of = q;
+  of.workload = w;
+  Result<Price> counted = price_elsewhere(of, own->plan, settings);
+  if (!counted) return own;
+  own.value().price = std::move(counted).value();
+  for (const char* field : {"seconds", "kernels_predicted"}) own.value().detail.erase(field);
+  own.value().detail["volume_bytes"] =
+      own->price.traffic.total(boundary_into(*q.machine, own->level)).read.value +
+      own->price.traffic.total(boundary_into(*q.machine, own->level)).written.value;
+  return own;
 }
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
@@ -250,7 +262,10 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings&) {
 
 Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
   const Result<Rates> r = rates_of(q);
-  if (!r) return price_elsewhere(q, plan, settings);
+  if (!r || !says_speed(*q.machine)) {
+    Result<Price> elsewhere = price_elsewhere(q, plan, settings);
+    if (!r || elsewhere) return elsewhere;
+  }
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;

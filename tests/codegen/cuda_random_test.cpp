@@ -129,6 +129,11 @@ void run_batch(const testing::RandomOptions& options, std::uint64_t seed, int co
         << testing::text(run->bytes) << "\nexact counts\n"
         << testing::text(testing::exact_bytes(d.schedule)) << "\n"
         << what;
+    std::int64_t between = 0, counted = 0;
+    for (const cuda_host::LaunchCounts& l : run->report.launches) between += l.cluster_read;
+    for (const TrafficEntry& e : exact(d.schedule).entries)
+      if (e.boundary.starts_with("cluster/")) counted += e.read.value + e.written.value;
+    EXPECT_EQ(between, counted) << "between blocks of clusters\n" << what;
     if (std::getenv("TILEWRIGHT_FIRST") != nullptr && ::testing::Test::HasFailure()) return;
   }
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <random>
 
 #include "core/base/error.h"
@@ -202,6 +203,67 @@ TEST_F(Onnx, TheLargestOfAWindowAtTheEdgeMayBeNegative) {
   TensorValues in(made.workload.tensors().size());
   in[made.workload.find_tensor(made.tensors.at("x"))->index()] = {-3, -2, -1};
   EXPECT_THAT(values(made, "y", in), ElementsAre(-2, -1, -1));
+}
+
+/// Running sums and the first few of long rows, in each direction, beside the definition; their
+/// work does not grow with the square of the row.
+TEST_F(Onnx, LongRowsAreOrderedAndAddedUpInLessThanTheirSquare) {
+  std::mt19937 random(2711);
+  for (int i = 0; i < 12; ++i) {
+    const auto size = static_cast<std::int64_t>(64 + random() % 200);
+    const auto k = static_cast<std::int64_t>(2 + random() % 5);
+    const std::int64_t rows = 2, exclusive = random() % 2, reverse = random() % 2,
+                       largest = random() % 2;
+    const bool product = random() % 3 == 0, down = random() % 2 == 0;
+    const std::vector<std::int64_t> shape =
+        down ? std::vector<std::int64_t>{size, rows} : std::vector<std::int64_t>{rows, size};
+    const std::vector<std::int64_t> few =
+        down ? std::vector<std::int64_t>{k, rows} : std::vector<std::int64_t>{rows, k};
+    Graph g{
+        .nodes = {node("Neg", {"x"}, {"n"}),
+                  node(product ? "CumProd" : "CumSum", {"n", "axis"}, {"y"},
+                       {attribute_int("exclusive", exclusive), attribute_int("reverse", reverse)}),
+                  node("TopK", {"n", "k"}, {"best", "places"},
+                       {attribute_int("axis", down ? 0 : -1), attribute_int("largest", largest)})},
+        .tensors = {integers("axis", {}, {down ? 0 : 1}), integers("k", {1}, {k})},
+        .inputs = {value("x", shape)},
+        .outputs = {value("y", shape), value("best", few), value("places", few, 7)}};
+    if (product) g.opset = 26;
+    const OnnxImport made = import(g);
+    TensorValues in = random_inputs(made.workload, 1);
+    std::vector<double> x(static_cast<std::size_t>(rows * size));
+    // Whole numbers, so that many are equal; products stay near one.
+    for (double& v : x)
+      v = product ? 1 - static_cast<double>(random() % 3) : static_cast<double>(random() % 9) - 4;
+    in[made.workload.find_tensor(made.tensors.at("x"))->index()] = x;
+    const std::vector<double> y = values(made, "y", in), best = values(made, "best", in),
+                              places = values(made, "places", in);
+    const auto at = [&](std::int64_t r, std::int64_t j, std::int64_t of) {
+      return static_cast<std::size_t>(down ? j * rows + r : r * of + j);
+    };
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+      std::iota(order.begin(), order.end(), 0);
+      double sum = product ? 1 : 0;
+      for (std::int64_t n = 0; n < size; ++n) {
+        const std::int64_t j = reverse ? size - 1 - n : n;
+        const double before = sum, its = -x[at(r, j, size)];
+        sum = product ? sum * its : sum + its;
+        ASSERT_NEAR(y[at(r, j, size)], exclusive ? before : sum, 1e-9) << j;
+      }
+      std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) {
+        const double p = -x[at(r, a, size)], q = -x[at(r, b, size)];
+        return largest ? p > q : p < q;
+      });
+      for (std::int64_t j = 0; j < k; ++j) {
+        ASSERT_EQ(places[at(r, j, k)], static_cast<double>(order[static_cast<std::size_t>(j)]))
+            << j;
+        ASSERT_EQ(best[at(r, j, k)], -x[at(r, order[static_cast<std::size_t>(j)], size)]) << j;
+      }
+    }
+    const double each = made.workload.flops() / static_cast<double>(rows * size);
+    EXPECT_LT(each, 24 * static_cast<double>(k + 2)) << size;
+  }
 }
 
 // Cuts that do not divide one another are read by a constant index.

@@ -102,8 +102,7 @@ TEST_P(ExactRandom, EqualsALiteralWalkOnConvolutionsAndReloads) {
 }
 
 TEST_P(ExactRandom, EqualsALiteralWalkOnGathers) {
-  const Tried tried =
-      compare(GetParam() + 4000, {.max_extent = 23, .gathers = true}, 100);
+  const Tried tried = compare(GetParam() + 4000, {.max_extent = 23, .gathers = true}, 100);
   EXPECT_EQ(tried.legal, 100);
   EXPECT_GT(tried.jumps, 30);
 }
@@ -119,6 +118,13 @@ TEST_P(ExactRandom, EqualsALiteralWalkOfBlocksThatWait) {
 TEST_P(ExactRandom, EqualsALiteralWalkOfDrops) {
   EXPECT_EQ(compare(GetParam() + 8000, {.drops = true}, 60).legal, 60);
   EXPECT_EQ(compare(GetParam() + 9000, {.phases = true, .drops = true}, 60).legal, 60);
+}
+
+/// Loops over the blocks of clusters, which run in turn on a machine without clusters: nothing
+/// moves between blocks.
+TEST_P(ExactRandom, EqualsALiteralWalkOfLoopsOverClusters) {
+  EXPECT_EQ(compare(GetParam() + 10000, {.clusters = true}, 100).legal, 100);
+  EXPECT_EQ(compare(GetParam() + 11000, {.phases = true, .clusters = true}, 60).legal, 60);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ExactRandom, ::testing::Range<std::uint64_t>(1, 9));

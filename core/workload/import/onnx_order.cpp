@@ -1,8 +1,11 @@
-// Orders and running sums: ArgMax, TopK, Hardmax, CumSum. An order of computed values is made of
-// the rank of each, which compares it with all others.
+// Orders and running sums: ArgMax, TopK, Hardmax, CumSum. A few of the largest of a long row are
+// found one after the other; else an order of computed values is made of the rank of each, which
+// compares it with all others. Long running sums are made of shifted ones.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 #include "core/workload/import/onnx_node.h"
 
@@ -95,6 +98,57 @@ Value of_ranks(NodeReader& n, const Value& x, const Value& rank, std::size_t axi
                 shape, dims, reads, std::move(value), Combine::sum);
 }
 
+/// Rows from which on work that grows more slowly than their square is worth more operators.
+constexpr std::int64_t kLongRow = 64;
+constexpr std::int64_t kFew = 16;  ///< that are found one after the other
+
+/// The k largest or least of each row and where they are, one after the other: each the largest of
+/// what is smaller than the one before, or equal and behind it. Work: k times the row.
+std::pair<Value, Value> first_ones(NodeReader& n, const Value& x, std::size_t axis, std::int64_t k,
+                                   bool largest) {
+  Builder& b = n.b;
+  const std::int64_t size = x.shape[axis];
+  std::vector<double> count(static_cast<std::size_t>(size));
+  std::iota(count.begin(), count.end(), 0.0);
+  Shape along(x.shape.size(), 1);
+  along[axis] = size;
+  const Value index = Builder::known(kFloat, along, std::move(count));
+  const Combine combine = largest ? Combine::max : Combine::min;
+  const double none = identity_of(combine), nowhere = static_cast<double>(size);
+  const auto before = [largest](const Expr& p, const Expr& q) {
+    return largest ? call("lt", {q, p}) : call("lt", {p, q});
+  };
+  std::vector<Value> values, places;
+  for (std::int64_t r = 0; r < k; ++r) {
+    const std::string name = n.name + "_" + std::to_string(r);
+    Value left = x;  // those that were taken are none
+    if (r > 0)
+      left = b.map(
+          name + "_left", x.type, {x, values.back(), places.back(), index}, [&](const Args& a) {
+            Expr equal_one = call("select", {call("lt", {a[2], a[3]}), a[0], number(none)});
+            return call("select",
+                        {before(a[1], a[0]), a[0],
+                         call("select", {before(a[0], a[1]), number(none), std::move(equal_one)})});
+          });
+    const auto same = [](const Args& a) { return a[0]; };
+    const Value most = b.reduce(name + "_value", left, {axis}, combine, same);
+    const std::vector<Value> asked =
+        r == 0 ? std::vector{x, most, index}
+               : std::vector{x, most, index, values.back(), places.back()};
+    const Value where = b.map(name + "_where", kFloat, asked, [&](const Args& a) {
+      Expr here = a[2];
+      if (r > 0)  // an equal one that was taken stands before
+        here = call("select", {before(a[3], a[1]), std::move(here),
+                               call("select", {call("lt", {a[4], a[2]}), a[2], number(nowhere)})});
+      return call("select", {equal(a[0], a[1]), std::move(here), number(nowhere)});
+    });
+    places.push_back(cast(b.reduce(name + "_index", where, {axis}, Combine::min, same), kInt64));
+    values.push_back(most);
+  }
+  return {joined(b, n.name + "_values", values, axis),
+          joined(b, n.name + "_indices", places, axis)};
+}
+
 void say_top(NodeReader& n) {
   const Value& x = n.at(0);
   if (n.rank() == 0) throw Unsupported{"an order of a scalar"};
@@ -111,6 +165,8 @@ void say_top(NodeReader& n) {
     values = n.b.reduce(n.name + "_value", x, {axis}, largest ? Combine::max : Combine::min,
                         [](const Args& a) { return a[0]; });
     indices = index_of(n, x, axis, largest, false);
+  } else if (size >= kLongRow && k <= kFew) {
+    std::tie(values, indices) = first_ones(n, stored(n.b, n.name + "_of", x), axis, k, largest);
   } else {
     if (elements_of(x.shape) > kMostCompared / size)
       throw Unsupported{"an order of computed values, of which too many would be compared"};
@@ -136,6 +192,43 @@ void say_hardmax(NodeReader& n) {
                      [](const Args& a) { return equal(a[0], a[1]); });
 }
 
+/// With each element what stands `by` before it (behind it, where reversed), or the identity.
+Value shifted(Builder& b, const std::string& name, const Value& x, std::size_t axis,
+              std::int64_t by, bool reverse, Combine combine, bool added) {
+  const double start = identity_of(combine);
+  const std::int64_t offset = reverse ? by : -by;
+  std::vector<View> reads;
+  Expr other = b.operand(x, reads), value;
+  Vars to = b.vars(x.shape[axis]);
+  const std::vector<VarTerm> terms{{to.front(), 1}};
+  TW_CHECK(b.window(reads[0], axis, terms, offset, true),
+           "a dimension of one variable is read anywhere");
+  reads[0].dims[axis] = to;
+  if (start != 0) other = b.guarded(terms, offset, x.shape[axis], std::move(other), start);
+  value = std::move(other);
+  if (added) {
+    Expr here = b.operand(x, reads);
+    for (std::size_t d = 0; d < x.shape.size(); ++d)
+      if (x.shape[d] != 1) b.demand_unified(reads[0], d, reads[1], d);
+    value = call(combine == Combine::product ? "mul" : "add", {std::move(here), std::move(value)});
+  }
+  for (View& v : reads) b.normalise(v);
+  const std::vector<Vars> dims = reads[0].dims;
+  return b.emit(name, x.type, x.shape, dims, reads, std::move(value), Combine::assign);
+}
+
+/// Twice as many elements behind one another are added up in each step (Hillis and Steele, Data
+/// parallel algorithms, Communications of the ACM 29, 1986). Work: the row times the logarithm of
+/// its length.
+Value added_up(NodeReader& n, Value x, std::size_t axis, Combine combine, bool exclusive,
+               bool reverse) {
+  x = n.b.plain(n.name + "_of", x, {axis});
+  const std::int64_t size = x.shape[axis];
+  for (std::int64_t by = 1; by < size; by *= 2)
+    x = shifted(n.b, n.name + "_by" + std::to_string(by), x, axis, by, reverse, combine, true);
+  return exclusive ? shifted(n.b, n.name, x, axis, 1, reverse, combine, false) : x;
+}
+
 /// The sum, or product, of what stands before each element, one for each.
 void say_running(NodeReader& n) {
   Builder& b = n.b;
@@ -150,6 +243,11 @@ void say_running(NodeReader& n) {
   const std::int64_t size = x.shape[axis];
   if (size == 1) {
     n.out[0] = exclusive ? Builder::uniform(x.type, x.shape, start) : n.at(0);
+    return;
+  }
+  if (size >= kLongRow) {
+    n.out[0] = added_up(n, x, axis, combine, exclusive, reverse);
+    n.out[0].nonnegative = n.at(0).nonnegative;
     return;
   }
   if (elements_of(x.shape) > kMostCompared / size)

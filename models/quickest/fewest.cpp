@@ -1,0 +1,337 @@
+#include "models/quickest/fewest.h"
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "models/exact/exact.h"
+
+namespace tilewright::quickest {
+namespace {
+
+constexpr std::int64_t kMostNodes = 20'000;  ///< of a count: no tree is worth more
+constexpr std::size_t kMostOuter = 5;        ///< loops around all operators
+constexpr int kChanged = 4;                  ///< random changes at most from which a descent begins
+
+/// A loop and its step.
+struct Cut {
+  LoopId loop;
+  std::int64_t step;
+  friend bool operator==(const Cut&, const Cut&) = default;
+};
+using Cuts = std::vector<Cut>;
+
+/// Consecutive operators in one nest.
+struct Run {
+  std::vector<OpId> ops;
+  Cuts nest;
+};
+
+struct Tree {
+  Cuts outer;
+  std::vector<Run> runs;
+  std::set<TensorId> kept;  ///< inputs that are loaded, outputs that are stored, below `outer`
+};
+
+/// Of a tree that does not fit what it holds, else what it moves: less is better.
+struct Worth {
+  bool fits = false;
+  std::int64_t bytes = 0, held = 0;
+  bool better_than(const Worth& other) const {
+    if (fits != other.fits) return fits;
+    if (fits && bytes != other.bytes) return bytes < other.bytes;
+    return held < other.held;
+  }
+};
+
+class Search {
+ public:
+  Search(const Question& q, const Workload& w, int effort)
+      : w_(std::make_shared<const Workload>(w)),
+        level_(q.machine->level(q.planned_level()).name),
+        room_(q.room_at(q.planned_level())),
+        left_(effort) {
+    alone_ = std::make_shared<const Machine>(as_scratchpad(*q.machine, q.planned_level()));
+    boundary_ = boundary_into(*alone_, *alone_->find(level_));
+    for (std::size_t l = 0; l < w.loops().size(); ++l)
+      if (w.loops()[l].extent > 1) loops_.emplace_back(l);
+    for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+      const TensorId id(t);
+      if (!w.producer(id).valid() || w.is_output(id)) edges_.push_back(id);
+    }
+    least_ = w.compulsory_bytes().value;
+  }
+
+  std::optional<Kernel> run() {
+    std::vector<Tree> begun = beginnings();
+    for (const Tree& t : begun) descend(t);
+    std::minstd_rand draw(1);
+    const auto pick = [&draw](std::size_t n) { return static_cast<std::size_t>(draw() % n); };
+    while (!done() && best_) {
+      // From the best tree, or now and then from where the search began.
+      Tree t = pick(4) == 0 ? begun[pick(begun.size())] : best_->first;
+      for (std::size_t n = 1 + pick(kChanged); n > 0; --n) {
+        std::vector<Tree> all = neighbours(t);
+        if (!all.empty()) t = std::move(all[pick(all.size())]);
+      }
+      if (!descend(t)) --left_;  // it may be known already
+    }
+    if (!best_ || !best_->second.fits) return std::nullopt;
+    return kernel_of(best_->first);
+  }
+
+ private:
+  bool done() const {
+    return left_ <= 0 || (best_ && best_->second.fits && best_->second.bytes <= least_);
+  }
+  std::int64_t extent(LoopId l) const { return w_->loop(l).extent; }
+  bool has(const Cuts& cuts, LoopId l) const {
+    return std::ranges::any_of(cuts, [&](const Cut& c) { return c.loop == l; });
+  }
+  bool iterates(const Run& run, LoopId l) const {
+    return std::ranges::any_of(run.ops, [&](OpId op) {
+      return std::ranges::find(w_->op(op).loops, l) != w_->op(op).loops.end();
+    });
+  }
+
+  // ---- trees
+  // --------------------------------------------------------------------------------------
+
+  Kernel kernel_of(const Tree& t) const {
+    const auto nest = [this](const Cuts& cuts, Node body) {
+      for (auto c = cuts.rbegin(); c != cuts.rend(); ++c)
+        body = loop(w_->loop(c->loop).name, std::move(body), c->step);
+      return body;
+    };
+    std::vector<Node> body;
+    for (TensorId id : t.kept)
+      if (!w_->producer(id).valid()) body.push_back(load(w_->tensor(id).name));
+    for (const Run& run : t.runs) {
+      std::vector<Node> ops;
+      for (OpId op : run.ops) ops.push_back(compute(w_->op(op).name));
+      body.push_back(nest(run.nest, sequence(std::move(ops))));
+    }
+    for (TensorId id : t.kept)
+      if (w_->producer(id).valid()) body.push_back(store(w_->tensor(id).name));
+    Kernel k{.name = w_->op(w_->topological_order().back()).name,
+             .tree = nest(t.outer, sequence(std::move(body)))};
+    k.level = level_;
+    return k;
+  }
+
+  /// Loops of the last operator's output, then all loops that any operator does not sum over.
+  std::vector<Tree> beginnings() const {
+    Tree bare;
+    for (OpId op : w_->topological_order()) {
+      Run run{{op}, {}};
+      for (LoopId l : w_->op(op).loops)
+        if (extent(l) > 1) run.nest.push_back({l, 1});
+      bare.runs.push_back(std::move(run));
+    }
+    std::vector<LoopId> common;
+    for (LoopId l : loops_)
+      if (std::ranges::none_of(w_->topological_order(),
+                               [&](OpId op) { return w_->is_reduction(op, l); }))
+        common.push_back(l);
+    std::vector<Tree> all;
+    // Whole tensors, rows of them, and points.
+    for (const std::size_t count :
+         {common.size(), common.empty() ? 0 : common.size() - 1, std::size_t{1}, std::size_t{0}}) {
+      if (count > std::min(common.size(), kMostOuter)) continue;
+      Tree t = bare;
+      for (std::size_t i = 0; i < count; ++i) t.outer.push_back({common[i], 1});
+      for (Run& run : t.runs)
+        std::erase_if(run.nest, [&](const Cut& c) { return has(t.outer, c.loop); });
+      all.push_back(std::move(t));
+    }
+    Tree joined = bare;
+    for (std::size_t i = 1; i < bare.runs.size(); ++i) {
+      joined.runs[0].ops.push_back(bare.runs[i].ops[0]);
+      for (const Cut& c : bare.runs[i].nest)
+        if (!has(joined.runs[0].nest, c.loop)) joined.runs[0].nest.push_back(c);
+    }
+    joined.runs.resize(1);
+    if (bare.runs.size() > 1) all.push_back(std::move(joined));
+    Tree whole = bare;
+    for (Run& run : whole.runs) run.nest.clear();
+    all.push_back(std::move(whole));
+    return all;
+  }
+
+  /// Steps of a loop that differ in their number of trips; of long ones some.
+  const std::vector<std::int64_t>& steps_of(LoopId l) {
+    std::vector<std::int64_t>& steps = steps_[l];
+    if (!steps.empty()) return steps;
+    constexpr std::int64_t kAll = 48;
+    std::set<std::int64_t> all;
+    const std::int64_t n = extent(l);
+    for (std::int64_t pieces = 1; pieces <= std::min(n, kAll); ++pieces)
+      all.insert(ceil_div(n, pieces));
+    for (std::int64_t step = 1; step < n; step = std::max(step + 1, step * 5 / 4))
+      all.insert(ceil_div(n, ceil_div(n, step)));
+    return steps = {all.begin(), all.end()};
+  }
+
+  /// The same cuts with one changed, added, left out, or changed for the next.
+  void change(const Cuts& cuts, const std::vector<LoopId>& loops, std::size_t most,
+              const std::function<void(Cuts)>& take) {
+    for (std::size_t i = 0; i < cuts.size(); ++i) {
+      const auto& steps = steps_of(cuts[i].loop);
+      const auto at =
+          static_cast<std::size_t>(std::ranges::lower_bound(steps, cuts[i].step) - steps.begin());
+      std::set<std::size_t> near = {0, steps.size() - 1, at + 1, at + 2, at + 4, at + 8};
+      for (const std::size_t less : {1, 2, 4, 8})
+        if (at >= less) near.insert(at - less);
+      if (steps.size() <= 8)
+        for (std::size_t n = 0; n < steps.size(); ++n) near.insert(n);
+      for (const std::size_t n : near) {
+        if (n >= steps.size() || n == at) continue;
+        Cuts other = cuts;
+        other[i].step = steps[n];
+        take(std::move(other));
+      }
+      Cuts less = cuts;
+      less.erase(less.begin() + static_cast<long>(i));
+      take(std::move(less));
+      for (std::size_t j = i + 1; j < cuts.size(); ++j) {
+        Cuts turned = cuts;
+        std::swap(turned[i], turned[j]);
+        take(std::move(turned));
+      }
+    }
+    if (cuts.size() >= most) return;
+    for (LoopId l : loops) {
+      if (has(cuts, l)) continue;
+      for (std::size_t at = 0; at <= cuts.size(); ++at)
+        for (const std::int64_t step : std::set<std::int64_t>{1, ceil_div(extent(l), 2)}) {
+          Cuts more = cuts;
+          more.insert(more.begin() + static_cast<long>(at), {l, step});
+          take(std::move(more));
+        }
+    }
+  }
+
+  std::vector<Tree> neighbours(const Tree& t) {
+    std::vector<Tree> all;
+    change(t.outer, loops_, kMostOuter, [&](Cuts cuts) {
+      all.push_back(t);
+      all.back().outer = std::move(cuts);
+    });
+    for (std::size_t r = 0; r < t.runs.size(); ++r) {
+      std::vector<LoopId> own;
+      for (LoopId l : loops_)
+        if (iterates(t.runs[r], l)) own.push_back(l);
+      change(t.runs[r].nest, own, own.size(), [&](Cuts cuts) {
+        all.push_back(t);
+        all.back().runs[r].nest = std::move(cuts);
+      });
+    }
+    for (TensorId id : edges_) {
+      all.push_back(t);
+      if (all.back().kept.erase(id) == 0) all.back().kept.insert(id);
+    }
+    for (std::size_t r = 0; r + 1 < t.runs.size(); ++r)
+      for (const bool first : {true, false}) {  // whose nest both get
+        Tree joined = t;
+        Run& run = joined.runs[r];
+        if (!first) run.nest = joined.runs[r + 1].nest;
+        run.ops.insert(run.ops.end(), t.runs[r + 1].ops.begin(), t.runs[r + 1].ops.end());
+        joined.runs.erase(joined.runs.begin() + static_cast<long>(r) + 1);
+        all.push_back(std::move(joined));
+      }
+    for (std::size_t r = 0; r < t.runs.size(); ++r)
+      for (std::size_t cut = 1; cut < t.runs[r].ops.size(); ++cut) {
+        Tree parted = t;
+        Run rest = t.runs[r];
+        parted.runs[r].ops.resize(cut);
+        rest.ops.erase(rest.ops.begin(), rest.ops.begin() + static_cast<long>(cut));
+        for (Run* run : {&parted.runs[r], &rest})
+          std::erase_if(run->nest, [&](const Cut& c) { return !iterates(*run, c.loop); });
+        parted.runs.insert(parted.runs.begin() + static_cast<long>(r) + 1, std::move(rest));
+        all.push_back(std::move(parted));
+      }
+    // A loop of every nest goes around all of them.
+    for (LoopId l : loops_) {
+      if (has(t.outer, l) || t.outer.size() >= kMostOuter) continue;
+      if (std::ranges::none_of(t.runs, [&](const Run& run) { return has(run.nest, l); })) continue;
+      Tree moved = t;
+      for (Run& run : moved.runs)
+        std::erase_if(run.nest, [&](const Cut& c) { return c.loop == l; });
+      moved.outer.push_back({l, 1});
+      all.push_back(std::move(moved));
+    }
+    return all;
+  }
+
+  // ---- search
+  // -------------------------------------------------------------------------------------
+
+  std::optional<Worth> worth(const Tree& t) {
+    Kernel k = kernel_of(t);
+    if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
+    --left_;
+    Traffic traffic;
+    try {
+      const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
+      if (!s) return std::nullopt;
+      traffic = tilewright::exact(*s, nullptr, kMostNodes);
+    } catch (const InputError&) {
+      return std::nullopt;  // no tree of this workload
+    }
+    const auto held = traffic.memory.find(level_);
+    if (traffic.entries.empty() || held == traffic.memory.end()) return std::nullopt;
+    const TrafficEntry all = traffic.total(boundary_);
+    return Worth{.fits = held->second <= room_,
+                 .bytes = (all.read + all.written).value,
+                 .held = held->second.value};
+  }
+
+  /// To the best neighbour, as long as one is better. Whether the tree was new and legal.
+  bool descend(Tree t) {
+    if (done()) return false;
+    auto now = worth(t);
+    if (!now) return false;
+    note(t, *now);
+    for (bool better = true; better && !done();) {
+      better = false;
+      std::optional<std::pair<Tree, Worth>> next;
+      for (Tree& other : neighbours(t)) {
+        if (done()) break;
+        const auto its = worth(other);
+        if (!its || !its->better_than(next ? next->second : *now)) continue;
+        next = {std::move(other), *its};
+      }
+      if (!next) break;
+      t = std::move(next->first);
+      now = next->second;
+      note(t, *now);
+      better = true;
+    }
+    return true;
+  }
+
+  void note(const Tree& t, const Worth& its) {
+    if (!best_ || its.better_than(best_->second)) best_ = {t, its};
+  }
+
+  std::shared_ptr<const Workload> w_;
+  std::string level_;
+  Bytes room_;
+  std::shared_ptr<const Machine> alone_;  ///< the level under home, nothing else
+  std::string boundary_;
+  std::vector<LoopId> loops_;    ///< of more than one iteration
+  std::vector<TensorId> edges_;  ///< inputs and outputs
+  std::int64_t least_ = 0;
+  int left_;
+  std::map<LoopId, std::vector<std::int64_t>> steps_;
+  std::set<std::string> seen_;
+  std::optional<std::pair<Tree, Worth>> best_;
+};
+
+}  // namespace
+
+std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort) {
+  return Search(q, w, effort).run();
+}
+
+}  // namespace tilewright::quickest
