@@ -127,9 +127,12 @@ class HostSequence final : public LaunchSequence {
     return std::nullopt;
   }
   /// Whether each launch is shared or left to one thread, whichever is faster: a small one ends
-  /// before a helper has begun. By the least of some runs of either kind, in turn.
+  /// before a helper has begun. By the least of some runs of either kind, in turn. Runs that
+  /// are shared are not clocked until helpers had time to wake: between runs that follow one another
+  /// they are awake.
   std::optional<Reason> choose(std::size_t first, std::size_t last, double budget) {
     constexpr int kTurns = 5;
+    constexpr double kWakes = 5e-3;
     constexpr double kGain = 0.97;  // of one thread's time: what sharing must be under
     if (threads_ == 1 || chosen_ == std::pair(first, last)) return std::nullopt;
     chosen_ = {first, last};
@@ -139,6 +142,8 @@ class HostSequence final : public LaunchSequence {
     for (int turn = 0; turn < kTurns && (turn == 0 || since(start) < budget); ++turn)
       for (Seconds* of : {&alone, &shared}) {
         for (std::size_t i = first; i < last; ++i) launches_[i].parts = of == &alone ? 1 : 0;
+        for (const auto called = Clock::now(); of == &shared && since(called) < kWakes;)
+          if (const auto seconds = run(first, last); !seconds) return seconds.why();
         if (auto why = run_clocked(first, last, *of)) return why;
       }
     for (std::size_t i = first; i < last; ++i)

@@ -29,7 +29,8 @@ inline void pause() {
 
 /// Between two looks at what others change: short at first, then the processor goes to whoever
 /// wants it. A thread that spun on, with the one that it waits for queued behind it, would keep it
-/// from running for a whole time slice.
+/// from running for a whole time slice. To sleep comes late: a virtual machine's processor that
+/// rests may take milliseconds to begin again.
 class Wait {
  public:
   explicit Wait(bool spins) : looks_(spins ? 0 : kSpins) {}
@@ -49,7 +50,7 @@ class Wait {
  private:
   using Clock = std::chrono::steady_clock;
   static constexpr int kSpins = 500;  // some ten microseconds
-  static constexpr std::chrono::microseconds kAwake{200};
+  static constexpr std::chrono::microseconds kAwake{4000};
   int looks_;
   Clock::time_point since_;
 };

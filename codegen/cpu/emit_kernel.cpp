@@ -27,7 +27,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
     const std::size_t rank = p_.workload().tensor(k_.buffers[i].tensor).shape.size();
     layouts_[i].most.assign(rank, 0);
-    layouts_[i].stride.assign(rank, 1);  // until lay_out knows
+    layouts_[i].stride = home_strides(k_.buffers[i].tensor);  // until lay_out knows
   }
 }
 

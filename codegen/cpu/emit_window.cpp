@@ -179,11 +179,10 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
 /// Whether rows of a tile `width` wide follow one another without a gap. Asks for that where the
 /// tile has an array of its own, for the next pass to find.
 bool KernelEmitter::dense(BufferId b, std::int64_t stride, std::int64_t width) {
-  if (stride == width) return true;
   const TileLayout& l = layouts_[b.index()];
   if (!packed_[b.index()].empty() && l.most.size() > 2 && l.most.back() == width)
     dense_[b.index()] = true;
-  return false;
+  return stride == width;
 }
 
 /// An index of the right operand with the depth at its origin, as text.

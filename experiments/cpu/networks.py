@@ -13,6 +13,7 @@ Needs onnx, onnxruntime and numpy.
 """
 
 import argparse
+import datetime
 import json
 import math
 import os
@@ -28,7 +29,8 @@ from onnx import TensorProto, helper, numpy_helper
 import drawn_networks
 
 KERNEL = ("kernel", "operators", "compiled", "predicted_seconds", "seconds", "flops", "exact_bytes")
-NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "densenet121", "vgg19")
+NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "inception_v2", "densenet121", "vgg19", "bvlc_alexnet",
+         "zfnet512")
 
 
 def layer(seed):
@@ -132,6 +134,21 @@ def summary(rows, kind, threads):
             / len(predicted) if predicted else None}
 
 
+def summaries(a, rows):
+    return [s for kind in ("network", "drawn network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
+
+
+def write(a, rows, commands):
+    processor = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if "model name" in x), "")
+    with open(a.out, "w") as f:
+        json.dump({"what": "seconds of ours over onnxruntime's, least of the rounds", "commands": commands,
+                   "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "processor": processor,
+                   "onnxruntime": onnxruntime.__version__, "cores": os.cpu_count(),
+                   "machine": a.machine if not os.path.exists(a.machine) else "calibrated", "rounds": a.rounds,
+                   "seed": a.seed, "summary": summaries(a, rows), "rows": rows}, f, indent=1)
+        f.write("\n")
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("files", nargs="*")
@@ -145,6 +162,7 @@ def main():
     p.add_argument("--drawn", type=int, default=24, help="layers")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
     p.add_argument("--kernels", action="store_true", help="keep each kernel's predicted and measured seconds")
+    p.add_argument("--rows", nargs="*", default=[], help="recordings whose rows this one begins with")
     p.add_argument("--out")
     a = p.parse_args()
     light = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -161,7 +179,12 @@ def main():
             path = os.path.join(folder, model.graph.name + ".onnx")
             onnx.save(model, path)
             work.append(("drawn layer", path, model.graph.name))
-        rows = []
+        rows, commands = [], [" ".join(sys.argv)]
+        for recording in a.rows:
+            with open(recording) as f:
+                earlier = json.load(f)
+            rows += earlier["rows"]
+            commands = earlier["commands"] + commands
         for kind, path, name in work:
             for threads in a.threads:
                 r = row(a, path, name, threads)
@@ -170,19 +193,14 @@ def main():
                         f"plan {r['plan_seconds']:.1f} s, build {r['build_seconds']:.1f} s"
                         if "ratio" in r else r["reason"])
                 print(f"{name:26} {threads} thread(s)  {said}", flush=True)
-    sums = [s for kind in ("network", "drawn network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
-    for s in sums:
+                if a.out:  # what is there so far: later ones may take long
+                    write(a, rows, commands)
+    for s in summaries(a, rows):
         print(f"{s['kind']}s, {s['threads']} thread(s): geomean {s['geomean_ratio']:.2f}, worst "
               f"{s['worst_ratio']:.2f} ({s['worst']}), {s['failed']} of {s['files']} failed; predicted seconds off by "
               f"{100 * (s['mean_error_by_seconds'] or 0):.0f} % weighted by seconds, "
               f"{100 * (s['mean_error_of_kernels'] or 0):.0f} % a kernel")
-    if a.out:
-        with open(a.out, "w") as f:
-            json.dump({"what": "seconds of ours over onnxruntime's, least of the rounds",
-                       "onnxruntime": onnxruntime.__version__, "cores": os.cpu_count(), "machine": a.machine
-                       if not os.path.exists(a.machine) else "calibrated", "rounds": a.rounds,
-                       "seed": a.seed, "summary": sums, "rows": rows}, f, indent=1)
-            f.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

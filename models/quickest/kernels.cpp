@@ -165,6 +165,12 @@ class Search {
     return loops;
   }
 
+  /// Whether the loop walks the result's last dimension, whose elements are neighbours.
+  bool is_last_dimension(LoopId l) const {
+    const auto& index = w_.op(w_.topological_order().back()).outputs[0].target.index;
+    return !index.empty() && index.back().plain_loop() == l;
+  }
+
   bool is_product(OpId op) const { return product_of(w_, op).has_value(); }
 
   /// A block of rows through all operators: what lies between them stays on chip.
@@ -172,6 +178,10 @@ class Search {
     const std::vector<LoopId> loops = outer_loops();
     const bool products =
         std::ranges::any_of(w_.topological_order(), [&](OpId op) { return is_product(op); });
+    const bool windows = std::ranges::any_of(w_.topological_order(), [&](OpId op) {
+      const auto p = product_of(w_, op);
+      return p && p->window;
+    });
     // So many of them, from the first on; the last one varies least in memory.
     for (std::size_t count = loops.size(); count > 0; --count)
       for (const bool depth_first : {false, true}) {
@@ -180,9 +190,11 @@ class Search {
             rows_form({loops.begin(), loops.begin() + static_cast<long>(count)}, depth_first));
       }
     if (loops.empty()) forms.push_back(rows_form({}, false));
-    // Another loop outermost, that threads share.
+    // Another loop outermost, that threads share. Columns of an image are not shared: two threads
+    // would write to the same lines, and their rows are too short for what takes whole ones.
     if (r_.threads > 1)
       for (std::size_t first = 1; first < loops.size(); ++first) {
+        if (windows && is_last_dimension(loops[first])) continue;
         std::vector<LoopId> turned = loops;
         std::rotate(turned.begin(), turned.begin() + static_cast<long>(first),
                     turned.begin() + static_cast<long>(first) + 1);
@@ -195,10 +207,8 @@ class Search {
   Form rows_form(const std::vector<LoopId>& outer, bool depth_first) const {
     Form f;
     std::set<std::string> around;
-    const OpId last = w_.topological_order().back();
-    const auto& target = w_.op(last).outputs[0].target;
     for (LoopId l : outer) {
-      const bool innermost = !target.index.empty() && target.index.back().plain_loop() == l;
+      const bool innermost = is_last_dimension(l);
       const bool rows = std::ranges::any_of(w_.topological_order(), [&](OpId op) {
         const auto p = product_of(w_, op);
         return p && p->rows >= 0 && w_.op(op).loops[static_cast<std::size_t>(p->rows)] == l;

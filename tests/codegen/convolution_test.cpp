@@ -168,6 +168,28 @@ TEST_P(OnEveryIsa, BroadcastsPoints) {
         << all[i].workload;
 }
 
+// An image of 13 x 13 points, 512 channels apart by a tenth of a page: rows of a channel were taken for
+// the panels of a plain product, which would share sets of the first cache, and all of it was copied.
+TEST(Convolutions, PointwiseOnesReadTheirImageWhereItLies) {
+  for (const auto& [side, channels] : {std::pair(13, 512), {14, 512}, {13, 384}}) {
+    const std::string text = formatted(
+        "name: point\nloops: {{i: 64, l: {0}, j: {0}, k: {1}}}\n"
+        "operators:\n  - \"Y[i,l,j] += X[k,l,j] * W[i,k]\"\n",
+        side, channels);
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
+    const auto machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    const std::string tree = formatted("i/64 j/{} k/{} ( C.Y )", side, channels);
+    const auto s = resolve({.kernels = {{.level = "L2", .tree = parse_tree(tree)}}}, w, machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    for (const cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::avx512}) {
+      const cpu::Source source = cpu::emit(*s, {.isa = isa, .constant = {"W"}}).value();
+      EXPECT_NE(source.text.find("convolve"), std::string::npos) << text;
+      for (const cpu::TileUse& t : source.tiles)
+        EXPECT_FALSE(t.packed) << text << t.tensor << ": " << t.reason;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,
                          ::testing::Values(cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512),
                          [](const auto& info) { return std::string(cpu::name_of(info.param)); });

@@ -50,7 +50,7 @@ TEST(Team, HelpersThatSleepAreCalled) {
     }
   };
   for (int round = 0; round < 3; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     Both both;
     team.run(2, Both::work, &both);
     EXPECT_EQ(both.begun, 2);

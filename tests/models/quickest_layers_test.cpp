@@ -38,6 +38,26 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
   EXPECT_NEAR(all / (12 * one), 1, 0.03);
 }
 
+/// Threads that share an image's columns write to the same lines of memory, and none of them has whole
+/// rows, which what follows a convolution takes from registers.
+TEST(PlannerOfThreads, ColumnsOfAnImageAreNotShared) {
+  for (const char* size : {"l: 56, j: 56, k: 64", "l: 55, j: 55, k: 16", "l: 27, j: 40, k: 24"}) {
+    const std::string text =
+        std::string("name: layer\nloops: {i: 64, r: 3, s: 3, ") + size +
+        "}\ntensors: {X: [k, l, j], B: [i]}\noperators:\n"
+        "  - \"Y[i,l,j] += X[k,l+r-1,j+s-1] * W[i,k,r,s]\"\n  - \"Z[i,l,j] = relu(Y[i,l,j] + B[i])\"\n";
+    Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
+    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    q.threads = 2;
+    const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
+    ASSERT_TRUE(p.ok()) << p.reason();
+    for (const Kernel& k : p->plan.kernels) {
+      const std::string tree = to_text(k.tree);
+      EXPECT_TRUE(tree.find("@grid") != std::string::npos && tree[0] != 'j') << tree;
+    }
+  }
+}
+
 /// A loop over a product's rows and another tensor joined: one of two threads that share it would
 /// compute all of the product. And what does not depend on the loop each thread brings for itself.
 TEST(PlannerOfThreads, CountWhatTheThreadWithMostDoesAndBrings) {
