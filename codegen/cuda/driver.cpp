@@ -115,7 +115,6 @@ enum TensorMapWord {
   kL2Of256 = 3
 };
 enum FunctionAttribute {
-  kMaxThreads = 0,
   kStaticShared = 1,
   kLocal = 3,
   kRegisters = 4,
@@ -379,13 +378,13 @@ Result<void*> Device::function(const Module& module, const std::string& symbol,
 
 Result<FunctionFigures> Device::figures(void* function) {
   if (auto why = make_current()) return *why;
-  int values[4] = {};
-  const FunctionAttribute which[4] = {kRegisters, kLocal, kStaticShared, kMaxThreads};
-  for (int i = 0; i < 4; ++i)
+  int values[3] = {};
+  const FunctionAttribute which[3] = {kRegisters, kLocal, kStaticShared};
+  for (int i = 0; i < 3; ++i)
     if (auto why = failed(driver()->cuFuncGetAttribute(&values[i], which[i], function),
                           "asking for a kernel's figures"))
       return *why;
-  return FunctionFigures{values[0], values[1], values[2], values[3]};
+  return FunctionFigures{values[0], values[1], values[2]};
 }
 
 /// A CUtensorMap, at a multiple of 64 bytes.

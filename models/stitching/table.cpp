@@ -19,12 +19,12 @@ std::string steps_text(const ordered_json& j) {
             : std::vector<std::string>{"kernel", "operators", "written as", "parts", "writes"});
   std::size_t n = 0;
   for (const ordered_json& k : j["fused_kernels"]) {
-    std::vector<std::string> row = {std::to_string(++n), joined(k["operators"]),
+    std::vector<std::string> row = {std::to_string(++n), shown::joined(k["operators"]),
                                     text(k, "emitter")};
     if (timed)
       row.insert(row.end(), {cell(get(k, "blocks")), microseconds(k["seconds"])});
     else
-      row.insert(row.end(), {text(k, "parts"), joined(k["written"])});
+      row.insert(row.end(), {text(k, "parts"), shown::joined(k["written"])});
     kernels.add(std::move(row));
   }
   if (!j.contains("fusion_steps") || j["fusion_steps"].empty()) return kernels.text();
@@ -34,7 +34,7 @@ std::string steps_text(const ordered_json& j) {
                                                "distance", "decision"});
   n = 0;
   for (const ordered_json& s : j["fusion_steps"])
-    steps.add({std::to_string(++n), text(s, "producer"), joined(s["consumers"]),
+    steps.add({std::to_string(++n), text(s, "producer"), shown::joined(s["consumers"]),
                timed ? microseconds(s["unfused_seconds"]) : text(s, "shared_bytes"),
                timed ? microseconds(s["fused_seconds"]) : text(s, "distance"),
                text(s, "decision")});
