@@ -397,6 +397,15 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!best) return Reason{best.reason()};
+  if (detail::shared_by_blocks(*q.machine, level, options)) {
+    // Blocks are chosen by what they cost. Of orders with the same plan the one that moves least
+    // counts, as where a plan is priced.
+    if (const auto same = ordered_tiling(q, best->plan, settings); same && same->whole) {
+      best.value().solution.order = same->order;
+      best.value().solution.tiles = same->tiles;
+      best.value().solution.price = chimera::price(w, same->order, same->tiles, options);
+    }
+  }
   const Solution& solution = best->solution;
   const auto bytes = [&w](Elements n) { return bytes_of(n, w.dtype()).value; };
   Proposal out;

@@ -142,6 +142,7 @@ std::shared_ptr<const Workload> part_of(const Workload& w, const SharedKernel& k
   }
   for (OpId id : k.gives)
     for (const Output& o : w.op(id).outputs) spec.outputs.push_back(tensor(o.target.tensor));
+  rewrite::drop_unneeded(spec);  // of several results, what other kernels' copies give
   return std::make_shared<const Workload>(Workload::create(std::move(spec)));
 }
 

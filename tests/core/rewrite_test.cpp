@@ -189,10 +189,27 @@ TEST(Rewrites, EachRecordIsComplete) {
 
 // ---- copies and inline
 
+/// Of several results the copy has what its readers take, and the operator itself the others.
+TEST(Rewrites, CopiesOfSeveralResultsKeepWhatIsRead) {
+  const Workload w = make("r: 6, c: 10",
+                          "  - 'two: a[r,c] = relu(x[r,c]); b[r,c] = x[r,c] * y[r,c]'\n"
+                          "  - 'low: u[r] max= a[r,c]'\n  - 'high: v[r] += b[r,c]'\n");
+  const Result<Workload> copied = apply("copies:two=low", w);
+  ASSERT_TRUE(copied.ok()) << copied.reason();
+  const auto results = [&](const char* name) {
+    const Operator& op = copied->op(*copied->find_op(name));
+    return std::pair(op.outputs.size(), op.inputs.size());
+  };
+  EXPECT_EQ(results("two"), std::pair(std::size_t{1}, std::size_t{2}));
+  EXPECT_EQ(results("two_2"), std::pair(std::size_t{1}, std::size_t{1}));
+  EXPECT_LT(check_rewrite(w, *copied, 5).relative_error, 1e-12);
+}
+
 TEST(Rewrites, CopiesAndInliningComputeTheSame) {
-  const Workload w = make("r: 6, c: 10, h: 5",
-                          "  - 'd: d[r,c] = x[r,c] - m[r]'\n  - 'v: v[r] += square(d[r,c])'\n"
-                          "  - 'low: a[r,h] = d[r,h] * v[r]'\n  - 'high: b[r,h] = exp(d[r,h+5])'\n");
+  const Workload w =
+      make("r: 6, c: 10, h: 5",
+           "  - 'd: d[r,c] = x[r,c] - m[r]'\n  - 'v: v[r] += square(d[r,c])'\n"
+           "  - 'low: a[r,h] = d[r,h] * v[r]'\n  - 'high: b[r,h] = exp(d[r,h+5])'\n");
   const Result<Workload> copied = apply("copies:d=low/high", w);
   ASSERT_TRUE(copied.ok()) << copied.reason();
   ASSERT_EQ(copied->operators().size(), 6u);
@@ -204,8 +221,8 @@ TEST(Rewrites, CopiesAndInliningComputeTheSame) {
   EXPECT_LT(check_rewrite(w, *less, 4).relative_error, 1e-12);
   EXPECT_NE(apply("inline:v", w).reason().find("is a reduction"), std::string::npos);
   EXPECT_NE(apply("inline:low", w).reason().find("writes an output"), std::string::npos);
-  for (const char* bad : {"copies", "copies:", "copies:d", "copies:e=low", "copies:d=v+d", "inline:",
-                          "inline:e", "compose:d", "copies:d=low/"})
+  for (const char* bad : {"copies", "copies:", "copies:d", "copies:e=low", "copies:d=v+d",
+                          "inline:", "inline:e", "compose:d", "copies:d=low/"})
     EXPECT_THROW(apply(bad, w), InputError) << bad;
 }
 

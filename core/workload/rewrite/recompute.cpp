@@ -84,6 +84,8 @@ Result<Workload> with_copies(const Workload& w, std::string_view text) {
     for (std::string_view group : split(item.substr(equals + 1), '/'))
       add_copy(spec, place_of(spec, name), split(group, '+'));
   }
+  // Of several results each copy keeps what its readers take.
+  rewrite::drop_unneeded(spec);
   return Workload::create(std::move(spec));
 }
 

@@ -330,10 +330,15 @@ void drop_unneeded(WorkloadSpec& spec) {
   for (bool any = true; any;) {
     any = false;
     for (std::size_t i = 0; i < gone.size(); ++i) {
-      if (gone[i] || std::ranges::any_of(spec.operators[i].outputs,
-                                         [&](const Output& o) { return is_read(o.target.tensor); }))
-        continue;
-      gone[i] = any = true;
+      if (gone[i]) continue;
+      Operator& op = spec.operators[i];
+      const auto unread = [&](const Output& o) { return !is_read(o.target.tensor); };
+      if (std::ranges::all_of(op.outputs, unread)) {
+        gone[i] = any = true;
+      } else if (std::erase_if(op.outputs, unread) > 0) {
+        drop_unread(op);
+        any = true;
+      }
     }
   }
   drop(spec, gone);

@@ -29,8 +29,9 @@ Result<Operator> substitute(const WorkloadSpec& spec, const Operator& reader, in
 
 /// The workload without these operators, tensors that no other has, and loops that no other has.
 void drop(WorkloadSpec& spec, const std::vector<bool>& gone);
-/// The same of operators whose results nobody reads, and that are no outputs. Cost: the square of
-/// the operators, at most their cube.
+/// The same of operators whose results nobody reads, and that are no outputs; of operators with
+/// several results, those that somebody reads stay. Cost: the square of the operators, at most
+/// their cube.
 void drop_unneeded(WorkloadSpec& spec);
 
 /// `wanted`, or the first of wanted_2, wanted_3, ... that none of these has for a name.
