@@ -38,6 +38,15 @@ ByTensor by_tensor(const Traffic& traffic) {
   return out;
 }
 
+/// What crosses into the level; all where the model counts nothing there.
+ByTensor into_level(Traffic traffic, const Machine& m, LevelId level) {
+  const std::string boundary = boundary_into(m, level);
+  const auto there = [&](const TrafficEntry& e) { return e.boundary == boundary; };
+  if (std::ranges::any_of(traffic.entries, there))
+    std::erase_if(traffic.entries, [&](const TrafficEntry& e) { return !there(e); });
+  return by_tensor(traffic);
+}
+
 std::int64_t total(const ByTensor& moved) {
   std::int64_t sum = 0;
   for (const auto& [name, m] : moved) sum += m.all();
@@ -126,13 +135,13 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
     json["reason"] = said.reason();
     return json;
   }
-  const ByTensor model = by_tensor(said->traffic);
+  const ByTensor model = into_level(said->traffic, *setting.machine, p.level);
   ByTensor no_edges = model;
   if (find_option(by.options, "edges") != nullptr &&
       settings_of(request, by).text("edges") != "exact") {
     const Result<Price> cut = by.price(question_of(request, setting, by), p.plan,
                                        settings_with(request, by, "edges", "exact", true));
-    if (cut) no_edges = by_tensor(cut->traffic);
+    if (cut) no_edges = into_level(cut->traffic, *setting.machine, p.level);
   }
   json["seconds"] = or_null(said->traffic.seconds);
   if (model.empty()) {  // a model of time alone

@@ -113,6 +113,23 @@ TEST(Stands, RewritesUnderCompare) {
   EXPECT_TRUE(j["bound_is"].is_string());
 }
 
+/// A model that counts at every level of a hierarchy is shown with what comes into the one planned
+/// for.
+TEST(Stands, CompareHasThePlansOwnBytes) {
+  for (const char* w : {"gemm-chain:m=40,n=20,k=30,l=10", "softmax:rows=40,cols=50"}) {
+    const char* machine = "cache:48K/12,1M/16";
+    const json plan = document({"plan", w, "-m", machine});
+    const json all = document({"compare", w, "-m", machine, "--models", "tilewright"});
+    int seen = 0;
+    for (const json& price : all["plans"][0]["prices"]) {
+      if (price["by"] != "tilewright") continue;
+      EXPECT_EQ(price["volume_bytes"], plan["volume_bytes"]) << w;
+      ++seen;
+    }
+    EXPECT_EQ(seen, 1) << w;
+  }
+}
+
 /// A plan that the GPU target takes in its own form has a time, however much room the price gives
 /// its tiles: scores of 777 columns are padded there, and take turns in the kernel.
 TEST(Stands, PlansThatTheTargetTakesHaveATime) {
