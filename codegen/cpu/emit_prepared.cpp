@@ -69,7 +69,7 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
   };
   std::vector<int> others;  // their iterations have panels of their own
   for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
-    if (l != x.rows && has_loop(a, op.loops[static_cast<std::size_t>(l)]) &&
+    if (l != x.rows && indexes(a, op.loops[static_cast<std::size_t>(l)]) &&
         std::ranges::find(x.depth, l) == x.depth.end())
       others.push_back(l);
   std::int64_t steps = 1, panels = 1;
@@ -141,7 +141,7 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
     return false;
   std::int64_t elements = 1;
   for (std::size_t l = 0; l < op.loops.size(); ++l)
-    if (has_loop(b, op.loops[l])) elements *= p_.workload().loop(op.loops[l]).extent;
+    if (indexes(b, op.loops[l])) elements *= p_.workload().loop(op.loops[l]).extent;
   // Where an index has several loops, elements would be there several times.
   if (elements > p_.workload().tensor(b.tensor).elements().value) return false;
   return begins_of_tiles(n.op, p.columns) % width == 0;
@@ -163,7 +163,7 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   const auto extent = [&](int l) { return w.loop(op.loops[static_cast<std::size_t>(l)]).extent; };
   std::vector<int> others;  // their iterations have panels of their own
   for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
-    if (l != p.columns && l != p.depth && has_loop(b, op.loops[static_cast<std::size_t>(l)]))
+    if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
   const std::int64_t elements = width * extent(p.depth);
   const std::int64_t matrix = ceil_div(extent(p.columns), width) * elements;

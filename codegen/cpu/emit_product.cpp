@@ -26,23 +26,6 @@ std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::in
   return sum;
 }
 
-bool has_loop(const Access& a, LoopId loop) {
-  for (const Affine& index : a.index)
-    for (const Term& t : index.terms)
-      if (t.loop == loop) return true;
-  return false;
-}
-
-std::optional<std::array<int, 2>> factors_of(const Operator& op) {
-  const Output& out = op.outputs[0];
-  const Expr& e = out.value;
-  if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
-      e.args[0].kind != Expr::Kind::input || e.args[1].kind != Expr::Kind::input ||
-      e.args[0].input == e.args[1].input)
-    return std::nullopt;
-  return std::array{e.args[0].input, e.args[1].input};
-}
-
 /// The operator as a matrix product on its tiles, with the loops that are largest; nothing where it
 /// is none, or reads beyond its tensors.
 std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
@@ -52,7 +35,7 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
   const Operator& op = w.op(n.op);
   if (op.outputs.size() != 1 || w.gathers(n.op)) return std::nullopt;
   const Output& out = op.outputs[0];
-  const auto factors = factors_of(op);
+  const auto factors = factors_of(op.outputs[0]);
   if (!factors) return std::nullopt;
   for (int i : *factors)
     if (can_leave(w, op, op.inputs[static_cast<std::size_t>(i)])) return std::nullopt;
@@ -73,8 +56,8 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
     };
     for (std::size_t l = 0; l < op.loops.size(); ++l) {
       const LoopId loop = op.loops[l];
-      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop);
-      const bool in_out = has_loop(out.target, loop);
+      const bool in_a = indexes(a, loop), in_b = indexes(b, loop);
+      const bool in_out = indexes(out.target, loop);
       if (in_out && in_b && !in_a && !out.target.index.empty() &&
           out.target.index.back().plain_loop() == loop &&
           stride_in(out.target, n.writes[0].buffer, loop) == 1)

@@ -41,7 +41,7 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
   if (p_.vector_bytes == 0 || op.outputs.size() != 1 || w.gathers(n.op)) return std::nullopt;
-  const auto factors = factors_of(op);
+  const auto factors = factors_of(op.outputs[0]);
   const Output& out = op.outputs[0];
   if (!factors || out.target.index.empty()) return std::nullopt;
   const auto columns = out.target.index.back().plain_loop();
@@ -54,11 +54,11 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
     bool fits = !can_leave(w, op, a);
     for (int l = 0; l < static_cast<int>(op.loops.size()) && fits; ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
-      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop);
+      const bool in_a = indexes(a, loop), in_b = indexes(b, loop);
       const auto larger = [&](int than) {
         return than < 0 || range(ranges, n.op, l).most > range(ranges, n.op, than).most;
       };
-      if (!has_loop(out.target, loop)) {
+      if (!indexes(out.target, loop)) {
         fits = in_a && in_b;
         x.depth.push_back(l);
       } else if (loop == *columns) {

@@ -17,6 +17,7 @@
 #include "codegen/common/range_emitter.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
+#include "core/workload/access.h"
 
 namespace tilewright::cpu {
 
@@ -316,8 +317,5 @@ class KernelEmitter : private RangeEmitter {
 
 /// Elements between neighbours of a loop in a tensor that lies with these strides.
 std::int64_t loop_stride(const Access& a, LoopId loop, const std::vector<std::int64_t>& stride);
-bool has_loop(const Access& a, LoopId loop);
-/// The two inputs whose product an operator sums; none where it sums something else.
-std::optional<std::array<int, 2>> factors_of(const Operator& op);
 
 }  // namespace tilewright::cpu

@@ -58,7 +58,7 @@ class KernelEmitter::PointText {
     const LoopId loop = op_.loops[static_cast<std::size_t>(l)];
     for (const Affine& index : a.index)
       if (index.gathered >= 0 &&
-          has_loop(op_.inputs[static_cast<std::size_t>(index.gathered)], loop))
+          indexes(op_.inputs[static_cast<std::size_t>(index.gathered)], loop))
         return kFar;
     const std::int64_t step = loop_stride(a, loop, e_.home_strides(a.tensor));
     return step != 0 && w_.tensor(a.tensor).dtype != e_.p_.prelude.real() ? kFar : step;

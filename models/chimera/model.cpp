@@ -259,18 +259,24 @@ Result<OrderedTiling> ordered_tiling(const Question& q, const Plan& plan,
 
 namespace {
 
-/// How long the bytes of a tiling take: one block after the other, or what the blocks that share a
-/// GPU bring, in rounds of one an instance of the level.
-std::optional<double> seconds_of(const Question& q, const OrderedTiling& t, Elements volume) {
+/// The thread blocks that share a GPU; none where one block runs the tiling.
+std::optional<detail::Blocks> blocks_of(const Question& q, const OrderedTiling& t) {
+  if (!detail::shared_by_blocks(*q.machine, t.level, t.options)) return std::nullopt;
   const Workload& w = *q.workload;
+  Kernel k{.tree = tree_of(w, t.order, t.tiles), .tiles = tile_table(w, t.order, t.tiles)};
+  return detail::share(w, t.order, t.tiles, t.options, q.machine->level(t.level).instances, k);
+}
+
+/// How long the bytes of a tiling take: one block after the other, or what the blocks bring, in
+/// rounds of one an instance of the level.
+std::optional<double> seconds_of(const Question& q, const OrderedTiling& t, Elements volume) {
   double elements = static_cast<double>(volume.value);
-  if (detail::shared_by_blocks(*q.machine, t.level, t.options)) {
+  if (const auto blocks = blocks_of(q, t)) {
     const std::int64_t instances = q.machine->level(t.level).instances;
-    Kernel k{.tree = tree_of(w, t.order, t.tiles), .tiles = tile_table(w, t.order, t.tiles)};
-    elements = detail::share(w, t.order, t.tiles, t.options, instances, k).cost(instances) /
-               static_cast<double>(instances);
+    elements = blocks->cost(instances) / static_cast<double>(instances);
   }
-  return seconds_into(*q.machine, t.level, bytes_of(Elements(std::llround(elements)), w.dtype()));
+  return seconds_into(*q.machine, t.level,
+                      bytes_of(Elements(std::llround(elements)), q.workload->dtype()));
 }
 
 /// What Algorithm 1 says of a tiling, as Traffic. It counts each tensor's movement once; what the
@@ -407,9 +413,14 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
     }
   }
   const Solution& solution = best->solution;
+  const OrderedTiling chosen{.order = solution.order,
+                             .tiles = solution.tiles,
+                             .options = options_of(settings),
+                             .level = level};
   const auto bytes = [&w](Elements n) { return bytes_of(n, w.dtype()).value; };
   Proposal out;
   out.plan = std::move(best->plan);
+  out.price = priced(q, chosen, settings);
   out.level = level;
   out.search_seconds = seconds;
   ordered_json& json = out.detail;
@@ -421,16 +432,12 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   json["memory_paper_bytes"] = bytes(solution.price.memory_paper);
   json["capacity_bytes"] = bytes(best->capacity);
   json["tightened"] = best->tightened;
-  if (detail::shared_by_blocks(*q.machine, level, options)) {
-    json["blocks"] = best->blocks;
-    json["blocks_bytes"] = bytes(best->moved);
+  if (const auto blocks = blocks_of(q, chosen)) {
+    json["blocks"] = blocks->count;
+    json["blocks_bytes"] = bytes(Elements(std::llround(blocks->elements)));
   }
   json["recomputed_operations"] = solution.price.recomputed.value;
-  const OrderedTiling chosen{.order = solution.order,
-                             .tiles = solution.tiles,
-                             .options = options_of(settings),
-                             .level = level};
-  json["seconds"] = or_null(seconds_of(q, chosen, solution.price.volume));
+  json["seconds"] = or_null(out.price.traffic.seconds);
   json["search_seconds"] = seconds;
   json["candidates"] = counted_json(best->search);
   json["notes"] = best->search.notes;
@@ -443,7 +450,6 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
       json["options"]["multiples"][w.loop(loop).name] = multiple;
   }
   out.words = words_of(w, solution.order, solution.tiles);
-  out.price = priced(q, chosen, settings);
   return out;
 }
 

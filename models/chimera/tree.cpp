@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/workload/access.h"
 #include "models/chimera/flat.h"
 
 namespace tilewright::chimera {
@@ -63,10 +64,8 @@ bool independent(const Workload& w, LoopId l) {
     const OpId op(o);
     const bool runs = w.local_index(op, l) >= 0;
     for (const Output& output : w.op(op).outputs) {
-      const bool indexed = std::ranges::any_of(output.target.index, [&](const Affine& index) {
-        return std::ranges::any_of(index.terms, [&](const Term& t) { return t.loop == l; });
-      });
-      if (!indexed && (runs || !w.is_intermediate(output.target.tensor))) return false;
+      if (!indexes(output.target, l) && (runs || !w.is_intermediate(output.target.tensor)))
+        return false;
     }
   }
   return true;

@@ -1,17 +1,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
 namespace {
-
-bool has_loop(const Access& a, LoopId loop) {
-  for (const Affine& index : a.index)
-    for (const Term& t : index.terms)
-      if (t.loop == loop) return true;
-  return false;
-}
 
 constexpr std::int64_t kMostRows = 12;
 
@@ -51,8 +45,8 @@ std::optional<Product> product_of(const Workload& w, OpId id,
     p.window = through_window(a) || through_window(b);
     for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
-      const bool in_a = has_loop(a, loop), in_b = has_loop(b, loop);
-      const bool in_out = has_loop(out.target, loop);
+      const bool in_a = indexes(a, loop), in_b = indexes(b, loop);
+      const bool in_out = indexes(out.target, loop);
       const auto pick = [&](int& slot) {
         if (slot < 0 || most(l) > most(slot)) slot = l;
       };
