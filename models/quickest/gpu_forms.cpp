@@ -250,7 +250,8 @@ class Forms {
     if (several_depths())
       for (const Variable& turn : turns_of(p))
         if (extent(turn.loop) > 1) shared.loop = turn.loop, within *= extent(p.depth);
-    const std::int64_t all = extent(shared.loop), multiple = 64 / std::gcd(within, std::int64_t{64});
+    const std::int64_t all = extent(shared.loop),
+                       multiple = 64 / std::gcd(within, std::int64_t{64});
     for (std::int64_t blocks = lowering::kMostShare; blocks > 1; --blocks) {
       const std::int64_t part = round_up(ceil_div(all, blocks), multiple);
       if (part < all && (shared.steps.empty() || part > shared.steps.back()))

@@ -106,8 +106,8 @@ class Draw {
     return made;
   }
 
-  /// A sum over two loops. Of an operand one follows the other, or rows lie between them: attention's
-  /// heads, which the next projection adds up over.
+  /// A sum over two loops. Of an operand one follows the other, or rows lie between them:
+  /// attention's heads, which the next projection adds up over.
   Case sum_of_two() {
     const bool batch = coin(), left_across = coin(), right_across = coin(), left_apart = coin();
     const std::int64_t h = number(2, 5), v = 64 * number(1, 2), m = 8 * number(1, 26),
@@ -306,10 +306,10 @@ TEST(Warpgroups, ConvolutionsOfOneElementAreProducts) {
   const auto before = [&](int kernel) {
     const std::size_t at = source->text.find("tilewright_" + std::to_string(kernel) + "(");
     const std::size_t end = source->text.find(">;", at);
-    return source->text.substr(end - 15, 15);
+    return source->text.substr(end - 21, 21);
   };
-  EXPECT_EQ(before(0), "false, false, 0");
-  EXPECT_EQ(before(1), " true, false, 2");
+  EXPECT_EQ(before(0), "false, false, 0, 0, 0");
+  EXPECT_EQ(before(1), " true, false, 2, 0, 0");
   const auto module = testing::build_cuda({*source});
   ASSERT_TRUE(module.ok()) << module.reason();
   const auto run = testing::run_cuda(*module, *source, *w, kSeed, {});

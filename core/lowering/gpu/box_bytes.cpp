@@ -73,8 +73,8 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
           const auto of_left = p.box_place(true, k + step * 64, product),
                      of_right = p.box_place(false, k + step * 64, product);
           for (std::int64_t i = 0; i < down; ++i)
-            bytes += across * left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64,
-                                      of_left.matrix);
+            bytes += across *
+                     left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
           for (std::int64_t i = 0; i < across; ++i)
             bytes += down * right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64,
                                      of_right.matrix);

@@ -287,8 +287,8 @@ class Finder : ProductChain {
     };
     // What lies past the end of a folded depth is the next product's, not zero.
     const bool folds = p_.left_fold + p_.right_fold > 0;
-    const bool two = deep % 128 == 0 && p_.part % 128 == 0 && (!folds || p_.depth % 128 == 0) &&
-                     fit(2) >= 3;
+    const bool two =
+        deep % 128 == 0 && p_.part % 128 == 0 && (!folds || p_.depth % 128 == 0) && fit(2) >= 3;
     const std::int64_t fits = fit(two ? 2 : 1);
     if (fits < 2) refuse("two stages of its tiles have no room in shared memory");
     if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
@@ -378,7 +378,8 @@ WarpgroupProduct::BoxPlace WarpgroupProduct::box_place(bool of_left, std::int64_
                                                        std::int64_t product) const {
   const std::int64_t fold = of_left ? left_fold : right_fold;
   const std::int64_t matrix = (of_left ? left_all : right_all) ? 0 : product;
-  return fold == 0 ? BoxPlace{at, matrix} : BoxPlace{at % fold, matrix * (depth / fold) + at / fold};
+  return fold == 0 ? BoxPlace{at, matrix}
+                   : BoxPlace{at % fold, matrix * (depth / fold) + at / fold};
 }
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {

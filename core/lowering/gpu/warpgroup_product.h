@@ -5,8 +5,9 @@
 // over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
 // add them up, each some of the rows, through distributed shared memory. Else the blocks of a
 // cluster may have tiles side by side: of an operand that several need, each copies a part, to all
-// of them. A sum may be over two loops. Operators of elements may follow the product (product_epilogue.h). Lines of results that
-// follow one another at home, and in the right operand, are one: a 1 x 1 convolution of an image.
+// of them. A sum may be over two loops. Operators of elements may follow the product
+// (product_epilogue.h). Lines of results that follow one another at home, and in the right operand,
+// are one: a 1 x 1 convolution of an image.
 #pragma once
 
 #include <string>
