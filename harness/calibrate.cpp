@@ -240,11 +240,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                    return running(points_text("X[i,j] / (X[i,j] + 4)", kNearRows), "C.Y", 1,
                                   kNearRows * kPointsOfRow / lanes);
                  }});
-  for (const auto& [name, value] :
-       {std::pair{"light", "relu(X[i,j] + 1)"}, {"expensive", "exp(X[i,j])"},
-        {"library", "tanh(X[i,j])"}})
-    all.push_back({formatted("points alone, {}", name),
-                   [value] { return tiles(value, 1, kTilePoints); }});
+  for (const auto& [name, value] : {std::pair{"light", "relu(X[i,j] + 1)"},
+                                    {"expensive", "exp(X[i,j])"},
+                                    {"library", "tanh(X[i,j])"}})
+    all.push_back(
+        {formatted("points alone, {}", name), [value] { return tiles(value, 1, kTilePoints); }});
   all.push_back({"parts", [] { return tiles("relu(X[i,j] + 1)", kPartColumns, kParts); }});
   // Rows of one vector: each is joined.
   all.push_back({"joins", [=] {

@@ -50,8 +50,8 @@ struct Rates {
   double light_one = 0;             ///< operations of points that are computed one by one: an
   double expensive_one = 0;         ///< arithmetic one, a call as of exp,
   double library_one = 0;           ///< and a long one, as of tanh
-  double part = 0;                  ///< a vector of which some lanes are left out, beside the others
-  double join = 0;                  ///< lanes of a vector joined into one element of a sum
+  double part = 0;  ///< a vector of which some lanes are left out, beside the others
+  double join = 0;  ///< lanes of a vector joined into one element of a sum
   double copy = 0, copy_row = 0;    ///< a line that is packed, and a row of lines begun
   double visit = 0;                 ///< a tile of a compute that is no product
   double reread = 0;                ///< sums stored one by one that are read as a vector
