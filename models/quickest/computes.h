@@ -55,8 +55,11 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
-  void count(const Expr& e, LoopId along, std::vector<const Expr*>& known, double& light,
-             double& expensive, double& library) const;
+  double seconds_of(const Expr& e, LoopId along, std::vector<const Expr*>& known) const;
+  double call(const Expr& e, bool alone) const;
+  double value_seconds(const Operator& op, LoopId along) const;
+  double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
+  double joined(const InRegisters& registers, bool follows, int along) const;
 
   const Schedule& s_;
   const ScheduledKernel& k_;
