@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/lowering/window_planes.h"
 #include "core/lowering/window_points.h"
 #include "core/workload/expr.h"
 
@@ -205,6 +206,26 @@ std::optional<double> Compute::taps(const Product& x) const {
   // loads and put together.
   const double tap = apart ? r_.tap_apart : r_.tap;
   return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap;
+}
+
+std::optional<double> Compute::plane() const {
+  const VectorUnit unit{.lanes = r_.lanes,
+                        .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                        .element_bytes = static_cast<std::int64_t>(r_.element),
+                        .multiply_add = r_.fma / r_.cycle};
+  const auto x = window_plane(w_, n_.op, extents_, unit);
+  if (!x) return std::nullopt;
+  const Operator& op = w_.op(n_.op);
+  double images = 1, times = 1;  // copied, and met by what each tap is joined with
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l) {
+    if (l == x->rows || l == x->columns || l == x->down || l == x->across) continue;
+    (moves(op.inputs[x->image], op.loops[static_cast<std::size_t>(l)]) ? images : times) *= most(l);
+  }
+  const auto rows = static_cast<std::int64_t>(most(x->rows));
+  const auto cycles =
+      cycles_of_plane(*x, rows, static_cast<std::int64_t>(most(x->columns)), unit);
+  double seconds = images * (cycles.copy + times * cycles.points) * r_.cycle;
+  return seconds + r_.visit;
 }
 
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.

@@ -36,6 +36,9 @@ class Compute {
   /// Seconds of a convolution of few channels a group, as a depthwise one: vectors of points, tap
   /// by tap. None where there are more: it is a product.
   std::optional<double> taps(const Product& x) const;
+  /// Seconds of a window that slides over one image at a time, as a depthwise convolution or a
+  /// pooling; none: it is no such.
+  std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
 

@@ -394,10 +394,11 @@ class Walk {
     const Compute compute(s_, k_, r_, places_, n, extents);
     const auto product = product_of(w_, n.op, extents);
     std::optional<double> seconds;
-    if (!product)
-      seconds = compute.points(registers_);
-    else if (product->window)
-      seconds = compute.taps(*product);
+    if (product && product->window) seconds = compute.taps(*product);
+    if (seconds || !product) {
+      if (const auto plane = compute.plane()) seconds = plane;
+    }
+    if (!seconds && !product) seconds = compute.points(registers_);
     if (!seconds) {
       Work p = product_part(n, ranges, *product, compute);
       p.arithmetic += kVisit * r_.cycle;
