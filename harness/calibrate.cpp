@@ -465,6 +465,11 @@ Answer calibrate(const Request& request, const std::string& out) {
   if (out.empty())
     throw InputError(
         {.where = "-o", .problem = "no machine file is given", .accepted = "the file to write"});
+  if (std::filesystem::is_directory(out))
+    throw InputError({.where = "-o",
+                      .value = out,
+                      .problem = "cannot be written (a folder)",
+                      .accepted = "a file in a folder that can be written"});
   const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
   const double lanes =
       std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);
