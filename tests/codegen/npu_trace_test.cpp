@@ -117,10 +117,10 @@ TEST(NpuReroll, PositionsThatAdvanceEvenlyAreOneRun) {
   Runs runs;
   for (const std::int64_t a : at)
     runs.add(reroll({{.step = {.instruction = Mad{.a = {"a", a}}, .pipe = Pipe::cube}}}));
-  const std::vector<Run> found = runs.take();
+  const std::vector<tilewright::npu::Run> found = runs.take();
   ASSERT_EQ(found.size(), 3U);
   std::int64_t position = 0;
-  for (const Run& run : found) {
+  for (const tilewright::npu::Run& run : found) {
     EXPECT_EQ(run.first, position);
     for (std::int64_t i = 0; i < run.count; ++i, ++position) {
       Scalars scalars = {{"number", position}};
