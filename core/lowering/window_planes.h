@@ -51,7 +51,7 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
                                         const std::vector<std::int64_t>& sizes,
                                         const VectorUnit& unit);
 /// Cycles of so many rows and columns of points of one image, one thread: of the copy, and of the
-/// rest. The constants are of what is emitted, as a Zen 4 runs it.
+/// rest. The constants are estimated from instructions of what is emitted; no run has measured them.
 struct PlaneCycles {
   double copy = 0, points = 0;
 };

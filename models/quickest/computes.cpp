@@ -224,8 +224,7 @@ std::optional<double> Compute::plane() const {
   const auto rows = static_cast<std::int64_t>(most(x->rows));
   const auto cycles =
       cycles_of_plane(*x, rows, static_cast<std::int64_t>(most(x->columns)), unit);
-  double seconds = images * (cycles.copy + times * cycles.points) * r_.cycle;
-  return seconds + r_.visit;
+  return images * (cycles.copy + times * cycles.points) * r_.cycle + r_.visit;
 }
 
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.
