@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -141,7 +142,8 @@ void ProgramPrinter::close_loops(std::size_t count) {
 }
 
 void ProgramPrinter::loop(const Step& s) {
-  open_loop(s.index, 1, s.few ? "TW_UNROLL_4" : "");
+  const std::int64_t turns = lowering::turns_at_once(index(s.index).count);
+  open_loop(s.index, 1, s.few ? "TW_UNROLL_BY(" + std::to_string(turns) + ")" : "");
   print(s.body);
   close_loop();
 }
