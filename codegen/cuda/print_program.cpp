@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "codegen/cuda/launch_text.h"
-#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -142,8 +141,7 @@ void ProgramPrinter::close_loops(std::size_t count) {
 }
 
 void ProgramPrinter::loop(const Step& s) {
-  const std::int64_t turns = lowering::turns_at_once(index(s.index).count);
-  open_loop(s.index, 1, s.few ? "TW_UNROLL_BY(" + std::to_string(turns) + ")" : "");
+  open_loop(s.index, 1, s.few ? "TW_UNROLL_4" : "");
   print(s.body);
   close_loop();
 }

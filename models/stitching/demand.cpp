@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "models/stitching/accesses.h"
 #include "models/stitching/first_level.h"
@@ -26,8 +25,7 @@ using lowering::ThreadProgram;
 using lowering::Value;
 using lowering::Write;
 
-constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together, about
-constexpr double kMostAhead = 8;   // assumed: that a compiler loads before it computes
+constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
@@ -38,8 +36,6 @@ constexpr double kOfLoad = 3, kOfThread = 16;
 // Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
 // of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
 constexpr double kDoubles = 2, kOfDouble = 18;
-// Elements of 16 bits are computed as floats: an instruction each when they come, and when they go.
-constexpr double kOfNarrow = 1;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
@@ -145,8 +141,7 @@ class Tally {
           loading = std::max(loading, load(s, repeats));
           break;
         case Step::Kind::stage:
-          // A thread waits for each element that it brings before it brings the next.
-          cycles += std::max(std::exchange(loading, 0), stage(s, repeats));
+          loading = std::max(loading, stage(s, repeats));
           break;
         case Step::Kind::hold:
           add(shared(s.read.at, s.dims), repeats * warps(s), 1, false);
@@ -193,13 +188,6 @@ class Tally {
     bring(x, times, full, at, turns, l1_.from_l2(t, at, x.sectors * times * full));
   }
 
-  /// Instructions of an element that is no float at home; `all`: warps' elements.
-  double convert(TensorId t, double all) {
-    const double each = t.valid() && size_of(p_.workload->tensor(t).dtype) < 4 ? kOfNarrow : 0;
-    out_.instructions += each * all;
-    return each;
-  }
-
   /// The warps of a block wait for one another, so often.
   void meet(double times) {
     out_.meets = true;
@@ -231,7 +219,6 @@ class Tally {
 
   double load(const Step& s, double repeats) {
     bring_loaded(only(s).tensor, moved(s), repeats * warps(s), s.full, s.at, repeats);
-    convert(only(s).tensor, size(s.dims) * repeats * warps(s));
     loaded_ += repeats * size(s.dims);
     out_.turns = std::max(out_.turns, turns_within(s.dims));
     kept_.make(s.values.front(), size(only(s).dims));
@@ -256,8 +243,7 @@ class Tally {
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
-    const double light = convert(only(s).tensor, turns * repeats * moving);
-    return turns * (l1_.latency(s.from, fresh) + light * d_.light);
+    return turns * l1_.latency(s.from, fresh);
   }
 
   /// Registers of a thread that are taken when the pass begins.
@@ -326,7 +312,7 @@ class Tally {
       case Step::Kind::load:
         sum.own.insert(s.values.front());
         return fetch(only(s).tensor, moved(s, pass.loops), s, s.at, times * turns_within(s.dims),
-                     times, done, size(s.dims), sum);
+                     done, size(s.dims), sum);
       case Step::Kind::stage:
         sum.after += times * stage(s, done);
         return;
@@ -384,7 +370,6 @@ class Tally {
           add(moved(s), done * warps(s), s.full, true);
         else
           bring(moved(s), done * warps(s), s.full, s.at, done);
-        sum.after += times * convert(only(s).tensor, size(s.dims) * done * warps(s)) * d_.light;
         out_.turns = std::max(out_.turns, times * turns_within(s.dims));
         if (s.atomic) {
           out_.added += accesses_.of_block(s.at, s.dims) * home_bytes(s);
@@ -427,9 +412,8 @@ class Tally {
 
   /// A load within a pass.
   void fetch(TensorId t, const Accesses& x, const Step& s, const Linear& at, double turns,
-             double times, double done, double values, Sum& sum) {
+             double done, double values, Sum& sum) {
     bring_loaded(t, x, done * warps(s), s.full, at, done);
-    sum.depth += times * values * convert(t, values * done * warps(s)) * d_.light;
     loaded_ += done * values;
     out_.turns = std::max(out_.turns, turns);
     // Of a few turns' loads one is not in L1.
@@ -468,7 +452,6 @@ class Tally {
           return accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside);
         });
         bring(out, done * warps(s), s.full, w.home_at, done);
-        convert(v.tensor, points * done * warps(s));
         out_.turns = std::max(out_.turns, times);
       }
     }
@@ -490,7 +473,7 @@ class Tally {
         const Accesses& x = once(&r, [&] {
           return accesses_.home(r.tensor, r.at, s.dims, 1, r.copies, r.inside, pass.loops);
         });
-        return fetch(r.tensor, x, s, r.at, times, times, done, x.count, sum);
+        return fetch(r.tensor, x, s, r.at, times, done, x.count, sum);
       }
       case Read::From::gather:
       case Read::From::run: {
@@ -508,8 +491,7 @@ class Tally {
         }
         const Accesses& x = once(
             &r, [&] { return accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside); });
-        return fetch(TensorId(), x, s, at, times, times, done, x.count * static_cast<double>(width),
-                     sum);
+        return fetch(TensorId(), x, s, at, times, done, x.count * static_cast<double>(width), sum);
       }
     }
   }
@@ -545,21 +527,7 @@ class Tally {
     }
     return fetches && computes == 1           ? pass.turns
            : serial && pass.turns > kUnrolled ? 1
-                                              : written_out(pass);
-  }
-  /// Turns that are written out one after the other: of loops that are unrolled, and of the
-  /// innermost other one, several.
-  double written_out(const StepPass& pass) const {
-    double turns = pass.loops.empty() ? kLoopsAhead : 1;
-    bool rolled = false;
-    for (auto l = pass.loops.rbegin(); l != pass.loops.rend() && turns < kMostAhead; ++l) {
-      const auto& i = p_.index(*l);
-      const std::int64_t rounds = i.unrolled ? 1 : lowering::rounds_of(i.count);
-      if (!i.unrolled && std::exchange(rolled, true)) break;
-      turns *= static_cast<double>(i.count) / static_cast<double>(rounds);
-      if (rounds > 1) break;
-    }
-    return std::min(turns, kMostAhead);
+                                              : kLoopsAhead;
   }
 
   const Graph& g_;

@@ -44,14 +44,6 @@ double uneven(const Device& d, double blocks) {
   return each > 0 ? std::ceil(each) / each : 1;
 }
 
-/// L2 gives all SMs together so much, and the busiest one no more than comes to one.
-double fill_seconds(const Device& d, const Demand& all) {
-  const double of_sm = all.sectors * kSectorBytes / static_cast<double>(d.sms);
-  const double kept = 1 - (1 - lowering::kFilled) * d.stays;
-  return std::max(of_sm / (kept * d.fill_bytes_per_second),
-                  of_sm * uneven(d, all.blocks) / (lowering::kIntoSm * d.clock_hz));
-}
-
 }  // namespace
 
 Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
@@ -82,7 +74,8 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
       .launch = launched(d, all.blocks) / d.clock_hz,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
       .dram = (1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
-      .fill = fill_seconds(d, all),
+      .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms /
+              ((1 - (1 - lowering::kFilled) * d.stays) * d.fill_bytes_per_second),
       .issue = all.instructions / kSchedulers * of_sm,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
       .local = all.wavefronts * of_sm,

@@ -3,6 +3,12 @@
 
 #include "tilewright_products.h"
 
+#if defined(__CUDACC__)
+#define TW_UNROLL_4 _Pragma("unroll 4")
+#else
+#define TW_UNROLL_4
+#endif
+
 namespace tw {
 
 #if defined(__CUDACC__)

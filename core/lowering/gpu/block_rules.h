@@ -74,27 +74,11 @@ inline constexpr double kOfPointRead = 6, kOfPointJoin = 4, kOfPointExchange = 8
 /// Whether atomic additions of bf16 are an instruction: PTX ISA, red. `capability`: 0: unknown,
 /// taken as the newest. Else they are compared and swapped (device/tilewright_device.h).
 constexpr bool adds_bf16(double capability) { return capability == 0 || capability >= 9; }
-/// Turns of a short loop that are unrolled together: a number that divides them, so that none is
-/// left over, which would be looked at in between; else four.
-constexpr std::int64_t turns_at_once(std::int64_t turns) {
-  for (const std::int64_t n : {4, 5, 6, 7, 8, 3})
-    if (turns % n == 0) return n;
-  return 4;
-}
-/// Of so many turns, how often what they load is waited for. Of turns that are left over nvcc makes
-/// a round of its own, and parts those of every other one.
-constexpr std::int64_t rounds_of(std::int64_t turns) {
-  const std::int64_t n = turns_at_once(turns);
-  return turns % n == 0 ? turns / n : 2 * (turns / n) + 1;
-}
 
 /// Of the rate from L2 that a machine's file has for all SMs, what threads that load and store what
 /// L2 keeps reach: 2 to 34 MB copied (experiments/gpu/unit_costs --from
 /// experiments/results/h100-unit-costs.json).
 inline constexpr double kFilled = 0.6;
-/// Bytes a cycle that come from L2 to one SM at most, however many others wait: Jia et al.,
-/// Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking; assumed of later ones.
-inline constexpr double kIntoSm = 64;
 
 /// Assumed: cycles of L2 for a word that is compared and swapped.
 inline constexpr double kSwapping = 1;

@@ -1,6 +1,4 @@
 // A ThreadProgram for people.
-#include "core/base/format.h"
-#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "core/workload/text.h"
 
@@ -146,8 +144,8 @@ class Describer {
       case Kind::loop:
         line("loop " + p_.index(s.index).text + ", " + count(p_.index(s.index).count, "turn") +
              (p_.index(s.index).unrolled ? ", unrolled"
-              : s.few ? formatted(", {} at a time", turns_at_once(p_.index(s.index).count))
-                      : ""));
+              : s.few                    ? ", four at a time"
+                                         : ""));
         return body(s.body);
       case Kind::blocks:
         line("blocks" + (s.index < 0 ? "" : " " + p_.index(s.index).text) + ", " +

@@ -17,6 +17,9 @@ namespace {
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
 constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 10, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Bytes a cycle that come from L2 to one SM at most, however many others wait: Jia et al.,
+// Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking; assumed of later ones.
+constexpr double kIntoSm = 64;
 // Of a turn that copies 4 or 8 bytes at a time, cycles that these come later: chosen by products of
 // odd sizes and convolutions of small images (h200-products-odd.json,
 // h100-convolutions-eights.json), which took about as much longer than their prices for each turn.
@@ -44,13 +47,11 @@ double stage_cycles(const WindowProduct& p, double mma) {
 }  // namespace
 
 std::int64_t registers_of(const WindowProduct& p) {
-  // Sums, what is read for the next ones, addresses and bytes of each copy whose place is known,
-  // and what copies of the last stage take beside these, where it is no whole one: chosen by what
-  // ptxas gave 102 plans of convolutions, 14 off in the root of the mean square.
+  // Sums, what is read for the next ones, and two for each copy whose place is known: chosen by
+  // what ptxas gave the plans of h100-convolutions-again.json, 12 off in the root of the mean
+  // square.
   const std::int64_t sums = 4 * p.blocks_m * p.blocks_n, held = p.held() ? p.copies() : 0;
-  const bool partial = p.channels % p.part != 0 || p.part % p.step != 0;
-  return std::min<std::int64_t>(255,
-                                31 + sums * 5 / 4 + held * 22 / 5 + (held > 0 && partial ? 40 : 0));
+  return std::min<std::int64_t>(255, 32 + sums * 5 / 4 + held * 17 / 8);
 }
 
 PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std::int64_t resident,
