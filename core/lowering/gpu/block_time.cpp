@@ -552,7 +552,6 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
-    leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)
@@ -567,6 +566,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
                                                        : t.phases.back().seconds;
     seconds += (t.phases.back().seconds + crowded) / 2;
+    // Those of all rounds but the last leave while the next one's blocks compute.
+    leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
   }
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;
