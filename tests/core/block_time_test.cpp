@@ -107,29 +107,14 @@ TEST(BlockTime, RingsLinesAndClustersOfProducts) {
   EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
 }
 
-/// Where all tiles run at the same time, one an SM, a deep sum has all of its shared memory; two
-/// blocks lie in an SM where there are more tiles, or a short sum.
-TEST(BlockTime, DeepSumsOfFewTilesHaveLongRings) {
-  const auto block = [](const std::string& w) {
-    const auto t = timed(w, "m/64@grid n/64@grid ( k/64 ( C.gemm ) S.C )", h200());
-    EXPECT_TRUE(t.ok() && t->warpgroups) << w;
-    return t.ok() ? std::pair(t->resident, t->shared) : std::pair(std::int64_t{0}, std::int64_t{0});
-  };
-  const auto few = block("gemm:m=704,n=768,k=4096,dtype=f16"),
-             many = block("gemm:m=768,n=768,k=4096,dtype=f16"),
-             brief = block("gemm:m=704,n=768,k=512,dtype=f16");
-  EXPECT_EQ(few.first, 1);   // 132 tiles
-  EXPECT_EQ(many.first, 2);  // 144
-  EXPECT_EQ(brief.first, 2);
-  EXPECT_GT(few.second, 1.2 * static_cast<double>(many.second));
-}
-
 /// What no node stores leaves as what one stores: drawn products whose rows of results begin at no
 /// multiple of 16 bytes, of which stores of parts of sectors take most.
 TEST(BlockTime, ResultsLeaveWithAndWithoutANode) {
   std::mt19937_64 random(29);
   for (int i = 0; i < 20; ++i) {
-    const auto draw = [&](int most) { return std::to_string(64 + static_cast<int>(random() % most)); };
+    const auto draw = [&](int most) {
+      return std::to_string(64 + static_cast<int>(random() % most));
+    };
     const std::string m = draw(600), n = std::to_string(2 * (50 + random() % 2000) + 1),
                       w = "gemm:m=" + m + ",n=" + n + ",k=" + draw(400) + ",dtype=f32";
     const auto with = timed(w, "m/64@grid n/64@grid ( k/32 ( C.gemm ) S.C )", h200()),

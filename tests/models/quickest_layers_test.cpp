@@ -42,9 +42,7 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
 /// products in f32 do not have.
 TEST(PlannerOfProducts, SumsAreStoredAtTheEnd) {
   std::mt19937 random(31);
-  const auto draw = [&] {
-    return std::to_string(std::uniform_int_distribution(64, 3000)(random));
-  };
+  const auto draw = [&] { return std::to_string(std::uniform_int_distribution(64, 3000)(random)); };
   std::vector<std::string> all = {"gemm:m=2048,n=2048,k=2048,dtype=f32",
                                   "gemm:m=317,n=4501,k=168,dtype=f32"};
   for (int i = 0; i < 8; ++i)

@@ -99,7 +99,7 @@ constexpr double kFmaLasts = 0.8;
 // instruction. Those of more rows wait less there; the recordings say as often.
 constexpr double kFmaWaits = 8;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
-// the first of their operands are read. Not chosen by -fifth, where it helps, too.
+// the first of their operands are read.
 constexpr double kFmaTurn = 100;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;

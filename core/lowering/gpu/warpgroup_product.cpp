@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
 constexpr int kMostTurns = 8;
-constexpr std::int64_t kDeep = 1024;  ///< assumed: of a sum that a longer ring makes faster
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
 
@@ -276,24 +275,6 @@ class Finder : ProductChain {
         refuse(formatted("blocks have {} each of loop {} of the sum, and take multiples of 64",
                          p_.part, loop_name(k_.node(shared_).loop)));
     }
-    // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
-    p_.order = std::max(4, 512 / rows);
-    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) * p_.tiles_across();
-    if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
-    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
-    p_.order = std::max(1, p_.order / p_.down);
-    // Where all blocks run with one an SM, each has all shared memory for its ring, if the sum is
-    // deep: of others the next launch's blocks come beside them.
-    const ComputeUnit& sm = s_.machine->units.front();
-    if (p_.part >= kDeep &&
-        p_.tiles * p_.share <= p_.cluster() * clusters_at_once(sm.count, 1, p_.cluster()))
-      p_.resident = 1;
-    make_ring(stages);
-    p_.grid = blocks_at_once(p_.cluster() / p_.share);
-  }
-
-  /// Of as many stages as there is room for, or as are asked for.
-  void make_ring(int stages) {
     std::int64_t deep = p_.part;
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
@@ -318,6 +299,13 @@ class Finder : ProductChain {
       refuse(formatted("{} stages of its tiles have no room for the sums that a cluster adds up",
                        p_.stages));
     p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
+    // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
+    p_.order = std::max(4, 512 / rows);
+    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) * p_.tiles_across();
+    if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
+    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
+    p_.order = std::max(1, p_.order / p_.down);
+    p_.grid = blocks_at_once(p_.cluster() / p_.share);
   }
 
   /// Where a cluster has so many tiles.
