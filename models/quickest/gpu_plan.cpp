@@ -227,6 +227,19 @@ class GpuPlanner {
     }
   }
 
+  /// Of one operator's sum: a result that no node stores is held until another takes its place,
+  /// which takes registers, and ptxas spills (128 x 128 in f32 by eight warps).
+  static void store_at_end(Node& tree, const Operator& op, const Workload& w) {
+    Node* n = &tree;
+    while (n->kind == Node::Kind::loop && n->binding == Binding::grid) n = &n->children.front();
+    const Node* inner = n;
+    while (inner->kind == Node::Kind::loop && inner->binding == Binding::seq)
+      inner = &inner->children.front();
+    if (inner == n || inner->kind != Node::Kind::compute || op.outputs.size() != 1) return;
+    Node stored = store(w.tensor(op.outputs.front().target.tensor).name, {}, false);
+    *n = sequence({std::exchange(*n, {}), std::move(stored)});
+  }
+
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
     const stitching::Options options;
@@ -238,7 +251,9 @@ class GpuPlanner {
     const std::vector<stitching::Pattern> patterns{all};
     const auto price = stitching::price(*graph, device_, patterns, options);
     if (!price || price->kernels.size() != 1) return;
-    const Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
+    Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
+    if (graph->size() == 1)
+      store_at_end(plan.kernels.front().tree, group.workload->operators()[0], *group.workload);
     const auto s = resolved(plan, group.workload, q_);
     const auto pricer = GpuPricer::of(group.workload, *priced_, working_set_);
     if (!s || !pricer) return;

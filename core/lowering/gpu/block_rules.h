@@ -74,6 +74,12 @@ inline constexpr double kOfPointRead = 6, kOfPointJoin = 4, kOfPointExchange = 8
 /// Whether atomic additions of bf16 are an instruction: PTX ISA, red. `capability`: 0: unknown,
 /// taken as the newest. Else they are compared and swapped (device/tilewright_device.h).
 constexpr bool adds_bf16(double capability) { return capability == 0 || capability >= 9; }
+
+/// Of the rate from L2 that a machine's file has for all SMs, what threads that load and store what
+/// L2 keeps reach: 2 to 34 MB copied (experiments/gpu/unit_costs --from
+/// experiments/results/h100-unit-costs.json).
+inline constexpr double kFilled = 0.6;
+
 /// Assumed: cycles of L2 for a word that is compared and swapped.
 inline constexpr double kSwapping = 1;
 

@@ -98,6 +98,9 @@ constexpr double kFmaLasts = 0.8;
 // times in the SASS that nvcc 13.0 makes for sm_90a of warps of 16 rows, followed instruction by
 // instruction. Those of more rows wait less there; the recordings say as often.
 constexpr double kFmaWaits = 8;
+// By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
+// the first of their operands are read.
+constexpr double kFmaTurn = 100;
 // By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
 constexpr double kOfPieces = 7;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
@@ -170,7 +173,7 @@ class Pricer {
       t.work += c.runs * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
-    t.work += p.turns * kOfTurn + p.returns * (latency_ + r_.near);
+    t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
     // The first tile is waited for.
     t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
     // Memory gives all blocks that are under way together their tiles.
@@ -549,7 +552,6 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
-    leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)
@@ -564,6 +566,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
                                                        : t.phases.back().seconds;
     seconds += (t.phases.back().seconds + crowded) / 2;
+    // Those of all rounds but the last leave while the next one's blocks compute.
+    leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
   }
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;

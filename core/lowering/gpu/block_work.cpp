@@ -295,6 +295,7 @@ class BlockWalk {
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       const double leaves = changes(of, ranges);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
+      if (!b.atomic && !rows_aligned(b.tensor)) phase().stored_in_pieces += leaves * bytes;
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.

@@ -12,10 +12,14 @@ namespace {
 // Chosen by the plans of h100-convolutions-again.json: fitted to every other of its workloads, the
 // root of the mean square of log(price / time) is 0.28 and 0.25 over the others; 0.24 over all, and
 // 0.27 over h100-convolutions-drawn.json. Of a copy of a thread whose place is known: instructions
-// (assumed), and cycles that a warp waits for; of one whose place is computed: instructions.
+// (assumed), and cycles of the load-store unit that all warps of four wait for; of one whose place
+// is computed: instructions.
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
-constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
+constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 10, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Bytes a cycle that come from L2 to one SM at most, however many others wait: Jia et al.,
+// Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking; assumed of later ones.
+constexpr double kIntoSm = 64;
 // Of a turn that copies 4 or 8 bytes at a time, cycles that these come later: chosen by products of
 // odd sizes and convolutions of small images (h200-products-odd.json,
 // h100-convolutions-eights.json), which took about as much longer than their prices for each turn.
@@ -55,14 +59,18 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const auto real = [](std::int64_t n) { return static_cast<double>(n); };
   const double turns = real(p.turns()), copies = real(p.copies());
   const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
-  const double fill = (left + right) * 2 / r.fill;
+  // Of L2's rate an SM has more where others have no blocks.
+  const double busy_sms = real(std::min(p.grid, r.sms));
+  const double rate = std::min(kIntoSm, kFilled * r.fill * real(r.sms) / busy_sms);
+  const double fill = (left + right) * 2 / rate;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
   const bool four = p.left_piece == 2 || p.right_piece == 2,
              eight = p.left_piece == 4 || p.right_piece == 4;
-  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) + (four    ? kCopiesOfFour
-                                                                   : eight ? kCopiesOfEight
-                                                                           : 0);
+  const double waits =
+      (p.held() ? copies * real(p.threads()) / 128 * kHeldCopyWaits : 0) + (four    ? kCopiesOfFour
+                                                                            : eight ? kCopiesOfEight
+                                                                                    : 0);
   // What goes element by element comes within the turn.
   const double elements = real(p.elements());
   const double come = elements == 0 ? 0
