@@ -55,7 +55,10 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
     if (nodes_[n].id.valid() && nodes_[n].kind != NodeKind::compute) add_body(nodes_[n]);
   int deepest = 0;
   for (std::size_t n = nodes_.size(); n-- > 1;) {
+    for (const Use& u : nodes_[n].uses)
+      if (u.write) nodes_[n].written |= bit_of(u.array);
     nodes_[static_cast<std::size_t>(nodes_[n].parent)].arrays |= nodes_[n].arrays;
+    nodes_[static_cast<std::size_t>(nodes_[n].parent)].written |= nodes_[n].written;
     deepest = std::max(deepest, nodes_[n].depth);
   }
   scratch_.resize(static_cast<std::size_t>(deepest) + 1);

@@ -86,6 +86,7 @@ struct NestNode {
   std::vector<Narrowing> inferences = {};        ///< on entering
   std::vector<std::pair<int, Hull>> tiles = {};  ///< of packed arrays, that are fixed then
   std::uint64_t arrays = 0;                      ///< touched here or below, by number modulo 64
+  std::uint64_t written = 0;                     ///< of these, those that are written
   std::vector<int> way = {};                     ///< of a compute: nodes from the root to it
 };
 
@@ -148,9 +149,10 @@ class Nest {
   template <class F>
   bool sweep_use(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
                  std::size_t use, F&& f) const;
-  /// Whether what sweep(), or with a `leaf` sweep_use(), would call f for has a line.
+  /// Whether what sweep(), or with a `leaf` sweep_use(), would call f for has a line; of writes
+  /// alone where `writes` is set.
   bool has(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
-           std::size_t use, const Spot& x) const;
+           std::size_t use, const Spot& x, bool writes = false) const;
   /// Calls f(array, box) for what sweep() calls f(use, piece) for, of all arrays, where boxes of
   /// the tensor say it; g(use, piece) for the rest.
   template <class F, class G>
@@ -396,10 +398,10 @@ bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval ite
 }
 
 inline bool Nest::has(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
-                      std::size_t use, const Spot& x) const {
+                      std::size_t use, const Spot& x, bool writes) const {
   return within(
       around, at, iterations, bit_of(x.array), leaf, use, [&](const Use& u, const Ranges& r) {
-        if (u.array != x.array) return false;
+        if (u.array != x.array || (writes && !u.write)) return false;
         if (!array(u.array).packed && !u.strided)
           return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
                                    : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
