@@ -26,6 +26,10 @@ Box Hull::box(const Ranges& r, Ranges& scratch) const {
     for (const Narrowing& n : ahead) n.apply(scratch, none);
     in = &scratch;
   }
+  if (reaches.size() == 1) {
+    const Box touched = reaches[0].box(*in);
+    return touched.empty() ? Box(1) : touched;
+  }
   Box box;
   bool first = true;
   for (const Reach& reach : reaches) {
@@ -39,10 +43,11 @@ Box Hull::box(const Ranges& r, Ranges& scratch) const {
 
 void Narrowing::apply(Ranges& r, Ranges& scratch) const {
   const Box box = need.box(r, scratch);
+  const bool nothing = box.empty();
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d] < 0) continue;
     Interval& range = r[static_cast<std::size_t>(ranges[d])];
-    const Interval needed = box.empty() ? Interval{} : box[static_cast<int>(d)];
+    const Interval needed = nothing ? Interval{} : box[static_cast<int>(d)];
     range = merge ? hull(range, needed) : needed;
   }
 }
@@ -156,6 +161,8 @@ Reach Nest::reach_of(const ScheduledKernel& k, OpId op, const Access& access) co
           {.range = k.range_base[op.index()] +
                     static_cast<std::size_t>(s_.workload->local_index(op, t.loop)),
            .coefficient = t.coefficient});
+    if (dimension.terms.size() == 1 && dimension.terms[0].coefficient == 1)
+      dimension.plain = static_cast<int>(dimension.terms[0].range);
   }
   return reach;
 }

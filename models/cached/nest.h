@@ -21,6 +21,10 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
+    /// The range that its one term takes as it is; -1: it has other terms.
+    int plain = -1;
+    /// Where it lies, not clipped; empty where a range is.
+    Interval within(const Ranges& r) const;
     /// Where its coefficients are more than one in all: the loop that is cut, in tiles of so many,
     /// and how the index follows, through the indices by which other operators read what this one
     /// makes. A tile of 0: the index leaves none out.
@@ -206,22 +210,29 @@ class Nest {
   mutable Ranges ahead_;
 };
 
+inline Interval Reach::Dimension::within(const Ranges& r) const {
+  if (whole) return {0, extent};
+  if (plain >= 0) {
+    const Interval& of = r[static_cast<std::size_t>(plain)];
+    return {of.lo + offset, of.hi + offset};
+  }
+  Interval range{offset, offset + 1};
+  for (const Term& t : terms) {
+    const Interval& of = r[t.range];
+    if (of.empty()) return {};
+    const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+    range.lo += std::min(first, last);
+    range.hi += std::max(first, last);
+  }
+  return range;
+}
+
 inline Box Reach::box(const Ranges& r) const {
   Box box(static_cast<int>(index.size()));
   int d = 0;
   for (const Dimension& dimension : index) {
-    if (dimension.whole) {
-      box[d++] = {0, dimension.extent};
-      continue;
-    }
-    Interval range{dimension.offset, dimension.offset + 1};
-    for (const Term& t : dimension.terms) {
-      const Interval& of = r[t.range];
-      if (of.empty()) return Box(1);
-      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
-      range.lo += std::min(first, last);
-      range.hi += std::max(first, last);
-    }
+    const Interval range = dimension.within(r);
+    if (range.empty()) return Box(1);
     box[d++] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, dimension.extent)};
   }
   return box;
@@ -231,16 +242,8 @@ inline bool Reach::meets(const Ranges& r, const Box& box) const {
   int d = 0;
   for (const Dimension& dimension : index) {
     const Interval& cell = box[d++];
-    if (dimension.whole) continue;
-    std::int64_t lo = dimension.offset, hi = dimension.offset + 1;
-    for (const Term& t : dimension.terms) {
-      const Interval& of = r[t.range];
-      if (of.empty()) return false;
-      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
-      lo += std::min(first, last);
-      hi += std::max(first, last);
-    }
-    if (lo >= cell.hi || cell.lo >= hi) return false;
+    const Interval range = dimension.within(r);
+    if (range.empty() || range.lo >= cell.hi || cell.lo >= range.hi) return false;
   }
   return true;
 }

@@ -153,10 +153,13 @@ void Window::settle(const Spot& x, std::int64_t line) {
     for (const Box& box : boxes_[static_cast<std::size_t>(a)])
       pieces(array, box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
-      std::ranges::sort(list, std::greater(), volume);
+      // The largest ones first; of those of a size the order is kept.
+      order_.clear();
+      for (std::size_t i = 0; i < list.size(); ++i) order_.emplace_back(-volume(list[i]), i);
+      std::ranges::sort(order_);
       disjoint_.clear();
-      for (const Piece& p : list) {
-        rest_.assign(1, p);
+      for (const auto& [size, i] : order_) {
+        rest_.assign(1, list[i]);
         for (const Piece& by : disjoint_) {
           next_.clear();
           for (const Piece& part : rest_) subtract(array, part, by, line, next_);

@@ -39,6 +39,7 @@ class Window {
   std::vector<Rows> settled_ = {};
   bool has_spot_ = false;  ///< the line that it is settled for
   std::vector<Piece> disjoint_ = {}, rest_ = {}, next_ = {};
+  std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
   std::vector<std::int64_t> counts_ = {};
 };
