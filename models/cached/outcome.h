@@ -55,8 +55,8 @@ class Judge {
             std::array<double, kMostLevels>* fullness = nullptr, bool writes = false);
   /// From the touch in before_, up to which `kept` and the levels outside it have held the line,
   /// back to its last write: the innermost level that has held it since. The number of levels: none
-  /// has, or nothing writes it. After `most` steps back a write is taken to be met. `last`: the touch
-  /// that before_ comes before; null: the end.
+  /// has, or nothing writes it. After `most` steps back a write is taken to be met. `last`: the
+  /// touch that before_ comes before; null: the end.
   std::size_t since_write(const Path* last, const Spot& x, std::size_t kept, int most);
   void to_run_begin(const Path& now, const Spot& x);
 

@@ -263,8 +263,7 @@ bool Lookback::into_children(Path& before, std::size_t end, const Spot& x, Windo
       before.cut(size);
       continue;  // passed on the way
     }
-    const std::int64_t count =
-        n.kind == NodeKind::loop ? nest_.trips_of(child, before.back()) : 1;
+    const std::int64_t count = n.kind == NodeKind::loop ? nest_.trips_of(child, before.back()) : 1;
     pass(before, before.back(), child, {0, count}, window);
   }
   return false;

@@ -63,17 +63,16 @@ class Lookback {
                std::size_t use, const Spot& x) const;
 
  private:
-  bool holds(const Path& path, const Frame& around, int node, Interval iterations,
-             const Spot& x, bool writes) const;
+  bool holds(const Path& path, const Frame& around, int node, Interval iterations, const Spot& x,
+             bool writes) const;
   void pass(const Path& path, const Frame& around, int node, Interval iterations,
             Window& window) const;
   bool into(Path& before, int node, const Spot& x, Window& window, bool writes) const;
   bool into_children(Path& before, std::size_t end, const Spot& x, Window& window,
                      bool writes) const;
-  bool into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
-                       Window& window, bool writes) const;
-  bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window,
-                 bool writes) const;
+  bool into_iterations(Path& before, int loop, std::int64_t end, const Spot& x, Window& window,
+                       bool writes) const;
+  bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window, bool writes) const;
 
   const Nest& nest_;
 };

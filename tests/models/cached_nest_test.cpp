@@ -123,13 +123,13 @@ TEST(CachedNest, StridesThroughWindowsMissNoLine) {
     for (const std::string k : {"1", "3"})
       for (const std::string stride : {"1", "2", "3"})
         for (const std::string tile : {"1", "2", "4"})
-          compare_sweeps("conv-chain:ic=3,h=23,w=29,oc1=4,oc2=2,st1=" + stride +
-                             ",st2=2,k1=" + k + ",k2=3",
-                         "  - {tree: 'y/" + tile + " x/" + tile +
-                             " oc1/2 ic/2 r1/1 s1/1 ( C.conv1 )'}\n"
-                             "  - {tree: 'h/" +
-                             tile + " w/3 oc2/1 r2/1 s2/2 oc1/4 ( C.conv2 )'}\n",
-                         layout, false);
+          compare_sweeps(
+              "conv-chain:ic=3,h=23,w=29,oc1=4,oc2=2,st1=" + stride + ",st2=2,k1=" + k + ",k2=3",
+              "  - {tree: 'y/" + tile + " x/" + tile +
+                  " oc1/2 ic/2 r1/1 s1/1 ( C.conv1 )'}\n"
+                  "  - {tree: 'h/" +
+                  tile + " w/3 oc2/1 r2/1 s2/2 oc1/4 ( C.conv2 )'}\n",
+              layout, false);
 }
 
 /// Looks back from the end for lines of each tensor that is written.
