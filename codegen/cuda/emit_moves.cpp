@@ -470,8 +470,6 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
       });
     } else if (p.form == Form::rows) {
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
-      block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *
-                       block_.program().warp_columns);
     } else {
       const bool integer = is_integer(workload_.tensor(w.tensor).dtype);
       const std::string whole =

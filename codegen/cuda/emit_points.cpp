@@ -276,8 +276,8 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
     out_.close();
     out_.close();
   });
-  block_.note_rows(threads() / 32 * (p_.f64 ? 2 : 1) *
-                   static_cast<std::int64_t>(p.n.writes.size()));
+  block_.note_parts(threads() / 32 * (p_.f64 ? 2 : 1) *
+                    static_cast<std::int64_t>(p.n.writes.size()));
   if (again) meet();  // another round of points writes where parts are read
 }
 

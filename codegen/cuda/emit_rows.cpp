@@ -213,7 +213,6 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     out_.line("combine_rows<" + std::to_string(block_.program().warp_columns) + ", " +
               std::to_string(threads()) + ">(" + parts[o] + ", me, scratch, " +
               functor(out.combine) + ");");
-    block_.note_rows(m * 16 * block_.program().warp_columns * block_.program().warp_rows);
   }
 
   // One value a row: the result so far, rescaled, and this block's part.

@@ -192,9 +192,6 @@ class KernelEmitter : private RangeEmitter {
   /// A compute's loops, by position: their largest ranges.
   std::vector<std::int64_t> mosts(OpId op, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const BlockProduct& p, const SymRanges& ranges);
-  /// One operand or, with no input, the result.
-  bool operand_fits(NodeId id, const BlockProduct& p, std::optional<int> input, bool exact_depth,
-                    const SymRanges& ranges);
   const Output& output_of(NodeId compute, int write) const {
     const ScheduleNode& n = k_.node(compute);
     return workload_.op(n.op)

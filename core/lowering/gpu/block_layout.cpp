@@ -398,7 +398,7 @@ std::int64_t BlockLowering::total() {
     end = std::max(end, p.offset + bytes);
   }
   program_.scratch_offset = end;
-  return end + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
+  return end + 4 * std::max(exchanged(), part_room_) + half_bytes_;
 }
 
 /// What a block may have.

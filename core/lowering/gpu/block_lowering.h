@@ -7,6 +7,7 @@
 // shared memory: block_layout.cpp; what is a product: block_products.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,6 +35,17 @@ struct BlockChoices {
   bool tight = false;
 };
 
+/// How a compute's box of a buffer lies in the buffer's tile, along one dimension; sizes are the
+/// largest ones.
+struct BoxInTile {
+  std::int64_t tile = 1, box = 1;
+  bool covers = true;      ///< the box is all of the tile
+  std::int64_t apart = 1;  ///< divides the distance of their beginnings
+};
+/// By dimension, of a compute's input or, with none, of what it writes: as whoever walks the tree
+/// finds it. Asked only where something depends on it.
+using BoxesInTiles = std::function<std::vector<BoxInTile>(std::optional<int> input)>;
+
 /// Whether an index lies outside its dimension for some points.
 bool leaves(const Workload& w, const Access& a, std::size_t d);
 /// By node, the last of the nodes below it.
@@ -55,17 +67,14 @@ class BlockLowering {
   void note_added(BufferId b) { at(b).at_once = false; }
   /// When the buffer's tile starts afresh where it is fixed: "true", "false" or a condition.
   void note_fresh(BufferId b, std::string when) { fresh_at_fix_[b.index()] = std::move(when); }
-  void note_operand(BufferId b, bool left);  ///< rows of it run along a product's depth
-  void note_whole_blocks(BufferId b, std::int64_t rows, std::int64_t columns);
   /// A compute's loops, by position: their largest ranges. `fits`: its products' boxes suit the
   /// micro-kernel.
   void note_compute(NodeId compute, std::span<const std::int64_t> most, bool fits);
-  /// Room that warps need to exchange sums or values of rows, in floats; for a rounded left
+  /// Room that threads need to exchange parts of a point's sum, in floats; for a rounded left
   /// operand, in bytes.
-  void note_join(std::int64_t floats) { join_floats_ = std::max(join_floats_, floats); }
-  void note_rows(std::int64_t floats) { row_floats_ = std::max(row_floats_, floats); }
+  void note_parts(std::int64_t floats) { part_room_ = std::max(part_room_, floats); }
   void note_half(std::int64_t bytes) { half_bytes_ = std::max(half_bytes_, bytes); }
-  void forget_room() { half_bytes_ = join_floats_ = row_floats_ = 0; }
+  void forget_room() { half_bytes_ = part_room_ = 0; }
 
   // Decisions. Throw Refused.
   void choose_forms();  ///< once every node has been noted
@@ -111,8 +120,10 @@ class BlockLowering {
   /// The loop that an index runs along, one step an iteration, others in it standing still.
   std::optional<LoopId> runs_along(OpId op, const Affine& index,
                                    std::span<const std::int64_t> most) const;
-  /// Whether operands' types, and where they are, suit the micro-kernel.
-  bool operands_suit(NodeId compute, const BlockProduct& p) const;
+  /// Whether operands' types, where they are, and their boxes suit the micro-kernel. Notes how
+  /// large tiles must be for whole blocks.
+  bool product_fits(NodeId compute, const BlockProduct& p, std::span<const std::int64_t> most,
+                    const BoxesInTiles& boxes);
 
   // block_units.cpp
   bool is_written(BufferId b) const;
@@ -147,6 +158,12 @@ class BlockLowering {
   bool widened(BufferId b) const { return workload_.tensor(buffer(b).tensor).dtype == DType::i8; }
   const Output& output_of(NodeId compute, int write) const;
 
+  // block_products.cpp
+  bool operands_suit(NodeId compute, const BlockProduct& p) const;
+  bool operand_fits(NodeId compute, const BlockProduct& p, std::optional<int> input,
+                    bool exact_depth, std::span<const std::int64_t> most,
+                    const BoxesInTiles& boxes);
+
   // block_sums.cpp
   bool rows_are_neighbours(NodeId product) const;
   bool made_before_all_wait(BufferId b) const;
@@ -154,6 +171,8 @@ class BlockLowering {
   std::optional<BufferId> misused() const;
   void choose_warps();
   std::vector<BufferId> most_sums_alive() const;
+  std::int64_t rows_exchanged(NodeId compute) const;
+  std::int64_t exchanged() const;
 
   // block_units.cpp
   void choose_roles();
@@ -190,7 +209,7 @@ class BlockLowering {
   std::map<NodeId, std::int64_t>
       contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   std::vector<std::string> fresh_at_fix_;
-  std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0;
+  std::int64_t part_room_ = 0, half_bytes_ = 0;
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   std::set<BufferId> waits_;      ///< loaded by the warps that compute, for want of room
   bool take_turns_ = false;       ///< tiles share places between their uses, for want of room

@@ -54,15 +54,6 @@ void BlockLowering::note_compute(NodeId id, std::span<const std::int64_t> most, 
   }
 }
 
-void BlockLowering::note_operand(BufferId b, bool left) {
-  (left ? at(b).left_along : at(b).right_along) = true;
-}
-
-void BlockLowering::note_whole_blocks(BufferId b, std::int64_t rows, std::int64_t columns) {
-  at(b).need_rows = std::max(tile(b).need_rows, rows);
-  at(b).need_columns = std::max(tile(b).need_columns, columns);
-}
-
 const std::vector<BlockProduct>* BlockLowering::products(NodeId compute) const {
   const auto of = program_.products.find(compute);
   return of == program_.products.end() ? nullptr : &of->second;
@@ -162,6 +153,63 @@ bool BlockLowering::operands_suit(NodeId id, const BlockProduct& p) const {
   return micro_kernel().fragments ||
          (tile(buffer_of_input(n, p.right)).form != BlockTile::Form::computed &&
           !output_of(id, p.write).rescale);
+}
+
+bool BlockLowering::product_fits(NodeId id, const BlockProduct& p,
+                                 std::span<const std::int64_t> most, const BoxesInTiles& boxes) {
+  const bool exact_depth = !micro_kernel().blocks;
+  return operands_suit(id, p) && operand_fits(id, p, p.left, exact_depth, most, boxes) &&
+         operand_fits(id, p, p.right, exact_depth, most, boxes) &&
+         operand_fits(id, p, std::nullopt, false, most, boxes);
+}
+
+/// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16,
+/// or is all there is. Notes how large the tile must be for whole blocks.
+bool BlockLowering::operand_fits(NodeId id, const BlockProduct& product, std::optional<int> input,
+                                 bool exact_depth, std::span<const std::int64_t> most,
+                                 const BoxesInTiles& boxes) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const Access& a =
+      input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, product.write).target;
+  const BufferId b =
+      input ? buffer_of_input(n, *input) : n.writes[static_cast<std::size_t>(product.write)].buffer;
+  const int outer = input && *input == product.right ? product.columns : product.rows,
+            depth = input ? product.depth : product.columns;
+  if (tile(b).in_registers()) return true;
+  if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
+  const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],
+                          op.loops[static_cast<std::size_t>(depth)]};
+  if (input && runs_along(n.op, a.index.back(), most) == loops[1])
+    (*input == product.left ? at(b).left_along : at(b).right_along) = true;
+  const std::vector<BoxInTile> in_tile = boxes(input);
+  std::int64_t need_rows = tile(b).need_rows, need_columns = tile(b).need_columns;
+  // Sums in registers are an operand of whole blocks, whatever the micro-kernel.
+  const bool to_the_point =
+      exact_depth && input && tile(buffer_of_input(n, product.left)).form != BlockTile::Form::sums;
+  int row_dims = 0;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const auto loop = runs_along(n.op, a.index[d], most);
+    const bool mine = loop && (*loop == loops[0] || *loop == loops[1]);
+    const bool last = d + 1 == a.index.size();
+    const BoxInTile& x = in_tile[d];
+    if (!mine) {
+      if (x.tile > 1) return false;
+      continue;
+    }
+    if (!last && ++row_dims > 1) return false;
+    const bool along_depth = *loop == loops[1] && input;
+    if (!x.covers && (x.box % 16 != 0 || x.apart % 16 != 0) && !(along_depth && exact_depth))
+      return false;
+    // The last box begins at the last multiple of what all begin at.
+    const std::int64_t each = x.covers ? x.tile : x.apart;
+    const std::int64_t need =
+        along_depth && to_the_point ? x.tile : (x.tile - 1) / each * each + round_up(x.box, 16);
+    std::int64_t& target = last ? need_columns : need_rows;
+    target = std::max(target, need);
+  }
+  if (measuring_) at(b).need_rows = need_rows, at(b).need_columns = need_columns;
+  return true;
 }
 
 /// One output as a contraction that the micro-kernel takes; nothing where it is none, or so narrow

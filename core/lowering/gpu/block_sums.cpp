@@ -4,6 +4,7 @@
 
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -341,6 +342,48 @@ void BlockLowering::choose_warps() {
           p.split = Split::partial;
       }
     }
+}
+
+/// Floats that the warps of a compute on rows in registers exchange: its reductions' parts, or what
+/// comes back from home.
+std::int64_t BlockLowering::rows_exchanged(NodeId compute) const {
+  const ScheduleNode& n = k_.node(compute);
+  const Operator& op = workload_.op(n.op);
+  std::optional<LoopId> column;
+  std::int64_t rows = 0;
+  bool sums = false, comes_back = false, reduces = false;
+  for (const OutputUse& w : n.writes) {
+    const BlockTile& p = tile(w.buffer);
+    const Output& out = op.outputs[static_cast<std::size_t>(w.output)];
+    rows = sums_rows(w.buffer);
+    if (p.form == Form::sums) sums = true, column = loop_at(out.target, p.column_dim);
+    if (p.form != Form::rows) continue;
+    reduces = reduces || !names_outputs(out.value);
+    const Buffer& b = buffer(w.buffer);
+    comes_back = comes_back || (is_written(w.buffer) && !p.plain && !b.outer.valid() &&
+                                !p.at_once && b.role == BufferRole::output && !b.atomic);
+  }
+  for (std::size_t x = 0; x < op.inputs.size() && !sums; ++x) {
+    const BufferId b = buffer_of_input(n, static_cast<int>(x));
+    if (!b.valid() || tile(b).form != Form::sums) continue;
+    if (!column) column = loop_at(op.inputs[x], tile(b).column_dim), rows = sums_rows(b);
+  }
+  reduces = reduces && column && workload_.is_reduction(n.op, *column);
+  return reduces || comes_back ? rows * 16 * program_.warp_rows * program_.warp_columns : 0;
+}
+
+/// Floats that warps exchange at the most, of tiles in registers.
+std::int64_t BlockLowering::exchanged() const {
+  std::int64_t most = 0;
+  for (const BlockTile& p : program_.tiles)
+    if (p.form == Form::sums && p.split == Split::partial)
+      most = std::max(most, sums_rows(p.buffer) * 128 * program_.warp_columns *
+                                program_.warp_columns * program_.warp_rows);
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::compute && fragment_op(NodeId(i)) &&
+        !program_.products.contains(NodeId(i)))
+      most = std::max(most, rows_exchanged(NodeId(i)));
+  return most;
 }
 
 bool BlockLowering::is_operand(BufferId b) const {
