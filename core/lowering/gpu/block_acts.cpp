@@ -38,16 +38,6 @@ double round_up_to(double n, double of) { return std::ceil(n / of) * of; }
 double chain(double instructions, const BlockRates& r) { return instructions * r.light / kOfChain; }
 double loop(double instructions, const BlockRates& r) { return instructions * r.light / kOfLoop; }
 
-/// A tile's rows and columns as it lies in shared memory.
-struct Shape {
-  double rows = 1, columns = 1;
-};
-Shape shape_of(const BlockWork::Tile& t) {
-  const double rows = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
-  if (t.operand) return {round_up_to(rows, 16), round_up_to(columns, 16)};
-  return {rows, round_up_to(columns, std::max(1.0, 16.0 / static_cast<double>(t.element)))};
-}
-
 }  // namespace
 
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
@@ -75,10 +65,7 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
     t.issue = warps * (instructions + expensive * each * kOfSpecial) / kSchedulers;
     t.near = warps * (reads + x.writes) * (strip ? width : 1) * (x.wide ? 2 : 1);
   } else {
-    const PointShares s =
-        share_points(static_cast<std::int64_t>(results), static_cast<std::int64_t>(x.sum),
-                     static_cast<std::int64_t>(width), 1 + x.light + x.expensive,
-                     static_cast<std::int64_t>(threads), x.blocks);
+    const PointShares& s = x.shares;
     const auto members = static_cast<double>(s.members),
                block = static_cast<double>(s.points.block), lanes = std::min(members, 32.0);
     const double rounds = std::ceil(results / block * members / threads),
@@ -111,13 +98,13 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
   return t;
 }
 
-ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
-                  const BlockForms& f, const BlockRates& r) {
+ActTime sums_time(const PointsRun& x, const BlockWork& work, const BlockForms& f,
+                  const BlockRates& r) {
   // Whole blocks of 16 x 16, whatever of them there is.
   double elements = 0, loaded = 0;
   for (const BufferId b : x.touched) {
-    const BlockWork::Tile& t = tiles[b.index()];
-    if (!t.in_sums) {
+    const BlockTile& t = work.tile(b);
+    if (!t.in_registers()) {
       loaded += 1;
       continue;
     }
@@ -182,13 +169,15 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   return t;
 }
 
-ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency, int at_once,
-                  int groups, const BlockRates& r) {
-  const Shape s = shape_of(tile);
+ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
+                  const BlockRates& r) {
+  const BlockTile& tile = work.tile(BufferId(x.buffer));
+  const auto rows = static_cast<double>(tile.need_rows),
+             columns = static_cast<double>(tile.need_columns);
   const double more = kOfRowDim * std::max(0, x.row_dims - 1);
   ActTime t;
   if (x.elements) {
-    const double each = std::ceil(s.rows * s.columns / kCopyThreads);
+    const double each = std::ceil(rows * columns / kCopyThreads);
     const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
     const double one = kOfCopied + more;
     t.alone = full * (kCopiedAtOnce * one * r.light / kOfCopies + latency) +
@@ -198,16 +187,16 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
   }
   // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
   // tilewright_tiles.h).
-  const double of_row = s.columns * static_cast<double>(tile.element);
+  const double of_row = columns * static_cast<double>(work.element(tile.buffer));
   const double pieces = std::ceil(of_row / (x.shifted ? 16 : x.piece));
   double lanes = 1;
   while (lanes < pieces && lanes < 32) lanes *= 2;
-  const double each = std::ceil(s.rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
+  const double each = std::ceil(rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
   if (x.shifted) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
     const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
                  longer =
-                     std::ceil(s.rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
+                     std::ceil(rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
     t.alone =
         kShiftedLonger * (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
     t.issue = each * one * kCopyWarps / kSchedulers;
@@ -224,17 +213,18 @@ ActTime ring_time(const CopyRun& x, const BlockRates& r) {
   return {.alone = loop(one, r) + r.near, .issue = one};
 }
 
-bool swaps(const StoreRun& x, const BlockWork::Tile& t, const BlockRates& r) {
-  return x.added && (x.swapped || (t.element == 2 && !r.adds_bf16));
+bool swaps(const StoreRun& x, const BlockWork& work, const BlockRates& r) {
+  return x.added && (x.swapped || (work.element(x.buffer) == 2 && !r.adds_bf16));
 }
 
-ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_registers,
-                   const BlockForms& f, const BlockRates& r) {
+ActTime store_time(const StoreRun& x, const BlockWork& work, const BlockForms& f,
+                   const BlockRates& r) {
+  const BlockTile& tile = work.tile(x.buffer);
   const double threads = 32.0 * f.warps(), compare = 4.0 * x.dims;
   // A word is read, and swapped, before a thread goes on to the next.
-  const double swap = swaps(x, tile, r) ? 2 * r.l2 : 0;
+  const double swap = swaps(x, work, r) ? 2 * r.l2 : 0;
   ActTime t;
-  if (in_registers) {
+  if (tile.in_registers()) {
     const double each = std::ceil(round_up_to(static_cast<double>(tile.rows), 16) *
                                   round_up_to(static_cast<double>(tile.columns), 16) / threads);
     const double all = 50 + each * (x.aligned && !x.added ? kOfStoredTogether : kOfStored);
@@ -242,10 +232,10 @@ ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_regis
     t.issue = all * f.warps() / kSchedulers;
     return t;
   }
-  const Shape s = shape_of(tile);
-  const double each = std::ceil(s.rows * s.columns / threads),
+  const auto elements = static_cast<double>(tile.need_rows * tile.need_columns);
+  const double each = std::ceil(elements / threads),
                one = kOfCopied + kOfRowDim * std::max(0, x.row_dims - 1);
-  const double warps = std::ceil(s.rows * s.columns / 32);
+  const double warps = std::ceil(elements / 32);
   t.alone = chain(compare, r) + loop(each * one, r) + std::ceil(each / kCopiedAtOnce) * r.near +
             each * swap;
   t.issue = warps * one / kSchedulers;

@@ -84,6 +84,8 @@ class BlockLowering {
   // What has been decided.
   const BlockProgram& program() const { return program_; }
   BlockProgram described(std::vector<BlockRole> roles) const;
+  BlockProgram take() && { return std::move(program_); }
+  std::int64_t sums_alive() const { return sums_alive_; }
   const BlockTile& tile(BufferId b) const { return program_.tiles[b.index()]; }
   const MicroKernel& micro_kernel() const { return *micro_kernel_; }
   DType element(BufferId b) const;  ///< of its tile
@@ -210,6 +212,7 @@ class BlockLowering {
       contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   std::vector<std::string> fresh_at_fix_;
   std::int64_t part_room_ = 0, half_bytes_ = 0;
+  std::int64_t sums_alive_ = 0;   ///< floats of a thread's sums that stay, at the same time
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   std::set<BufferId> waits_;      ///< loaded by the warps that compute, for want of room
   bool take_turns_ = false;       ///< tiles share places between their uses, for want of room

@@ -81,6 +81,7 @@ void BlockLowering::choose_forms() {
     }
     const std::int64_t each =
         most_registers(program_.threads() + program_.copying_threads(), kRegisters);
+    sums_alive_ = floats;
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (!victim || floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
