@@ -32,11 +32,15 @@ bool KernelEmitter::product_fits(NodeId id, const BlockProduct& p, const SymRang
         n.op, input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, p.write).target,
         ranges);
     std::vector<lowering::BoxInTile> found;
-    for (std::size_t d = 0; d < box.size(); ++d)
+    for (std::size_t d = 0; d < box.size(); ++d) {
+      const Linear apart = box[d].lo - tile[d].lo;
+      // A loop of a single turn is always where it begins.
+      const bool begins = variables_.lower(apart) == 0 && variables_.upper(apart) == 0;
       found.push_back({.tile = tile[d].most,
                        .box = box[d].most,
-                       .covers = box[d].lo == tile[d].lo && box[d].most == tile[d].most,
-                       .apart = divisor(box[d].lo - tile[d].lo)});
+                       .covers = begins && box[d].most == tile[d].most,
+                       .apart = divisor(apart)});
+    }
     return found;
   };
   return block_.product_fits(id, p, mosts(n.op, ranges), boxes);
