@@ -1,6 +1,7 @@
 #include "core/lowering/gpu/block_work.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -55,7 +56,7 @@ class BlockWalk {
   }
 
   /// The work, once blocks' lowering has decided by `choices` how it is done.
-  Result<BlockWork> lowered(int kernel, const BlockChoices& choices);
+  Result<BlockWork> lowered(int kernel, const BlockChoices& choices) &&;
   /// Points of all computes, to compare a kernel's blocks.
   double operations() const {
     double all = 0;
@@ -413,7 +414,7 @@ class BlockWalk {
   bool idle_ = false;
 };
 
-Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) try {
+Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) && try {
   BlockLowering block(s_, kernel, choices);
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const BufferId b(i);
@@ -492,30 +493,31 @@ Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& 
       return Reason{formatted("{}: loop {} is bound to {}", k.name, s.workload->loop(n.loop).name,
                               name_of(n.binding))};
   std::vector<std::int64_t> at(k.nodes.size(), 0);
-  BlockWalk first(s, k, at);
-  if (!first.idle() && !has_windows(*s.workload, k)) return first.lowered(kernel, choices);
-  std::vector<std::int64_t> best = at;
-  double most = first.operations();
+  auto most = std::make_unique<BlockWalk>(s, k, at);
+  const bool idle = most->idle();
   const auto consider = [&] {
-    const double here = BlockWalk(s, k, at).operations();
-    if (here > most) most = here, best = at;
+    auto other = std::make_unique<BlockWalk>(s, k, at);
+    const bool more = other->operations() > most->operations();
+    if (more) most = std::move(other);
+    return more;
   };
-  if (!first.idle()) {
+  if (!idle && has_windows(*s.workload, k)) {
     // A block in the middle: tiles are laid out for the largest.
     for (std::size_t n = 0; n < k.nodes.size(); ++n)
       if (k.nodes[n].kind == NodeKind::loop) at[n] = k.nodes[n].max_trips / 2;
     consider();
-  } else {
-    // Some blocks do more than the first one: the most that changing one loop after the other
-    // finds.
-    for (std::size_t n = 0; n < k.nodes.size(); ++n) {
-      if (k.nodes[n].kind != NodeKind::loop) continue;
-      for (const std::int64_t trip : {k.nodes[n].max_trips / 2, k.nodes[n].max_trips - 1})
-        if (trip > 0) at[n] = trip, consider();
-      at = best;
-    }
   }
-  return BlockWalk(s, k, best).lowered(kernel, choices);
+  // Some blocks do more than the first one: the most that changing one loop after the other finds.
+  for (std::size_t n = 0; n < k.nodes.size() && idle; ++n) {
+    if (k.nodes[n].kind != NodeKind::loop) continue;
+    std::int64_t best = 0;
+    for (const std::int64_t trip : {k.nodes[n].max_trips / 2, k.nodes[n].max_trips - 1}) {
+      at[n] = trip;
+      if (trip > 0 && consider()) best = trip;
+    }
+    at[n] = best;
+  }
+  return std::move(*most).lowered(kernel, choices);
 }
 
 void count_operations(const Expr& e, double& light, double& expensive) {
