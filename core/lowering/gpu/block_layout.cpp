@@ -21,6 +21,7 @@ constexpr std::int64_t kSharedPiece = 16;     // bytes that the widest access re
 /// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
 /// in another's way.
 int BlockLowering::phase_of(NodeId node) const {
+  if (!k_.co_resident) return 0;  // there is no such barrier
   int phase = 0;
   for (std::size_t i = 0; i < node.index(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
