@@ -1,6 +1,8 @@
 // Where tiles lie in the block's shared memory: their shape, their stages, and which of them share
 // a place because their phases do not meet.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <tuple>
 
@@ -305,9 +307,10 @@ void BlockLowering::spread_lanes(BufferId b) {
   for (std::size_t d = outer + 1; d + 1 < p.most.size(); ++d) rows *= p.most[d];
   if (rows == 1) return;
   const auto banks = [&](std::int64_t apart) {
-    std::set<std::int64_t> all;
-    for (std::int64_t lane = 0; lane < 8; ++lane) all.insert(lane * apart * p.pitch % 32);
-    return all.size();
+    std::uint32_t all = 0;
+    for (std::int64_t lane = 0; lane < 8; ++lane)
+      all |= std::uint32_t{1} << (lane * apart * p.pitch % 32);
+    return std::popcount(all);
   };
   std::int64_t best = rows;
   for (std::int64_t more = 1; more < 8 && more * 16 <= rows; ++more)
