@@ -58,5 +58,7 @@ Rewrite scale_late();
 /// recompute.cpp
 Rewrite copies();
 Rewrite inlining();
+/// materialise.cpp
+Rewrite materialise_gathers();
 
 }  // namespace tilewright
