@@ -98,30 +98,21 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
   return t;
 }
 
-ActTime sums_time(const PointsRun& x, const BlockWork& work, const BlockForms& f,
-                  const BlockRates& r) {
+ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
   // Whole blocks of 16 x 16, whatever of them there is.
-  double elements = 0, loaded = 0;
-  for (const BufferId b : x.touched) {
-    const BlockTile& t = work.tile(b);
-    if (!t.in_registers()) {
-      loaded += 1;
-      continue;
-    }
-    elements = std::max(elements, round_up_to(static_cast<double>(t.rows), 16) *
-                                      round_up_to(static_cast<double>(t.columns), 16));
-  }
-  if (elements == 0) elements = round_up_to(x.points, 256);
+  const double elements = x.elements > 0 ? x.elements : round_up_to(x.points, 256);
   const double warps = f.warps(), each = elements / (32 * warps);
+  // The compiler reads what is one value a row once for the row.
+  const double loaded = each * x.of_elements + std::min(each, f.rows_of_thread()) * x.of_rows;
   // Whether an element exists, and zero where it does not.
   const double instructions =
-      20 + each * (x.light + kOfExpensive * x.expensive + 2 + kOfElement * loaded);
+      20 + each * (x.light + kOfExpensive * x.expensive + 2) + kOfElement * loaded;
   const double special = each * x.expensive * kOfSpecial;
   ActTime t;
   t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
             (x.expensive > 0 ? r.expensive : 0);
   t.issue = (instructions + special) * warps / kSchedulers;
-  t.near = each * loaded * warps;
+  t.near = loaded * warps;
   if (x.reduces) t.alone += 2 * (r.shuffle + r.light) * f.rows_of_thread();
   // Warps that share rows exchange them: write, wait, read, wait.
   if (x.reduces && f.warp_columns > 1) t.alone += 4 * (r.barrier + r.near);

@@ -17,8 +17,7 @@ struct ActTime {
 /// An operator point by point on tiles in shared memory, barriers among it.
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r);
 /// An operator on sums in registers.
-ActTime sums_time(const PointsRun& x, const BlockWork& work, const BlockForms& f,
-                  const BlockRates& r);
+ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r);
 /// A contraction, as often as its other loops turn, barriers among it.
 ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRates& r);
 /// A tile from home by the copying threads, without the bytes' time. `latency`: of a load;

@@ -1,6 +1,8 @@
 #include "core/lowering/gpu/block_computes.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "core/lowering/checks.h"
@@ -33,6 +35,31 @@ bool runs_along_rows(const Workload& w, const Access& a, BufferId b, LoopId loop
          last.terms.front().coefficient == 1 && last.offset >= 0 &&
          last.offset + w.loop(loop).extent <= w.tensor(a.tensor).shape.back() &&
          std::none_of(a.index.begin(), a.index.end() - 1, has);
+}
+
+/// The tiles that an operator on values in registers reads and writes.
+void count_tiles(const BlockLowering& block, NodeId compute, PointsRun& p) {
+  const Workload& w = *block.program().workload;
+  const ScheduleNode& n = block.program().kernel->node(compute);
+  const Operator& op = w.op(n.op);
+  std::map<BufferId, const Access*> tiles;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (const BufferId b = buffer_of_input(n, static_cast<int>(i)); b.valid())
+      tiles[b] = &op.inputs[i];
+  for (const OutputUse& use : n.writes)
+    tiles[use.buffer] = &op.outputs[static_cast<std::size_t>(use.output)].target;
+  std::optional<LoopId> column;
+  for (const auto& [b, access] : tiles) {
+    const BlockTile& t = block.tile(b);
+    if (!t.in_registers()) continue;
+    p.elements = std::max(p.elements, static_cast<double>(round_up(t.rows, std::int64_t{16}) *
+                                                          round_up(t.columns, std::int64_t{16})));
+    if (t.form == BlockTile::Form::sums && t.column_dim >= 0)
+      column = access->index[static_cast<std::size_t>(t.column_dim)].plain_loop();
+  }
+  for (const auto& [b, access] : tiles)
+    if (!block.tile(b).in_registers())
+      (column && !indexes(*access, *column) ? p.of_rows : p.of_elements) += 1;
 }
 
 }  // namespace
@@ -101,9 +128,7 @@ PointsRun points_run(const BlockLowering& block, NodeId compute,
   p.wide = w.dtype() == DType::f64;
   p.gathers = w.gathers(n.op);
   for (const Access& a : op.inputs) p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
-  for (const InputUse& use : n.reads)
-    if (use.buffer.valid()) p.touched.push_back(use.buffer);
-  for (const OutputUse& use : n.writes) p.touched.push_back(use.buffer);
+  count_tiles(block, compute, p);
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const bool sum = w.is_reduction(n.op, op.loops[l]);
     if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, most[l]) != 0) p.edges = true;

@@ -248,7 +248,7 @@ class Pricer {
 
   void add(const PointsRun& x, PhaseTime& t) const {
     if (!x.in_registers) return add(x.runs, points_time(x, f_, r_), t);
-    add(x.runs, sums_time(x, work_, f_, r_), t);
+    add(x.runs, sums_time(x, f_, r_), t);
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.

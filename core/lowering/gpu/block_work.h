@@ -53,8 +53,10 @@ struct PointsRun {
   std::vector<PointBlock> blocks;  ///< points that a thread may have at once
   PointShares shares;              ///< how threads share its sums, where it has any
   bool reduces = false;
-  std::vector<BufferId> touched;
   bool in_registers = false;
+  /// There: of the largest of its tiles in registers, in whole blocks of 16 x 16; and how many of
+  /// its tiles lie in shared memory, by whether neighbours of a row share what is read there.
+  double elements = 0, of_elements = 0, of_rows = 0;
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
