@@ -64,6 +64,7 @@ bool BlockLowering::zero_filled(BufferId b) const {
 
 /// From which phase to which a tile's place holds something of it.
 std::pair<int, int> BlockLowering::alive(BufferId b) const {
+  if (!k_.co_resident) return {0, 0};  // there is one phase
   const BlockTile& p = tile(b);
   const NodeId end(k_.nodes.size());
   std::pair<int, int> span{phase_of(end), 0};
