@@ -36,12 +36,6 @@ using lowering::BlockTile;
 using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
-/// A loop of which a thread takes kStrip neighbours at once, because they lie side by side in the
-/// tiles.
-struct Neighbours {
-  int loop = -1;             ///< position in op.loops
-  std::vector<bool> inputs;  ///< those that lie so
-};
 inline constexpr int kStrip = static_cast<int>(lowering::kStripOfPoints);
 
 struct Program {
@@ -167,12 +161,9 @@ class KernelEmitter : private RangeEmitter {
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
   // emit_points.cpp
-  std::optional<Neighbours> strip_of(NodeId id, const SymRanges& ranges) const;
-  bool runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
-                       const SymRanges& ranges) const;
   struct Points;
   bool cold() const;
-  void share_out(Points& p) const;
+  lowering::BlockPoints share_out(NodeId id, const SymRanges& ranges);
   std::string some_points(Points& p, const std::vector<std::size_t>& group) const;
   void number_points(const Points& p, const std::vector<std::size_t>& group,
                      const std::string& rest);

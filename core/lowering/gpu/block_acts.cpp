@@ -42,7 +42,11 @@ double loop(double instructions, const BlockRates& r) { return instructions * r.
 
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
   const double threads = 32.0 * f.warps(), results = x.points / x.sum;
-  const double width = x.strip ? static_cast<double>(kStripOfPoints) : 1;
+  const BlockPoints& way = x.way;
+  const bool strip = way.strip >= 0;
+  const double width = strip ? static_cast<double>(kStripOfPoints) : 1;
+  // Of its reads, those whose neighbours lie side by side.
+  const auto in_strips = static_cast<double>(std::ranges::count(way.inputs, true));
   // Doubles: an SM has half as many units for them (CUDA C++ Programming Guide, throughput of
   // instructions) and no special ones, a division is about twenty multiply-adds.
   const double light = x.wide ? 2 * (x.light + 20 * x.expensive) : x.light,
@@ -52,28 +56,25 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
   t.alone = 2 * r.barrier;
   const double meets = x.gathers ? r.l2 : 0;  // an index from home, or an element
   if (x.sum <= 1) {
-    // Strips only where all threads have one.
-    const bool strip = x.strip && results >= width * threads;
-    const double each = strip ? width : 1;
-    const double rounds = std::ceil(results / each / threads),
-                 warps = std::ceil(results / each / 32);
-    const double reads = strip ? x.in_strips + (x.reads - x.in_strips) * each : x.reads;
+    const double rounds = std::ceil(results / width / threads),
+                 warps = std::ceil(results / width / 32);
+    const double reads = strip ? in_strips + (x.reads - in_strips) * width : x.reads;
     const double instructions = kOfIndex * (1 + x.loops) + (x.edges ? 3 * x.loops : 0) +
-                                kOfPointRead * (reads + x.writes) + each * (light + single);
+                                kOfPointRead * (reads + x.writes) + width * (light + single);
     t.alone += rounds * (chain(instructions, r) + r.near + meets +
-                         expensive * (r.expensive + (each - 1) * kOfSpecial));
-    t.issue = warps * (instructions + expensive * each * kOfSpecial) / kSchedulers;
-    t.near = warps * (reads + x.writes) * (strip ? width : 1) * (x.wide ? 2 : 1);
+                         expensive * (r.expensive + (width - 1) * kOfSpecial));
+    t.issue = warps * (instructions + expensive * width * kOfSpecial) / kSchedulers;
+    t.near = warps * (reads + x.writes) * width * (x.wide ? 2 : 1);
   } else {
-    const PointShares& s = x.shares;
-    const auto members = static_cast<double>(s.members),
-               block = static_cast<double>(s.points.block), lanes = std::min(members, 32.0);
+    const PointBlock& at_once = way.at_once;
+    const auto members = static_cast<double>(way.members),
+               block = static_cast<double>(at_once.block), lanes = std::min(members, 32.0);
     const double rounds = std::ceil(results / block * members / threads),
                  warps = std::ceil(results / block * members / 32),
                  turns = std::ceil(x.sum / (members * width));
     // What is side by side is one read, other operands are read point by point.
-    const double apart = x.strip ? std::max(0.0, x.reads - x.in_strips) * (width - 1) : 0;
-    const double reads = s.points.alike + block * (s.points.own + apart);
+    const double apart = strip ? std::max(0.0, x.reads - in_strips) * (width - 1) : 0;
+    const double reads = at_once.alike + block * (at_once.own + apart);
     const double indices = members > 1 ? kOfIndex * (x.sum_loops - 1) : 0;
     const double turn = 3 + indices + kOfPointRead * reads + block * width * (light + single);
     const double begin = kOfIndex * (1 + x.loops) + block * kOfPointRead,
@@ -86,12 +87,12 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
         std::max(loop(turn, r), width * r.light) +
         expensive * (r.expensive / kUnrolled + block * width * kOfSpecial / kUnrolled) + meets;
     t.alone += rounds * (chain(begin + ends, r) + r.near + turns * of_turn +
-                         std::ceil(turns / (x.strip ? kUnrolledStrips : kUnrolled)) * r.near +
+                         std::ceil(turns / (strip ? kUnrolledStrips : kUnrolled)) * r.near +
                          joins + exchanged);
     const double all = begin + ends + turns * (turn + expensive * block * width * kOfSpecial) +
                        block * std::log2(lanes) * 2;
     t.issue = warps * all / kSchedulers;
-    t.near = warps * turns * (s.points.alike + block * s.points.own) * (x.strip ? width : 1) *
+    t.near = warps * turns * (at_once.alike + block * at_once.own) * width *
              (x.wide ? 2 : 1);
   }
   t.alone = std::max(t.alone, t.issue);

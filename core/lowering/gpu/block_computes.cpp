@@ -24,19 +24,6 @@ ProductRun run_of(const BlockLowering& block, NodeId compute, int left, int righ
   return p;
 }
 
-/// Whether an access's neighbours along a loop are neighbours in its tile.
-bool runs_along_rows(const Workload& w, const Access& a, BufferId b, LoopId loop) {
-  if (!b.valid() || a.index.empty()) return false;
-  const Affine& last = a.index.back();
-  const auto has = [&](const Affine& i) {
-    return std::ranges::any_of(i.terms, [&](const Term& t) { return t.loop == loop; });
-  };
-  return last.terms.size() == 1 && last.terms.front().loop == loop &&
-         last.terms.front().coefficient == 1 && last.offset >= 0 &&
-         last.offset + w.loop(loop).extent <= w.tensor(a.tensor).shape.back() &&
-         std::none_of(a.index.begin(), a.index.end() - 1, has);
-}
-
 /// The tiles that an operator on values in registers reads and writes.
 void count_tiles(const BlockLowering& block, NodeId compute, PointsRun& p) {
   const Workload& w = *block.program().workload;
@@ -112,80 +99,35 @@ ProductRun contraction_run(const BlockLowering& block, NodeId compute, const Blo
   return p;
 }
 
-PointsRun points_run(const BlockLowering& block, NodeId compute,
-                     const std::vector<std::int64_t>& most, double points, double runs) {
+PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of, double points,
+                     double runs, bool in_registers) {
   const Workload& w = *block.program().workload;
   const ScheduleNode& n = block.program().kernel->node(compute);
   const Operator& op = w.op(n.op);
-  PointsRun p{.runs = runs, .points = points, .writes = static_cast<double>(n.writes.size())};
-  bool again = false;  // results are read before they are made
+  PointsRun p{.runs = runs,
+              .points = points,
+              .writes = static_cast<double>(n.writes.size()),
+              .in_registers = in_registers};
   for (const Output& out : op.outputs) {
     count_operations(out.value, p.light, p.expensive);
     p.light += out.rescale ? 2 : 1;
-    again = again || out.rescale || names_outputs(out.value);
   }
   p.reads = static_cast<double>(op.inputs.size());
   p.wide = w.dtype() == DType::f64;
   p.gathers = w.gathers(n.op);
   for (const Access& a : op.inputs) p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
-  count_tiles(block, compute, p);
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const bool sum = w.is_reduction(n.op, op.loops[l]);
-    if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, most[l]) != 0) p.edges = true;
-    if (most[l] <= 1) continue;
+    if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, of.most[l]) != 0) p.edges = true;
+    if (of.most[l] <= 1) continue;
     p.reduces = p.reduces || sum;
     (sum ? p.sum_loops : p.loops) += 1;
-    if (sum) p.sum *= static_cast<double>(most[l]);
+    if (sum) p.sum *= static_cast<double>(of.most[l]);
   }
-  const auto along = [&](std::size_t l) {
-    double inputs = 0;
-    for (std::size_t i = 0; i < op.inputs.size(); ++i)
-      inputs +=
-          runs_along_rows(w, op.inputs[i], buffer_of_input(n, static_cast<int>(i)), op.loops[l]);
-    return inputs;
-  };
-  std::optional<std::size_t> strip;
-  const auto whole = [&](std::size_t l) {
-    return most[l] % kStripOfPoints == 0 && w.loop(op.loops[l]).extent % kStripOfPoints == 0;
-  };
-  for (std::size_t l = 0; l < op.loops.size() && !p.wide; ++l) {
-    if (!whole(l) || w.is_reduction(n.op, op.loops[l]) != p.reduces) continue;
-    if (strip && most[l] <= most[*strip]) continue;
-    bool can = along(l) > 0;
-    if (!p.reduces) {  // the results' columns
-      can = !again;
-      for (const OutputUse& use : n.writes) {
-        const Output& out = op.outputs[static_cast<std::size_t>(use.output)];
-        can = can && out.combine == Combine::assign &&
-              out.target.index.back().plain_loop() == op.loops[l] &&
-              runs_along_rows(w, out.target, use.buffer, op.loops[l]);
-      }
-    }
-    if (can) strip = l;
-  }
-  p.strip = strip.has_value();
-  p.in_strips = strip ? along(*strip) : 0;
-  p.blocks = {{.own = p.reads}};
-  if (p.reduces && strip && !again && n.writes.size() == 1)
-    for (std::size_t l = 0; l < op.loops.size(); ++l) {
-      if (w.is_reduction(n.op, op.loops[l])) continue;
-      PointBlock b{.loop = static_cast<int>(l)};
-      for (std::size_t i = 0; i < op.inputs.size(); ++i)
-        (!indexes(op.inputs[i], op.loops[l]) &&
-                 runs_along_rows(w, op.inputs[i], buffer_of_input(n, static_cast<int>(i)),
-                                 op.loops[*strip])
-             ? b.alike
-             : b.own) += 1;
-      for (b.block = 2; b.block <= 8; ++b.block)
-        if (most[l] % b.block == 0 && b.alike > 0) {
-          b.some = w.loop(op.loops[l]).extent % b.block == 0 ? 1 : 1.2;
-          p.blocks.push_back(b);
-        }
-    }
-  if (p.sum > 1)
-    p.shares = share_points(static_cast<std::int64_t>(p.points / p.sum),
-                            static_cast<std::int64_t>(p.sum), p.strip ? kStripOfPoints : 1,
-                            1 + p.light + p.expensive, block.program().threads(), p.blocks);
+  if (in_registers)
+    count_tiles(block, compute, p);
+  else
+    p.way = block.points_of(compute, of);
   return p;
 }
 

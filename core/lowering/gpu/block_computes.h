@@ -16,7 +16,7 @@ ProductRun product_run(const BlockLowering& block, NodeId compute, const BlockPr
 ProductRun contraction_run(const BlockLowering& block, NodeId compute, const BlockContraction& c,
                            const std::vector<std::int64_t>& most, double runs, double joins);
 /// `points`: of sums too.
-PointsRun points_run(const BlockLowering& block, NodeId compute,
-                     const std::vector<std::int64_t>& most, double points, double runs);
+PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of, double points,
+                     double runs, bool in_registers);
 
 }  // namespace tilewright::lowering

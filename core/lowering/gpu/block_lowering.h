@@ -4,7 +4,8 @@
 // lie in shared memory and what of it they share. Whoever prints the kernel notes what it finds of
 // each node's ranges (note_...), asks for the decisions (choose_forms, lay_out), and prints what
 // `program` has. Which sums stay in registers: block_sums.cpp; units and levels: block_units.cpp;
-// shared memory: block_layout.cpp; what is a product: block_products.cpp.
+// shared memory: block_layout.cpp; what is a product: block_products.cpp; how
+// threads share points: block_points.cpp.
 #pragma once
 
 #include <functional>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "core/lowering/gpu/block_program.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/micro_kernel.h"
 #include "core/plan/schedule.h"
 
@@ -45,6 +47,14 @@ struct BoxInTile {
 /// By dimension, of a compute's input or, with none, of what it writes: as whoever walks the tree
 /// finds it. Asked only where something depends on it.
 using BoxesInTiles = std::function<std::vector<BoxInTile>(std::optional<int> input)>;
+
+/// Of a compute's loops, by position: the largest ranges, what divides the size of each range, and
+/// what divides the place in a tile where an access's row begins.
+struct PointRanges {
+  std::span<const std::int64_t> most;
+  std::function<std::int64_t(int loop)> divides;
+  std::function<std::int64_t(const Access& a, BufferId b, int loop)> begins;
+};
 
 /// Whether an index lies outside its dimension for some points.
 bool leaves(const Workload& w, const Access& a, std::size_t d);
@@ -127,6 +137,10 @@ class BlockLowering {
   bool product_fits(NodeId compute, const BlockProduct& p, std::span<const std::int64_t> most,
                     const BoxesInTiles& boxes);
 
+  // block_points.cpp
+  /// How threads go through a compute point by point. Notes what room they need.
+  BlockPoints points_of(NodeId compute, const PointRanges& of);
+
   // block_units.cpp
   bool is_written(BufferId b) const;
   bool keeps(BufferId b) const;
@@ -165,6 +179,10 @@ class BlockLowering {
   bool operand_fits(NodeId compute, const BlockProduct& p, std::optional<int> input,
                     bool exact_depth, std::span<const std::int64_t> most,
                     const BoxesInTiles& boxes);
+
+  // block_points.cpp
+  bool runs_along_rows(OpId op, const Access& a, BufferId b, int loop, const PointRanges& of) const;
+  void choose_strip(NodeId compute, const PointRanges& of, BlockPoints& p) const;
 
   // block_sums.cpp
   bool rows_are_neighbours(NodeId product) const;

@@ -1,8 +1,6 @@
 #include "core/lowering/gpu/block_rules.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/base/units.h"
@@ -12,7 +10,6 @@ namespace tilewright::lowering {
 namespace {
 
 constexpr int kMostComputingWarps = 16;
-constexpr std::int64_t kLanesOfWarp = 32;
 
 bool divides_all(int warps, std::span<const std::int64_t> blocks) {
   return std::ranges::all_of(blocks, [&](std::int64_t b) { return b % warps == 0; });
@@ -75,35 +72,6 @@ std::pair<std::int64_t, std::int64_t> contraction_blocks(std::int64_t rows, std:
             warps)
       return {m, w};
   return {1, fours ? 2 : 1};
-}
-
-PointShares share_points(std::int64_t points, std::int64_t sum, std::int64_t width, double compute,
-                         std::int64_t threads, std::span<const PointBlock> blocks) {
-  PointShares best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const PointBlock& p : blocks) {
-    if (p.block > 1 && p.alike == 0) continue;
-    for (std::int64_t members = 1; members <= threads; members *= 2) {
-      if (members > 1 && (members * width > sum || threads % members != 0 ||
-                          (p.block > 1 && members > kLanesOfWarp)))
-        continue;
-      const double turns = static_cast<double>(ceil_div(sum, members * width)),
-                   rounds = static_cast<double>(ceil_div(points / p.block * members, threads)),
-                   b = static_cast<double>(p.block);
-      const double of_turn =
-          p.alike * kOfPointRead +
-          p.some * b * (p.own * kOfPointRead + compute * static_cast<double>(width));
-      const double cost =
-          rounds *
-          (turns * of_turn +
-           b * kOfPointJoin * std::log2(static_cast<double>(std::min(members, kLanesOfWarp))) +
-           (members > kLanesOfWarp ? kOfPointExchange : 0) + kOfPointRound);
-      if (cost >= least) continue;
-      least = cost;
-      best = {p, members};
-    }
-  }
-  return best;
 }
 
 std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm) {

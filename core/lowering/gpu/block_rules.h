@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace tilewright::lowering {
 
@@ -57,15 +58,12 @@ struct PointBlock {
   std::int64_t block = 1;
   double some = 1, alike = 0, own = 0;
 };
-struct PointShares {
-  PointBlock points;
+struct BlockPoints {
+  int strip = -1;  ///< the loop of which a thread takes neighbours at once; -1: single points
+  std::vector<bool> inputs = {};  ///< whose neighbours along it lie side by side
+  PointBlock at_once = {};
   std::int64_t members = 1;  ///< threads that share a point's sum
 };
-/// How many threads share a point's sum, and how many points a thread has at once: by the turns
-/// that threads go through, and about as many instructions as a turn, or joining, takes. `width`:
-/// points of the sum that are taken at once; `compute`: instructions of one of them.
-PointShares share_points(std::int64_t points, std::int64_t sum, std::int64_t width, double compute,
-                         std::int64_t threads, std::span<const PointBlock> blocks);
 /// Assumed, in instructions: of a read, of joining two lanes' parts, of joining warps' parts, of a
 /// round of points.
 inline constexpr double kOfPointRead = 6, kOfPointJoin = 4, kOfPointExchange = 80,

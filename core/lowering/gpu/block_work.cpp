@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -399,6 +400,26 @@ class BlockWalk {
     };
   }
 
+  /// A compute's ranges, as far as their size and the whole loop's tell.
+  PointRanges point_ranges(const FoundCompute& c) const {
+    const OpId id = k_.node(c.node).op;
+    const Operator& op = w_.op(id);
+    return {.most = c.extents,
+            .divides =
+                [this, &op, &c](int l) {
+                  const auto at = static_cast<std::size_t>(l);
+                  return std::gcd(c.extents[at], w_.loop(op.loops[at]).extent);
+                },
+            .begins =
+                [this, &op, &c](const Access& a, BufferId b, int) {
+                  const auto of = std::ranges::find(c.tiles, b, &std::pair<BufferId, Box>::first);
+                  if (of == c.tiles.end()) return std::int64_t{1};
+                  const Interval box = footprint(op, a.index.back(), c.ranges),
+                                 tile = of->second[of->second.rank() - 1];
+                  return std::gcd(box.lo - tile.lo, box == tile ? 0 : extent(box));
+                }};
+  }
+
   BlockPhase& phase() { return out_.phases.back(); }
   void finish_phase() { needed_.clear(); }
 
@@ -441,11 +462,8 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
     const FoundCompute& c = computes_[i];
     const BlockStep::Method method = block.way_of(c.node, c.extents).method;
     if (method != BlockStep::Method::points && method != BlockStep::Method::fragments) continue;
-    PointsRun& p = points[i].emplace(points_run(block, c.node, c.extents, c.points, c.runs));
-    p.in_registers = method == BlockStep::Method::fragments;
-    if (!p.in_registers && p.shares.members > 32)
-      block.note_parts(block.program().threads() / 32 * (p.wide ? 2 : 1) *
-                       static_cast<std::int64_t>(k_.node(c.node).writes.size()));
+    points[i] = points_run(block, c.node, point_ranges(c), c.points, c.runs,
+                           method == BlockStep::Method::fragments);
   }
   block.lay_out();
   for (std::size_t i = 0; i < computes_.size(); ++i) {

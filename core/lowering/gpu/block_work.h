@@ -48,10 +48,7 @@ struct PointsRun {
   bool wide = false;                         ///< f64
   bool edges = false;                        ///< boxes are cut off: which points exist is looked at
   bool gathers = false;
-  bool strip = false;              ///< neighbours are taken together: of the sum, or of results
-  double in_strips = 0;            ///< of `reads`, those whose neighbours lie side by side
-  std::vector<PointBlock> blocks;  ///< points that a thread may have at once
-  PointShares shares;              ///< how threads share its sums, where it has any
+  BlockPoints way;
   bool reduces = false;
   bool in_registers = false;
   /// There: of the largest of its tiles in registers, in whole blocks of 16 x 16; and how many of
