@@ -53,6 +53,10 @@ struct Program {
 
 /// The name that the device headers have for it.
 std::string element_type(DType type);
+/// A number as the text of that type, "float" or "double".
+std::string number_text(double value, const std::string& real);
+/// The name of a tensor's address at home.
+std::string home_of(const Workload& w, TensorId t);
 
 /// What the whole program needs to know of a kernel.
 struct KernelText {
@@ -89,7 +93,7 @@ class KernelEmitter : private RangeEmitter {
   bool has_copies(NodeId id) const { return block_.copies(id, ahead_); }
   std::string ref(BufferId b) const override;
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
-  std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
+  std::string home(TensorId t) const { return home_of(workload_, t); }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
   std::string element_type(TensorId t) const {
     return cuda::element_type(workload_.tensor(t).dtype);
@@ -97,7 +101,7 @@ class KernelEmitter : private RangeEmitter {
   /// Whether its tiles have wider elements than it has at home: threads write no single bytes.
   bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
-  std::string literal_text(double value) const;
+  std::string literal_text(double value) const { return number_text(value, real()); }
   /// `loops`: the operator's, by position, as text.
   std::string expression_text(const Expr& e, OpId op, const std::vector<std::string>& loops,
                               const std::function<std::string(int, bool)>& of_output = {}) const;
