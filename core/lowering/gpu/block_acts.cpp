@@ -125,8 +125,7 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   const ProductRun::Contraction& c = *x.contraction;
   const bool matrix = r.mma > 0;
   const double warps = f.warps();
-  const auto [high, wide] = contraction_blocks(c.rows, c.columns, c.products, f.warps(), !matrix);
-  const auto down = static_cast<double>(high), across = static_cast<double>(wide);
+  const auto down = static_cast<double>(c.high), across = static_cast<double>(c.wide);
   const double items = std::ceil(static_cast<double>(c.rows) / (16 * down)) *
                        std::ceil(static_cast<double>(c.columns) / (8 * across)) *
                        static_cast<double>(c.products);

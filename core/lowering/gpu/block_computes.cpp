@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/lowering/checks.h"
@@ -90,6 +91,7 @@ ProductRun contraction_run(const BlockLowering& block, NodeId compute, const Blo
                    .row_loops = loops(c.rows),
                    .column_loops = loops(c.columns),
                    .depth_loops = loops(c.depth)};
+  std::tie(p.contraction->high, p.contraction->wide) = block.contraction_blocks(c, most);
   for (const int input : {c.left, c.right})
     p.contraction->edges += can_leave(w, op, op.inputs[static_cast<std::size_t>(input)]);
   p.deep = p.contraction->depth * p.contraction->turns;

@@ -16,7 +16,22 @@ namespace {
 using Form = BlockTile::Form;
 
 constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
+constexpr std::int64_t kSharedLine = 128;     // bytes; tiles begin at multiples of it
 constexpr std::int64_t kSharedPiece = 16;     // bytes that the widest access reads
+
+/// Elements between rows of a tile in shared memory. `padded`: else pieces of 16 bytes are
+/// swizzled.
+std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool padded) {
+  const std::int64_t vector = 16 / element_bytes, pieces = ceil_div(columns, vector);
+  if (padded) return round_up(pieces + 1, 2) * vector;
+  return (pieces == 1 ? 1 : round_up(pieces, 2)) * vector;
+}
+
+/// Of a ring. `again`: a loop comes back to its load; `asked`: 0: none; `copies`: that the plan
+/// has.
+int ring_stages(bool again, int asked, int copies) {
+  return !again ? 1 : asked > 0 ? asked : std::max(2, copies);
+}
 
 }  // namespace
 

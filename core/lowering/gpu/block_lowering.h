@@ -127,6 +127,7 @@ class BlockLowering {
     std::int64_t rows = 1, columns = 2, at_once = 2;
   };
   Parts parts_of(const BlockProduct& p, std::span<const std::int64_t> most) const;
+  /// Blocks of 16 rows and of 8 columns that a warp makes at once.
   std::pair<std::int64_t, std::int64_t> contraction_blocks(
       const BlockContraction& c, std::span<const std::int64_t> most) const;
   /// The loop that an index runs along, one step an iteration, others in it standing still.

@@ -306,8 +306,7 @@ BlockLowering::Parts BlockLowering::parts_of(const BlockProduct& p,
   return parts;
 }
 
-/// Blocks of 16 rows and of 8 columns that a warp makes at once: as large ones as give every warp
-/// one.
+/// As large ones as give every warp one.
 std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
     const BlockContraction& c, std::span<const std::int64_t> most) const {
   const auto points = [&](const std::vector<int>& group) {
@@ -315,8 +314,13 @@ std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
     for (int l : group) n *= most[static_cast<std::size_t>(l)];
     return n;
   };
-  return lowering::contraction_blocks(points(c.rows), points(c.columns), points(c.products),
-                                      program_.threads() / 32, micro_kernel().fours);
+  for (const auto& [m, w] : {std::pair<std::int64_t, std::int64_t>{2, 4}, {1, 4}, {2, 2}, {1, 2}})
+    if (ceil_div(points(c.rows), 16) >= m && ceil_div(points(c.columns), 8) >= w &&
+        ceil_div(points(c.rows), 16 * m) * ceil_div(points(c.columns), 8 * w) *
+                points(c.products) >=
+            program_.threads() / 32)
+      return {m, w};
+  return {1, micro_kernel().fours ? 2 : 1};
 }
 
 /// Every output of a compute as a contraction, or none of them.

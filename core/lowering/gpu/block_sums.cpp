@@ -1,9 +1,13 @@
 // Where tiles live: which sums stay in registers, and how warps share them. How the rest lies in
 // shared memory: block_layout.cpp.
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
+#include "core/lowering/gpu/product_tiles.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::lowering {
@@ -12,6 +16,8 @@ namespace {
 using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
+constexpr int kMostComputingWarps = 16;
+constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
 constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
 constexpr std::int64_t kSumsAtOnce = 64;    // of a product whose sums live in a tile
 
@@ -25,6 +31,58 @@ int dimension_of(const Access& a, LoopId loop) {
 std::optional<LoopId> loop_at(const Access& a, int dimension) {
   if (dimension < 0) return std::nullopt;
   return a.index[static_cast<std::size_t>(dimension)].plain_loop();
+}
+
+struct WarpGrid {
+  int rows = 1, columns = 1;
+  int warps() const { return rows * columns; }
+};
+/// A product's rows and columns, in blocks of 16.
+using ProductBlocks = std::pair<std::int64_t, std::int64_t>;
+bool divides_all(int warps, std::span<const std::int64_t> blocks) {
+  return std::ranges::all_of(blocks, [&](std::int64_t b) { return b % warps == 0; });
+}
+
+/// How warps share the rows and columns of tiles that lie in registers and of products, in blocks
+/// of
+/// 16. The most warps that share all of them evenly; of a number that was asked for (0: none), a
+/// divisor. `area`: blocks of the largest product. Unless `rows_stay`, another grid of as many
+/// warps where they read fewer fragments of operands: shared memory's rate is what products wait
+/// for.
+WarpGrid warp_grid(std::span<const std::int64_t> rows, std::span<const std::int64_t> columns,
+                   std::span<const ProductBlocks> products, std::int64_t area, int asked,
+                   bool rows_stay) {
+  const int wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
+  // Where fewer is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
+  // warp with all.
+  const auto largest = [&](int most, std::span<const std::int64_t> blocks, int divides) {
+    const auto even = [&](int w) {
+      return (asked == 0 || divides % w == 0) && divides_all(w, blocks);
+    };
+    int fewer = most;
+    while (fewer > 1 && !even(fewer)) --fewer;
+    if (asked > 0 || 2 * fewer >= most) return fewer;
+    for (int w = most + 1; w <= kMostComputingWarps; ++w)
+      if (even(w)) return w;
+    return fewer;
+  };
+  if (rows.empty()) return {wanted, 1};
+  WarpGrid grid;
+  grid.rows = largest(wanted, rows, wanted);
+  grid.columns = largest(ceil_div(wanted, grid.rows), columns, wanted / grid.rows);
+  if (rows_stay) return grid;
+  const auto read = [&](const WarpGrid& g) {
+    std::int64_t all = 0;
+    for (const auto& [r, c] : products) all += fragments_read(r, c, g.rows, g.columns);
+    return all;
+  };
+  const int warps = grid.warps();
+  for (int r = 1; r <= warps; ++r)
+    if (const WarpGrid other{r, warps / r}; other.warps() == warps && divides_all(r, rows) &&
+                                            divides_all(other.columns, columns) &&
+                                            read(other) < read(grid))
+      grid = other;
+  return grid;
 }
 
 }  // namespace

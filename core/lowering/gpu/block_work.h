@@ -31,6 +31,7 @@ struct ProductRun {
   struct Contraction {
     std::int64_t rows = 1, columns = 1, products = 1, depth = 1, turns = 1;  ///< points
     int row_loops = 1, column_loops = 1, depth_loops = 1;
+    std::int64_t high = 1, wide = 1;  ///< blocks of 16 x 8 that a warp makes at once
     int edges = 0;  ///< operands that lie outside of their tensor for some points
   };
   std::optional<Contraction> contraction;
