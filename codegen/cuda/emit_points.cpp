@@ -28,8 +28,8 @@ lowering::BlockPoints KernelEmitter::share_out(NodeId id, const SymRanges& range
                                    },
                                .begins =
                                    [&](const Access& a, BufferId b, int l) {
-                                     const Linear first = range(ranges, op, l).lo +
-                                                          number(a.index.back().offset);
+                                     const Linear first =
+                                         range(ranges, op, l).lo + number(a.index.back().offset);
                                      return divisor(first - fixed_[b.index()]->back().lo);
                                    }});
 }

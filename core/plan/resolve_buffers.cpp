@@ -168,7 +168,8 @@ BufferId next_outer(const Draft& d, NodeId load, const std::vector<BufferId>& ca
     });
     if (steps.empty() || !inwards) continue;
     if (!way) way = way_to(d.m, n.level);
-    if (std::ranges::find(*way, level) == way->end() && !nearest_load(d, around, b).valid()) continue;
+    if (std::ranges::find(*way, level) == way->end() && !nearest_load(d, around, b).valid())
+      continue;
     const std::pair far{steps.size(), d.m.levels.size() - d.m.path(d.m.home(), level).size()};
     if (best.valid() && far >= least) continue;
     best = b, least = far;
@@ -254,8 +255,7 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
                 [&](NodeId l) { return d.slice_of(d.node(l).buffer) != slice_of(d, id, use); });
   std::size_t deepest = 0;
   for (NodeId l : loads) {
-    const std::size_t depth =
-        loads.size() == 1 ? 0 : d.m.path(d.m.home(), d.node(l).level).size();
+    const std::size_t depth = loads.size() == 1 ? 0 : d.m.path(d.m.home(), d.node(l).level).size();
     if (depth < deepest) continue;
     deepest = depth;
     use.buffer = d.node(l).buffer;

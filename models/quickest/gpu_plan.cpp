@@ -344,9 +344,8 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};
   Known known;
-  Wholes wholes(q.workload, [&](const Composition& c) {
-    return planned(q, c, *device, settings, known);
-  });
+  Wholes wholes(q.workload,
+                [&](const Composition& c) { return planned(q, c, *device, settings, known); });
   const Result<Planned>& best = wholes.best();
   const auto tried = [&](const Composition& c) { return wholes.tries(c); };
   // Small workloads also as they are after rewrites of the whole, and computing again.

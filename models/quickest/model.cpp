@@ -251,9 +251,11 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  return Wholes(q.workload, [&](const stitching::Composition& c) {
-           return planned_on_processor(q, c, rates, settings);
-         }).proposal();
+  return Wholes(q.workload,
+                [&](const stitching::Composition& c) {
+                  return planned_on_processor(q, c, rates, settings);
+                })
+      .proposal();
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {

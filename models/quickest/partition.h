@@ -127,14 +127,15 @@ void describe(Partitioner& partitioner, const Partition& found, bool why,
 
 /// A plan of the workload after rewrites of the whole.
 struct Planned {
-  Proposal proposal;                      ///< its rewrites: of the whole first, then of parts
-  stitching::Composition composed = {};   ///< the workload that was planned
-  std::vector<Part> groups = {};          ///< of its operators
-  double seconds() const;                 ///< infinity where nobody says
+  Proposal proposal;                     ///< its rewrites: of the whole first, then of parts
+  stitching::Composition composed = {};  ///< the workload that was planned
+  std::vector<Part> groups = {};         ///< of its operators
+  double seconds() const;                ///< infinity where nobody says
 };
 
-/// The quickest plan over rewrites of the whole: as the workload is, with products that read a plain
-/// matrix where they look rows up, and what else is tried. `plan`: what it makes of one of them.
+/// The quickest plan over rewrites of the whole: as the workload is, with products that read a
+/// plain matrix where they look rows up, and what else is tried. `plan`: what it makes of one of
+/// them.
 class Wholes {
  public:
   using Plan = std::function<Result<Planned>(const stitching::Composition&)>;

@@ -87,13 +87,12 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
         std::max(loop(turn, r), width * r.light) +
         expensive * (r.expensive / kUnrolled + block * width * kOfSpecial / kUnrolled) + meets;
     t.alone += rounds * (chain(begin + ends, r) + r.near + turns * of_turn +
-                         std::ceil(turns / (strip ? kUnrolledStrips : kUnrolled)) * r.near +
-                         joins + exchanged);
+                         std::ceil(turns / (strip ? kUnrolledStrips : kUnrolled)) * r.near + joins +
+                         exchanged);
     const double all = begin + ends + turns * (turn + expensive * block * width * kOfSpecial) +
                        block * std::log2(lanes) * 2;
     t.issue = warps * all / kSchedulers;
-    t.near = warps * turns * (at_once.alike + block * at_once.own) * width *
-             (x.wide ? 2 : 1);
+    t.near = warps * turns * (at_once.alike + block * at_once.own) * width * (x.wide ? 2 : 1);
   }
   t.alone = std::max(t.alone, t.issue);
   return t;
