@@ -113,7 +113,6 @@ class KernelEmitter : private RangeEmitter {
   std::string sums_type(BufferId b) const;
 
   // emit_moves.cpp
-  bool fills_tile(BufferId b, const SymBox& box) const;
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
   void copy_box(const BlockStep& move, const SymBox& box, const std::string& at);
@@ -121,15 +120,14 @@ class KernelEmitter : private RangeEmitter {
   void write_out(BufferId b, const SymBox* box);
   std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;
   std::string columns_text(BufferId b, const SymBox* box) const;
+  lowering::BoxAtHome at_home(const SymBox& box) const;
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
-  std::int64_t piece_of(BufferId b, const SymBox& box) const;
   int pieces_at_once() const;
   std::int64_t rows_apart(BufferId b) const;
   int copying_groups(BufferId b) const;
   std::int64_t divisor(const Linear& x) const;
   void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);
   void record(BufferId b, const SymBox& tile);
-  std::vector<std::int64_t> home_strides(TensorId t) const;
 
   // emit_levels.cpp
   std::string unit_text(BufferId b, NodeId place) const;

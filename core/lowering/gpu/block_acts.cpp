@@ -161,12 +161,13 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
 
 ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
                   const BlockRates& r) {
+  using Way = BlockStep::Way;
   const BlockTile& tile = work.tile(BufferId(x.buffer));
   const auto rows = static_cast<double>(tile.need_rows),
              columns = static_cast<double>(tile.need_columns);
   const double more = kOfRowDim * std::max(0, x.row_dims - 1);
   ActTime t;
-  if (x.elements) {
+  if (x.is(Way::elements)) {
     const double each = std::ceil(rows * columns / kCopyThreads);
     const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
     const double one = kOfCopied + more;
@@ -178,11 +179,11 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
   // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
   // tilewright_tiles.h).
   const double of_row = columns * static_cast<double>(work.element(tile.buffer));
-  const double pieces = std::ceil(of_row / (x.shifted ? 16 : x.piece));
+  const double pieces = std::ceil(of_row / x.piece());
   double lanes = 1;
   while (lanes < pieces && lanes < 32) lanes *= 2;
   const double each = std::ceil(rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
-  if (x.shifted) {
+  if (x.is(Way::shifted)) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
     const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
                  longer =
@@ -192,8 +193,8 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     t.issue = each * one * kCopyWarps / kSchedulers;
     return t;
   }
-  const double one = x.whole ? kOfWhole : kOfPiece + more;
-  t.alone = each * (x.whole ? loop(one, r) : chain(one, r));
+  const double one = x.one_size ? kOfWhole : kOfPiece + more;
+  t.alone = each * (x.one_size ? loop(one, r) : chain(one, r));
   t.issue = each * one * kCopyWarps / kSchedulers;
   return t;
 }

@@ -508,31 +508,6 @@ bool BlockLowering::copies(NodeId id, bool ahead) const {
   }
 }
 
-/// The widest that the box's rows at home allow. `aligned`: they begin at multiples of 16 bytes;
-/// `fills`: the box is as large as the tile with its padding; `piece`: 8 where its rows begin at
-/// multiples of as many bytes, else 0.
-BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool fills,
-                                  std::int64_t piece) const {
-  const ScheduleNode& n = k_.node(load);
-  using Kind = BlockStep::Kind;
-  using Way = BlockStep::Way;
-  const bool ring = tile(n.buffer).form == Form::ring;
-  return {.kind = !ring     ? Kind::load
-                  : copying ? Kind::copy
-                            : Kind::take,
-          .node = load,
-          .tile = n.buffer,
-          .other = buffer(n.buffer).outer,
-          .way = !ring               ? Way::elements
-                 : aligned && fills  ? Way::whole
-                 : aligned           ? Way::rows
-                 : piece == 8        ? Way::pieces
-                 : widened(n.buffer) ? Way::elements
-                                     : Way::shifted,
-          .piece = piece,
-          .kept = true};
-}
-
 /// What is read was written before by other warps, and is overwritten after by others: one barrier
 /// on either side, but where the act before or after has it already.
 BlockBarriers barriers_of(BlockAct act) {

@@ -56,6 +56,13 @@ struct PointRanges {
   std::function<std::int64_t(const Access& a, BufferId b, int loop)> begins;
 };
 
+/// A box of a tensor at home: what divides the place in a row where it begins, and its sizes; 0:
+/// they vary.
+struct BoxAtHome {
+  std::int64_t begins = 1;
+  std::vector<std::int64_t> sizes = {};
+};
+
 /// Whether an index lies outside its dimension for some points.
 bool leaves(const Workload& w, const Access& a, std::size_t d);
 /// By node, the last of the nodes below it.
@@ -158,13 +165,17 @@ class BlockLowering {
   /// The first of a buffer's places for units with so many loops around; 0: it has one place.
   std::int64_t first_unit(BufferId b, std::size_t loops) const;
   std::int64_t finished_boxes(BufferId b) const;
+  /// Whether every row of the box begins at a multiple of so many elements.
+  bool rows_begin_at(TensorId tensor, const BoxAtHome& box, std::int64_t elements) const;
+  /// The widest that the box's rows at home allow where warps copy it ahead.
+  BlockStep::Way way_from_home(NodeId load, const BoxAtHome& box) const;
+  BlockStep movement(NodeId load, bool copying, const BoxAtHome& box) const;
 
   // block_layout.cpp
   int phase_of(NodeId node) const;
   bool zero_filled(BufferId b) const;
   /// Whether the copying role meets a node; `ahead`: on its way to what it loads before a barrier.
   bool copies(NodeId node, bool ahead) const;
-  BlockStep movement(NodeId load, bool copying, bool aligned, bool fills, std::int64_t piece) const;
 
  private:
   BlockTile& at(BufferId b) { return program_.tiles[b.index()]; }
@@ -199,6 +210,7 @@ class BlockLowering {
   void choose_roles();
   void place_units();
   void check_records() const;
+  bool fills(const BlockTile& t, const BoxAtHome& box) const;
   void choose_views();
 
   // block_layout.cpp

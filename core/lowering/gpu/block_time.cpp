@@ -140,10 +140,12 @@ class Pricer {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
-    const auto shifted = std::ranges::count_if(p.copies, &CopyRun::shifted);
+    using Way = BlockStep::Way;
+    const auto shifted =
+        std::ranges::count_if(p.copies, [](const CopyRun& c) { return c.is(Way::shifted); });
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const bool straddles = c.shifted || (c.piece >= 16 && !c.sectors);
+      const bool straddles = c.is(Way::shifted) || (c.piece() >= 16 && !c.sectors);
       const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
@@ -152,9 +154,9 @@ class Pricer {
       ActTime copy = copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
                                copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
       const ActTime ring = ring_time(c, r_);
-      if (c.piece < 16 && !c.elements) {
-        const double pieces =
-            c.shifted ? c.bytes / (16 * 32) * kOfShifted : c.bytes / (c.piece * 32) * kOfPieces;
+      if (c.is(Way::pieces) || c.is(Way::shifted)) {
+        const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
+                                                 : c.bytes / (c.piece() * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }

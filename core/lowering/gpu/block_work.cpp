@@ -43,6 +43,12 @@ struct FoundCompute {
   std::vector<std::pair<BufferId, Box>> tiles;  ///< of what it reads and writes
 };
 
+struct FoundLoad {
+  NodeId node;
+  std::size_t phase = 0, copy = 0;  ///< which of the phase
+  BoxAtHome box;
+};
+
 /// One block's work, by a walk of the tree in which one iteration of every loop stands for all, the
 /// first where nothing else is said: tiles have one size as emitted, the last one is computed
 /// whole.
@@ -215,20 +221,12 @@ class BlockWalk {
     const Box box = of(ranges);
     note(n.buffer, box);
     const auto points = static_cast<double>(volume(box));
-    double piece = 0;
-    for (const std::int64_t bytes : {8, 16})
-      if (aligned(n.tensor, box, bytes)) piece = static_cast<double>(bytes);
-    const int rows = row_dims(box);
+    loads_.push_back({id, phase_now(), phase().copies.size(), at_home(n.tensor, box)});
     phase().copies.push_back(
         {.runs = changes(of, ranges),
          .bytes = points * static_cast<double>(size_of(w_.tensor(n.tensor).dtype)),
-         .piece = std::max(8.0, piece),
-         .elements = w_.tensor(n.tensor).dtype == DType::i8,
-         .shifted = piece == 0 && w_.tensor(n.tensor).dtype != DType::i8,
-         .whole = piece == 16 && rows <= 1 && divides(n.tensor, box),
          .dims = box.rank(),
-         .row_dims = rows,
-         .sectors = aligned(n.tensor, box, 32),
+         .row_dims = row_dims(box),
          .buffer = n.buffer.index()});
     needs(n.tensor);
   }
@@ -239,27 +237,16 @@ class BlockWalk {
     for (int d = 0; d + 1 < box.rank(); ++d) rows += extent(box[d]) > 1 ? 1 : 0;
     return rows;
   }
-  /// Whether no such box of the tensor is smaller.
-  bool divides(TensorId id, const Box& box) const {
-    for (int d = 0; d < box.rank(); ++d)
-      if (extent(box[d]) > 0 &&
-          w_.tensor(id).shape[static_cast<std::size_t>(d)] % extent(box[d]) != 0)
-        return false;
-    return true;
-  }
-
-  /// Whether rows of the box begin at multiples of so many bytes at home.
-  bool aligned(TensorId id, const Box& box, std::int64_t bytes) const {
-    const Tensor& t = w_.tensor(id);
-    std::int64_t stride = size_of(t.dtype);
-    for (int d = box.rank(); d-- > 0;) {
-      // The last dimension's tiles, and the distance of what other dimensions tell apart.
-      const std::int64_t moves = d + 1 == box.rank() ? extent(box[d]) * stride : stride;
-      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % bytes != 0) return false;
-      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % bytes != 0) return false;
-      stride *= t.shape[static_cast<std::size_t>(d)];
+  /// Boxes begin at multiples of their size, and the last one may be smaller.
+  BoxAtHome at_home(TensorId id, const Box& box) const {
+    BoxAtHome at{.begins = 0};
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t size = extent(box[d]),
+                         all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
+      at.begins = std::gcd(box[d].lo, size < all ? size : 0);
+      at.sizes.push_back(size > 0 && all % size == 0 ? size : 0);
     }
-    return true;
+    return at;
   }
 
   void visit_store(NodeId id, double runs) {
@@ -318,7 +305,7 @@ class BlockWalk {
   void visit_compute(NodeId id, const Ranges& ranges, double runs) {
     const ScheduleNode& n = k_.node(id);
     const auto own = ranges_of(s_, k_, ranges, n.op);
-    FoundCompute c{.node = id, .phase = out_.phases.size() - 1, .runs = runs, .joins = runs};
+    FoundCompute c{.node = id, .phase = phase_now(), .runs = runs, .joins = runs};
     c.ranges.assign(own.begin(), own.end());
     for (const Interval& i : own)
       c.extents.push_back(extent(i)), c.points *= static_cast<double>(c.extents.back());
@@ -421,6 +408,7 @@ class BlockWalk {
   }
 
   BlockPhase& phase() { return out_.phases.back(); }
+  std::size_t phase_now() const { return out_.phases.size() - 1; }
   void finish_phase() { needed_.clear(); }
 
   const Schedule& s_;
@@ -430,6 +418,7 @@ class BlockWalk {
   BlockWork out_;
   std::vector<FoundTile> tiles_;        ///< by BufferId
   std::vector<FoundCompute> computes_;  ///< as the walk comes to them
+  std::vector<FoundLoad> loads_;
   std::vector<Frame> path_;
   std::set<TensorId> needed_;
   bool idle_ = false;
@@ -481,6 +470,14 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
   for (BlockPhase& p : out_.phases)
     for (CopyRun& c : p.copies)
       if (!c.gathered) c.stages = block.tile(BufferId(c.buffer)).stages;
+  for (const FoundLoad& l : loads_) {
+    CopyRun& c = out_.phases[l.phase].copies[l.copy];
+    c.way = block.way_from_home(l.node, l.box);
+    c.one_size = (c.is(BlockStep::Way::whole) || c.is(BlockStep::Way::rows)) && c.row_dims <= 1 &&
+                 std::ranges::find(l.box.sizes, 0) == l.box.sizes.end();
+    const TensorId t = k_.node(l.node).tensor;
+    c.sectors = block.rows_begin_at(t, l.box, 32 / size_of(w_.tensor(t).dtype));
+  }
   out_.sums = block.sums_alive();
   out_.program = std::move(block).take();
   return std::move(out_);

@@ -58,15 +58,16 @@ struct PointsRun {
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
-  double piece = 16;      ///< bytes that a thread copies at once: rows begin at multiples of them
-  bool elements = false;  ///< copied one by one: wider in its tile
-  bool shifted = false;   ///< through registers: rows that do not begin at 8 bytes
-  bool whole = false;     ///< fills its tile: no row is looked at
+  BlockStep::Way way = BlockStep::Way::elements;
+  bool one_size = false;  ///< by pieces of 16 bytes, all rows of one dimension exist in every box
   bool gathered = false;  ///< by the reader, no tile
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
   bool sectors = true;         ///< rows begin at multiples of a sector, 32 bytes
   std::size_t buffer = 0;
   double stages = 1;
+  bool is(BlockStep::Way w) const { return way == w; }
+  /// Bytes that a thread copies at once: rows begin at multiples of them.
+  double piece() const { return is(BlockStep::Way::pieces) ? 8 : 16; }
 };
 /// A tile's elements to home, by the computing threads.
 struct StoreRun {
