@@ -192,6 +192,8 @@ class BlockLowering {
                     bool exact_depth, std::span<const std::int64_t> most,
                     const BoxesInTiles& boxes);
 
+  bool cut_below_tile(NodeId compute, BufferId b, LoopId loop) const;
+
   // block_points.cpp
   bool runs_along_rows(OpId op, const Access& a, BufferId b, int loop, const PointRanges& of) const;
   void choose_strip(NodeId compute, const PointRanges& of, BlockPoints& p) const;
