@@ -1,7 +1,6 @@
 // Plans on a GPU: the partition of least predicted seconds, of kernels of our own, stitched ones
 // and, in small workloads, other models'.
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
@@ -316,15 +315,6 @@ class GpuPlanner {
 
 namespace {
 
-struct Planned {
-  Proposal proposal;
-  Composition composed;      ///< the workload that was planned
-  std::vector<Part> groups;  ///< of its operators
-  double seconds() const {
-    return proposal.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
-  }
-};
-
 /// Of the workload after rewrites of the whole.
 Result<Planned> planned(const Question& asked, const Composition& composed,
                         const stitching::Device& device, const Settings& settings, Known& known) {
@@ -354,8 +344,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
     for (std::size_t k = 0; k < out.plan.kernels.size(); ++k)
       out.detail["kernels_predicted"][k]["by"] = out.plan.kernels[k].by;
     describe(partitioner, *found, settings.flag("why"), out.detail);
-    out.rewrites.insert(out.rewrites.begin(), composed.rewrites.begin(), composed.rewrites.end());
-    Planned all{.proposal = std::move(out), .composed = composed, .groups = {}};
+    Planned all{.proposal = std::move(out)};
     for (const Group& g : found->groups) all.groups.push_back(g.ops);
     return all;
   }
@@ -365,20 +354,15 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
 }  // namespace
 
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
-  const auto begun = std::chrono::steady_clock::now();
   const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
   if (!device) return Reason{device.reason()};
   if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
     return Reason{pricer.reason()};
   Known known;
-  Result<Planned> best = planned(q, {.workload = q.workload}, *device, settings, known);
-  const auto tried = [&](const Composition& c) {
-    Result<Planned> other = planned(q, c, *device, settings, known);
-    if (!other || (best && other->seconds() >= best->seconds())) return false;
-    best = std::move(other);
-    return true;
-  };
-  if (auto w = rewritten(q.workload, {kGathersFirst})) tried({{kGathersFirst}, std::move(w)});
+  Wholes wholes(q.workload,
+                [&](const Composition& c) { return planned(q, c, *device, settings, known); });
+  const Result<Planned>& best = wholes.best();
+  const auto tried = [&](const Composition& c) { return wholes.tries(c); };
   // Small workloads also as they are after rewrites of the whole, and computing again.
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
@@ -392,12 +376,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
       }
     }
   }
-  if (!best) return Reason{best.reason()};
-  Proposal out = std::move(best->proposal);
-  out.search_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  out.detail["search_seconds"] = *out.search_seconds;
-  return out;
+  return std::move(wholes).proposal();
 }
 
 }  // namespace tilewright::quickest

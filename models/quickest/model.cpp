@@ -2,8 +2,6 @@
 #include "models/quickest/model.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 
 #include "core/base/format.h"
 #include "models/quickest/partition.h"
@@ -208,16 +206,18 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   return own;
 }
 
-Result<Proposal> planned_on_processor(const Question& q, const Rates& rates,
-                                      const Settings& settings) {
-  const auto begun = std::chrono::steady_clock::now();
+Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
+                                     const Rates& rates, const Settings& settings) {
+  Question q = asked;
+  q.workload = composed.workload;
   const Rates* const r = &rates;
   Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
   if (!found) {
     const Result<Proposal> others = propose_elsewhere(q, settings);
-    return others ? others : Reason{found.reason()};
+    if (others) return Planned{*others};
+    return Reason{found.reason()};
   }
   Result<Proposal> joined = joined_proposal(q, *found);
   if (!joined) return Reason{joined.reason()};
@@ -246,25 +246,16 @@ Result<Proposal> planned_on_processor(const Question& q, const Rates& rates,
   }
   describe(partitioner, *found, settings.flag("why"), out.detail);
   out.detail["assumed"] = r->assumed;
-  out.search_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  out.detail["search_seconds"] = *out.search_seconds;
-  return out;
+  return Planned{std::move(out)};
 }
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  Result<Proposal> best = planned_on_processor(q, rates, settings);
-  Question of = q;
-  of.workload = rewritten(q.workload, {kGathersFirst});
-  if (of.workload == nullptr) return best;
-  Result<Proposal> other = planned_on_processor(of, rates, settings);
-  const auto seconds = [](const Proposal& p) {
-    return p.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
-  };
-  if (!other || (best && seconds(*best) <= seconds(*other))) return best;
-  other.value().rewrites.insert(other.value().rewrites.begin(), kGathersFirst);
-  return other;
+  return Wholes(q.workload,
+                [&](const stitching::Composition& c) {
+                  return planned_on_processor(q, c, rates, settings);
+                })
+      .proposal();
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {

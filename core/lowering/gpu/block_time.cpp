@@ -128,40 +128,38 @@ double add_up(std::initializer_list<double> all) {
 class Pricer {
  public:
   /// `missed`: the part of what is used that L2 does not keep.
-  Pricer(const BlockRates& r, const BlockForms& f, const std::vector<BlockWork::Tile>& tiles,
-         double latency, double missed)
-      : r_(r), f_(f), tiles_(tiles), latency_(latency), missed_(missed) {}
+  Pricer(const BlockRates& r, const BlockForms& f, const BlockWork& work, double latency,
+         double missed)
+      : r_(r), f_(f), work_(work), latency_(latency), missed_(missed) {}
 
   PhaseTime phase(const BlockPhase& p, std::int64_t resident) const {
     PhaseTime t{.blocks = p.blocks};
     for (const ProductRun& x : p.products) add(x, t);
     for (const PointsRun& x : p.points) add(x, t);
-    for (const StoreRun& x : p.stores) {
-      const BlockWork::Tile& tile = tiles_[x.buffer.index()];
-      add(x.runs, store_time(x, tile, tile.in_sums, f_, r_), t);
-    }
+    for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
-    const auto shifted = std::ranges::count_if(p.copies, &CopyRun::shifted);
+    using Way = BlockStep::Way;
+    const auto shifted =
+        std::ranges::count_if(p.copies, [](const CopyRun& c) { return c.is(Way::shifted); });
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const bool straddles = c.shifted || (c.piece >= 16 && !c.sectors);
+      const bool straddles = c.is(Way::shifted) || (c.piece() >= 16 && !c.sectors);
       const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
-      ActTime copy =
-          copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
-                    copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
+      ActTime copy = copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
+                               copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
       const ActTime ring = ring_time(c, r_);
-      if (c.piece < 16 && !c.elements) {
-        const double pieces =
-            c.shifted ? c.bytes / (16 * 32) * kOfShifted : c.bytes / (c.piece * 32) * kOfPieces;
+      if (c.is(Way::pieces) || c.is(Way::shifted)) {
+        const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
+                                                 : c.bytes / (c.piece() * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
@@ -255,7 +253,7 @@ class Pricer {
 
   void add(const PointsRun& x, PhaseTime& t) const {
     if (!x.in_registers) return add(x.runs, points_time(x, f_, r_), t);
-    add(x.runs, sums_time(x, tiles_, f_, r_), t);
+    add(x.runs, sums_time(x, f_, r_), t);
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
@@ -284,7 +282,7 @@ class Pricer {
 
   const BlockRates& r_;
   const BlockForms& f_;
-  const std::vector<BlockWork::Tile>& tiles_;
+  const BlockWork& work_;
   double latency_, missed_;
 };
 
@@ -529,23 +527,25 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                   std::max(t.phases.back().seconds, t.memory);
       return t;
     }
-  Result<BlockWork> found = block_work(s, k);
-  if (!found) return Reason{found.reason()};
-  BlockWork work = std::move(found).value();
+  const Result<BlockWork> found = block_work(s, kernel, {.warps = warps, .stages = stages});
+  if (!found) return found.why();
+  const BlockWork& work = *found;
   double compulsory = 0;
   for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
   const double memory = from_memory(compulsory);
-  Result<BlockForms> forms = block_forms(work, r, warps, stages, o.has_room);
-  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason()), forms.why().shortage};
+  const Result<BlockForms> forms = block_forms(work, r);
+  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
   BlockTime t{.memory = memory,
               .warps = forms->warps(),
               .threads = forms->threads,
               .registers = forms->registers,
-              .shared = forms->shared,
+              .shared = work.program.shared_bytes,
               .resident = forms->resident,
-              .barriers = work.barriers,
-              .tiles = forms->tiles};
-  const Pricer price(r, *forms, work.tiles, latency, 1 - kept);
+              .barriers = work.barriers};
+  for (const BlockTile& tile : work.program.tiles)
+    if (tile.form == BlockTile::Form::computed && !tile.reason.empty())
+      t.tiles.push_back(s.workload->tensor(k.buffer(tile.buffer).tensor).name);
+  const Pricer price(r, *forms, work, latency, 1 - kept);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, leaves = 0;
@@ -555,7 +555,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)
-      if (swaps(x, work.tiles[x.buffer.index()], r)) swapped = std::max(swapped, x.to_word);
+      if (swaps(x, work, r)) swapped = std::max(swapped, x.to_word);
     const auto places = static_cast<double>(r.sms * t.resident);
     if (swapped > 1) leaves += swapped * (r.l2 + std::min(swapped, places) * kSwapping) / r.clock;
     if (k.co_resident && p.blocks > r.sms * t.resident)

@@ -27,6 +27,9 @@ class Finder : ProductChain {
     p_.turned = turned;
   }
 
+  /// Whether a refusal stands for the other way, too.
+  bool refuses_both() const { return !turns_; }
+
   WarpgroupProduct find(int warps, int stages) {
     walk(true);
     name_loops();
@@ -84,6 +87,7 @@ class Finder : ProductChain {
       if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
     }
     if (!rows_.valid()) refuse("its results have no rows");
+    turns_ = true;
     if (p_.turned) std::swap(rows_, columns_), std::swap(left_, right_);
     for (const Affine& i : result_->index)
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
@@ -359,6 +363,7 @@ class Finder : ProductChain {
   }
 
   WarpgroupProduct p_;
+  bool turns_ = false;  ///< it has come to where `turned` makes a difference
   LoopId rows_, columns_, depth_;
   LoopId over_;                   ///< of a sum over two loops the outer one, around depth_
   LoopId lines_;                  ///< joined with the columns
@@ -392,17 +397,20 @@ std::int64_t WarpgroupProduct::cluster_bytes() const {
 }
 
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
+  bool both = false;  // ways are refused
   const auto found = [&](bool turned) -> Result<WarpgroupProduct> {
+    Finder finder(s, kernel, turned);
     try {
-      return Finder(s, kernel, turned).find(warps, stages);
+      return finder.find(warps, stages);
     } catch (const Refused& refused) {
+      both = finder.refuses_both();
       return Reason{refused.text};
     }
   };
   // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
   // its columns any 16.
   Result<WarpgroupProduct> straight = found(false);
-  if (straight && straight->whole()) return straight;
+  if (both || (straight && straight->whole())) return straight;
   Result<WarpgroupProduct> turned = found(true);
   const auto computed = [](const WarpgroupProduct& p) {
     return p.tiles * p.tile_rows() * p.tile_columns;
