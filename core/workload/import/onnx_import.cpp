@@ -1,6 +1,7 @@
 #include "core/workload/import/onnx_import.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <stdexcept>
