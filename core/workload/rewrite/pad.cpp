@@ -1,10 +1,10 @@
 // Rows that begin at no multiple of 16 bytes, as copies whose rows do, padded with zeros: hardware
 // that copies boxes or whole vectors reads those. What torch.compile does to products of odd sizes.
 //
-//   C[m,l] += A[m,k] * B[k,l]      pad:k;l      A_padded[m,k_padded]        = A[m,k_padded]
-//   E[m,n] += C[m,l] * D[l,n]        =>         B_padded[k_padded,l_padded] = B[k_padded,l_padded]
-//                                    C[m,l_padded] += A_padded[m,k_padded] * B_padded[k_padded,l_padded]
-//                                    E[m,n]        += C[m,l_padded] * D[l_padded,n]
+//   C[m,l] += A[m,k] * B[k,l]   pad:k;l   Ap[m,kp] = A[m,kp]
+//   E[m,n] += C[m,l] * D[l,n]     =>      Bp[kp,lp] = B[kp,lp]
+//                                         C[m,lp] += Ap[m,kp] * Bp[kp,lp]
+//                                         E[m,n] += C[m,lp] * D[lp,n]
 //
 // An index outside of a tensor reads zero, so copies have zeros behind their rows, and sums over a
 // padded loop add zeros. Results between operators get padded rows for nothing.
@@ -36,6 +36,20 @@ std::optional<double> at_zeros(const Expr& e) {
     args.push_back(*value);
   }
   return f->evaluate(args.data());
+}
+
+/// Elements of 16 bytes, of the smallest type of a tensor with rows along the loop.
+std::int64_t row_elements(const Workload& w, LoopId l) {
+  std::int64_t most = 1;
+  const auto look = [&](const Access& a) {
+    if (!a.index.empty() && a.index.back().plain_loop() == l)
+      most = std::max(most, kRowBytes / size_of(w.tensor(a.tensor).dtype));
+  };
+  for (const Operator& op : w.operators()) {
+    for (const Access& a : op.inputs) look(a);
+    for (const Output& o : op.outputs) look(o.target);
+  }
+  return most;
 }
 
 class Padding {
@@ -74,13 +88,23 @@ class Padding {
   bool fills(const Access& a, LoopId l) const {
     for (std::size_t d = 0; d < a.index.size(); ++d)
       if (std::ranges::any_of(a.index[d].terms, [l](const Term& t) { return t.loop == l; }) &&
-          (a.index[d].plain_loop() != l ||
-           w_.tensor(a.tensor).shape[d] != w_.loop(l).extent))
+          (a.index[d].plain_loop() != l || w_.tensor(a.tensor).shape[d] != w_.loop(l).extent))
         return false;
     return true;
   }
   static bool has(const Access& a, LoopId l) {
     return std::ranges::any_of(a.index, [l](const Affine& i) { return i.plain_loop() == l; });
+  }
+
+  /// Whether each reader has a whole loop in each dimension, and so reads nothing outside of it.
+  bool read_within(TensorId t) const {
+    for (const OpId reader : w_.consumers(t))
+      for (const Access& a : w_.op(reader).inputs)
+        for (std::size_t d = 0; a.tensor == t && d < a.index.size(); ++d) {
+          const auto loop = a.index[d].plain_loop();
+          if (!loop || w_.loop(*loop).extent != w_.tensor(t).shape[d]) return false;
+        }
+    return true;
   }
 
   /// Whether the tensor is zero outside of the loop's old range: all that is not written wider is.
@@ -99,22 +123,20 @@ class Padding {
       if (w_.local_index(id, l) < 0 || !fills(out.target, l) ||
           !std::ranges::all_of(op.inputs, [&, x = l](const Access& a) { return fills(a, x); }))
         continue;
-      const bool zeros = std::ranges::any_of(op.inputs, [&, x = l](const Access& a) {
-        return has(a, x) && zero(a.tensor, x);
-      });
+      const bool zeros = std::ranges::any_of(
+          op.inputs, [&, x = l](const Access& a) { return has(a, x) && zero(a.tensor, x); });
       if (w_.is_reduction(id, l)) {
         if (product && zeros) rename(id, l, to);
         continue;
       }
-      if (w_.is_output(out.target.tensor)) continue;
+      if (w_.is_output(out.target.tensor) || !read_within(out.target.tensor)) continue;
       if (product) {
         wide_[{out.target.tensor, l}] = zeros;
       } else {
         const auto value = at_zeros(out.value);
         if (out.combine != Combine::assign || !value || !std::isfinite(*value) ||
-            !std::ranges::all_of(op.inputs, [&, x = l](const Access& a) {
-              return has(a, x) && zero(a.tensor, x);
-            }))
+            !std::ranges::all_of(
+                op.inputs, [&, x = l](const Access& a) { return has(a, x) && zero(a.tensor, x); }))
           continue;
         wide_[{out.target.tensor, l}] = *value == 0;
       }
@@ -152,12 +174,14 @@ class Padding {
     for (std::size_t d = 0; d < a.index.size(); ++d) {
       const auto loop = a.index[d].plain_loop();
       if (!loop) return;
+      if (std::ranges::find(loops, original(*loop)) != loops.end()) return;
       loops.push_back(original(*loop));
       if (w_.tensor(a.tensor).shape[d] != w_.loop(loops.back()).extent) return;
     }
     const LoopId row = loops.back();
     if (!padded_.contains(row) || wide_.contains({a.tensor, row})) return;
-    const auto [at, is_new] = copies_.try_emplace({a.tensor, loops}, TensorId(spec_.tensors.size()));
+    const auto [at, is_new] =
+        copies_.try_emplace({a.tensor, loops}, TensorId(spec_.tensors.size()));
     if (is_new) {
       Tensor copy = w_.tensor(a.tensor);
       copy.name = rewrite::unused(spec_.tensors, copy.name + "_padded");
@@ -185,21 +209,6 @@ class Padding {
   std::map<LoopId, LoopId> padded_;
   std::map<std::pair<TensorId, LoopId>, bool> wide_;  ///< written wider; whether zeros are there
   std::map<std::pair<TensorId, std::vector<LoopId>>, TensorId> copies_;
-
- public:
-  /// Elements of 16 bytes, of the smallest type of a tensor with rows along the loop.
-  static std::int64_t row_elements(const Workload& w, LoopId l) {
-    std::int64_t most = 1;
-    const auto look = [&](const Access& a) {
-      if (!a.index.empty() && a.index.back().plain_loop() == l)
-        most = std::max(most, kRowBytes / size_of(w.tensor(a.tensor).dtype));
-    };
-    for (const Operator& op : w.operators()) {
-      for (const Access& a : op.inputs) look(a);
-      for (const Output& o : op.outputs) look(o.target);
-    }
-    return most;
-  }
 };
 
 Result<Workload> with_padding(const Workload& w, std::string_view text) {
@@ -213,8 +222,9 @@ Result<Workload> with_padding(const Workload& w, std::string_view text) {
                         .value = "'" + std::string(name) + "'",
                         .problem = "is not a loop of " + w.name(),
                         .accepted = kLoops});
-    if (w.loop(*loop).extent % Padding::row_elements(w, *loop) == 0)
-      return Reason{formatted("rows along loop {} are whole pieces of 16 bytes", w.loop(*loop).name)};
+    if (w.loop(*loop).extent % row_elements(w, *loop) == 0)
+      return Reason{
+          formatted("rows along loop {} are whole pieces of 16 bytes", w.loop(*loop).name)};
     loops.push_back(*loop);
     from = to + 1;
   }
@@ -227,7 +237,7 @@ std::vector<LoopId> loops_of_odd_rows(const Workload& w) {
   std::vector<LoopId> loops;
   const auto look = [&](const Access& a) {
     const auto loop = a.index.size() < 2 ? std::nullopt : a.index.back().plain_loop();
-    if (loop && w.loop(*loop).extent % Padding::row_elements(w, *loop) != 0 &&
+    if (loop && w.loop(*loop).extent % row_elements(w, *loop) != 0 &&
         std::ranges::find(loops, *loop) == loops.end())
       loops.push_back(*loop);
   };
