@@ -171,6 +171,14 @@ constexpr int kVisitTiles = 512 * 11;
 constexpr std::string_view kVisits =
     "name: visits\nloops: {i: 512, j: 64}\noperators: [\"T[i,j] = X[i,j] + 1\", \"Y[i,j] = "
     "relu(T[i,j] * X[i,j])\"]\n";
+/// Points in tiles of so few columns that each is computed alone (1), or that vectors are parts.
+constexpr int kTileRows = 64, kTileColumns = 40, kPartColumns = 4, kJoinRows = 256;
+constexpr int kTilePoints = kTileRows * kTileColumns, kParts = kTilePoints / kPartColumns;
+Prepared tiles(const std::string& value, int columns, double units) {
+  return running(formatted("name: tiles\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] = {}\"]\n",
+                           kTileRows, kTileColumns, value),
+                 formatted("j/{} ( C.Y )", columns), 1, units);
+}
 /// A depthwise convolution of rows of `kTapRow` points, neighbours or every other one.
 constexpr int kTapRow = 32, kTapRows = 16 * 16 * 9;
 std::string taps_text(int step) {
@@ -228,6 +236,23 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                  }});
   all.push_back({"points library",
                  [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
+  all.push_back({"points divide", [=] {
+                   return running(points_text("X[i,j] / (X[i,j] + 4)", kNearRows), "C.Y", 1,
+                                  kNearRows * kPointsOfRow / lanes);
+                 }});
+  for (const auto& [name, value] : {std::pair{"light", "relu(X[i,j] + 1)"},
+                                    {"expensive", "exp(X[i,j])"},
+                                    {"library", "tanh(X[i,j])"}})
+    all.push_back(
+        {formatted("points alone, {}", name), [value] { return tiles(value, 1, kTilePoints); }});
+  all.push_back({"parts", [] { return tiles("relu(X[i,j] + 1)", kPartColumns, kParts); }});
+  // Rows of one vector: each is joined.
+  all.push_back({"joins", [=] {
+                   return running(formatted("name: joins\nloops: {{i: {}, j: {}}}\noperators: "
+                                            "[\"S[i] += X[i,j]\"]\n",
+                                            kJoinRows, static_cast<int>(lanes)),
+                                  "C.S", 1, kJoinRows);
+                 }});
   const auto sums = [](int rows) {
     return [rows] {
       return running(std::string(kSums), formatted("i/{} ( C.S C.R C.Y )", rows), 1, 1);
@@ -386,6 +411,21 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("expensive", g->seconds, source(*g, "exp(x)"));
   if (const Gauged* const g = find("points library"))
     cycles("library", g->seconds, source(*g, "tanh(x), an element"));
+  // The others beside what the time model counts as light of these operators.
+  const auto beside = [&](const std::string& name, const std::string& key, double operations,
+                          const std::string& of, const std::string& from) {
+    const Gauged* const g = find(name);
+    if (g == nullptr || clock <= 0 || !u.cycles.contains(of)) return;
+    cycles(key, std::max(1e-3, g->seconds * clock - operations * u.cycles.at(of)) / clock,
+           source(*g, from));
+  };
+  if (const Gauged* const g = find("points alone, light"))
+    cycles("light_one", g->seconds / 3.5, source(*g, "relu(x + 1), points one by one"));
+  beside("points divide", "divide", 2.5, "light", "x / (x + 4)");
+  beside("points alone, expensive", "expensive_one", 1.5, "light_one", "exp(x), points one by one");
+  beside("points alone, library", "library_one", 1.5, "light_one", "tanh(x), points one by one");
+  beside("parts", "part", 3.5, "light", "relu(x + 1), tiles of four columns");
+  beside("joins", "join", 1.5, "light", "sums of rows of one vector");
   const Gauged *const few = find("sums read, few rows"), *const many = find("sums read, many rows");
   if (few && many) {
     // The same rows in tiles of two heights: the difference is of tiles.
@@ -425,6 +465,11 @@ Answer calibrate(const Request& request, const std::string& out) {
   if (out.empty())
     throw InputError(
         {.where = "-o", .problem = "no machine file is given", .accepted = "the file to write"});
+  if (std::filesystem::is_directory(out))
+    throw InputError({.where = "-o",
+                      .value = out,
+                      .problem = "cannot be written (a folder)",
+                      .accepted = "a file in a folder that can be written"});
   const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
   const double lanes =
       std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);

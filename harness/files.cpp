@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -25,7 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kPiece = std::size_t{1} << 16;
 constexpr const char* kWritable = "a file in a folder that can be written";
 
 [[noreturn]] void cannot(std::string_view option, const std::string& path, const char* what,
@@ -185,15 +185,18 @@ std::string read_file(const std::string& path, std::string_view option) {
     cannot(option, path, "cannot be read", "no such file", "a readable file");
   if (std::filesystem::is_directory(status))
     cannot(option, path, "cannot be read", "a folder", "a readable file");
-  if (std::filesystem::is_regular_file(status) &&
-      std::filesystem::file_size(path, error) > kMostBytes)
-    cannot(option, path, "is too large", "", "a file of at most 64 MiB");
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  std::string text;
+  // What has no size, a device or a pipe, may have no end either.
+  for (std::string piece(kPiece, '\0'); in && text.size() <= kMostBytes;) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
+  }
+  if (text.size() > kMostBytes)
+    cannot(option, path, "is too large", "", "a file of at most 64 MiB");
   if (!in && !in.eof())
     cannot(option, path, "cannot be read", std::strerror(errno), "a readable file");
-  return std::move(text).str();
+  return text;
 }
 
 void write_file(const std::string& path, std::string_view text, std::string_view option) {

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -38,6 +40,13 @@ std::string read_whole(int file) {
   for (ssize_t n = 0; (n = ::read(file, buffer, sizeof buffer)) > 0;)
     text.append(buffer, static_cast<std::size_t>(n));
   return text;
+}
+
+/// Whether a file may be emptied: it is a journal, nothing, or what is left of a torn first line.
+bool begins_a_journal(std::string_view text, const Journal& journal) {
+  const std::string_view start = R"({"schema":1,"experiment":")";
+  const std::size_t n = std::min(start.size(), text.size());
+  return journal.header.contains("experiment") || text.substr(0, n) == start.substr(0, n);
 }
 
 }  // namespace
@@ -76,7 +85,13 @@ void Points::open(const std::string& path, const std::string& experiment,
            "a folder that can be written");
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0)
     cannot(option, path, "is being written by another process", "a folder of its own for each run");
-  Journal journal = read_journal(read_whole(file_));
+  struct stat there = {};
+  if (::fstat(file_, &there) != 0 || !S_ISREG(there.st_mode))
+    cannot(option, path, "is no regular file", "a file that can be read and written");
+  const std::string text = read_whole(file_);
+  Journal journal = read_journal(text);
+  if (!begins_a_journal(text, journal))
+    cannot(option, path, "holds something else", "a new file, or one that this option wrote");
   const ordered_json header = header_of(experiment, fingerprint);
   const bool ours = !fresh && journal.header == header;
   if (::ftruncate(file_, ours ? static_cast<off_t>(journal.end) : 0) != 0)

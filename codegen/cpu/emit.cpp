@@ -268,6 +268,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.planes) text += planes_text();
   if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();

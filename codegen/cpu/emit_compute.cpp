@@ -74,13 +74,12 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
   const auto window = as_window(id, ranges);
-  if (window && slides(id, *window, ranges))
-    point_loops(id, ranges);
-  else if (window)
+  const auto product = window ? std::nullopt : as_product(id, ranges);
+  if (window && !slides(id, *window, ranges))
     convolve(id, *window, ranges);
-  else if (const auto product = as_product(id, ranges))
+  else if (product)
     outer_products(id, *product, ranges);
-  else
+  else if (!by_planes(id, ranges))
     point_loops(id, ranges);
   if (!adds.empty()) out_.close();
   if (!n.once) return;

@@ -133,6 +133,8 @@ class KernelEmitter : private RangeEmitter {
   // emit_points.cpp
   class PointText;
   class Points;
+  class Planes;  // emit_planes.cpp
+  bool by_planes(NodeId id, const SymRanges& ranges);
   void point_loops(NodeId id, const SymRanges& ranges);
   void rescale(NodeId id, const SymRanges& ranges);
 

@@ -22,6 +22,7 @@ struct PreludeOptions {
   bool windows = false;       ///< some right operand is read through a window
   bool lines = false;         ///< of these, some by lines of points
   bool vectors = false;       ///< some operator runs on vectors of points
+  bool planes = false;        ///< some window slides over copies of bands of its image
   bool in_place = false;      ///< some tile is used where its tensor lies
   bool prefetch = false;      ///< some tile's lines are asked for
   DType real() const { return f64 ? DType::f64 : DType::f32; }
@@ -39,6 +40,9 @@ std::string lanes_text(int vector_bytes, bool f64);
 /// The functions of an expression on vectors, by the names that they have for a number, and
 /// `across_sum` and the like, which join lanes; after lanes_text and the prelude's functions.
 std::string vector_functions_text(int vector_bytes, bool f64);
+/// `copy_plane<STEP, PHASES>`: a band of an image with its edges filled in; after
+/// vector_functions_text.
+std::string planes_text();
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
 /// `pairs`: products of pairs of bfloat16 too, on vectors of 64 bytes.

@@ -106,23 +106,47 @@ TILEWRIGHT_TARGET inline Vector times_power_of_two(Vector a, Vector n) {
 )";
 
 constexpr const char* kStrips512 = R"(
+// Of vectors that follow one another the elements STEP apart, from one on.
+constexpr unsigned lanes_from(int vector, int step, int phase) {
+  unsigned lanes = 0;
+  for (int i = 0; i < kLanes; ++i)
+    if ((i * step + phase) / kLanes == vector) lanes |= 1u << i;
+  return lanes;
+}
+template <int VECTOR, int STEP, int PHASE>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector picked(const Vector* v, Vector before) {
+  constexpr Lanes lanes = static_cast<Lanes>(lanes_from(VECTOR, STEP, PHASE));
+  before = (Vector)_mm512_mask_permutexvar_SUFFIX((REGISTER)before, lanes, PLACES, (REGISTER)v[VECTOR]);
+  if constexpr (VECTOR + 1 < STEP) return picked<VECTOR + 1, STEP, PHASE>(v, before);
+  return before;
+}
+template <int STEP, int PHASE>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector pick(const Vector* v) {
+  return picked<0, STEP, PHASE>(v, Vector{});
+}
 // Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
   if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
-  if constexpr (STEP == 2) {
-    const std::uint64_t one = 1;
-    const std::uint64_t read = first < last ? ((one << (2 * last - 1)) - (one << 2 * first)) : 0;
-    return (Vector)_mm512_permutex2var_SUFFIX(
-        (REGISTER)load_part(p, static_cast<Lanes>(read)), PLACES2,
-        (REGISTER)load_part(p + kLanes, static_cast<Lanes>(read >> kLanes)));
-  }
-  return (Vector)_mm512_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, lanes_between(first, last),
-                                              PLACES, p, sizeof(Real));
+  Vector v[STEP];
+  const int64_t low = STEP * first, high = first < last ? STEP * (last - 1) + 1 : low;
+  for (int i = 0; i < STEP; ++i)
+    v[i] = load_part(p + i * kLanes, lanes_between(min(max(low - i * kLanes, 0), kLanes),
+                                                   max(min(high - i * kLanes, kLanes), 0)));
+  return pick<STEP, 0>(v);
 }
 )";
 
 constexpr const char* kStrips256 = R"(
+// Of vectors that follow one another the elements STEP apart, from one on.
+template <int STEP, int PHASE>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector pick(const Vector* v) {
+  if constexpr (STEP == 2 && PHASE == 0) return __builtin_shufflevector(v[0], v[1], EVEN);
+  if constexpr (STEP == 2) return __builtin_shufflevector(v[0], v[1], ODD);
+  Vector picked;
+  for (int i = 0; i < kLanes; ++i) picked[i] = v[(i * STEP + PHASE) / kLanes][(i * STEP + PHASE) % kLanes];
+  return picked;
+}
 // Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
@@ -132,7 +156,7 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, i
     const int64_t low = 2 * first, high = 2 * last - 1;  // elements that are read
     const Vector a = load_part(p, lanes_between(low, min(high, kLanes)));
     const Vector b = load_part(p + kLanes, lanes_between(max(low - kLanes, 0), high - kLanes));
-    return __builtin_shufflevector(a, b, TWICE);
+    return __builtin_shufflevector(a, b, EVEN);
   }
   return (Vector)_mm256_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, p, PLACES, (REGISTER)lanes,
                                               sizeof(Real));
@@ -285,16 +309,17 @@ std::string specialised(std::string text, int vector_bytes, bool f64) {
 /// Vectors of elements that are some apart.
 std::string strips(int vector_bytes, bool f64) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
-  std::string twice, places;
+  const bool wide = vector_bytes == 64;
+  std::string even, odd, places;
   for (int i = 0; i < lanes; ++i) {
-    twice += (i == 0 ? "" : ", ") + std::to_string(2 * i);
-    places += (i == 0 ? "" : ", ") + (i == 0 ? "0" : std::to_string(i) + " * STEP");
+    const std::string comma = i == 0 ? "" : ", ";
+    even += comma + std::to_string(2 * i), odd += comma + std::to_string(2 * i + 1);
+    places += comma + std::to_string(i) + " * STEP" + (wide ? " + PHASE" : "");
   }
-  const std::string set = std::string(vector_bytes == 64 ? "_mm512_setr_epi" : "_mm256_setr_epi") +
-                          (f64 ? "64" : "32") + (f64 && vector_bytes == 32 ? "x(" : "(");
-  std::string text = vector_bytes == 64 ? kStrips512 : kStrips256;
-  text = replaced(text, "TWICE", twice);
-  text = replaced(text, "PLACES2", set + twice + ")");
+  const std::string set = std::string(wide ? "_mm512_setr_epi" : "_mm256_setr_epi") +
+                          (f64 ? "64" : "32") + (f64 && !wide ? "x(" : "(");
+  std::string text = wide ? kStrips512 : kStrips256;
+  text = replaced(replaced(text, "EVEN", even), "ODD", odd);
   text = replaced(text, "PLACES", set + places + ")");
   text = replaced(text, "WIDTH", f64 ? "64" : "32");
   return specialised(text, vector_bytes, f64) + kStrips;
@@ -328,7 +353,48 @@ std::string across(const char* name, const char* function, int lanes) {
   return text + "  return v[0];\n}\n";
 }
 
+constexpr const char* kPlanes = R"(
+template <int STEP, int PHASE, int PHASES, class F>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE void put_phases(const Vector* v, const F& put) {
+  if constexpr (STEP == 1)
+    put(v[0]);
+  else
+    put(pick<STEP, PHASE>(v));
+  if constexpr (PHASE + 1 < PHASES) put_phases<STEP, PHASE + 1, PHASES>(v, put);
+}
+// Rows of an image, from the one and the column where its windows begin on: each PHASES rows of
+// `pitch` elements, of columns STEP apart. What is outside of the image is filled in.
+template <int STEP, int PHASES>
+TILEWRIGHT_TARGET inline void copy_plane(Real* plane, int64_t pitch, const Real* from, int64_t next_row,
+                                  int64_t rows, int64_t row, int64_t height, int64_t columns,
+                                  int64_t column, int64_t width, Vector outside) {
+  const int64_t above = min(max(-row, 0), rows), below = max(min(height - row, rows), above);
+  for (int64_t j = 0; j < columns; j += kLanes, column += STEP * kLanes, from += STEP * kLanes) {
+    Real* to = plane + j;
+    const auto put = [&](Vector v) TILEWRIGHT_TARGET TILEWRIGHT_ALWAYS {
+      store(to, v);
+      to += pitch;
+    };
+    for (int64_t i = 0; i < above * PHASES; ++i) put(outside);
+    const Real* p = from + above * next_row;
+    Lanes inside[STEP];
+    for (int i = 0; i < STEP; ++i)
+      inside[i] = lanes_between(min(max(-column - i * kLanes, 0), kLanes),
+                                max(min(width - column - i * kLanes, kLanes), 0));
+    for (int64_t h = above; h < below; ++h, p += next_row) {
+      Vector v[STEP];
+      for (int i = 0; i < STEP; ++i)
+        v[i] = first_of(inside[i], load_part(p + i * kLanes, inside[i]), outside);
+      put_phases<STEP, 0, PHASES>(v, put);
+    }
+    for (int64_t i = below * PHASES; i < rows * PHASES; ++i) put(outside);
+  }
+}
+)";
+
 }  // namespace
+
+std::string planes_text() { return kPlanes; }
 
 std::string lanes_text(int vector_bytes, bool f64) {
   return specialised(vector_bytes == 64 ? kLanes512 : kLanes256, vector_bytes, f64);

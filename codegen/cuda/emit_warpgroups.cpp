@@ -196,7 +196,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
               number(product.vector) + number(product.share) + yes(product.turned) +
               number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
-              number(ahead) + (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
+              number(ahead) + number(product.left_fold) + number(product.right_fold) +
+              (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
               name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
               name(product.result) + "_home" + number(product.pitch) + number(product.apart) +

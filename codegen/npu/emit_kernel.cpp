@@ -88,20 +88,29 @@ std::vector<NodeId> KernelEmitter::grid_loops() const {
   return blocks == k_.blocks ? loops : std::vector<NodeId>{};
 }
 
+/// One block's program, loops found again.
+std::vector<Rolled> KernelEmitter::block_program(std::int64_t block) {
+  trace_.clear();
+  into_.assign(1, &trace_);
+  begin_block();
+  walk(block);
+  pipeline(trace_);
+  flags_ += synchronise(trace_, core().events).flags;
+  return reroll(trace_);
+}
+
 /// The blocks from `first` on that differ in the coordinates from `depth` on.
 std::vector<Rolled> KernelEmitter::by_coordinate(const std::vector<NodeId>& loops,
-                                                 std::size_t depth, std::size_t first,
-                                                 std::vector<std::vector<Rolled>>& blocks) {
+                                                 std::size_t depth, std::int64_t first) {
   const bool linear = loops.empty();
-  if (depth == (linear ? 1 : loops.size())) return std::move(blocks[first]);
+  if (depth == (linear ? 1 : loops.size())) return block_program(first);
   const std::int64_t inside = linear ? 1 : blocks_below(k_, loops[depth]);
   const std::int64_t count = linear ? k_.blocks : k_.node(loops[depth]).max_trips;
-  std::vector<std::vector<Rolled>> positions;
+  Runs positions;
   for (std::int64_t i = 0; i < count; ++i)
-    positions.push_back(
-        by_coordinate(loops, depth + 1, first + static_cast<std::size_t>(i * inside), blocks));
+    positions.add(by_coordinate(loops, depth + 1, first + i * inside));
   Rolled choice;
-  choice.choices = runs(std::move(positions));
+  choice.choices = positions.take();
   choice.coordinate = scalar("block");
   if (inside > 1) choice.coordinate = choice.coordinate / IntExpr(inside);
   if (depth > 0) choice.coordinate = choice.coordinate % IntExpr(count);
@@ -121,22 +130,13 @@ void KernelEmitter::begin_block() {
 }
 
 Program KernelEmitter::program() {
-  std::vector<std::vector<Rolled>> blocks;
-  for (std::int64_t b = 0; b < k_.blocks; ++b) {
-    trace_.clear();
-    into_.assign(1, &trace_);
-    begin_block();
-    walk(b);
-    pipeline(trace_);
-    flags_ += synchronise(trace_, core().events).flags;
-    blocks.push_back(reroll(trace_));
-  }
+  std::vector<Rolled> body = by_coordinate(grid_loops(), 0, 0);
   emitted_ += 2 * flags_;
   Program p{.name = w_.name() + "_" + std::to_string(index_), .blocks = k_.blocks};
   for (char& c : p.name)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   declare(p);
-  p.body = statements(by_coordinate(grid_loops(), 0, 0, blocks), {});
+  p.body = statements(body, {});
   return p;
 }
 
@@ -196,11 +196,19 @@ void KernelEmitter::end_iteration(NodeId loop) {
   parts_.pop_back();
 }
 
-void KernelEmitter::emit_step(TraceStep step) {
-  if (measuring_) return;
-  if (++emitted_ > options_.most_instructions)
+/// Instructions to come. Blocks are measured before any is made, by the least that they have: what is
+/// too long is refused then.
+void KernelEmitter::charge(std::int64_t instructions) {
+  std::int64_t& so_far = measuring_ ? measured_ : emitted_;
+  so_far += instructions;
+  if (so_far > options_.most_instructions)
     throw Refused{"it unrolls to more than " + std::to_string(options_.most_instructions) +
                   " instructions"};
+}
+
+void KernelEmitter::emit_step(TraceStep step) {
+  charge(1);
+  if (measuring_) return;
   step.number = emitted_;
   into_.back()->push_back({.step = std::move(step), .part = parts_.back()});
 }

@@ -176,8 +176,8 @@ void KernelEmitter::move_in(BufferId b, const Box& box) {
   const BufferId outer = buffer(b).outer;
   if (outer.valid() && places_[outer.index()].memory == Memory::l0c)
     return sums_out(outer, b);
-  if (measuring_) return;
   const Matrices m = matrices_of(box);
+  if (measuring_) return charge(m.count);
   for (std::int64_t i = 0; i < m.count; ++i) {
     const Box matrix = matrix_of(box, i);
     Piece from = outer_of(b, matrix);

@@ -82,12 +82,14 @@ class KernelEmitter : private BlockWalk {
   Program program();
   void begin_block();
   std::vector<NodeId> grid_loops() const;
+  std::vector<Rolled> block_program(std::int64_t block);
   std::vector<Rolled> by_coordinate(const std::vector<NodeId>& loops, std::size_t depth,
-                                    std::size_t first, std::vector<std::vector<Rolled>>& blocks);
+                                    std::int64_t first);
   void declare(Program& program) const;
   void begin_iteration(NodeId loop, std::int64_t i) override;
   void end_iteration(NodeId loop) override;
   void begin_part(NodeId node) override;
+  void charge(std::int64_t instructions);
   void emit_step(TraceStep step);
   const NpuCore& core() const { return *s_.machine->npu_core; }
   std::int64_t capacity(Memory m) const;
@@ -158,7 +160,7 @@ class KernelEmitter : private BlockWalk {
   codegen::Names names_;
   std::map<std::string, std::string> counters_;  ///< by loop
   bool measuring_ = false;
-  std::int64_t emitted_ = 0, flags_ = 0;
+  std::int64_t measured_ = 0, emitted_ = 0, flags_ = 0;
   std::vector<std::vector<TraceNode>*> into_;  ///< where steps go: innermost last
   std::vector<int> parts_;                     ///< of each loop's body: where the walk is
   std::vector<TraceNode> trace_;

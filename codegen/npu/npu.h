@@ -57,7 +57,7 @@ struct EmitOptions {
   /// is kept to. 1: no more than the plan says.
   int copies = 2;
   /// Most instructions, of all blocks together, that a kernel is unrolled to before loops are found.
-  std::int64_t most_instructions = 4'000'000;
+  std::int64_t most_instructions = 1'000'000;
 };
 
 /// Translates a schedule on a machine with an npu_core, whose tensors are at L1, UB, L0A, L0B and L0C

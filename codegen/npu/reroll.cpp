@@ -1,6 +1,7 @@
 #include "codegen/npu/reroll.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 
@@ -176,22 +177,40 @@ std::vector<Rolled> reroll(const std::vector<TraceNode>& trace) {
   return all;
 }
 
-std::vector<Run> runs(std::vector<std::vector<Rolled>> all) {
-  std::vector<Run> found;
-  Iterations iterations(std::move(all));
-  for (std::size_t at = 0; at < iterations.size();) {
-    const std::size_t n = iterations.turns(at, 1);
-    const std::vector<std::int64_t> by = iterations.advance(at, 1, n);
-    Run run{.first = static_cast<std::int64_t>(at),
-            .count = static_cast<std::int64_t>(n),
-            .body = iterations.body(at, 1)};
-    std::size_t operand = 0;
-    add_coefficients(run.body, by, operand);
-    count_from_zero(run.body, run.first);
-    found.push_back(std::move(run));
-    at += n;
+void Runs::add(std::vector<Rolled> position) {
+  std::vector<std::int64_t> now;
+  bases(position, now);
+  if (count_ > 0 && same_shape(first_, position)) {
+    std::vector<std::int64_t> step(now.size());
+    std::ranges::transform(now, last_, step.begin(), std::minus());
+    if (count_ == 1 || step == step_) {
+      step_ = std::move(step);
+      last_ = std::move(now);
+      ++count_;
+      return;
+    }
   }
-  return found;
+  close();
+  first_ = std::move(position);
+  step_.assign(now.size(), 0);
+  last_ = std::move(now);
+  count_ = 1;
+}
+
+void Runs::close() {
+  if (count_ == 0) return;
+  Run run{.first = begin_, .count = count_, .body = std::move(first_)};
+  std::size_t operand = 0;
+  add_coefficients(run.body, step_, operand);
+  count_from_zero(run.body, run.first);
+  found_.push_back(std::move(run));
+  begin_ += count_;
+  count_ = 0;
+}
+
+std::vector<Run> Runs::take() {
+  close();
+  return std::move(found_);
 }
 
 namespace {

@@ -47,8 +47,21 @@ constexpr std::size_t kMostPeriod = 4;
 /// Cost: linear in the trace, times kMostPeriod for each loop around an instruction.
 std::vector<Rolled> reroll(const std::vector<TraceNode>& trace);
 
-/// The runs that the positions of a coordinate fall into.
-std::vector<Run> runs(std::vector<std::vector<Rolled>> positions);
+/// The runs that the positions of a coordinate fall into, told one after the other. Memory: the runs,
+/// not the positions.
+class Runs {
+ public:
+  void add(std::vector<Rolled> position);
+  std::vector<Run> take();
+
+ private:
+  void close();
+
+  std::vector<Run> found_;
+  std::vector<Rolled> first_;               ///< the open run's first position
+  std::vector<std::int64_t> last_, step_;   ///< its last position's bases, and what they advance by
+  std::int64_t begin_ = 0, count_ = 0;
+};
 
 /// As statements. `scalars`: the counters and coordinates around, outermost first; a loop's counter
 /// gets a name of its own within its nest.

@@ -6,7 +6,8 @@
 Files: those given, else the light models in the onnx package's wheel; --no-files: none. Drawn networks (--networks N
 of each family in drawn_networks.py): convolutional, dense layers, transformers, recurrent. Drawn layers by seed
 (--drawn N), each a file of its own: plain, strided, dilated, grouped, depthwise with multipliers, 1 x 1, odd
-sizes, batches of one to eight, poolings, with or without a bias and an activation. Each file runs --rounds times
+sizes, batches of one to eight, poolings, with or without a bias and an activation. Drawn windows (--windows N):
+depthwise convolutions and poolings whose taps, strides, dilations, paddings and sides all differ by dimension. Each file runs --rounds times
 as `tilewright run FILE --profile` with --beside this Python, in which ours and onnxruntime's runs take turns, on
 one and on two threads. The least seconds of each side are compared: what else the machine does only adds. Load averages before and after stand beside every row. `--machine`: of `tilewright calibrate -o`.
 Needs onnx, onnxruntime and numpy.
@@ -84,6 +85,40 @@ def layer(seed):
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8))
 
 
+def window(seed):
+    """A drawn window that slides over each channel alone, as a model: nothing of it is square."""
+    rng = numpy.random.default_rng([seed, 25])
+
+    def pick(*values):
+        return values[int(rng.integers(len(values)))]
+
+    form = pick("Conv", "Conv", "MaxPool", "AveragePool")
+    batch, channels = pick(1, 1, 2, 4), int(rng.integers(3, 200))
+    size = [pick(2, 3, 3, 5, 7), pick(2, 3, 3, 5, 7)]
+    dilation = [pick(1, 1, 1, 2), pick(1, 1, 1, 2)] if form != "AveragePool" else [1, 1]
+    pads = [int(rng.integers(0, size[d % 2])) for d in range(4)]
+    sides = [int(rng.integers(14, 80)) for _ in range(2)]
+    shape = dict(kernel_shape=size, strides=[pick(1, 1, 2, 2, 3), pick(1, 1, 2, 2, 3)], pads=pads)
+    if dilation != [1, 1]:
+        shape["dilations"] = dilation
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, channels, *sides])
+    weights = []
+    if form == "Conv":
+        drawn = rng.uniform(-1, 1, [channels, 1, *size]) / math.sqrt(size[0] * size[1])
+        weights = [numpy_helper.from_array(drawn.astype("f4"), "w"),
+                   numpy_helper.from_array(rng.uniform(-1, 1, [channels]).astype("f4"), "b")]
+        nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"], group=channels, **shape),
+                 helper.make_node("Relu", ["c"], ["y"])]
+    elif form == "MaxPool":
+        nodes = [helper.make_node(form, ["x"], ["y"], **shape)]
+    else:
+        nodes = [helper.make_node(form, ["x"], ["y"], count_include_pad=pick(0, 1), **shape)]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, f"window_{form}_{seed}", [x], [y], weights)
+    return onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=8))
+
+
 def run(a, path, threads):
     command = [a.tilewright, "run", path, "--machine", a.machine, "--profile", "--json", "--threads", str(threads),
                "--seconds", str(a.seconds), "--beside", sys.executable]
@@ -135,7 +170,7 @@ def summary(rows, kind, threads):
 
 
 def summaries(a, rows):
-    return [s for kind in ("network", "drawn network", "drawn layer") for t in a.threads if (s := summary(rows, kind, t))]
+    return [s for kind in ("network", "drawn network", "drawn layer", "drawn window") for t in a.threads if (s := summary(rows, kind, t))]
 
 
 def write(a, rows, commands):
@@ -160,6 +195,7 @@ def main():
     p.add_argument("--no-files", action="store_true")
     p.add_argument("--networks", type=int, default=0, help="drawn networks of each family")
     p.add_argument("--drawn", type=int, default=24, help="layers")
+    p.add_argument("--windows", type=int, default=0, help="windows that slide over each channel alone")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
     p.add_argument("--kernels", action="store_true", help="keep each kernel's predicted and measured seconds")
     p.add_argument("--rows", nargs="*", default=[], help="recordings whose rows this one begins with")
@@ -174,11 +210,13 @@ def main():
                 path = os.path.join(folder, f"{family.__name__}_{seed}.onnx")
                 onnx.save(drawn_networks.make(family, seed), path)
                 work.append(("drawn network", path, f"{family.__name__}_{seed}"))
-        for seed in range(a.seed, a.seed + a.drawn):
-            model = layer(seed)
-            path = os.path.join(folder, model.graph.name + ".onnx")
-            onnx.save(model, path)
-            work.append(("drawn layer", path, model.graph.name))
+        drawn = [("drawn layer", layer, a.drawn), ("drawn window", window, a.windows)]
+        for kind, make, count in drawn:
+            for seed in range(a.seed, a.seed + count):
+                model = make(seed)
+                path = os.path.join(folder, model.graph.name + ".onnx")
+                onnx.save(model, path)
+                work.append((kind, path, model.graph.name))
         rows, commands = [], [" ".join(sys.argv)]
         for recording in a.rows:
             with open(recording) as f:

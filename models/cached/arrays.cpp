@@ -27,15 +27,12 @@ std::int64_t floor_sum(std::int64_t n, std::int64_t m, std::int64_t a, std::int6
   }
 }
 
-/// Of `n` rows from address `first` on, `pitch` apart and `bytes` long, the lines that begin at
-/// `set` modulo `round`.
-std::int64_t rows_in_set(std::int64_t first, std::int64_t pitch, std::int64_t n, const Piece& p,
-                         std::int64_t line, std::int64_t round, std::int64_t set) {
-  // A line at `set` counts where its first byte lies in [low, high], both from `first` on.
-  const std::int64_t begin = p.bytes().lo;
-  const std::int64_t high = first - set + std::min(p.bytes().hi - 1, p.right - line) - begin;
-  const std::int64_t low = first - set + std::max(begin - line, p.left) - begin;
-  if (pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
+/// Of `n` of the rows, `pitch` apart and the first one `from` bytes after the first of all, the
+/// lines that begin at `set` modulo `round`.
+std::int64_t rows_in_set(const Rows& rows, std::int64_t from, std::int64_t pitch, std::int64_t n,
+                         std::int64_t round, std::int64_t set) {
+  const std::int64_t high = rows.high + from - set, low = rows.low + from - set;
+  if (n == 1 || pitch % round == 0) return n * (floor_div(high, round) - floor_div(low, round));
   return floor_sum(n, round, pitch, high) - floor_sum(n, round, pitch, low);
 }
 
@@ -160,19 +157,48 @@ std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std:
   return out;
 }
 
-void list_rows(const Array& a, const Piece& p, std::int64_t line,
+Rows rows_of(const Array& a, const Piece& piece, std::int64_t line) {
+  const Piece p = merged(a, piece, line);
+  Rows out{.first = row_address(a, p), .bytes = p.bytes().size()};
+  std::int64_t rows = 1;
+  bool aligned = true;
+  for (int d = 0; d + 1 < p.dims; ++d) {
+    const std::int64_t count = p.count(d);
+    if (count == 1) continue;
+    const std::int64_t pitch = pitch_of(a, p, d) * p.step_of(d);
+    rows *= count;
+    aligned = aligned && pitch % line == 0;
+    out.pitch[static_cast<std::size_t>(out.dims)] = pitch;
+    out.count[static_cast<std::size_t>(out.dims++)] = count;
+  }
+  const std::int64_t begin = p.bytes().lo;
+  out.high = out.first + std::min(p.bytes().hi - 1, p.right - line) - begin;
+  out.low = out.first + std::max(begin - line, p.left) - begin;
+  if (out.high <= out.low) return out;
+  if (aligned) {
+    out.lines = rows * (floor_div(out.high, line) - floor_div(out.low, line));
+    return out;
+  }
+  // Rows begin anywhere in a line, at multiples of an element.
+  const std::int64_t slack = p.cut() ? 0 : line - a.element - (line - 1);
+  out.lines =
+      std::llround(static_cast<double>(rows) * static_cast<double>(out.high - out.low + slack) /
+                   static_cast<double>(line));
+  return out;
+}
+
+void list_rows(const Rows& rows, std::int64_t line,
                std::vector<std::pair<std::int64_t, std::int64_t>>& out) {
   std::array<std::int64_t, kMaxRank> at = {};
-  const std::int64_t begin = row_address(a, p), bytes = p.bytes().size();
   for (;;) {
-    std::int64_t first = begin;
-    for (int d = 0; d + 1 < p.dims; ++d)
-      first += at[static_cast<std::size_t>(d)] * pitch_of(a, p, d) * p.step_of(d);
-    out.emplace_back(first / line, (first + bytes - 1) / line + 1);
-    int d = p.dims - 2;
+    std::int64_t first = rows.first;
+    for (int d = 0; d < rows.dims; ++d)
+      first += at[static_cast<std::size_t>(d)] * rows.pitch[static_cast<std::size_t>(d)];
+    out.emplace_back(first / line, (first + rows.bytes - 1) / line + 1);
+    int d = rows.dims - 1;
     for (; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
-      if (++at[i] < p.count(d)) break;
+      if (++at[i] < rows.count[i]) break;
       at[i] = 0;
     }
     if (d < 0) return;
@@ -180,25 +206,7 @@ void list_rows(const Array& a, const Piece& p, std::int64_t line,
 }
 
 std::int64_t lines(const Array& a, const Piece& piece, std::int64_t line) {
-  if (piece.bytes().empty()) return 0;
-  const Piece p = merged(a, piece, line);
-  const std::int64_t first = row_address(a, p), begin = p.bytes().lo;
-  std::int64_t rows = 1;
-  bool aligned = true;
-  for (int d = 0; d + 1 < p.dims; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    rows *= p.count(d);
-    aligned = aligned && (pitch_of(a, p, d) * p.step_of(d) % line == 0 || p.at[i].size() == 1);
-  }
-  // First bytes of lines that count: after `low`, up to `high`.
-  const std::int64_t high = first + std::min(p.bytes().hi - 1, p.right - line) - begin;
-  const std::int64_t low = first + std::max(begin - line, p.left) - begin;
-  if (high <= low) return 0;
-  if (aligned) return rows * (floor_div(high, line) - floor_div(low, line));
-  // Rows begin anywhere in a line, at multiples of an element.
-  const std::int64_t slack = p.cut() ? 0 : line - a.element - (line - 1);
-  return std::llround(static_cast<double>(rows) * static_cast<double>(high - low + slack) /
-                      static_cast<double>(line));
+  return piece.bytes().empty() ? 0 : rows_of(a, piece, line).lines;
 }
 
 namespace {
@@ -307,57 +315,49 @@ Spot spot(const Array& a, int array, const Piece& piece, std::int64_t line,
   return x;
 }
 
-double lines_in_set(const Array& a, const Piece& piece, std::int64_t address, std::int64_t line,
-                    std::int64_t sets) {
-  if (piece.bytes().empty()) return 0;
-  const Piece p = merged(a, piece, line);
+double lines_in_set(const Rows& rows, std::int64_t address, std::int64_t line, std::int64_t sets,
+                    double enough) {
+  if (rows.high <= rows.low) return 0;
   const std::int64_t round = line * sets;
   const std::int64_t set = floor_div(address, line) % sets * line;
+  if (rows.dims == 0) return static_cast<double>(rows_in_set(rows, 0, 0, 1, round, set));
   // The longest outer dimension in closed form, the others index by index.
   std::array<std::int64_t, kMaxRank> at = {}, step = {}, size = {}, pitch = {};
-  int longest = -1;
-  std::int64_t times = 1, others = 1;
-  for (int d = 0; d + 1 < p.dims; ++d) {
+  int dims = 0;  // the others
+  std::int64_t times = 1, others = 1, n = 1, apart = 0;
+  for (int d = 0; d < rows.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    size[i] = p.count(d);
-    pitch[i] = pitch_of(a, p, d) * p.step_of(d);
-    step[i] = 1;
-    if (size[i] > 1 && pitch[i] % round == 0) continue;
-    if (longest < 0 || size[i] > size[static_cast<std::size_t>(longest)]) longest = d;
-  }
-  for (int d = 0; d + 1 < p.dims; ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    if (d == longest) continue;
-    if (pitch[i] % round == 0) {
-      times *= size[i];
-      step[i] = size[i];
-    } else {
-      others *= size[i];
+    std::int64_t count = rows.count[i], distance = rows.pitch[i];
+    if (distance % round == 0) {
+      times *= count;
+      continue;
     }
+    if (count > n) std::swap(count, n), std::swap(distance, apart);
+    if (count == 1) continue;
+    others *= count;
+    size[static_cast<std::size_t>(dims)] = count;
+    step[static_cast<std::size_t>(dims)] = 1;
+    pitch[static_cast<std::size_t>(dims++)] = distance;
   }
-  double scale = static_cast<double>(times);
-  for (int d = 0; others > kMostRows && d + 1 < p.dims; ++d) {
+  auto scale = static_cast<double>(times);
+  for (int d = 0; others > kMostRows && d < dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
-    if (d == longest || step[i] != 1 || size[i] == 1) continue;
     const std::int64_t keep = std::max<std::int64_t>(size[i] * kMostRows / others, 1);
     step[i] = ceil_div(size[i], keep);
     const std::int64_t taken = ceil_div(size[i], step[i]);
     scale *= static_cast<double>(size[i]) / static_cast<double>(taken);
     others = others / size[i] * taken;
   }
-  const std::int64_t n = longest < 0 ? 1 : size[static_cast<std::size_t>(longest)];
-  const std::int64_t apart = longest < 0 ? 0 : pitch[static_cast<std::size_t>(longest)];
-  const std::int64_t begin = row_address(a, p);
   std::int64_t sum = 0;
   for (;;) {
-    std::int64_t first = begin;
-    for (int d = 0; d + 1 < p.dims; ++d)
-      first += at[static_cast<std::size_t>(d)] * pitch[static_cast<std::size_t>(d)];
-    sum += rows_in_set(first, apart, n, p, line, round, set);
-    int d = p.dims - 2;
+    std::int64_t from = 0;
+    for (int d = 0; d < dims; ++d)
+      from += at[static_cast<std::size_t>(d)] * pitch[static_cast<std::size_t>(d)];
+    sum += rows_in_set(rows, from, apart, n, round, set);
+    if (scale * static_cast<double>(sum) >= enough) break;
+    int d = dims - 1;
     for (; d >= 0; --d) {
       const auto i = static_cast<std::size_t>(d);
-      if (d == longest) continue;
       at[i] += step[i];
       if (at[i] < size[i]) break;
       at[i] = 0;

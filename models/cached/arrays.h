@@ -171,8 +171,22 @@ Piece merged(const Array& a, Piece p, std::int64_t line);
 /// their coordinates may be of another part.
 std::vector<Piece> joined(const Array& a, const std::vector<Piece>& pieces, std::int64_t line);
 
-/// Adds the lines of each of the piece's rows, [first, last).
-void list_rows(const Array& a, const Piece& p, std::int64_t line,
+/// The lines of a piece, for counting: rows of bytes, some distances apart.
+struct Rows {
+  int dims = 0;  ///< outer ones
+  std::array<std::int64_t, kMaxRank> pitch = {}, count = {};
+  std::int64_t first = 0;  ///< address of the first row
+  std::int64_t bytes = 0;  ///< of a row
+  /// A line of the first row counts where its first byte is after `low`, up to `high`: less than
+  /// all where another piece has the line that both share.
+  std::int64_t low = 0, high = 0;
+  std::int64_t lines = 0;  ///< on average where the rows begin anywhere in a line
+};
+/// Of a piece that is not empty.
+Rows rows_of(const Array& a, const Piece& p, std::int64_t line);
+
+/// Adds the lines of each row, [first, last).
+void list_rows(const Rows& rows, std::int64_t line,
                std::vector<std::pair<std::int64_t, std::int64_t>>& out);
 
 /// Lines of the piece, on average where its rows begin anywhere in a line.
@@ -181,11 +195,12 @@ std::int64_t lines(const Array& a, const Piece& p, std::int64_t line);
 Spot spot(const Array& a, int array, const Piece& p, std::int64_t line,
           const std::array<double, kMaxRank>& where);
 
-/// Lines of the piece that fall into the set of the line at `address`, of `sets` sets. Exact where
-/// the piece has rows in up to two outer dimensions of more than a few indices, else an estimate.
-/// Cost: a logarithm of the sets for each index of all outer dimensions but the longest.
-double lines_in_set(const Array& a, const Piece& p, std::int64_t address, std::int64_t line,
-                    std::int64_t sets);
+/// Lines that fall into the set of the line at `address`, of `sets` sets; where they are `enough`,
+/// some number from there on. Exact where there are rows in up to two outer dimensions of more than
+/// a few indices, else an estimate. Cost: a logarithm of the sets for each index of all outer
+/// dimensions but the longest.
+double lines_in_set(const Rows& rows, std::int64_t address, std::int64_t line, std::int64_t sets,
+                    double enough);
 
 // ---- Template -----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ struct CachedKind {
 struct CachedCost {
   std::int64_t strata = 0;   ///< kinds of touches: an access, and the loop that carries its reuse
   std::int64_t samples = 0;  ///< touches that were looked into
+  double doubt = 0;  ///< how far its samples may put the misses of a level off, as a share of them
   std::int64_t counted = 0;  ///< runs of computes that stand for all
   bool walked = false;       ///< instead: see kCachedSteps
   std::vector<CachedKind> kinds = {};

@@ -14,7 +14,7 @@ namespace tilewright {
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 2, kMostSamples = 512;
+constexpr int kFirstSamples = 2, kFirstOfLeft = 8, kMostSamples = 512;
 /// Draws that fall both ways where none is known to; see Part::doubt.
 constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
@@ -39,6 +39,9 @@ struct Part {
   std::size_t use = 0;
   std::size_t depth = 0;
   double lines = 0;
+  /// Not touches, but lines as they are at the end: misses are those not written back from a level
+  /// or from further in, dirties those dirty in it.
+  bool left = false;
   // Of the samples, by weight.
   int samples = 0, drawn = 0, asked = 0;
   double weight = 0;
@@ -69,19 +72,20 @@ class Estimate {
     for (std::size_t c = 0; c < strata_.size(); ++c)
       for (std::size_t u = 0; u < strata_[c].lines.size(); ++u)
         for (std::size_t d = 0; d < strata_[c].lines[u].size(); ++d) add_part(c, u, d);
+    add_left();
   }
 
   void run() {
-    for (Part& p : parts_) draw(p, kFirstSamples);
+    for (Part& p : parts_) draw(p, p.left ? kFirstOfLeft : kFirstSamples);
     refine();
     for (Part& p : parts_)
-      if (p.weight == 0) unknown(p);
-    find_left();
+      if (p.weight == 0 && !p.left) unknown(p);
   }
 
   const std::vector<Part>& parts() const { return parts_; }
   const std::vector<Strata>& strata() const { return strata_; }
   std::int64_t samples() const { return samples_; }
+  double doubt() const { return doubt_; }
 
   LineCounts counts() const {
     LineCounts all(levels_.size(),
@@ -91,17 +95,16 @@ class Estimate {
       const std::size_t t = nest_.array(use.array).tensor.index();
       for (std::size_t v = 0; v < levels_.size(); ++v) {
         LineCount& count = all[v][t];
+        if (p.left) {
+          count.written -= p.lines * p.share(p.misses[v]);
+          count.dirty += p.lines * p.share(p.dirties[v]);
+          continue;
+        }
         count.misses += p.lines * p.share(p.misses[v]);
         count.written += p.lines * p.share(p.dirties[v]);
         count.touches += v == 0 ? p.lines : p.lines * p.share(p.misses[v - 1]);
       }
     }
-    for (std::size_t a = 0; a < nest_.arrays().size(); ++a)
-      for (std::size_t v = 0; v < levels_.size(); ++v) {
-        LineCount& count = all[v][nest_.array(static_cast<int>(a)).tensor.index()];
-        count.dirty += dirty_[a][v];
-        count.written -= unwritten_[a][v];
-      }
     return all;
   }
 
@@ -110,6 +113,21 @@ class Estimate {
     const auto& lines = strata_[c].lines[u];
     const double rise = d == 0 ? lines[0] : lines[d] - lines[d - 1];
     if (rise > 1e-9 * lines.back()) parts_.push_back({c, u, d, rise});
+  }
+
+  /// Of each array that is written the lines at the end: those of the write that has most.
+  void add_left() {
+    std::vector<const Part*> largest(nest_.arrays().size(), nullptr);
+    for (const Part& p : parts_) {
+      const Use& use = nest_.node(strata_[p.strata].leaf).uses[p.use];
+      if (p.depth != 0 || !use.write) continue;
+      const Part*& best = largest[static_cast<std::size_t>(use.array)];
+      if (best == nullptr || p.lines > best->lines) best = &p;
+    }
+    std::vector<Part> left;
+    for (const Part* p : largest)
+      if (p != nullptr) left.push_back({p->strata, p->use, 0, p->lines, true});
+    parts_.insert(parts_.end(), left.begin(), left.end());
   }
 
   void draw(Part& p, int samples) {
@@ -147,15 +165,15 @@ class Estimate {
     const Array& array = nest_.array(use.array);
     const std::int64_t line = levels_.front().line;
     pieces_.clear();
-    const auto keep = [&](const Use&, const Piece& piece) {
+    const auto add = [&](const Use&, const Piece& piece) {
       pieces_.push_back(piece);
       return false;
     };
     if (path.back().node == s.leaf)
-      nest_.once(path, p.use, keep);
+      nest_.once(path, p.use, add);
     else
       nest_.sweep_use(path, path.back(), s.way[w], whole(s.way[w], path.back()), s.leaf, p.use,
-                      keep);
+                      add);
     double total = 0;
     for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
     if (total <= 0) return;
@@ -177,16 +195,26 @@ class Estimate {
                                  {0, path.at(outside).iteration}, s.leaf, p.use, x))
         return;
     }
+    if (p.left) {
+      const Left out = judge_.at_end(x);
+      return keep(p, total, out.unwritten, out.dirty, out.fullness);
+    }
     if (!judge_.look().first(path, s.leaf, p.use, x)) return;
     const Outcome out = judge_.of(path, x);
+    keep(p, total, out.miss, out.dirties, out.fullness);
+  }
+
+  using Flags = std::array<bool, kMostLevels>;
+  void keep(Part& p, double weight, const Flags& misses, const Flags& dirties,
+            const std::array<double, kMostLevels>& fullness) {
     ++p.samples;
     ++samples_;
-    p.weight += total;
+    p.weight += weight;
     for (std::size_t v = 0; v < levels_.size(); ++v) {
-      p.emptiest[v] = p.samples == 1 ? out.fullness[v] : std::min(p.emptiest[v], out.fullness[v]);
-      p.fullest[v] = std::max(p.fullest[v], out.fullness[v]);
-      if (out.miss[v]) p.misses[v] += total;
-      if (out.dirties[v]) p.dirties[v] += total;
+      p.emptiest[v] = p.samples == 1 ? fullness[v] : std::min(p.emptiest[v], fullness[v]);
+      p.fullest[v] = std::max(p.fullest[v], fullness[v]);
+      if (misses[v]) p.misses[v] += weight;
+      if (dirties[v]) p.dirties[v] += weight;
     }
   }
 
@@ -208,7 +236,8 @@ class Estimate {
     while (samples_ < kMostInAll) {
       std::array<double, kMostLevels> all{};
       for (const Part& p : parts_)
-        for (std::size_t v = 0; v < levels_.size(); ++v) all[v] += p.lines * p.share(p.misses[v]);
+        for (std::size_t v = 0; v < levels_.size() && !p.left; ++v)
+          all[v] += p.lines * p.share(p.misses[v]);
       double sum = 0;
       for (std::size_t i = 0; i < parts_.size(); ++i) {
         const Part& p = parts_[i];
@@ -217,6 +246,7 @@ class Estimate {
         // None are to be found, or enough were.
         if (2 * p.samples < p.asked || p.samples >= kMostSamples) offs[i] = 0;
       }
+      doubt_ = std::sqrt(sum);
       if (sum < kGoal * kGoal) return;
       // Those that may be off most, together; the sums are renewed after them.
       const double most = *std::ranges::max_element(offs);
@@ -229,7 +259,7 @@ class Estimate {
   /// No touch was found: as the part next to it further in or out does.
   void unknown(Part& p) {
     for (const Part& other : parts_)
-      if (other.strata == p.strata && other.use == p.use && other.weight > 0) {
+      if (other.strata == p.strata && other.use == p.use && !other.left && other.weight > 0) {
         p.weight = other.weight;
         p.misses = other.misses;
         p.dirties = other.dirties;
@@ -237,77 +267,13 @@ class Estimate {
       }
   }
 
-  /// Lines of each array that is written, as they are at the end.
-  void find_left() {
-    dirty_.assign(nest_.arrays().size(), {});
-    unwritten_.assign(nest_.arrays().size(), {});
-    std::vector<const Part*> largest(nest_.arrays().size(), nullptr);
-    for (const Part& p : parts_) {
-      const Use& use = nest_.node(strata_[p.strata].leaf).uses[p.use];
-      if (p.depth != 0 || !use.write) continue;
-      const Part*& best = largest[static_cast<std::size_t>(use.array)];
-      if (best == nullptr || p.lines > best->lines) best = &p;
-    }
-    for (std::size_t a = 0; a < largest.size(); ++a)
-      if (largest[a] != nullptr) left_of(static_cast<int>(a), *largest[a]);
-  }
-
-  void left_of(int a, const Part& p) {
-    const Array& array = nest_.array(a);
-    const Strata& s = strata_[p.strata];
-    const std::int64_t line = levels_.front().line;
-    nest_.begin(path_);
-    pieces_.clear();
-    nest_.sweep_use(path_, path_.back(), s.way.front(), {0, 1}, s.leaf, p.use,
-                    [&](const Use&, const Piece& piece) {
-                      pieces_.push_back(piece);
-                      return false;
-                    });
-    double total = 0;
-    for (const Piece& piece : pieces_) total += static_cast<double>(lines(array, piece, line));
-    if (total <= 0) return;
-    // A few first; more where they are not all left alike.
-    std::vector<Left> left;
-    for (const int count : {4, 10}) {
-      const int n = static_cast<int>(std::min<double>(std::ceil(total), count));
-      left.clear();
-      for (int i = 0; i < n; ++i) left.push_back(judge_.at_end(one_left(a, line, total, i, n)));
-      samples_ += n;
-      if (n < count || std::ranges::all_of(left, [&](const Left& l) { return l == left[0]; }))
-        break;
-    }
-    const auto i = static_cast<std::size_t>(a);
-    for (const Left& l : left)
-      for (std::size_t v = 0; v < levels_.size(); ++v) {
-        const double each = p.lines / static_cast<double>(left.size());
-        if (l.dirty[v]) dirty_[i][v] += each;
-        if (l.unwritten[v]) unwritten_[i][v] += each;
-      }
-  }
-
-  /// The n-th of `count` lines of pieces_, evenly.
-  Spot one_left(int a, std::int64_t line, double total, int n, int count) const {
-    double pick = (n + 0.5) / count * total;
-    const Piece* chosen = &pieces_.back();
-    for (const Piece& piece : pieces_) {
-      pick -= static_cast<double>(lines(nest_.array(a), piece, line));
-      if (pick > 0) continue;
-      chosen = &piece;
-      break;
-    }
-    std::array<double, kMaxRank> where{};
-    for (std::size_t d = 0; d < where.size(); ++d) where[d] = spread(n, static_cast<int>(d));
-    where[0] = (n + 0.5) / count;
-    return spot(nest_.array(a), a, *chosen, line, where);
-  }
-
   const Nest& nest_;
   std::vector<CacheLevel> levels_;
   Judge judge_;
   std::vector<Strata> strata_;
   std::vector<Part> parts_;
-  std::vector<std::array<double, kMostLevels>> dirty_, unwritten_;
   std::int64_t samples_ = 0;
+  double doubt_ = 0;
   Path path_;
   std::vector<Piece> pieces_;
 };
@@ -421,9 +387,11 @@ Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCo
   estimate.run();
   if (cost != nullptr) {
     *cost = {.strata = static_cast<std::int64_t>(estimate.parts().size()),
-             .samples = estimate.samples()};
+             .samples = estimate.samples(),
+             .doubt = estimate.doubt()};
     for (const Strata& one : estimate.strata()) cost->counted += one.counted;
     for (const Part& p : estimate.parts()) {
+      if (p.left) continue;
       CachedKind& kind =
           cost->kinds.emplace_back(CachedKind{.compute = estimate.strata()[p.strata].leaf,
                                               .use = p.use,

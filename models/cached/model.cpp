@@ -20,6 +20,7 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
   if (cost.walked) return out;
   out.detail["kinds_of_touches"] = cost.strata;
   out.detail["touches_looked_into"] = cost.samples;
+  out.detail["misses_may_be_off"] = cost.doubt;
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "models/cached/nest.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tilewright::cached {
 
@@ -200,25 +201,62 @@ void Nest::find_strides() {
   for (NestNode& n : nodes_)
     for (Use& u : n.uses)
       for (Reach::Dimension& d : u.reach.index) {
-        const auto most = std::ranges::max_element(d.terms, {}, &Reach::Term::coefficient);
-        const bool up =
-            std::ranges::all_of(d.terms, [](const Reach::Term& t) { return t.coefficient > 0; });
-        if (d.terms.empty() || most->coefficient < 2 || !up) continue;
-        const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(n.kernel)];
-        for (int at = n.parent; at > 0 && d.tile == 0; at = node(at).parent) {
-          const ScheduleNode& body = k.node(node(at).id);
-          // What is inferred is another loop's tile.
-          if (std::ranges::any_of(node(at).inferences, [&](const Narrowing& i) {
-                return std::ranges::find(i.ranges, static_cast<std::int64_t>(most->range)) !=
-                       i.ranges.end();
-              }))
-            break;
-          for (const OpLoop& c : body.cuts)
-            if (k.range_base[c.op.index()] + static_cast<std::size_t>(c.local) == most->range)
-              d.tile = body.step;
-        }
+        find_stride(n, d);
         u.strided = u.strided || d.tile > 0;
       }
+}
+
+namespace {
+
+/// How an index follows its range with the largest coefficient; none where some are negative.
+std::optional<Reach::Dimension::Link> link_of(const Reach::Dimension& d, std::size_t& range) {
+  const auto most = std::ranges::max_element(d.terms, {}, &Reach::Term::coefficient);
+  if (d.whole || d.terms.empty()) return std::nullopt;
+  Reach::Dimension::Link link{.coefficient = most->coefficient, .offset = d.offset};
+  range = most->range;
+  for (const Reach::Term& t : d.terms) {
+    if (t.coefficient <= 0) return std::nullopt;
+    if (t.range != range) link.others.push_back(t);
+  }
+  return link;
+}
+
+}  // namespace
+
+void Nest::find_stride(const NestNode& n, Reach::Dimension& d) const {
+  std::size_t range = 0;
+  auto link = link_of(d, range);
+  if (!link) return;
+  std::int64_t by = link->coefficient;
+  std::vector<Reach::Dimension::Link> links{*link};
+  std::vector<std::size_t> cut;  // ranges that are cut further in
+  const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(std::max(n.kernel, 0))];
+  for (int at = n.parent; at > 0; at = node(at).parent) {
+    // What is inferred is cut as that is which it is inferred from.
+    const auto& inferences = node(at).inferences;
+    for (auto i = inferences.rbegin(); i != inferences.rend(); ++i) {
+      const auto of = std::ranges::find(i->ranges, static_cast<std::int64_t>(range));
+      if (of == i->ranges.end()) continue;
+      if (i->merge || i->need.reaches.size() != 1 || !i->need.ahead.empty()) return;
+      const Reach& need = i->need.reaches[0];
+      link = link_of(need.index[static_cast<std::size_t>(of - i->ranges.begin())], range);
+      if (!link) return;
+      for (const Reach::Term& t : link->others)
+        if (std::ranges::find(cut, t.range) != cut.end()) return;
+      by *= link->coefficient;
+      links.push_back(*link);
+    }
+    const ScheduleNode& body = k.node(node(at).id);
+    for (const OpLoop& c : body.cuts) {
+      cut.push_back(k.range_base[c.op.index()] + static_cast<std::size_t>(c.local));
+      if (cut.back() == range) d.tile = by > 1 ? body.step : 0;
+    }
+    if (d.tile == 0) continue;
+    std::ranges::reverse(links);
+    d.links = std::move(links);
+    d.cut = range;
+    return;
+  }
 }
 
 /// The largest tile of each packed array, as the first two iterations of all loops have it.
@@ -283,6 +321,7 @@ void Nest::fuse() {
   // By array: dimensions, and places within blocks, that every use has whole.
   struct Whole {
     std::array<bool, kMaxRank> all, within;
+    std::array<std::int64_t, kMaxRank> step;  ///< from one tile to the next, where some is left out
   };
   std::vector<Whole> whole(arrays_.size());
   /// Takes what a use does not touch whole off; false where it touches nothing.
@@ -294,6 +333,7 @@ void Nest::fuse() {
       const auto i = static_cast<std::size_t>(d);
       const bool blocks = a.block[i] < a.extent[i];
       const Reach::Stride stride = u.strided ? u.reach.stride(i, ranges) : Reach::Stride{};
+      if (stride.step > stride.width) w.step[i] = std::max(w.step[i], stride.step);
       if (box[d].size() < a.extent[i] || stride.step > stride.width) {
         w.all[i] = false;
         if (!blocks) w.within[i] = false;
@@ -304,7 +344,7 @@ void Nest::fuse() {
     }
     return true;
   };
-  for (Whole& w : whole) w.all.fill(true), w.within.fill(true);
+  for (Whole& w : whole) w.all.fill(true), w.within.fill(true), w.step.fill(1);
   for (std::size_t n = 1; n < nodes_.size(); ++n) {
     if (nodes_[n].kind != NodeKind::compute || !nodes_[n].id.valid()) continue;
     std::vector<int> way;
@@ -343,8 +383,11 @@ void Nest::fuse() {
     bool all = is_whole(first);
     while (first > 0) {
       array.measure(std::min(first + 1, kMaxRank));
+      const std::int64_t pitch = array.parts[0].pitch[static_cast<std::size_t>(first - 1)];
+      const auto d =
+          static_cast<std::size_t>(array.sources[static_cast<std::size_t>(first - 1)].dimension);
       if (!all && first < kMaxRank &&
-          array.parts[0].pitch[static_cast<std::size_t>(first - 1)] > kLine)
+          (pitch > kLine || (2 * pitch > kLine && pitch * w.step[d] > kLine)))
         break;
       all = is_whole(--first) && all;
     }
@@ -389,6 +432,17 @@ void Nest::enter(Path& path, int child, std::int64_t i) const {
   if (!n.id.valid() || n.kind == NodeKind::compute) return;
   if (n.kind == NodeKind::loop)
     cut(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, i, around.ranges, f.ranges);
+  enter_body(n, f.ranges, &path);
+}
+
+void Nest::move_on(Path& path, std::int64_t i) const {
+  Frame& f = path.back();
+  const NestNode& n = node(f.node);
+  const Frame& around = path.at(path.size() - 2);
+  f.iteration = i;
+  // Else what is inferred has changed other ranges than those that the loop cuts.
+  if (!n.inferences.empty()) f.ranges = around.ranges;
+  cut(s_.kernels[static_cast<std::size_t>(n.kernel)], n.id, i, around.ranges, f.ranges);
   enter_body(n, f.ranges, &path);
 }
 

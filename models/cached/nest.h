@@ -21,8 +21,16 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
-    std::int64_t tile =
-        0;  ///< of the range with a coefficient of more than one; 0: leaves none out
+    /// Where its coefficients are more than one in all: the loop that is cut, in tiles of so many,
+    /// and how the index follows, through the indices by which other operators read what this one
+    /// makes. A tile of 0: the index leaves none out.
+    struct Link {
+      std::int64_t coefficient = 1, offset = 0;
+      std::vector<Term> others = {};
+    };
+    std::size_t cut = 0;  ///< a range
+    std::int64_t tile = 0;
+    std::vector<Link> links = {};
   };
   std::vector<Dimension> index = {};
 
@@ -123,6 +131,8 @@ class Nest {
   void begin(Path& path) const;
   /// One step down from the path's last node, to iteration `i` where that is a loop.
   void enter(Path& path, int child, std::int64_t i) const;
+  /// From one iteration of the path's last node, a loop, to another.
+  void move_on(Path& path, std::int64_t i) const;
   /// Whether the compute does nothing: a range of it is empty.
   bool idle(const NestNode& compute, const Ranges& r) const;
   /// Iterations of the loop from the frame around it.
@@ -159,6 +169,7 @@ class Nest {
   Narrowing narrowing_of(const ScheduledKernel& k, const Inference& i) const;
   int array_of(int kernel, BufferId b, TensorId t);
   void find_strides();
+  void find_stride(const NestNode& n, Reach::Dimension& d) const;
   void size_tiles();
   void lay_out(Layout layout);
   void fuse();
@@ -174,6 +185,9 @@ class Nest {
               std::size_t use, F&& f) const;
   template <class F>
   bool of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const;
+  template <class F>
+  bool of_strided(const Array& a, const Use& u, const Ranges& r, Box& box, int d, int stepped,
+                  std::int64_t step, F&& f) const;
 
   const Schedule& s_;
   AddressMap map_;
@@ -232,16 +246,17 @@ inline bool Reach::meets(const Ranges& r, const Box& box) const {
 inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
   const Dimension& dimension = index[d];
   if (dimension.tile == 0) return {};
-  Stride s{.first = dimension.offset};
-  std::int64_t most = 1;
-  for (const Term& t : dimension.terms) most = std::max(most, t.coefficient);
-  for (const Term& t : dimension.terms) {
-    const Interval& of = r[t.range];
-    s.first += t.coefficient * of.lo;
-    if (t.coefficient < most) s.width += t.coefficient * (of.size() - 1);
+  Stride s{.first = r[dimension.cut].lo, .step = dimension.tile, .width = dimension.tile};
+  for (const Dimension::Link& link : dimension.links) {
+    s.first = link.coefficient * s.first + link.offset;
+    s.step *= link.coefficient;
+    s.width = link.coefficient * (s.width - 1) + 1;
+    for (const Term& t : link.others) {
+      const Interval& of = r[t.range];
+      s.first += t.coefficient * of.lo;
+      s.width += t.coefficient * (of.size() - 1);
+    }
   }
-  s.step = most * dimension.tile;
-  s.width += most * (dimension.tile - 1);
   return s;
 }
 
@@ -266,30 +281,59 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
   }
   if (box.empty()) return false;
   bool stop = false;
-  for (int d = 0; u.strided && !a.packed && d < box.rank(); ++d) {
-    const auto i = static_cast<std::size_t>(d);
-    if (a.block[i] < a.extent[i] || !a.keeps(d, true)) continue;
-    const Reach::Stride s = u.reach.stride(i, r);
-    if (s.step <= s.width || box[d].size() <= s.width) continue;
-    int coordinate = 0;
-    while (a.sources[static_cast<std::size_t>(coordinate)].dimension != d) ++coordinate;
-    // Each of the rows is a piece of its own: close ones share lines, so that all are taken as one.
-    constexpr std::int64_t kClose = 256;
-    if (s.width > 1 && a.parts[0].pitch[static_cast<std::size_t>(coordinate)] < kClose) continue;
-    const Interval all = box[d];
+  if (u.strided && !a.packed) return of_strided(a, u, r, box, 0, -1, 1, f);
+  pieces(a, box, tile, [&](const Piece& p) { stop = stop || f(u, p); });
+  return stop;
+}
+
+/// The box from dimension `d` on, `stepped` a coordinate that has every `step`-th index alone.
+template <class F>
+bool Nest::of_strided(const Array& a, const Use& u, const Ranges& r, Box& box, int d, int stepped,
+                      std::int64_t step, F&& f) const {
+  bool stop = false;
+  if (d == box.rank()) {
+    pieces(a, box, nullptr, [&](Piece p) {
+      if (stepped >= 0) p.stepped = stepped, p.step = step;
+      stop = stop || f(u, p);
+    });
+    return stop;
+  }
+  const auto i = static_cast<std::size_t>(d);
+  const Reach::Stride s = u.reach.stride(i, r);
+  const bool within = a.block[i] == a.extent[i];
+  if (s.step <= s.width || box[d].size() <= s.width || !a.keeps(d, within))
+    return of_strided(a, u, r, box, d + 1, stepped, step, f);
+  const Interval all = box[d];
+  int coordinate = 0;
+  while (a.sources[static_cast<std::size_t>(coordinate)].dimension != d ||
+         a.sources[static_cast<std::size_t>(coordinate)].within != within)
+    ++coordinate;
+  // Close rows of a tile share lines, so that no piece is made of each.
+  constexpr std::int64_t kClose = 256, kLine = 64;
+  const std::int64_t pitch = a.parts[0].pitch[static_cast<std::size_t>(coordinate)];
+  const bool close = s.width > 1 && pitch < kClose;
+  // Less than a line is left out.
+  if (close && (s.step - s.width) * pitch < kLine)
+    return of_strided(a, u, r, box, d + 1, stepped, step, f);
+  if (stepped < 0 && !close && (within || a.block[i] == 1)) {
     for (std::int64_t k = 0; k < s.width && !stop; ++k) {
       const std::int64_t lo = s.first + k;
       box[d] = {lo >= all.lo ? lo : lo + ceil_div(all.lo - lo, s.step) * s.step, all.hi};
-      if (box[d].empty()) continue;
-      pieces(a, box, tile, [&](Piece p) {
-        p.stepped = coordinate;
-        p.step = s.step;
-        stop = stop || f(u, p);
-      });
+      if (!box[d].empty()) stop = of_strided(a, u, r, box, d + 1, coordinate, s.step, f);
     }
-    return stop;
+  } else {
+    // Each tile's own box, where they are few.
+    constexpr std::int64_t kFew = 24;
+    std::int64_t lo = s.first;
+    if (lo + s.width <= all.lo) lo += ceil_div(all.lo - lo - s.width + 1, s.step) * s.step;
+    if (ceil_div(all.hi - lo, s.step) > kFew)
+      return of_strided(a, u, r, box, d + 1, stepped, step, f);
+    for (; lo < all.hi && !stop; lo += s.step) {
+      box[d] = {std::max(lo, all.lo), std::min(lo + s.width, all.hi)};
+      stop = of_strided(a, u, r, box, d + 1, stepped, step, f);
+    }
   }
-  pieces(a, box, tile, [&](const Piece& p) { stop = stop || f(u, p); });
+  box[d] = all;
   return stop;
 }
 

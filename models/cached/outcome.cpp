@@ -7,27 +7,37 @@
 namespace tilewright::cached {
 
 namespace {
-constexpr int kMostSteps = 6;
+constexpr int kMostSteps = 6, kMostStepsFromEnd = 24;
+// Lines in a set are counted so far, by the ways.
+constexpr double kFull = 1.75;
 // So few lines, and sets, are looked at one by one.
 constexpr std::int64_t kFewLines = 96, kFewSets = 256;
 }  // namespace
 
-Judge::Step Judge::back(const Path& now, const Spot& x, Outcome* out) {
+Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
+                        std::array<double, kMostLevels>* fullness) {
   window_.clear();
   Step step{.found = look_.last(now, x, before_, window_), .hit = levels_.size()};
-  if (out != nullptr && !step.found) out->fullness.fill(INFINITY);
+  if (fullness != nullptr && !step.found) fullness->fill(INFINITY);
   if (!step.found) return step;
-  window_.settle(levels_.front().line);
-  for (std::size_t v = 0; v < levels_.size(); ++v) {
+  window_.settle(x, levels_.front().line);
+  for (std::size_t v = from; v < levels_.size(); ++v) {
     const CacheLevel& level = levels_[v];
-    const double lines = window_.lines() < level.ways ? static_cast<double>(window_.lines())
-                                                      : window_.in_set(x, level.line, level.sets);
+    const double lines =
+        window_.lines() < level.ways
+            ? static_cast<double>(window_.lines())
+            : window_.in_set(x, level.line, level.sets, kFull * static_cast<double>(level.ways));
     const bool misses = lines >= static_cast<double>(level.ways);
-    if (out != nullptr) {
-      out->fullness[v] = lines / static_cast<double>(level.ways);
+    if (fullness != nullptr) {
+      double& full = (*fullness)[v];
+      full = lines / static_cast<double>(level.ways);
       if (!misses && window_.lines() <= kFewLines && level.sets <= kFewSets)
-        out->fullness[v] = static_cast<double>(window_.fullest(level.line, level.sets)) /
-                           static_cast<double>(level.ways);
+        full = static_cast<double>(window_.fullest(level.line, level.sets)) /
+               static_cast<double>(level.ways);
+      // Another line's set may have what is the mean of all.
+      else if (!misses)
+        full = std::max(full, static_cast<double>(window_.lines()) /
+                                  static_cast<double>(level.ways * level.sets));
     }
     if (misses) continue;
     step.hit = v;
@@ -60,7 +70,7 @@ void Judge::to_run_begin(const Path& now, const Spot& x) {
 Outcome Judge::of(const Path& touch, const Spot& x) {
   Outcome out;
   const bool write = nest_.node(touch.back().node).uses[touch.use].write;
-  Step step = back(touch, x, &out);
+  Step step = back(touch, x, 0, &out.fullness);
   for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
   if (!write) return out;
   // Dirty already where an earlier write is met before the line has left.
@@ -71,7 +81,7 @@ Outcome Judge::of(const Path& touch, const Spot& x) {
     to_run_begin(*now, x);
     std::swap(now_, before_);
     now = &now_;
-    step = back(*now, x);
+    step = back(*now, x, kept);
     kept = std::max(kept, step.hit);
   }
   for (std::size_t v = 0; v < kept; ++v) out.dirties[v] = true;
@@ -83,11 +93,12 @@ Left Judge::at_end(const Spot& x) {
   nest_.begin(end_);
   const Path* now = &end_;
   std::size_t kept = 0;  // this level and those outside it have had the line since
-  for (int steps = 0; steps < kMostSteps; ++steps) {
-    const Step step = back(*now, x);
+  for (int steps = 1; steps <= kMostStepsFromEnd; ++steps) {
+    const Step step = back(*now, x, kept, steps == 1 ? &left.fullness : nullptr);
     kept = std::max(kept, step.hit);
     if (kept >= levels_.size()) break;
-    if (nest_.node(before_.back().node).uses[before_.use].write) {
+    // Somewhere further back it is written: where that is too far, it is taken to be met here.
+    if (steps == kMostStepsFromEnd || nest_.node(before_.back().node).uses[before_.use].write) {
       left.dirty[kept] = true;
       for (std::size_t v = kept; v < levels_.size(); ++v) left.unwritten[v] = true;
     }

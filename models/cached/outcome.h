@@ -30,9 +30,9 @@ struct Outcome {
 
 /// What is left of a line at the end, by level.
 struct Left {
-  std::array<bool, kMostLevels> dirty = {};      ///< dirty in that level
-  std::array<bool, kMostLevels> unwritten = {};  ///< dirty in that level or further in
-  friend bool operator==(const Left&, const Left&) = default;
+  std::array<bool, kMostLevels> dirty = {};       ///< dirty in that level
+  std::array<bool, kMostLevels> unwritten = {};   ///< dirty in that level or further in
+  std::array<double, kMostLevels> fullness = {};  ///< as of a touch at the end
 };
 
 class Judge {
@@ -49,7 +49,9 @@ class Judge {
     bool found = false;   ///< an earlier touch; it is in before_
     std::size_t hit = 0;  ///< the innermost level that has the line; the number of levels: none
   };
-  Step back(const Path& now, const Spot& x, Outcome* out = nullptr);
+  /// `from`: levels further in have lost the line already, and are not asked.
+  Step back(const Path& now, const Spot& x, std::size_t from = 0,
+            std::array<double, kMostLevels>* fullness = nullptr);
   void to_run_begin(const Path& now, const Spot& x);
 
   const Nest& nest_;

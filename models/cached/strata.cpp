@@ -149,7 +149,7 @@ class Counting {
     }
     if (rows > kMostRows) return 1;
     rows_.clear();
-    for (const Piece& p : all) list_rows(a, p, line_, rows_);
+    for (const Piece& p : all) list_rows(rows_of(a, p, line_), line_, rows_);
     std::ranges::sort(rows_);
     std::int64_t sum = 0, together = 0, end = 0;
     for (const auto& [first, last] : rows_) {

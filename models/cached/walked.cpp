@@ -79,7 +79,7 @@ class Walk {
   LineCounts run() {
     Path path;
     nest_.begin(path);
-    for (const int c : nest_.node(0).children) go(path, c);
+    for (const int kernel : nest_.node(0).children) go(path, kernel);
     for (std::size_t v = 0; v < held_.size(); ++v)
       held_[v].each_dirty([&](std::uint32_t line) { ++counts_[v][tensor_of(line)].dirty; });
     return std::move(counts_);
@@ -88,18 +88,22 @@ class Walk {
  private:
   void go(Path& path, int at) {
     const NestNode& n = nest_.node(at);
-    if (n.kind == NodeKind::compute) {
-      if (!nest_.idle(n, path.back().ranges))
-        for (const Use& u : n.uses) use(path, n, u);
-      return;
-    }
     const std::int64_t count = n.kind == NodeKind::loop ? nest_.trips_of(at, path.back()) : 1;
     const std::size_t size = path.size();
     for (std::int64_t i = 0; i < count; ++i) {
-      nest_.enter(path, at, i);
-      for (const int c : n.children) go(path, c);
-      path.cut(size);
+      if (i == 0)
+        nest_.enter(path, at, 0);
+      else
+        nest_.move_on(path, i);
+      for (const int c : n.children) {
+        const NestNode& child = nest_.node(c);
+        if (child.kind != NodeKind::compute)
+          go(path, c);
+        else if (!nest_.idle(child, path.back().ranges))
+          for (const Use& u : child.uses) use(path, child, u);
+      }
     }
+    path.cut(size);
   }
 
   void use(const Path& path, const NestNode& n, const Use& u) {

@@ -1,6 +1,7 @@
 #include "models/cached/window.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace tilewright::cached {
 
@@ -142,55 +143,60 @@ void Window::add(int array, const Box& box) {
   list.push_back(box);
 }
 
-void Window::settle(std::int64_t line) {
+void Window::settle(const Spot& x, std::int64_t line) {
   lines_ = 0;
-  std::vector<Piece> disjoint, rest, next;
+  settled_.clear();
+  has_spot_ = false;
   for (const int a : used_) {
+    const Array& array = nest_.array(a);
     auto& list = by_array_[static_cast<std::size_t>(a)];
     for (const Box& box : boxes_[static_cast<std::size_t>(a)])
-      pieces(nest_.array(a), box, nullptr, [&](const Piece& p) { list.push_back(p); });
+      pieces(array, box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
-      std::ranges::sort(list, [](const Piece& p, const Piece& q) { return volume(p) > volume(q); });
-      disjoint.clear();
+      std::ranges::sort(list, std::greater(), volume);
+      disjoint_.clear();
       for (const Piece& p : list) {
-        rest.assign(1, p);
-        for (const Piece& by : disjoint) {
-          next.clear();
-          for (const Piece& part : rest) subtract(nest_.array(a), part, by, line, next);
-          rest.swap(next);
-          if (rest.empty()) break;
+        rest_.assign(1, p);
+        for (const Piece& by : disjoint_) {
+          next_.clear();
+          for (const Piece& part : rest_) subtract(array, part, by, line, next_);
+          rest_.swap(next_);
+          if (rest_.empty()) break;
         }
-        if (disjoint.size() < kMostPieces)
-          disjoint.insert(disjoint.end(), rest.begin(), rest.end());
+        if (disjoint_.size() < kMostPieces)
+          disjoint_.insert(disjoint_.end(), rest_.begin(), rest_.end());
       }
-      list = disjoint;
+      list.swap(disjoint_);
     }
-    for (const Piece& p : list) lines_ += tilewright::cached::lines(nest_.array(a), p, line);
+    for (const Piece& p : list) {
+      if (p.bytes().empty()) continue;
+      settled_.push_back(rows_of(array, p, line));
+      lines_ += settled_.back().lines;
+      has_spot_ = has_spot_ || (a == x.array && touches(p, x));
+    }
   }
 }
 
-double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets) const {
+double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const {
+  const double own = has_spot_ ? 1 : 0;
   double sum = 0;
-  for (const int a : used_)
-    for (const Piece& p : by_array_[static_cast<std::size_t>(a)])
-      sum += lines_in_set(nest_.array(a), p, x.address, line, sets);
-  for (const Piece& p : by_array_[static_cast<std::size_t>(x.array)])
-    if (touches(p, x)) return std::max(sum - 1, 0.0);
-  return sum;
+  for (const Rows& rows : settled_) {
+    sum += lines_in_set(rows, x.address, line, sets, enough + own - sum);
+    if (sum >= enough + own) break;
+  }
+  return std::max(sum - own, 0.0);
 }
 
 std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
   counts_.assign(static_cast<std::size_t>(sets), 0);
   std::int64_t most = 0;
-  for (const int a : used_)
-    for (const Piece& piece : by_array_[static_cast<std::size_t>(a)]) {
-      rows_.clear();
-      const Array& array = nest_.array(a);
-      list_rows(array, merged(array, piece, line), line, rows_);
-      for (const auto& [first, last] : rows_)
-        for (std::int64_t l = first; l < last; ++l)
-          most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
-    }
+  for (const Rows& rows : settled_) {
+    rows_.clear();
+    list_rows(rows, line, rows_);
+    for (const auto& [first, last] : rows_)
+      for (std::int64_t l = first; l < last; ++l)
+        most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
+  }
   return most;
 }
 

@@ -19,12 +19,14 @@ class Window {
   void add(int array, const Piece& p);
   /// Of a tensor at home, that is touched without strides.
   void add(int array, const Box& box);
-  /// Makes the pieces of each array disjoint. Nothing is added after.
-  void settle(std::int64_t line);
+  /// Makes the pieces of each array disjoint. Nothing is added after. `x` is what in_set() is asked
+  /// of.
+  void settle(const Spot& x, std::int64_t line);
   /// Lines, all sets together; an upper bound where rows share lines.
   std::int64_t lines() const { return lines_; }
-  /// Lines in the set of that line, it itself not counted.
-  double in_set(const Spot& x, std::int64_t line, std::int64_t sets) const;
+  /// Lines in the set of that line, it itself not counted; where they are `enough`, some number
+  /// from there on.
+  double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
   /// Lines in the set that has most. Cost: the lines and the sets.
   std::int64_t fullest(std::int64_t line, std::int64_t sets);
 
@@ -34,6 +36,9 @@ class Window {
   std::vector<std::vector<Box>> boxes_;
   std::vector<int> used_;
   std::int64_t lines_ = 0;
+  std::vector<Rows> settled_ = {};
+  bool has_spot_ = false;  ///< the line that it is settled for
+  std::vector<Piece> disjoint_ = {}, rest_ = {}, next_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
   std::vector<std::int64_t> counts_ = {};
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/lowering/window_planes.h"
 #include "core/lowering/window_points.h"
 #include "core/workload/expr.h"
 
@@ -207,6 +208,25 @@ std::optional<double> Compute::taps(const Product& x) const {
   return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap;
 }
 
+std::optional<double> Compute::plane() const {
+  const VectorUnit unit{.lanes = r_.lanes,
+                        .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                        .element_bytes = static_cast<std::int64_t>(r_.element),
+                        .multiply_add = r_.fma / r_.cycle};
+  const auto x = window_plane(w_, n_.op, extents_, unit);
+  if (!x) return std::nullopt;
+  const Operator& op = w_.op(n_.op);
+  double images = 1, times = 1;  // copied, and met by what each tap is joined with
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l) {
+    if (l == x->rows || l == x->columns || l == x->down || l == x->across) continue;
+    (moves(op.inputs[x->image], op.loops[static_cast<std::size_t>(l)]) ? images : times) *= most(l);
+  }
+  const auto rows = static_cast<std::int64_t>(most(x->rows));
+  const auto cycles =
+      cycles_of_plane(*x, rows, static_cast<std::int64_t>(most(x->columns)), unit);
+  return images * (cycles.copy + times * cycles.points) * r_.cycle + r_.visit;
+}
+
 /// Whether the expression is the same in all lanes of a vector that runs along the loop.
 bool Compute::uniform(const Expr& e, LoopId along) const {
   if (e.kind == Expr::Kind::constant) return true;
@@ -215,28 +235,59 @@ bool Compute::uniform(const Expr& e, LoopId along) const {
   return std::ranges::all_of(e.args, [&](const Expr& a) { return uniform(a, along); });
 }
 
-/// What a point of an expression costs, lanes along a loop: what all lanes share is a scalar's work
-/// beside, as a branch is, and what is written twice is computed once.
-void Compute::count(const Expr& e, LoopId along, std::vector<const Expr*>& known, double& light,
-                    double& expensive, double& library) const {
-  if (e.kind != Expr::Kind::call || uniform(e, along)) return;
-  if (std::ranges::any_of(known, [&](const Expr* k) { return *k == e; })) return;
-  known.push_back(&e);
-  for (const Expr& a : e.args) count(a, along, known, light, expensive, library);
-  if (e.function == "select" && uniform(e.args.front(), along)) return;
-  static constexpr std::array kLibrary = {"log", "tanh", "erf", "gelu", "pow", "sin", "cos"};
+/// Seconds of a function beside its arguments: of a vector, or of a point that is computed alone.
+double Compute::call(const Expr& e, bool alone) const {
+  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt", "sigmoid"};
+  static constexpr std::array kQuotients = {"div", "recip"};
+  static constexpr std::array kOurs = {"tanh", "erf", "gelu"};  // as vectors
+  const auto is = [&e](const auto& names) {
+    return std::ranges::find(names, e.function) != names.end();
+  };
+  const ExprFunction* const f = find_expr_function(e.function);
+  const bool light = f != nullptr && f->light == 1;
+  const double lanes = static_cast<double>(r_.lanes);
+  if (alone) {
+    // The library's extremes are calls, too: they look at NaN.
+    if (e.function == "max" || e.function == "min") return r_.expensive_one;
+    if (light || is(kQuotients)) return r_.light_one;
+    return e.function == "tanh" ? r_.library_one : r_.expensive_one;
+  }
   // Roots and squares have instructions.
   const bool short_power =
       e.function == "pow" && e.args[1].kind == Expr::Kind::constant &&
       (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
-  if (short_power)
-    expensive += 1;
-  else if (std::ranges::find(kLibrary, e.function) != kLibrary.end())
-    library += 1;
-  else if (const ExprFunction* f = find_expr_function(e.function); f != nullptr && f->light == 1)
-    light += 1;
-  else
-    expensive += 1;
+  if (light) return r_.light;
+  if (is(kQuotients)) return r_.divide;
+  if (is(kShort) || short_power) return r_.expensive;
+  // Of functions without code for vectors the library's is called for each lane.
+  return lanes * (is(kOurs) ? r_.library : r_.expensive_one);
+}
+
+/// What a vector, or a point alone, of an expression costs, lanes along a loop: what all lanes
+/// share is a scalar's work beside, as a branch is, and what is written twice is computed once.
+double Compute::seconds_of(const Expr& e, LoopId along, std::vector<const Expr*>& known) const {
+  if (e.kind != Expr::Kind::call || uniform(e, along)) return 0;
+  if (std::ranges::any_of(known, [&](const Expr* k) { return *k == e; })) return 0;
+  known.push_back(&e);
+  double seconds = 0;
+  for (const Expr& a : e.args) seconds += seconds_of(a, along, known);
+  if (e.function == "select" && uniform(e.args.front(), along)) return seconds;
+  return seconds + call(e, !along.valid());
+}
+
+/// Of all results of an operator, and of combining or storing them.
+double Compute::value_seconds(const Operator& op, LoopId along) const {
+  const bool alone = !along.valid();
+  const double light = alone ? r_.light_one : r_.light;
+  std::vector<const Expr*> known;
+  double seconds = 0;
+  for (const Output& out : op.outputs) {
+    seconds += seconds_of(out.value, along, known) + light;
+    if (out.rescale) seconds += light;
+    if (alone && (out.combine == Combine::max || out.combine == Combine::min))
+      seconds += r_.expensive_one;
+  }
+  return seconds;
 }
 
 /// The longest loop that vectors run along, as the CPU target chooses it: every access walks it
@@ -298,40 +349,75 @@ bool Compute::reads_sums_together(int along) const {
   });
 }
 
+/// Of a vector of all operators before this one whose values it takes from registers.
+double Compute::in_step(const InRegisters& registers, const Operator& op, LoopId along) const {
+  double seconds = 0;
+  for (const Access& a : op.inputs) {
+    const OpId by = w_.producer(a.tensor);
+    if (!by.valid() || product_of(w_, by)) continue;
+    const bool taken = std::ranges::any_of(registers.reads, [&](const auto& read) {
+      return &w_.op(read.first) == &op && k_.buffer(read.second).tensor == a.tensor;
+    });
+    if (taken) seconds += value_seconds(w_.op(by), along) + in_step(registers, w_.op(by), along);
+  }
+  return seconds;
+}
+
+/// What a sum or an extreme along vectors takes beside its additions: each waits for the one
+/// before, and the lanes are joined where a row ends. The compiler unrolls short rows, and the next
+/// row begins beside; where a loop ends, it does not.
+double Compute::joined(const InRegisters& registers, bool follows, int along) const {
+  constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp; a follower has one
+  constexpr double kUnrolls = 16;  // vectors
+  const Operator& op = w_.op(n_.op);
+  const LoopId loop = op.loops[static_cast<std::size_t>(along)];
+  const double vectors = std::ceil(most(along) / static_cast<double>(r_.lanes));
+  const double outputs = static_cast<double>(op.outputs.size());
+  double rows = 1;
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
+    if (l != along) rows *= most(l);
+  const bool chains = !follows && vectors >= 2 * kChains;
+  const double steps =
+      chains ? std::floor(vectors / kChains) + std::fmod(vectors, kChains) : vectors;
+  double waits = 0;
+  if (chains || vectors > kUnrolls) {
+    const double busy = vectors * (value_seconds(op, loop) + in_step(registers, op, loop));
+    waits = std::max(0.0, steps * kLatency * r_.cycle - busy);
+  }
+  // A follower keeps a row's lanes apart until the row is whole.
+  const double ends = follows ? most(along) / static_cast<double>(w_.loop(loop).extent) : 1;
+  const double apart = follows && ends < 1 ? 3 * r_.light : 0;
+  return rows * (waits + outputs * (ends * r_.join + apart));
+}
+
 double Compute::points(const InRegisters& registers) const {
   const double points = all_points();
   const Operator& op = w_.op(n_.op);
   const int vector = vector_loop();
-  double light = 0, expensive = 0, library = 0;
-  std::vector<const Expr*> known;
-  for (const Output& out : op.outputs) {
-    count(out.value, vector < 0 ? LoopId() : op.loops[static_cast<std::size_t>(vector)], known,
-          light, expensive, library);
-    light += 1;  // combined, or stored
-    if (out.rescale) light += 1;
-  }
+  const LoopId along = vector < 0 ? LoopId() : op.loops[static_cast<std::size_t>(vector)];
+  const double light = vector < 0 ? r_.light_one : r_.light;
+  double each = value_seconds(op, along);
   constexpr double kApart = 2.5;  // operations: a second load, and neighbours put together
   bool follows = false;
   for (const InputUse& use : n_.reads) {
     if (use.buffer.valid() && registers.reads.contains({n_.op, use.buffer}))
       follows = true;
     else
-      light += 0.5 * static_cast<double>(use.inputs.size());
+      each += 0.5 * light * static_cast<double>(use.inputs.size());
     if (vector >= 0)
       for (int i : use.inputs)
         for (const Affine& index : op.inputs[static_cast<std::size_t>(i)].index)
           for (const Term& t : index.terms)
-            if (t.loop == op.loops[static_cast<std::size_t>(vector)] && std::abs(t.coefficient) > 1)
-              light += kApart;
+            if (t.loop == along && std::abs(t.coefficient) > 1) each += kApart * light;
   }
-  if (registers.unstored.contains(n_.writes.front().buffer)) light -= 0.5;
+  if (registers.unstored.contains(n_.writes.front().buffer)) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);
   // What a loop leaves over of its last vector costs a vector, too.
-  const double along = most(vector);
-  const double vectors = vector < 0 ? points : points / along * std::ceil(along / lanes);
-  double seconds =
-      vectors * (light * r_.light + expensive * r_.expensive) + points * library * r_.library;
-  if (!follows) seconds += r_.visit + points / along * r_.call / 2;
+  const double run = most(vector), rows = points / run;
+  double seconds = rows * (vector < 0 ? 1 : std::ceil(run / lanes)) * each;
+  if (vector >= 0 && std::fmod(run, lanes) != 0) seconds += rows * r_.part;
+  if (vector >= 0 && w_.is_reduction(n_.op, along)) seconds += joined(registers, follows, vector);
+  if (!follows) seconds += r_.visit + rows * r_.call / 2;
   if (reads_sums_together(vector)) seconds += r_.reread;
   return seconds;
 }

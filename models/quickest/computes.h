@@ -36,6 +36,9 @@ class Compute {
   /// Seconds of a convolution of few channels a group, as a depthwise one: vectors of points, tap
   /// by tap. None where there are more: it is a product.
   std::optional<double> taps(const Product& x) const;
+  /// Seconds of a window that slides over one image at a time, as a depthwise convolution or a
+  /// pooling; none: it is no such.
+  std::optional<double> plane() const;
   /// Seconds of any other operator.
   double points(const InRegisters& registers) const;
 
@@ -55,8 +58,11 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
-  void count(const Expr& e, LoopId along, std::vector<const Expr*>& known, double& light,
-             double& expensive, double& library) const;
+  double seconds_of(const Expr& e, LoopId along, std::vector<const Expr*>& known) const;
+  double call(const Expr& e, bool alone) const;
+  double value_seconds(const Operator& op, LoopId along) const;
+  double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
+  double joined(const InRegisters& registers, bool follows, int along) const;
 
   const Schedule& s_;
   const ScheduledKernel& k_;

@@ -3,6 +3,7 @@
 // image. A product alone may share its depth among blocks, which add up what each of them has, or
 // among those of a cluster, which add up before anything goes home.
 #include <algorithm>
+#include <numeric>
 
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "models/quickest/gpu.h"
@@ -53,15 +54,16 @@ class Forms {
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
     if (products_.size() == 2) return pair_by_warpgroups();
     if (!elements_follow()) return {};
-    add(outer_loops(), 64, {.warpgroups = true});
+    const bool turns = several_depths();
+    add(outer_loops(), 64, {.turns = turns, .warpgroups = true});
     if (!lines().empty()) add(outer_loops(), 64, {.warpgroups = true, .lines = true});
     if (order_.size() != 1) return std::move(forms_);
-    add(outer_loops(), 64, {.warpgroups = true, .shares = true});
-    if (!parts_of_depth().empty()) add(outer_loops(), 64, {.warpgroups = true, .cluster = true});
+    add(outer_loops(), 64, {.turns = turns, .warpgroups = true, .shares = true});
+    const bool cluster = !shared_depth().steps.empty();
+    if (cluster) add(outer_loops(), 64, {.turns = turns, .warpgroups = true, .cluster = true});
     if (lines().empty()) return std::move(forms_);
     add(outer_loops(), 64, {.warpgroups = true, .shares = true, .lines = true});
-    if (!parts_of_depth().empty())
-      add(outer_loops(), 64, {.warpgroups = true, .cluster = true, .lines = true});
+    if (cluster) add(outer_loops(), 64, {.warpgroups = true, .cluster = true, .lines = true});
     return std::move(forms_);
   }
 
@@ -239,16 +241,24 @@ class Forms {
            extent(products_.front().depth) >= 32;
   }
 
-  /// Of its depth, a block's, for each number of blocks: in multiples of 64, as TMA boxes have
-  /// them.
-  std::vector<std::int64_t> parts_of_depth() const {
-    std::vector<std::int64_t> parts;
-    const std::int64_t all = extent(products_.front().depth);
+  /// The loop of the sum of which a cluster's blocks have parts, the outer one of two, and a part
+  /// for each number of blocks: in multiples of 64 of the depth, as TMA boxes have them.
+  Variable shared_depth() const {
+    const GpuProduct& p = products_.front();
+    Variable shared{p.depth, {}};
+    std::int64_t within = 1;  // of the depth, for one of that loop
+    if (several_depths())
+      for (const Variable& turn : turns_of(p))
+        if (extent(turn.loop) > 1) shared.loop = turn.loop, within *= extent(p.depth);
+    const std::int64_t all = extent(shared.loop),
+                       multiple = 64 / std::gcd(within, std::int64_t{64});
     for (std::int64_t blocks = lowering::kMostShare; blocks > 1; --blocks) {
-      const std::int64_t part = ceil_div(ceil_div(all, blocks), std::int64_t{64}) * 64;
-      if (part < all && (parts.empty() || part > parts.back())) parts.push_back(part);
+      const std::int64_t part = round_up(ceil_div(all, blocks), multiple);
+      if (part < all && (shared.steps.empty() || part > shared.steps.back()))
+        shared.steps.push_back(part);
     }
-    return parts;
+    shared.at = shared.steps.empty() ? 0 : shared.steps.size() - 1;
+    return shared;
   }
 
   /// What a form has beside blocks and steps of the depth.
@@ -307,11 +317,7 @@ class Forms {
                : variable(l, extent(l), {16, 32, 64, 96, 128, 192, 256, 512}, 128));
     }
     const std::size_t cluster = f.variables.size();
-    if (kind.cluster) {
-      Variable v{products_.front().depth, parts_of_depth()};
-      v.at = v.steps.size() - 1;
-      f.variables.push_back(std::move(v));
-    }
+    if (kind.cluster) f.variables.push_back(shared_depth());
     for (const GpuProduct& p : products_) {
       depth.push_back(f.variables.size());
       if (within && &p != &products_.front())

@@ -389,6 +389,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     best = std::move(other);
     return true;
   };
+  if (auto w = rewritten(q.workload, {kGathersFirst})) tried({{kGathersFirst}, std::move(w)});
   // Small workloads also as they are after rewrites of the whole, and computing again.
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);

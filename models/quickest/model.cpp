@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "core/base/format.h"
 #include "models/quickest/partition.h"
@@ -207,7 +208,7 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   return own;
 }
 
-Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
+Result<Proposal> planned_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
   const Rates* const r = &rates;
@@ -249,6 +250,21 @@ Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   out.detail["search_seconds"] = *out.search_seconds;
   return out;
+}
+
+Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
+                                      const Settings& settings) {
+  Result<Proposal> best = planned_on_processor(q, rates, settings);
+  Question of = q;
+  of.workload = rewritten(q.workload, {kGathersFirst});
+  if (of.workload == nullptr) return best;
+  Result<Proposal> other = planned_on_processor(of, rates, settings);
+  const auto seconds = [](const Proposal& p) {
+    return p.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
+  };
+  if (!other || (best && seconds(*best) <= seconds(*other))) return best;
+  other.value().rewrites.insert(other.value().rewrites.begin(), kGathersFirst);
+  return other;
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {

@@ -106,6 +106,8 @@ std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workloa
 /// The workload after rewrites; nothing where one does not apply.
 std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
                                           const std::vector<std::string>& names);
+/// Products read a plain matrix where they look rows up: a rewrite of the whole that is tried, too.
+inline constexpr const char* kGathersFirst = "materialise-gathers";
 /// The parts' plans as one, without its price. A Reason where they cannot be joined.
 Result<Proposal> joined_proposal(const Question& q, const Partition& found);
 /// Whether a kernel of the plan, which is of `w`, has both ends of the edge, which are operators of

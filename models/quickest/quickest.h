@@ -45,7 +45,13 @@ struct Rates {
   double fma = 0;                   ///< a vector's multiply-add
   double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double light = 0, expensive = 0;  ///< a vector's operation
-  double library = 0;               ///< an element's, of a function that is called
+  double library = 0;               ///< an element's of a vector, of a long function
+  double divide = 0;                ///< a vector's quotient
+  double light_one = 0;             ///< operations of points that are computed one by one: an
+  double expensive_one = 0;         ///< arithmetic one, a call as of exp,
+  double library_one = 0;           ///< and a long one, as of tanh
+  double part = 0;  ///< a vector of which some lanes are left out, beside the others
+  double join = 0;  ///< lanes of a vector joined into one element of a sum
   double copy = 0, copy_row = 0;    ///< a line that is packed, and a row of lines begun
   double visit = 0;                 ///< a tile of a compute that is no product
   double reread = 0;                ///< sums stored one by one that are read as a vector

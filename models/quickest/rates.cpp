@@ -13,7 +13,8 @@ constexpr double kVectorBytes = 32;
 constexpr double kFmaACycle = 1;        // of the widest vectors
 constexpr double kHomeBytesACycle = 4;  // from memory, one core
 constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000,
-                 kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3;
+                 kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3, kLightOne = 0.4,
+                 kExpensiveOne = 8, kLibraryOne = 35, kDivide = 5, kPart = 1, kJoin = 7;
 
 double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
                    std::vector<std::string>& assumed) {
@@ -99,6 +100,12 @@ Result<Rates> rates_of(const Question& q) {
   r.light = r.cycle * find_cycles(u, "light", kLight, r.assumed);
   r.expensive = r.cycle * find_cycles(u, "expensive", kExpensive, r.assumed);
   r.library = r.cycle * find_cycles(u, "library", kLibrary, r.assumed);
+  r.light_one = r.cycle * find_cycles(u, "light_one", kLightOne, r.assumed);
+  r.expensive_one = r.cycle * find_cycles(u, "expensive_one", kExpensiveOne, r.assumed);
+  r.library_one = r.cycle * find_cycles(u, "library_one", kLibraryOne, r.assumed);
+  r.divide = r.cycle * find_cycles(u, "divide", kDivide, r.assumed);
+  r.part = r.cycle * find_cycles(u, "part", kPart, r.assumed);
+  r.join = r.cycle * find_cycles(u, "join", kJoin, r.assumed);
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
   r.copy_row = r.cycle * find_cycles(u, "copy_row", kCopyRow, r.assumed);
   r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);

@@ -128,14 +128,28 @@ class Walk {
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
         for (std::size_t o = 0; o < objects_; ++o) sum_of.moved[c][o] += p.moved[c][o];
     }
-    const double needed = sum(sum_of.foot);
-    for (std::size_t c = 0; c < r_.caches.size(); ++c) {
-      const double stays = kept(needed, r_.caches[c].capacity);
-      for (std::size_t o = 0; o < objects_; ++o)
-        sum_of.moved[c][o] =
-            stays * std::min(sum_of.foot[o], sum_of.moved[c][o]) + (1 - stays) * sum_of.moved[c][o];
-    }
+    for (std::size_t o = 0; o < objects_; ++o) keep_between(parts, o, sum_of);
     return all;
+  }
+
+  /// What a part of a sequence touches of an object stays for the next part that does, where the
+  /// cache has room for all that is touched from the one to the other.
+  void keep_between(const std::vector<Work>& parts, std::size_t o, Work& all) const {
+    Objects between(objects_, 0.0);
+    double seen = 0;
+    bool touched = false;
+    for (const Work& p : parts) {
+      if (!touched && p.foot[o] <= 0) continue;
+      for (std::size_t other = 0; other < objects_; ++other)
+        between[other] = std::max(between[other], p.foot[other]);
+      if (p.foot[o] <= 0) continue;
+      const double needed = sum(between);
+      for (std::size_t c = 0; c < r_.caches.size(); ++c)
+        all.moved[c][o] -= kept(needed, r_.caches[c].capacity) * std::min(seen, p.moved[c][o]);
+      seen = std::max(seen, p.foot[o]);
+      between = p.foot;
+      touched = true;
+    }
   }
 
   Visit visit(NodeId id, const Ranges& ranges) {
@@ -279,7 +293,8 @@ class Walk {
     const double one = sum(all.foot), whole = sum(foot);
     double changing = 0;
     for (std::size_t o = 0; o < foot.size(); ++o)
-      if (foot[o] > all.foot[o]) changing += all.foot[o];
+      if (foot[o] > all.foot[o] && n > 1)
+        changing += std::min(all.foot[o], (foot[o] - all.foot[o]) / (n - 1));
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double capacity = r_.caches[c].capacity;
       // All of it stays, or what one iteration leaves for the next.
@@ -379,10 +394,11 @@ class Walk {
     const Compute compute(s_, k_, r_, places_, n, extents);
     const auto product = product_of(w_, n.op, extents);
     std::optional<double> seconds;
-    if (!product)
-      seconds = compute.points(registers_);
-    else if (product->window)
-      seconds = compute.taps(*product);
+    if (product && product->window) seconds = compute.taps(*product);
+    if (seconds || !product) {
+      if (const auto plane = compute.plane()) seconds = plane;
+    }
+    if (!seconds && !product) seconds = compute.points(registers_);
     if (!seconds) {
       Work p = product_part(n, ranges, *product, compute);
       p.arithmetic += kVisit * r_.cycle;

@@ -106,6 +106,33 @@ class Draw {
     return made;
   }
 
+  /// A sum over two loops. Of an operand one follows the other, or rows lie between them:
+  /// attention's heads, which the next projection adds up over.
+  Case sum_of_two() {
+    const bool batch = coin(), left_across = coin(), right_across = coin(), left_apart = coin();
+    const std::int64_t h = number(2, 5), v = 64 * number(1, 2), m = 8 * number(1, 26),
+                       n = 8 * number(1, 26), heads = coin() ? number(1, h - 1) : h;
+    // Between both loops, around both, or within both.
+    const auto lies = [](bool across, bool apart, const std::string& row) {
+      return across ? (apart ? "h," + row + ",v" : "h,v," + row)
+                    : (apart ? "h," + row + ",v" : row + ",h,v");
+    };
+    const std::string b = batch ? "b," : "", type = number(0, 2) == 0 ? "bf16" : "f16";
+    const std::string yaml = formatted(
+        "name: drawn\ndtype: {}\nloops: {{{}h: {}, v: {}, m: {}, \"n\": {}}}\noperators:\n"
+        "  - C[{}m,n] += A[{}{}] * B[{}]\n",
+        type, batch ? "b: 2, " : "", h, v, m, n, b, b, lies(left_across, left_apart, "m"),
+        (coin() ? b : "") + lies(right_across, !left_apart || coin(), "n"));
+    const std::string loads =
+        formatted("h/1 ( v/{} ( L.A L.B C.C ) )", std::min<std::int64_t>(v, 64 * number(1, 2)));
+    return make_case(yaml,
+                     formatted("{}m/{}@grid n/{}@grid ( {} S.C )", batch ? "b/1@grid " : "",
+                               std::min<std::int64_t>(m, 64 * number(1, 2)),
+                               std::min<std::int64_t>(n, 64 * number(1, 2)),
+                               heads < h ? formatted("h/{}@cluster ( {} )", heads, loads) : loads),
+                     ceil_div(h, heads) * number(1, 3));
+  }
+
   /// Lines of points, of which a tile has several whole ones, or one where lines begin at no
   /// multiples of 16 bytes: followed by operators, or with sums that a cluster shares, or neither.
   Case image() {
@@ -197,7 +224,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
-    drawn.push_back(i % 8 == 3 ? draw.image() : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
+    drawn.push_back(i % 8 == 3   ? draw.image()
+                    : i % 8 == 6 ? draw.sum_of_two()
+                                 : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
     sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));
@@ -205,7 +234,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, turned = 0, shared = 0, lines = 0;
+  int clusters = 0, turned = 0, shared = 0, lines = 0, folded = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -247,7 +276,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
     else
       EXPECT_GE(counts.cluster_read, of_others) << c.text;
     turned += product->turned;
+    folded += product->left_fold + product->right_fold > 0;
   }
+  EXPECT_GE(folded, count / 16);
   EXPECT_GT(clusters, count / 8);
   EXPECT_GE(turned, count / 8);
   EXPECT_GE(shared, count / 16);
@@ -275,10 +306,10 @@ TEST(Warpgroups, ConvolutionsOfOneElementAreProducts) {
   const auto before = [&](int kernel) {
     const std::size_t at = source->text.find("tilewright_" + std::to_string(kernel) + "(");
     const std::size_t end = source->text.find(">;", at);
-    return source->text.substr(end - 15, 15);
+    return source->text.substr(end - 21, 21);
   };
-  EXPECT_EQ(before(0), "false, false, 0");
-  EXPECT_EQ(before(1), " true, false, 2");
+  EXPECT_EQ(before(0), "false, false, 0, 0, 0");
+  EXPECT_EQ(before(1), " true, false, 2, 0, 0");
   const auto module = testing::build_cuda({*source});
   ASSERT_TRUE(module.ok()) << module.reason();
   const auto run = testing::run_cuda(*module, *source, *w, kSeed, {});

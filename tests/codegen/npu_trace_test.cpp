@@ -111,6 +111,29 @@ TEST(NpuReroll, TurnsOfTwoPlacesAreOneLoop) {
   EXPECT_EQ(rolled[0].body.size(), 2U);
 }
 
+/// Blocks told one after the other: those that advance evenly are one run, said of the block's number.
+TEST(NpuReroll, PositionsThatAdvanceEvenlyAreOneRun) {
+  const std::vector<std::int64_t> at = {7, 107, 207, 307, 1000, 1001, 1002, 5};
+  Runs runs;
+  for (const std::int64_t a : at)
+    runs.add(reroll({{.step = {.instruction = Mad{.a = {"a", a}}, .pipe = Pipe::cube}}}));
+  const std::vector<tilewright::npu::Run> found = runs.take();
+  ASSERT_EQ(found.size(), 3U);
+  std::int64_t position = 0;
+  for (const tilewright::npu::Run& run : found) {
+    EXPECT_EQ(run.first, position);
+    for (std::int64_t i = 0; i < run.count; ++i, ++position) {
+      Scalars scalars = {{"number", position}};
+      std::vector<Instruction> executed;
+      execute(statements(run.body, {scalar("number")}), scalars, executed);
+      ASSERT_EQ(executed.size(), 1U);
+      const Instruction expected = Mad{.a = {"a", at[static_cast<std::size_t>(position)]}};
+      EXPECT_EQ(executed[0], expected) << position;
+    }
+  }
+  EXPECT_EQ(position, std::ssize(at));
+}
+
 TraceStep touching(Pipe pipe, std::int64_t low, std::int64_t high, bool write) {
   return {.instruction = Mad{},
           .pipe = pipe,

@@ -462,5 +462,32 @@ TEST(ScaleLate, WhatASumRunsOverStays) {
   expect_stays(make("m: 7, l: 13, k: 5", kQk), "no operator divides");
 }
 
+TEST(MaterialiseGathers, TheProductReadsAPlainMatrix) {
+  const Workload w = workload_from_yaml(
+      "name: test\ndtype: f64\nloops: {b: 7, d: 5, e: 3}\ntensors: {T: [4, d], ids: [b]}\n"
+      "dtypes: {ids: i32}\noperators:\n  - 'y: y[b,e] += T[ids[b],d] * W[d,e]'\n",
+      "test");
+  const Result<Workload> r = apply("materialise-gathers", w);
+  ASSERT_TRUE(r.ok()) << r.reason();
+  ASSERT_EQ(r->operators().size(), 2U);
+  EXPECT_FALSE(w.is_contraction(OpId(0)));
+  EXPECT_TRUE(r->is_contraction(*r->find_op("y")));
+  const RewriteCheck check = check_rewrite(w, *r, 17);
+  EXPECT_LT(check.relative_error, 1e-15) << check.where;
+}
+
+TEST(MaterialiseGathers, NothingThatIsReadOnceOrIsNoProduct) {
+  const char* head =
+      "name: test\ndtype: f64\nloops: {b: 7, d: 5}\ntensors: {T: [4, d], ids: [b]}\n"
+      "dtypes: {ids: i32}\noperators:\n";
+  for (const char* op : {"  - 'y: y[b] += T[ids[b],d] * W[d]'\n",
+                         "  - 'y: y[b,d] = T[ids[b],d] * W[d]'\n"}) {
+    const Result<Workload> r =
+        apply("materialise-gathers", workload_from_yaml(std::string(head) + op, "test"));
+    ASSERT_FALSE(r.ok()) << op;
+    EXPECT_NE(r.reason().find("looks up"), std::string::npos) << r.reason();
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -46,6 +46,12 @@ std::map<std::string, Gauged> numbers() {
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
   add("points light, one row", (64 * 3.5 + 50) * 0.25e-9);
   add("points expensive", 3e-9), add("points library", 10e-9);
+  add("points divide", (2.5 + 6) * 0.25e-9);
+  // Points one by one: half a cycle an operation, and 9 and 40 more of the functions.
+  add("points alone, light", 3.5 * 0.5 * 0.25e-9);
+  add("points alone, expensive", (1.5 * 0.5 + 9) * 0.25e-9);
+  add("points alone, library", (1.5 * 0.5 + 40) * 0.25e-9);
+  add("parts", (3.5 + 2) * 0.25e-9), add("joins", (1.5 + 7) * 0.25e-9);
   add("region", 2e-6);
   return all;
 }
@@ -76,6 +82,12 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("copy_row"), 8, 0.01);
   EXPECT_NEAR(core.cycles.at("reread"), 50, 0.01);
   EXPECT_NEAR(core.cycles.at("visit"), 3, 0.02);
+  EXPECT_NEAR(core.cycles.at("divide"), 6, 0.01);
+  EXPECT_NEAR(core.cycles.at("light_one"), 0.5, 0.01);
+  EXPECT_NEAR(core.cycles.at("expensive_one"), 9, 0.01);
+  EXPECT_NEAR(core.cycles.at("library_one"), 40, 0.01);
+  EXPECT_NEAR(core.cycles.at("part"), 2, 0.01);
+  EXPECT_NEAR(core.cycles.at("join"), 7, 0.01);
   EXPECT_NEAR(core.cycles.at("tap"), 2, 0.01);
   EXPECT_NEAR(core.cycles.at("tap_apart"), 4, 0.01);
   EXPECT_NEAR(m.levels[1].bandwidth.value, 1 / 3e-11, 1);

@@ -38,6 +38,29 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
   EXPECT_NEAR(all / (12 * one), 1, 0.03);
 }
 
+/// Rows that a product looks up are written first where it reads them for many columns, on a
+/// processor as on a GPU; the plan takes no longer than the one without.
+TEST(PlannerOfGathers, ProductsReadAPlainMatrix) {
+  std::mt19937 random(11);
+  const auto draw = [&](int least, int most) {
+    return std::to_string(std::uniform_int_distribution(least, most)(random));
+  };
+  for (const char* machine : {"epyc-zen5", "h100"})
+    for (const char* dtype : {"f32", "f16"}) {
+      const std::string text = std::string("name: t\ndtype: ") + dtype + "\nloops: {b: " +
+                               draw(500, 900) + ", d: " + draw(60, 130) + ", e: " +
+                               draw(300, 600) + "}\ntensors: {T: [" + draw(30, 90) +
+                               ", d], ids: [b]}\ndtypes: {ids: i32}\noperators:\n"
+                               "  - \"y[b,e] += T[ids[b],d] * W[d,e]\"\n";
+      Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
+      q.machine = std::make_shared<const Machine>(named_machine(machine));
+      q.threads = 1;
+      const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
+      ASSERT_TRUE(p.ok()) << p.reason();
+      EXPECT_EQ(p->rewrites, std::vector<std::string>{"materialise-gathers"}) << machine << text;
+    }
+}
+
 /// Threads that share an image's columns write to the same lines of memory, and none of them has whole
 /// rows, which what follows a convolution takes from registers.
 TEST(PlannerOfThreads, ColumnsOfAnImageAreNotShared) {

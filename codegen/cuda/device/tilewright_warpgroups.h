@@ -225,11 +225,13 @@ struct WarpgroupResults {
 /// cluster, which have parts of the depth of one tile. Turned: rows of the product are columns of the results at home,
 /// which so have tiles of any 16 of their rows. Down, Across: tiles of a cluster's blocks, which share their operands.
 /// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended, those
-/// of the first Ahead stages.
+/// of the first Ahead stages. LeftFold, RightFold: of the depth, in one matrix of the operand, the rest in those that
+/// follow; 0: all.
 /// Operators: on elements, after the product.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
-          bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, class Operators = NoOperators>
+          bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, int LeftFold = 0, int RightFold = 0,
+          class Operators = NoOperators>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
@@ -251,6 +253,7 @@ struct WarpgroupProduct {
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
+  static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
   static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
@@ -316,22 +319,30 @@ struct WarpgroupProduct {
       else load_box(box, map, full, x, y, product);
     }
   }
+  /// Where in its matrix a point of the depth lies; `matrix`: of which product, and then which of its own.
+  template <int Fold>
+  static TW_MEMBER int folded(int depth, int& matrix, const ProductSize& s) {
+    if constexpr (Fold == 0) return depth;
+    else return matrix = matrix * (s.depth / Fold) + depth / Fold, depth % Fold;
+  }
   /// Boxes of a stage: of the left operand, of the right one.
   template <bool Left, bool Right>
   static TW_MEMBER void copy_stage(const Ring& ring, const TensorMap& left, const TensorMap& right,
-                                   const ProductPlace& p, int k) {
+                                   const ProductSize& s, const ProductPlace& p, int k) {
     u64* const full = ring.full + ring.stage;
     TW_UNROLL
     for (int step = 0; step < Steps; ++step) {
-      const int depth = k + step * 64, of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
+      int of_left = LeftAll ? 0 : p.product, of_right = RightAll ? 0 : p.product;
+      const int left_depth = folded<LeftFold>(k + step * 64, of_left, s);
+      const int right_depth = folded<RightFold>(k + step * 64, of_right, s);
       u32 below = 0;  // the first block of each row of the cluster's tiles
       TW_UNROLL
       for (int i = 0; i < Down; ++i) below |= 1u << (i * Across);
       if constexpr (Left)
-        copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, depth, of_left, column_of(),
+        copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
       if constexpr (Right)
-        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, depth, of_right, row_of(),
+        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
     }
   }
@@ -342,7 +353,7 @@ struct WarpgroupProduct {
                                     const ProductPlace& p) {
     for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
       mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
-      copy_stage<LeftBefore, RightBefore>(ring, left, right, p, k);
+      copy_stage<LeftBefore, RightBefore>(ring, left, right, s, p, k);
       ring.next();
     }
   }
@@ -351,11 +362,11 @@ struct WarpgroupProduct {
                              const ProductPlace& p, int begun) {
     for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
       if (kBefore && begun-- > 0) {
-        copy_stage<!LeftBefore, !RightBefore>(ring, left, right, p, k);
+        copy_stage<!LeftBefore, !RightBefore>(ring, left, right, s, p, k);
       } else {
         mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
         mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
-        copy_stage<true, true>(ring, left, right, p, k);
+        copy_stage<true, true>(ring, left, right, s, p, k);
       }
       ring.next();
     }

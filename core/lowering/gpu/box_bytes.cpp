@@ -70,13 +70,14 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
     for (std::int64_t part = 0; part < p.depth; part += p.part)
       for (std::int64_t k = part; k < std::min(p.depth, part + p.part); k += 64 * p.steps)
         for (int step = 0; step < p.steps; ++step) {
-          const std::int64_t depth = k + step * 64;
+          const auto of_left = p.box_place(true, k + step * 64, product),
+                     of_right = p.box_place(false, k + step * 64, product);
           for (std::int64_t i = 0; i < down; ++i)
             bytes += across *
-                     left.of(i * p.tile_rows(), p.tile_rows(), depth, 64, p.left_all ? 0 : product);
+                     left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
           for (std::int64_t i = 0; i < across; ++i)
-            bytes += down * right.of(i * p.columns_apart, p.tile_columns, depth, 64,
-                                     p.right_all ? 0 : product);
+            bytes += down * right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64,
+                                     of_right.matrix);
         }
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
@@ -39,6 +40,7 @@ class Finder : ProductChain {
 
  private:
   static bool has(const Access& a, LoopId loop) { return has_whole_loop(a, loop); }
+  bool sums(LoopId loop) const { return loop == depth_ || (over_.valid() && loop == over_); }
 
   /// Beside a sum over something, a sum over one element is none: the window of a 1 x 1
   /// convolution.
@@ -88,11 +90,12 @@ class Finder : ProductChain {
         products_.push_back(loop);
     for (const LoopId loop : op.loops) {
       if (has(out.target, loop) || is_none(op, loop)) continue;
-      if (depth_.valid() || !has(*left_, loop) || !has(*right_, loop))
-        refuse("its sum is over several loops, or of one operand");
-      depth_ = loop;
+      if (over_.valid() || !has(*left_, loop) || !has(*right_, loop))
+        refuse("its sum is over more than two loops, or of one operand");
+      over_ = std::exchange(depth_, loop);
     }
     if (!depth_.valid()) refuse("it sums nothing");
+    if (over_.valid()) order_depth();
     p_.loops = {rows_, columns_, products_};
     if (computes_.size() > 1) {
       if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
@@ -101,18 +104,35 @@ class Finder : ProductChain {
     if (are_joined()) join_lines();
   }
 
+  /// Elements from one to the next along a loop.
+  std::int64_t stride(const Access& a, LoopId loop) const {
+    const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
+    for (std::size_t d = 0; d < strides.size(); ++d)
+      if (a.index[d].plain_loop() == loop) return strides[d];
+    return 0;
+  }
+  /// Of two loops of the sum, the one that is within the other in both operands.
+  void order_depth() {
+    if (stride(*left_, over_) < stride(*left_, depth_)) std::swap(over_, depth_);
+    if (stride(*right_, over_) < stride(*right_, depth_))
+      refuse("its operands have the two loops of its sum in different orders");
+  }
+  /// Of the depth, what lies in one matrix of an operand, the others of which follow at distances
+  /// of their own; 0: all.
+  std::int64_t fold_of(const Access& a) const {
+    if (!over_.valid() || stride(a, over_) == extent(depth_) * stride(a, depth_)) return 0;
+    if (extent(depth_) % 64 != 0)
+      refuse(formatted("tensor {} has {} of loop {} of the sum together, and boxes take 64",
+                       name(a.tensor), extent(depth_), loop_name(depth_)));
+    return extent(depth_);
+  }
+
   /// Whether the lines of results, and of the right operand, are one: where a block has several of
   /// them, or the TMA unit could not find where each begins.
   bool are_joined() const {
-    if (p_.turned || products_.empty()) return false;
+    if (p_.turned || products_.empty() || over_.valid()) return false;
     const LoopId y = products_.back();
     const std::int64_t wide = extent(columns_);
-    const auto stride = [&](const Access& a, LoopId loop) {
-      const std::vector<std::int64_t> strides = strides_of(w_.tensor(a.tensor));
-      for (std::size_t d = 0; d < strides.size(); ++d)
-        if (a.index[d].plain_loop() == loop) return strides[d];
-      return std::int64_t{0};
-    };
     if (extent(y) == 1 || part(columns_) < wide || has(*left_, y)) return false;
     if (part(y) == 1 && wide * size_of(w_.tensor(right_->tensor).dtype) % 16 == 0) return false;
     for (const Access* a : {right_, result_})
@@ -139,11 +159,15 @@ class Finder : ProductChain {
     return extent(columns_) * (lines_.valid() ? extent(lines_) : 1);
   }
 
-  MatrixAccess lies(const Access& a, LoopId inner, LoopId outer) const {
-    const MatrixAccess m = matrix_access(w_, a, inner, outer, products_, lines_);
+  /// `fold`: of the depth, in one matrix. The others follow as those of the next products do.
+  MatrixAccess lies(const Access& a, LoopId inner, LoopId outer, std::int64_t fold = 0) const {
+    std::vector<LoopId> loops = products_;
+    if (fold > 0) loops.push_back(over_);
+    const bool joined = over_.valid() && fold == 0 && has(a, over_);
+    const MatrixAccess m = matrix_access(w_, a, inner, outer, loops, joined ? over_ : lines_);
     std::int64_t all = 1;
-    for (const LoopId loop : products_) all *= extent(loop);
-    if (m.modulo != 1 && m.modulo != all)
+    for (const LoopId loop : loops) all *= extent(loop);
+    if (m.modulo != (fold > 0 ? extent(over_) : 1) && m.modulo != all)
       refuse("tensor " + w_.tensor(a.tensor).name +
              " has some of the loops that tell products apart");
     return m;
@@ -161,11 +185,16 @@ class Finder : ProductChain {
         refuse("tensor " + w_.tensor(a.tensor).name + "'s rows are rows of no matrix");
     };
     ends(*left_, p_.left_across), ends(*right_, p_.right_across);
-    of_left_ = p_.left_across ? lies(*left_, rows_, depth_) : lies(*left_, depth_, rows_);
-    of_right_ = p_.right_across ? lies(*right_, columns_, depth_) : lies(*right_, depth_, columns_);
+    p_.left_fold = fold_of(*left_), p_.right_fold = fold_of(*right_);
+    of_left_ = p_.left_across ? lies(*left_, rows_, depth_, p_.left_fold)
+                              : lies(*left_, depth_, rows_, p_.left_fold);
+    of_right_ = p_.right_across ? lies(*right_, columns_, depth_, p_.right_fold)
+                                : lies(*right_, depth_, columns_, p_.right_fold);
     of_result_ = p_.turned ? lies(*result_, rows_, columns_) : lies(*result_, columns_, rows_);
-    p_.left_all = of_left_.modulo == 1, p_.right_all = of_right_.modulo == 1;
-    p_.rows = extent(rows_), p_.columns = all_columns(), p_.depth = extent(depth_);
+    const std::int64_t folds = over_.valid() ? extent(over_) : 1;
+    p_.left_all = of_left_.modulo == (p_.left_fold > 0 ? folds : 1);
+    p_.right_all = of_right_.modulo == (p_.right_fold > 0 ? folds : 1);
+    p_.rows = extent(rows_), p_.columns = all_columns(), p_.depth = folds * extent(depth_);
     for (const LoopId loop : products_) p_.count *= extent(loop);
     if (p_.rows >= 1 << 30 || p_.columns >= 1 << 30 || p_.depth >= 1 << 30)
       refuse("a loop has 2^30 iterations or more");
@@ -174,13 +203,16 @@ class Finder : ProductChain {
 
   void cut_tiles() {
     for (NodeId n : serial_)
-      if (k_.node(n).loop != depth_ && k_.node(n).max_trips > 1)
+      if (!sums(k_.node(n).loop) && k_.node(n).max_trips > 1)
         refuse("a block has several tiles of loop " + loop_name(k_.node(n).loop));
     for (NodeId n : grid_)
-      if (k_.node(n).loop == depth_ && k_.node(n).max_trips > 1)
-        refuse("blocks share loop " + loop_name(depth_) + " of the sum");
-    if (shared_.valid() && k_.node(shared_).loop != depth_)
+      if (sums(k_.node(n).loop) && k_.node(n).max_trips > 1)
+        refuse("blocks share loop " + loop_name(k_.node(n).loop) + " of the sum");
+    if (shared_.valid() && !sums(k_.node(shared_).loop))
       refuse("a cluster's blocks have tiles of their own");
+    if (shared_.valid() && over_.valid() && k_.node(shared_).loop != over_)
+      refuse(formatted("a cluster's blocks share loop {} of the sum, and loop {} is around it",
+                       loop_name(depth_), loop_name(over_)));
     for (LoopId loop : products_)
       if (part(loop) != 1) refuse("a block has several products of loop " + loop_name(loop));
     check_moves(p_.epilogue);
@@ -232,16 +264,16 @@ class Finder : ProductChain {
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
                        p_.tile_columns, sums, most));
     p_.resident = p_.groups == 1 && sums <= kFewSums - fewer / 2 ? 2 : 1;
-    p_.part = extent(depth_);
+    p_.part = p_.depth;
     if (shared_.valid()) {
-      p_.part = k_.node(shared_).step;
+      p_.part = k_.node(shared_).step * (over_.valid() ? extent(depth_) : 1);
       p_.share = static_cast<int>(k_.node(shared_).max_trips);
       if (k_.node(shared_).max_trips > kMostShare)
         refuse(formatted("{} blocks share a tile's sum, and a cluster has at most {}",
                          k_.node(shared_).max_trips, kMostShare));
       if (p_.part % 64 != 0)
         refuse(formatted("blocks have {} each of loop {} of the sum, and take multiples of 64",
-                         p_.part, loop_name(depth_)));
+                         p_.part, loop_name(k_.node(shared_).loop)));
     }
     std::int64_t deep = p_.part;
     for (NodeId n : serial_)
@@ -253,7 +285,10 @@ class Finder : ProductChain {
       p_.steps = steps;
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
-    const bool two = deep % 128 == 0 && p_.part % 128 == 0 && fit(2) >= 3;
+    // What lies past the end of a folded depth is the next product's, not zero.
+    const bool folds = p_.left_fold + p_.right_fold > 0;
+    const bool two =
+        deep % 128 == 0 && p_.part % 128 == 0 && (!folds || p_.depth % 128 == 0) && fit(2) >= 3;
     const std::int64_t fits = fit(two ? 2 : 1);
     if (fits < 2) refuse("two stages of its tiles have no room in shared memory");
     if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
@@ -302,10 +337,12 @@ class Finder : ProductChain {
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, std::int64_t inner, std::int64_t outer,
                          int tall) { p_.maps.push_back(box_map(w_, t, m, inner, outer, tall)); };
-    p_.left_across ? map(p_.left, of_left_, p_.rows, p_.depth, 64 / p_.across)
-                   : map(p_.left, of_left_, p_.depth, p_.rows, p_.tile_rows() / p_.across);
-    p_.right_across ? map(p_.right, of_right_, p_.columns, p_.depth, 64 / p_.down)
-                    : map(p_.right, of_right_, p_.depth, p_.columns, p_.tile_columns / p_.down);
+    const std::int64_t of_left = p_.left_fold > 0 ? p_.left_fold : p_.depth,
+                       of_right = p_.right_fold > 0 ? p_.right_fold : p_.depth;
+    p_.left_across ? map(p_.left, of_left_, p_.rows, of_left, 64 / p_.across)
+                   : map(p_.left, of_left_, of_left, p_.rows, p_.tile_rows() / p_.across);
+    p_.right_across ? map(p_.right, of_right_, p_.columns, of_right, 64 / p_.down)
+                    : map(p_.right, of_right_, of_right, p_.columns, p_.tile_columns / p_.down);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
@@ -323,6 +360,7 @@ class Finder : ProductChain {
 
   WarpgroupProduct p_;
   LoopId rows_, columns_, depth_;
+  LoopId over_;                   ///< of a sum over two loops the outer one, around depth_
   LoopId lines_;                  ///< joined with the columns
   std::vector<LoopId> products_;  ///< outermost first
   std::array<Access, 2> inputs_;
@@ -334,6 +372,14 @@ class Finder : ProductChain {
 std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
   if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
   return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
+}
+
+WarpgroupProduct::BoxPlace WarpgroupProduct::box_place(bool of_left, std::int64_t at,
+                                                       std::int64_t product) const {
+  const std::int64_t fold = of_left ? left_fold : right_fold;
+  const std::int64_t matrix = (of_left ? left_all : right_all) ? 0 : product;
+  return fold == 0 ? BoxPlace{at, matrix}
+                   : BoxPlace{at % fold, matrix * (depth / fold) + at / fold};
 }
 
 std::int64_t WarpgroupProduct::cluster_bytes() const {
@@ -393,6 +439,10 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
       p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+  for (const auto& [tensor, fold] : {std::pair{p.left, p.left_fold}, {p.right, p.right_fold}})
+    if (fold > 0)
+      text += formatted("      {} of the depth in one matrix of {}, the next in the next\n", fold,
+                        name(tensor));
   if (p.across > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.left), p.across);
   if (p.down > 1) text += formatted("      of {} a part, to {} blocks\n", name(p.right), p.down);
   text += formatted(

@@ -5,8 +5,9 @@
 // over the sum is bound to `cluster`, the blocks of a cluster have parts of one tile's sum and then
 // add them up, each some of the rows, through distributed shared memory. Else the blocks of a
 // cluster may have tiles side by side: of an operand that several need, each copies a part, to all
-// of them. Operators of elements may follow the product (product_epilogue.h). Lines of results that
-// follow one another at home, and in the right operand, are one: a 1 x 1 convolution of an image.
+// of them. A sum may be over two loops. Operators of elements may follow the product
+// (product_epilogue.h). Lines of results that follow one another at home, and in the right operand,
+// are one: a 1 x 1 convolution of an image.
 #pragma once
 
 #include <string>
@@ -36,6 +37,9 @@ struct WarpgroupProduct {
   /// else along the depth.
   bool left_across = false, right_across = false;
   bool left_all = false, right_all = false;  ///< all products have the same
+  /// Of the depth, what lies in one matrix; the rest in those that follow: of a sum over two loops
+  /// between which the rows lie, as of attention's heads. 0: all.
+  std::int64_t left_fold = 0, right_fold = 0;
   /// Rows of the product are what results have side by side at home: tiles have any 16 of the
   /// others.
   bool turned = false;
@@ -74,6 +78,11 @@ struct WarpgroupProduct {
   }
   /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
   std::int64_t cluster_bytes() const;
+  /// Where an operand's boxes lie at `at` of the depth of one of the products: of its tensor map.
+  struct BoxPlace {
+    std::int64_t depth, matrix;
+  };
+  BoxPlace box_place(bool of_left, std::int64_t at, std::int64_t product) const;
   std::int64_t stage_bytes() const {
     return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
   }

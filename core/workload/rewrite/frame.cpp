@@ -42,7 +42,7 @@ const std::vector<Rewrite>& rewrites() {
   static const std::vector<Rewrite> all{online_softmax(), compose(),        compose_gathers(),
                                         compose_all(),    split_variance(), share_loops(),
                                         scale_late(),     copies(),         inlining(),
-                                        pad()};
+                                        pad(),            materialise_gathers()};
   return all;
 }
 

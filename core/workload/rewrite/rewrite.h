@@ -62,5 +62,7 @@ Rewrite inlining();
 Rewrite pad();
 /// Loops along which products read rows that begin at no multiples of 16 bytes: what `pad` may pad.
 std::vector<LoopId> loops_of_odd_rows(const Workload& w);
+/// materialise.cpp
+Rewrite materialise_gathers();
 
 }  // namespace tilewright
