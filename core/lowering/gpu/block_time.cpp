@@ -98,8 +98,6 @@ constexpr double kFmaLasts = 0.8;
 // times in the SASS that nvcc 13.0 makes for sm_90a of warps of 16 rows, followed instruction by
 // instruction. Those of more rows wait less there; the recordings say as often.
 constexpr double kFmaWaits = 8;
-// By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
-constexpr double kOfPieces = 7;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -152,9 +150,9 @@ class Pricer {
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
-      ActTime copy =
-          copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
-                    copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
+      const int groups = copying_groups(static_cast<std::int64_t>(c.stages), shifted);
+      ActTime copy = copy_time(c, tiles_[c.buffer], latency_,
+                               pieces_at_once(ceil_div(p.blocks, r_.sms)), groups, r_);
       const ActTime ring = ring_time(c, r_);
       if (c.piece < 16 && !c.elements) {
         const double pieces =
@@ -162,7 +160,8 @@ class Pricer {
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      first += copy.alone;
+      // Groups have a tile each, and the first one waits for all of one group's.
+      first += copy.alone * (c.shifted ? groups : 1);
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;

@@ -183,6 +183,7 @@ class BlockWalk {
                               .dims = box.rank(),
                               .row_dims = rows,
                               .sectors = aligned(n.tensor, box, 32),
+                              .partial = partial(n.tensor, box),
                               .buffer = n.buffer.index()});
     needs(n.tensor);
   }
@@ -200,6 +201,17 @@ class BlockWalk {
           w_.tensor(id).shape[static_cast<std::size_t>(d)] % extent(box[d]) != 0)
         return false;
     return true;
+  }
+
+  /// Of all such boxes of the tensor, the part that is smaller.
+  double partial(TensorId id, const Box& box) const {
+    double whole = 1;
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
+      if (extent(box[d]) > 0 && all % extent(box[d]) != 0)
+        whole *= 1 - 1 / static_cast<double>(ceil_div(all, extent(box[d])));
+    }
+    return 1 - whole;
   }
 
   /// Whether rows of the box begin at multiples of so many bytes at home.
