@@ -130,7 +130,8 @@ ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
       20 + each * (x.light + kOfExpensive * x.expensive + 2 + kOfElement * loaded);
   const double special = each * x.expensive * kOfSpecial;
   ActTime t;
-  t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
+  // A thread's elements do not wait for one another.
+  t.alone = std::max(loop(instructions, r), special) + (loaded > 0 ? r.near : 0) +
             (x.expensive > 0 ? r.expensive : 0);
   t.issue = (instructions + special) * warps / kSchedulers;
   t.near = each * loaded * warps;
