@@ -77,6 +77,7 @@ class Forms {
       const bool made = x.left.valid() && !work_.tiles[x.left.index()].ring;
       x.left_sums = made && in_sums(x.left);
       x.left_tile = made && !x.left_sums;
+      x.right_tile = x.right.valid() && !work_.tiles[x.right.index()].ring;
       x.result_tile = !in_sums(x.result);
     });
   }

@@ -221,6 +221,8 @@ class Pricer {
       near = 4 * (left + right);
       // Floats of a tile in shared memory are read pair by pair and rounded.
       if (x.left_tile) near += 8 * rows, issue += 48 * rows;
+      // Of the right operand one by one.
+      if (x.right_tile) near += 4 * columns, issue += 4 * kOfElement * columns;
       issue += rows * columns + 2 * (left + right);
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {

@@ -34,7 +34,7 @@ struct ProductRun {
   };
   std::optional<Contraction> contraction;
   // Found by block_forms.
-  bool left_sums = false, left_tile = false, result_tile = false;
+  bool left_sums = false, left_tile = false, right_tile = false, result_tile = false;
 };
 /// Point by point, by any thread (codegen/cuda/emit_points.cpp).
 struct PointsRun {
