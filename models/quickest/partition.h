@@ -140,15 +140,17 @@ class Wholes {
  public:
   using Plan = std::function<Result<Planned>(const stitching::Composition&)>;
   Wholes(std::shared_ptr<const Workload> w, Plan plan);
-  /// Whether it is quicker than all before.
-  bool tries(const stitching::Composition& c);
+  /// What `plan` makes of it, with its rewrites.
+  Result<Planned> planned(const stitching::Composition& c) const;
+  /// Keeps it where it takes less than this part of the seconds of the quickest before, and says
+  /// whether it does.
+  bool takes(Result<Planned> other, double part = 1);
+  bool tries(const stitching::Composition& c) { return takes(planned(c)); }
   const Result<Planned>& best() const { return best_; }
   /// With the time that the search took.
   Result<Proposal> proposal() &&;
 
  private:
-  Result<Planned> planned(const stitching::Composition& c) const;
-
   std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   Plan plan_;
   Result<Planned> best_;

@@ -29,9 +29,8 @@ Result<Planned> Wholes::planned(const stitching::Composition& c) const {
   return p;
 }
 
-bool Wholes::tries(const stitching::Composition& c) {
-  Result<Planned> other = planned(c);
-  if (!other || (best_ && other->seconds() >= best_->seconds())) return false;
+bool Wholes::takes(Result<Planned> other, double part) {
+  if (!other || (best_ && other->seconds() >= part * best_->seconds())) return false;
   best_ = std::move(other);
   return true;
 }

@@ -16,15 +16,14 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
 // element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece,
-// of one that is moved together from several, and where each row is looked at;
+// of one that is moved together from several, and where each row is looked at, of elements of 2
+// and of 4 bytes;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 75, kOfRowDim = 13, kOfRing = 36,
-                 kOfRingDim = 11, kOfExpensive = 7;
+                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79, kOfShiftedWide = 55,
+                 kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
-// How much longer pieces through registers take than that: chosen by h200-planned-odd.json.
-constexpr double kShiftedLonger = 1.8;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
 // Loads under way at the same time in a loop that is unrolled: of single points, of strips.
@@ -109,7 +108,8 @@ ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) 
       20 + each * (x.light + kOfExpensive * x.expensive + 2) + kOfElement * loaded;
   const double special = each * x.expensive * kOfSpecial;
   ActTime t;
-  t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
+  // A thread's elements do not wait for one another.
+  t.alone = std::max(loop(instructions, r), special) + (loaded > 0 ? r.near : 0) +
             (x.expensive > 0 ? r.expensive : 0);
   t.issue = (instructions + special) * warps / kSchedulers;
   t.near = loaded * warps;
@@ -185,11 +185,18 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
   const double each = std::ceil(rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
   if (x.is(Way::shifted)) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
-    const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
+    // Where a box is smaller than its tile, whose rows are whole pieces and of 16 bits whole
+    // blocks.
+    const std::int64_t bytes = work.element(tile.buffer);
+    const bool halves = bytes < 4;
+    const bool smaller =
+        tile.columns % (16 / bytes) != 0 || (halves && tile.need_columns != tile.columns);
+    const double edges = more > 0 || smaller ? 1 : x.partial;
+    const double of_edge = (halves ? kOfShiftedRows : kOfShiftedWide) - kOfShifted;
+    const double one = kOfShifted + edges * of_edge + more,
                  longer =
                      std::ceil(rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
-    t.alone =
-        kShiftedLonger * (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
+    t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
     t.issue = each * one * kCopyWarps / kSchedulers;
     return t;
   }

@@ -18,9 +18,12 @@ ProductRun run_of(const BlockLowering& block, NodeId compute, int left, int righ
   ProductRun p;
   p.left = block.buffer_of_input(n, left), p.right = block.buffer_of_input(n, right);
   p.result = n.writes[static_cast<std::size_t>(write)].buffer;
-  const BlockTile& operand = block.tile(p.left);
-  p.left_sums = operand.in_registers();
-  p.left_tile = operand.form == BlockTile::Form::computed && !operand.narrow;
+  const auto floats = [&](BufferId b) {
+    return block.tile(b).form == BlockTile::Form::computed && !block.tile(b).narrow;
+  };
+  p.left_sums = block.tile(p.left).in_registers();
+  p.left_tile = floats(p.left);
+  p.right_tile = p.right.valid() && floats(p.right);
   p.result_tile = !block.tile(p.result).in_registers();
   return p;
 }

@@ -13,7 +13,7 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kMostPoints = 1 << 20;
+constexpr std::int64_t kCounted = 1 << 20;
 constexpr std::int64_t kLanesOfWarp = 32;
 constexpr std::int64_t kMostAtOnce = 8;  // points of a thread
 constexpr double kSome = 1.2;            // how much longer a point takes where not all exist
@@ -96,7 +96,7 @@ void BlockLowering::choose_strip(NodeId compute, const PointRanges& of, BlockPoi
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const int at = static_cast<int>(l);
     if (!workload_.is_reduction(n.op, op.loops[l])) {
-      points = std::min(kMostPoints, points * most(at));
+      points = std::min(kCounted, points * most(at));
       continue;
     }
     reduces = true;
@@ -132,7 +132,7 @@ BlockPoints BlockLowering::points_of(NodeId compute, const PointRanges& of) {
     const bool added = workload_.is_reduction(n.op, op.loops[l]);
     if (!added) outer.push_back(static_cast<int>(l));
     std::int64_t& count = added ? sum : points;
-    count = std::min(kMostPoints, count * of.most[l]);
+    count = std::min(kCounted, count * of.most[l]);
   }
   if (outer.size() == op.loops.size()) return p;
   double compute_each = 1;

@@ -101,8 +101,6 @@ constexpr double kFmaWaits = 8;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
-// By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
-constexpr double kOfPieces = 7;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -154,8 +152,9 @@ class Pricer {
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
-      ActTime copy = copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
-                               copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
+      const int groups = copying_groups(static_cast<std::int64_t>(c.stages), shifted);
+      ActTime copy =
+          copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)), groups, r_);
       const ActTime ring = ring_time(c, r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
@@ -163,7 +162,8 @@ class Pricer {
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      first += copy.alone;
+      // Groups have a tile each, and the first one waits for all of one group's.
+      first += copy.alone * (c.is(Way::shifted) ? groups : 1);
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
@@ -223,6 +223,8 @@ class Pricer {
       near = 4 * (left + right);
       // Floats of a tile in shared memory are read pair by pair and rounded.
       if (x.left_tile) near += 8 * rows, issue += 48 * rows;
+      // Of the right operand one by one.
+      if (x.right_tile) near += 4 * columns, issue += 4 * kOfElement * columns;
       issue += rows * columns + 2 * (left + right);
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {

@@ -227,6 +227,7 @@ class BlockWalk {
          .bytes = points * static_cast<double>(size_of(w_.tensor(n.tensor).dtype)),
          .dims = box.rank(),
          .row_dims = row_dims(box),
+         .partial = partial(n.tensor, box),
          .buffer = n.buffer.index()});
     needs(n.tensor);
   }
@@ -237,6 +238,17 @@ class BlockWalk {
     for (int d = 0; d + 1 < box.rank(); ++d) rows += extent(box[d]) > 1 ? 1 : 0;
     return rows;
   }
+  /// Of all such boxes of the tensor, the part that is smaller.
+  double partial(TensorId id, const Box& box) const {
+    double whole = 1;
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
+      if (extent(box[d]) > 0 && all % extent(box[d]) != 0)
+        whole *= 1 - 1 / static_cast<double>(ceil_div(all, extent(box[d])));
+    }
+    return 1 - whole;
+  }
+
   /// Boxes begin at multiples of their size, and the last one may be smaller.
   BoxAtHome at_home(TensorId id, const Box& box) const {
     BoxAtHome at{.begins = 0};

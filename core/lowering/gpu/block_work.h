@@ -37,6 +37,7 @@ struct ProductRun {
   std::optional<Contraction> contraction;
   bool left_sums = false;    ///< its left operand is sums in registers
   bool left_tile = false;    ///< or floats in shared memory, which are rounded
+  bool right_tile = false;   ///< its right operand is
   bool result_tile = false;  ///< its sums are in shared memory
 };
 /// Point by point, by any thread (codegen/cuda/emit_points.cpp), or on sums in registers.
@@ -63,6 +64,7 @@ struct CopyRun {
   bool gathered = false;  ///< by the reader, no tile
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
   bool sectors = true;         ///< rows begin at multiples of a sector, 32 bytes
+  double partial = 0;          ///< of its boxes, the part that is smaller than the largest
   std::size_t buffer = 0;
   double stages = 1;
   bool is(BlockStep::Way w) const { return way == w; }
@@ -110,6 +112,9 @@ void count_operations(const Expr& e, double& light, double& expensive);
 inline constexpr double kSpecialUnits = 16;
 /// Assumed: instructions for what an operator after a product reads at home, of an element.
 inline constexpr double kOfRead = 2;
+/// Cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes: chosen by
+/// products in f32 (h100-products-f32.json), and as good for products of odd sizes in 16 bits.
+inline constexpr double kOfPieces = 7;
 /// Bytes a cycle that an SM reads of other blocks of a cluster, chosen with block_time.cpp's
 /// numbers of products by warpgroups.
 inline constexpr double kBytesFromBlocks = 16.6;
