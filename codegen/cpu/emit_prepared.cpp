@@ -128,9 +128,35 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
          std::to_string(group * steps);
 }
 
+/// How many columns are packed together, beginning with a panel of `width` of their own: all of
+/// them where every tile begins at a panel, else those of one tile; 0: tiles begin within panels.
+std::int64_t KernelEmitter::columns_packed_together(NodeId id, const Product& p, std::int64_t width,
+                                                    const SymRanges& ranges) const {
+  constexpr std::int64_t kMostPadded = 4;  // times as many columns as there are
+  const OpId op = k_.node(id).op;
+  const std::int64_t all =
+      p_.workload().loop(p_.workload().op(op).loops[static_cast<std::size_t>(p.columns)]).extent;
+  const std::int64_t begins = begins_of_tiles(op, p.columns);
+  const SymRange& r = range(ranges, op, p.columns);
+  if (begins == 0) {
+    // One tile; where no loop cuts it, it may follow others' iterations.
+    const bool cut = std::ranges::any_of(open_, [&](const OpenLoop& open) {
+      return std::ranges::any_of(k_.node(open.id).cuts, [&](const OpLoop& c) {
+        return c.op == op && c.local == p.columns;
+      });
+    });
+    return cut || (r.lo.is_constant() && r.lo.constant % width == 0) ? all : 0;
+  }
+  if (begins % width == 0) return all;
+  // A tile of several steps would lie in several groups.
+  if (r.most > begins || round_up(begins, width) > kMostPadded * begins) return 0;
+  return begins;
+}
+
 /// Whether a product's right operand never changes and tiles of its columns begin where panels of
 /// `width` do: nothing but the panels is read of it.
-bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width) const {
+bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width,
+                                 const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
@@ -144,17 +170,19 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
     if (indexes(b, op.loops[l])) elements *= p_.workload().loop(op.loops[l]).extent;
   // Where an index has several loops, elements would be there several times.
   if (elements > p_.workload().tensor(b.tensor).elements().value) return false;
-  return begins_of_tiles(n.op, p.columns) % width == 0;
+  return columns_packed_together(id, p, width, ranges) > 0;
 }
 
 /// The same, and it lies at home, not in tiles of its own.
-bool KernelEmitter::can_prepare_right(NodeId id, const Product& p, std::int64_t width) const {
+bool KernelEmitter::can_prepare_right(NodeId id, const Product& p, std::int64_t width,
+                                      const SymRanges& ranges) const {
   const BufferId in_b = buffer_of_input(k_.node(id), p.right);
-  return is_plain(in_b) && packed_[in_b.index()].empty() && wants_panels(id, p, width);
+  return is_plain(in_b) && packed_[in_b.index()].empty() && wants_panels(id, p, width, ranges);
 }
 
 /// Where the product's first panel is; `panel`: elements from one to the next.
 std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int64_t width,
+                                          const SymRanges& ranges,
                                           const std::vector<std::string>& at, std::string& panel) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
@@ -166,7 +194,10 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
   const std::int64_t elements = width * extent(p.depth);
-  const std::int64_t matrix = ceil_div(extent(p.columns), width) * elements;
+  const std::int64_t together = columns_packed_together(id, p, width, ranges);
+  const std::int64_t groups = ceil_div(extent(p.columns), together);
+  const std::int64_t group = ceil_div(together, width) * elements;
+  const std::int64_t matrix = groups * group;
   std::int64_t all = matrix;
   for (int l : others) all *= extent(l);
   Prepared& made = prepared_[id];
@@ -201,20 +232,31 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
                  : "(" + number + ") * " + std::to_string(extent(l)) + " + (" + here + ")";
   }
   const std::string columns = std::to_string(extent(p.columns));
-  text.open("for (int64_t g = 0; g < " + columns + "; g += " + std::to_string(width) + ")");
+  std::string begin = "0", end = columns;
+  if (groups > 1) {
+    begin = "t", end = "end";
+    text.open("for (int64_t t = 0; t < " + columns + "; t += " + std::to_string(together) + ")");
+    text.line("const int64_t end = t + " + std::to_string(together) + " < " + columns + " ? t + " +
+              std::to_string(together) + " : " + columns + ";");
+  }
+  text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " + std::to_string(width) + ")");
   open(p.depth);
   text.line(
-      "for (int64_t i = 0; i < " + std::to_string(width) + "; ++i) *to++ = g + i < " + columns +
+      "for (int64_t i = 0; i < " + std::to_string(width) + "; ++i) *to++ = g + i < " + end +
       " ? from[" + from + " + " +
       times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)") +
       "] : Real(0);");
-  for (std::size_t opened = others.size() + 3; opened > 0; --opened) text.close();
+  for (std::size_t opened = others.size() + (groups > 1 ? 4 : 3); opened > 0; --opened)
+    text.close();
   made.text = text.text();
+  const std::string& first_column = at[static_cast<std::size_t>(p.columns)];
+  const std::string first_panel =
+      groups > 1 ? std::to_string(group) + " * ((" + first_column + ") / " +
+                       std::to_string(together) + ")"
+                 : "(" + first_column + ") * " + std::to_string(extent(p.depth));
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
-         " + " + std::to_string(matrix) + " * (" + number + ") + (" +
-         at[static_cast<std::size_t>(p.columns)] + ") * " + std::to_string(extent(p.depth)) +
-         " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(width);
+         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel + " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(width);
 }
 
 /// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than

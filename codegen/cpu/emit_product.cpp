@@ -140,7 +140,7 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   // A line of each row is read for so many steps, and then not before the next panel of columns,
   // when others have taken its place: only rows' lines of the same steps must not share sets.
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
-  if (wants_panels(id, p, m.vectors * lanes) || keeps_panels(id, p, ranges))
+  if (wants_panels(id, p, m.vectors * lanes, ranges) || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
     add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
@@ -315,11 +315,11 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const BufferId in_c = n.writes[0].buffer;
   const SymRange& columns = range(ranges, n.op, p.columns);
   const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges, [&](std::int64_t width) {
-    return wants_panels(id, p, width);
+    return begins_of_tiles(n.op, p.columns) % width == 0 && wants_panels(id, p, width, ranges);
   });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
-  const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes);
+  const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes, ranges);
   if (p.packs && !p_.pairs && !prepared) look_for_hoist(id, p);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
@@ -327,7 +327,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   std::string right = corner(op, b, in_b, s.at);
   std::string right_stride = std::to_string(stride_of(op, b, in_b, p.depth));
   if (prepared) {
-    right = prepared_right(id, p, kernel.vectors * lanes, s.at, right_stride);
+    right = prepared_right(id, p, kernel.vectors * lanes, ranges, s.at, right_stride);
   } else if (const auto hoist = hoists_.find(id);
              hoist != hoists_.end() && !hoist->second.name.empty()) {
     const Hoist& h = hoist->second;

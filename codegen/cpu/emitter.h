@@ -246,11 +246,15 @@ class KernelEmitter : private RangeEmitter {
   std::string prepared_left(NodeId id, const Window& x, std::int64_t group, const Surroundings& s,
                             const SymRanges& ranges);
 
-  bool wants_panels(NodeId id, const Product& p, std::int64_t width) const;
+  std::int64_t columns_packed_together(NodeId id, const Product& p, std::int64_t width,
+                                       const SymRanges& ranges) const;
+  bool wants_panels(NodeId id, const Product& p, std::int64_t width, const SymRanges& ranges) const;
   bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
-  bool can_prepare_right(NodeId id, const Product& p, std::int64_t width) const;
+  bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
+                         const SymRanges& ranges) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
-                             const std::vector<std::string>& at, std::string& panel);
+                             const SymRanges& ranges, const std::vector<std::string>& at,
+                             std::string& panel);
 
   // emit_operand.cpp
   /// A right operand that is packed once for all iterations of a loop that it does not depend on.
