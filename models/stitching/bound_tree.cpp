@@ -97,12 +97,13 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
   inner_ |= bit(along);
   bound_ = Binding::thread;
   const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
-  // Lanes that the contiguous loop leaves free have more of the last of them. Each warp takes
-  // several in turn where all warps have as many.
+  // Lanes that the contiguous loop leaves free have more of the last of them, where all warps find
+  // as many. Each warp takes several in turn likewise.
+  const std::int64_t warps = threads_ / kWarp;
   const std::int64_t lanes = ceil_div(extent(along), step_along(along));
   const std::int64_t together =
-      is_short ? std::clamp<std::int64_t>(kWarp / lanes, 1, extent(rows.back())) : 1;
-  const std::int64_t warps = threads_ / kWarp;
+      is_short ? std::max<std::int64_t>(1, std::min(kWarp / lanes, extent(rows.back()) / warps))
+               : 1;
   const std::int64_t turns =
       is_short && extent(rows.back()) % (warps * s_.turns * together) == 0 ? s_.turns : 1;
   for (int l : rows)
