@@ -47,13 +47,6 @@ class Planner {
       return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
     };
     std::vector<Choice> all = kernels_for(q_, group, r_, priced, effort_);
-    // Kernels with a loop to share have other tiles than those that one thread would have.
-    if (r_.alone != nullptr && (all.empty() || matters_alone(all.front().seconds, r_))) {
-      std::vector<Choice> alone = kernels_for(q_, group, *r_.alone, priced, effort_);
-      all.insert(all.end(), std::make_move_iterator(alone.begin()),
-                 std::make_move_iterator(alone.end()));
-      std::ranges::stable_sort(all, {}, &Choice::seconds);
-    }
     int refused = 0;
     while (!all.empty() && q_.refuses && refused < kMostRefused) {
       const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
