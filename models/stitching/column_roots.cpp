@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "models/stitching/bound_tree.h"
 #include "models/stitching/loops.h"
@@ -185,8 +186,12 @@ bool take_columns(const Graph& g, Component& part, std::int64_t columns) {
 double memory_bytes(const Graph& g, const Component& part) {
   const auto bytes = static_cast<double>(compulsory_of(g, part.vertices).value);
   if (part.along < 0) return bytes;
-  const auto piece = static_cast<double>(part.columns * smallest_element(g, part));
-  return bytes * (1 + kBesidePiece / piece);
+  const std::int64_t element = smallest_element(g, part);
+  const auto piece = static_cast<double>(part.columns * element);
+  // Rows that begin anywhere: a piece's ends are in sectors that its neighbours have, too.
+  const auto ends =
+      static_cast<double>(kWholeSector - std::gcd(g.extent(part.along) * element, kWholeSector));
+  return bytes * (1 + kBesidePiece / piece) * (1 + ends / piece);
 }
 
 int run_loop(const Graph& g, const Component& c) {

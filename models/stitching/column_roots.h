@@ -36,7 +36,8 @@ bool take_columns(const Graph& g, Component& part, std::int64_t columns);
 /// Bytes that a part's blocks cross to memory, as they are priced: what is compulsory and, where a
 /// block has short pieces of rows, as much more as an H200 took for them. Pieces of 32 bytes
 /// took 1.6 times as long as whole rows, of 64 bytes 1.4 times (`column-norm:rows=8192,cols=4096`,
-/// its last kernel).
+/// its last kernel). Where rows begin at no multiple of a sector, pieces cross more sectors: as
+/// many more as a piece at a drawn place crosses.
 double memory_bytes(const Graph& g, const Component& part);
 
 /// The loop of rows that all partial sums go along, of which a block takes several in turn.

@@ -43,13 +43,23 @@ double moved(const Graph& g, const Pattern& pattern) {
   return static_cast<double>(sum.value);
 }
 
-constexpr double kLongSum = 4096;  // points, of which a block cannot keep a sector for each
+constexpr double kLongSum = 4096;      // points, of which a block cannot keep a sector for each
+constexpr double kLongColumns = 1024;  // of which it keeps few sectors, which may begin anywhere
+
+/// Whether the operator sums along rows of what it reads.
+bool sums_rows(const Workload& w, OpId o) {
+  return std::ranges::any_of(w.op(o).inputs, [&](const Access& a) {
+    return !a.index.empty() && std::ranges::any_of(w.reduction_loops(o), [&](LoopId l) {
+      return std::ranges::find(a.index.back().terms, l, &Term::loop) != a.index.back().terms.end();
+    });
+  });
+}
 
 bool has_long_sums(const Workload& w) {
   for (std::size_t o = 0; o < w.operators().size(); ++o) {
     double points = 1;
     for (LoopId l : w.reduction_loops(OpId(o))) points *= static_cast<double>(w.loop(l).extent);
-    if (points > kLongSum) return true;
+    if (points > kLongSum || (points > kLongColumns && !sums_rows(w, OpId(o)))) return true;
   }
   return false;
 }

@@ -326,6 +326,28 @@ TEST(SplitVariance, HasAMeanForEachChunk) {
   expect_split(w);
 }
 
+/// No length from 64 to 1,024 divides these: the last chunk has fewer points.
+TEST(SplitVariance, LastChunkMayHaveFewerPoints) {
+  for (const int rows : {129, 131, 389, 1031, 2213, 6639}) {
+    const std::string n = std::to_string(rows);
+    const Workload plain = make("r: " + n + ", c: 3",
+                                "  - 's[c] += x[r,c]'\n"
+                                "  - 'v[c] += square(x[r,c] - s[c] / " +
+                                    n + ")'\n");
+    const Result<Workload> r = apply("split-variance", plain);
+    ASSERT_TRUE(r.ok()) << r.reason();
+    EXPECT_LT(check_rewrite(plain, *r, 5).relative_error, 1e-12) << rows;
+    // Neither exp(0) nor an index is zero behind the last point.
+    const Workload other = make("r: " + n + ", c: 3",
+                                "  - 's[c] += exp(x[r,c]) + r'\n"
+                                "  - 'v[c] += square(exp(x[r,c]) + r - s[c] / " +
+                                    n + ")'\n");
+    const Result<Workload> split = apply("split-variance", other);
+    ASSERT_TRUE(split.ok()) << split.reason();
+    EXPECT_LT(check_rewrite(other, *split, 5).relative_error, 1e-12) << rows;
+  }
+}
+
 /// Values far from zero, whose squares would cancel: distances do not.
 TEST(SplitVariance, LosesNothingFarFromZero) {
   const Workload w = make("r: 256, c: 3",
@@ -370,7 +392,7 @@ TEST(SplitVariance, RefusesWhatIsNone) {
   refused(sum + "  - 'v[c] += square(x[r,c])'\n", none);
   refused(sum + "  - 'v[c] max= square(x[r,c] - s[c] * 0.0078125)'\n", none);
   refused("  - 's[r] += x[r,c]'\n  - 'v[c] += square(x[r,c] - s[r] / 3)'\n", none);
-  refused(sum + "  - 'v[c] += square(x[r,c] - s[c] / 127)'\n", "chunks of 64 to 1024",
+  refused(sum + "  - 'v[c] += square(x[r,c] - s[c] / 127)'\n", "no two chunks of 64 to 1024",
           "r: 127, c: 3");
   const Result<Workload> narrow =
       apply("split-variance",

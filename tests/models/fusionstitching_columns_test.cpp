@@ -200,7 +200,9 @@ TEST(Columns, LongOnesAreSplitIntoChunks) {
   const auto others = compositions(*w);
   ASSERT_EQ(others.size(), 1u);
   EXPECT_EQ(others.front().rewrites, std::vector<std::string>{"split-variance"});
-  EXPECT_TRUE(compositions(named_workload("column-norm:rows=2048,cols=4096")).empty());
+  EXPECT_EQ(compositions(named_workload("column-norm:rows=2213,cols=4095")).size(), 1u);
+  EXPECT_TRUE(compositions(named_workload("column-norm:rows=1024,cols=4096")).empty());
+  EXPECT_TRUE(compositions(named_workload("layernorm:rows=512,cols=4096")).empty());
   const Graph g = Graph::create(others.front().workload).value();
   const stitching::Options options;
   Known known;

@@ -11,7 +11,9 @@
 //                                      s[c] * (1/n))
 //
 // Squares are of distances from the chunk's mean, which is near the mean of all: nothing cancels
-// that would not with the mean itself. Who else reads m and d finds them as they were.
+// that would not with the mean itself. Who else reads m and d finds them as they were. Where no
+// length of 64 to 1,024 divides n, the last chunk has fewer points: it adds nothing for the others,
+// and its count stands in place of 256.
 #include <algorithm>
 #include <cmath>
 
@@ -23,6 +25,7 @@ namespace tilewright {
 namespace {
 
 constexpr std::int64_t kLeastChunk = 64, kMostChunk = 1024;
+constexpr std::int64_t kExactInF32 = 1 << 24;
 constexpr double kChunk = 256;  // points of a chunk, about: with some columns a block's registers
 
 Expr read(std::size_t input) {
@@ -46,6 +49,8 @@ bool same(const Expr& a, const Operator& of_a, const Expr& b, const Operator& of
     }
     case Expr::Kind::constant:
       return a.constant == b.constant;
+    case Expr::Kind::index:
+      return a.loop == b.loop;
     case Expr::Kind::call:
       if (a.function != b.function) return false;
       break;
@@ -171,18 +176,22 @@ class VarianceSplitter {
     index_.insert(index_.begin(), Affine{.terms = {{chunk_, 1}}});
 
     Operator point = v_.op;
-    point.outputs = {{.target = part(sums, "_part"), .value = v_.point, .combine = Combine::sum}};
+    Expr summed = v_.point;
+    cut(summed);
+    point.outputs = {{.target = part(sums, "_part"), .value = summed, .combine = Combine::sum}};
     rewrite::drop_unread(point);
     for (Access& a : point.inputs) std::ranges::for_each(a.index, [this](Affine& i) { cut(i); });
     Operator mean{.inputs = {point.outputs.front().target}};
-    mean.outputs = {
-        {.target = part(sums, "_mean"), .value = make("mul", {read(0), value(1 / points_)})}};
+    mean.outputs = {{.target = part(sums, "_mean"),
+                     .value = ragged_ ? make("div", {read(0), points()})
+                                      : make("mul", {read(0), value(1 / points_)})}};
     Operator apart{.inputs = point.inputs};
     apart.inputs.push_back(mean.outputs.front().target);
     const Expr distance = make("sub", {point.outputs.front().value, read(point.inputs.size())});
     apart.outputs = {{.target = part(squares, "_part"),
-                      .value = make("square", {distance}),
+                      .value = present(make("square", {distance})),
                       .combine = Combine::sum}};
+    point.outputs.front().value = present(point.outputs.front().value);
 
     Operator& all = spec_.operators[v_.sum.index()];
     all.inputs = {point.outputs.front().target};
@@ -191,7 +200,7 @@ class VarianceSplitter {
     joined.inputs = {apart.outputs.front().target, mean.outputs.front().target, sum.target};
     const Expr off = make("sub", {read(1), make("mul", {read(2), value(v_.scale)})});
     joined.outputs.front().value =
-        make("add", {read(0), make("mul", {value(points_), make("square", {off})})});
+        make("add", {read(0), make("mul", {points(), make("square", {off})})});
     for (Operator* op : {&all, &joined}) name_loops(*op);
     const std::string of_sum = all.name, of_squares = joined.name;
     add(std::move(point), of_sum + "_part");
@@ -212,21 +221,61 @@ class VarianceSplitter {
       points_ /= static_cast<double>(w_.loop(chunk_).extent);
       return std::nullopt;
     }
-    const Loop whole = w_.loop(over.front());
+    whole_ = w_.loop(over.front());
     std::int64_t best = 0;
     const auto off = [](std::int64_t n) {
       return std::abs(std::log(static_cast<double>(n) / kChunk));
     };
-    for (std::int64_t n = kLeastChunk; n <= kMostChunk && 2 * n <= whole.extent; ++n)
-      if (whole.extent % n == 0 && (best == 0 || off(n) < off(best))) best = n;
-    if (best == 0)
-      return Reason{formatted("loop {} of {} iterations has no chunks of {} to {}", whole.name,
-                              whole.extent, kLeastChunk, kMostChunk)};
+    for (std::int64_t n = kLeastChunk; n <= kMostChunk && 2 * n <= whole_.extent; ++n)
+      if (whole_.extent % n == 0 && (best == 0 || off(n) < off(best))) best = n;
+    if (whole_.extent < 2 * kLeastChunk)
+      return Reason{formatted("loop {} of {} iterations has no two chunks of {} to {}", whole_.name,
+                              whole_.extent, kLeastChunk, kMostChunk)};
+    ragged_ = best == 0;
+    if (ragged_) {
+      if (whole_.extent > kExactInF32)
+        return Reason{
+            formatted("loop {} of {} iterations has no equal chunks of {} to {}, and "
+                      "indices past {} are not exact in f32",
+                      whole_.name, whole_.extent, kLeastChunk, kMostChunk, kExactInF32)};
+      const double chunks = std::round(static_cast<double>(whole_.extent) / kChunk);
+      best = ceil_div(whole_.extent, std::max<std::int64_t>(2, static_cast<std::int64_t>(chunks)));
+    }
     cut_ = over.front();
-    chunk_ = add_loop(whole.name + "o", whole.extent / best);
-    within_ = add_loop(whole.name + "i", best);
+    chunk_ = add_loop(whole_.name + "o", ceil_div(whole_.extent, best));
+    within_ = add_loop(whole_.name + "i", best);
     points_ = static_cast<double>(best);
     return std::nullopt;
+  }
+
+  /// Where a point of a chunk lies in the whole loop.
+  Expr place() const {
+    const Expr chunk{.kind = Expr::Kind::index, .loop = chunk_},
+        within{.kind = Expr::Kind::index, .loop = within_};
+    return make("add", {make("mul", {value(points_), chunk}), within});
+  }
+
+  /// How many points a chunk has.
+  Expr points() const {
+    if (!ragged_) return value(points_);
+    const Expr chunk{.kind = Expr::Kind::index, .loop = chunk_};
+    const Expr left = make(
+        "sub", {value(static_cast<double>(whole_.extent)), make("mul", {value(points_), chunk})});
+    return make("min", {value(points_), left});
+  }
+
+  /// The value, or zero behind the last point.
+  Expr present(Expr e) const {
+    if (!ragged_) return e;
+    return make("select", {make("lt", {place(), value(static_cast<double>(whole_.extent))}),
+                           std::move(e), value(0)});
+  }
+
+  void cut(Expr& e) const {
+    if (e.kind == Expr::Kind::index && cut_.valid() && e.loop == cut_)
+      e = place();
+    else
+      std::ranges::for_each(e.args, [this](Expr& a) { cut(a); });
   }
 
   LoopId add_loop(const std::string& name, std::int64_t extent) {
@@ -273,7 +322,9 @@ class VarianceSplitter {
   Variance v_;
   WorkloadSpec spec_;
   LoopId cut_, chunk_, within_;
-  double points_ = 1;          ///< of a chunk
+  Loop whole_;                 ///< that is cut
+  bool ragged_ = false;        ///< the last chunk has fewer points
+  double points_ = 1;          ///< of a chunk, of the last one at most
   std::vector<Affine> index_;  ///< of a value for each chunk
 };
 
