@@ -66,14 +66,14 @@ std::string ProgramPrinter::read(const Read& r) {
 }
 
 /// The values of a run, in an array of their own.
-void ProgramPrinter::load_run(Run& run) {
+void ProgramPrinter::load_run(Run& run, bool ahead) {
   const ProgramIndex& e = index(run.element);
   run.name = p_.names.fresh(identifier("", workload_.tensor(run.gather.tensor).name) + "_run");
   out_.line(real() + " " + run.name + "[" + std::to_string(e.count) + "];");
   open_loop(run.element, run.width);
   const Gathered g = gathered_at(run.gather);
-  out_.line("load_several<" + std::to_string(run.width) + ">(&" + run.name + "[" + e.text + "], " +
-            g.place + ", " + g.there + ");");
+  out_.line((ahead ? "load_ahead<" : "load_several<") + std::to_string(run.width) + ">(&" +
+            run.name + "[" + e.text + "], " + g.place + ", " + g.there + ");");
   close_loop();
   if (g.lane.empty()) return;
   open_loop(run.element);
@@ -147,7 +147,7 @@ void ProgramPrinter::compute(const Step& s) {
       if (from_home(r) && is_known(r)) define(i);
       if (r.from != Read::From::run || !run->name.empty() || !is_known(r)) continue;
       for (int by : run->named_by) define(static_cast<std::size_t>(by));
-      load_run(*run);
+      load_run(*run, s.ahead);
     }
   };
   for (int e : s.dims) {

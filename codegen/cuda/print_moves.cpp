@@ -42,14 +42,61 @@ void ProgramPrinter::spread(const Step& s) {
   close_loops(s.dims.size());
 }
 
+/// A thread's place among those that bring a tile together.
+std::string ProgramPrinter::among_threads(const Step& s) const {
+  if (s.threads == 1) return "0";
+  if (!s.copies.warp) return "lane";
+  const std::string first = p_.variables.text(*s.copies.warp);
+  return first == "0" ? "thread" : "(thread - 32 * (" + first + "))";
+}
+
+/// A stage of few turns: home to registers, or from there to shared memory (put).
+void ProgramPrinter::fetch(const Step& s) {
+  const Value& v = only(s);
+  const std::string mine = among_threads(s);
+  const bool puts = s.kind == Step::Kind::put;
+  const ProgramIndex& last = index(s.elements.back());
+  const std::int64_t turns = ceil_div(last.count, s.threads);
+  const std::string turn = p_.names.fresh("turn");
+  std::string sizes, element;
+  for (std::size_t d = 0; d < s.elements.size(); ++d) {
+    const ProgramIndex& i = index(s.elements[d]);
+    const bool inner = d + 1 == s.elements.size();
+    sizes += "[" + std::to_string(inner ? turns : i.count) + "]";
+    element += "[" + (inner ? turn : i.text) + "]";
+  }
+  if (!puts) out_.line(real() + " " + s.fetched + sizes + ";");
+  std::string in = condition(s.inside);
+  for (std::size_t d = 0; d < s.elements.size(); ++d) {
+    const ProgramIndex& i = index(s.elements[d]);
+    const bool inner = d + 1 == s.elements.size();
+    const std::string at = inner ? turn : i.text;
+    out_.line("TW_UNROLL");
+    out_.open("for (int " + at + " = 0; " + at + " < " + std::to_string(inner ? turns : i.count) +
+              "; ++" + at + ")");
+    defined_.emplace_back();
+    if (inner) {
+      out_.line("const int " + i.text + " = " + mine +
+                (turns == 1 ? ";" : " + " + std::to_string(s.threads) + " * " + turn + ";"));
+      if (turns * s.threads != i.count) in = both(in, i.text + " < " + std::to_string(i.count));
+    }
+    for (const Linear& x : s.guards[d]) in = both(in, "(" + condition({x}) + ")");
+  }
+  if (puts) {
+    out_.line((in.empty() ? "" : "if (" + in + ") ") + shared(v, s.at) + " = " + s.fetched +
+              element + ";");
+  } else {
+    const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.from);
+    out_.line("load_several<1>(&" + s.fetched + element + ", " + place +
+              (in.empty() ? "" : ", " + in) + ");");
+  }
+  close_loops(s.elements.size());
+}
+
 void ProgramPrinter::stage(const Step& s) {
   const Value& v = only(s);
   const bool alone = s.threads == 1;
-  std::string mine = alone ? "0" : "lane";
-  if (s.copies.warp && !alone) {
-    const std::string first = p_.variables.text(*s.copies.warp);
-    mine = first == "0" ? "thread" : "(thread - 32 * (" + first + "))";
-  }
+  const std::string mine = among_threads(s);
   std::string in = condition(s.inside);
   if (alone) in = both(in, owner(s.copies));
   open_loops(s.dims);

@@ -86,7 +86,9 @@ void ProgramPrinter::print(const Step& s) {
     case Kind::load:
     case Kind::stage:
       out_.comment("L." + workload_.tensor(only(s).tensor).name);
-      return s.kind == Kind::load ? move(s) : stage(s);
+      return s.kind == Kind::load ? move(s) : s.fetched.empty() ? stage(s) : fetch(s);
+    case Kind::put:
+      return fetch(s);
     case Kind::spread:
       return spread(s);
     case Kind::start:

@@ -53,7 +53,9 @@ class ProgramPrinter {
   // print_moves.cpp
   void move(const Step& step);
   void spread(const Step& step);
+  std::string among_threads(const Step& step) const;
   void stage(const Step& step);
+  void fetch(const Step& step);
   void hold(const Step& step);
   void lanes(const Step& step);
   void exchange(const Step& step);
@@ -71,7 +73,7 @@ class ProgramPrinter {
     std::string there, place, lane;
   };
   Gathered gathered_at(const Gather& g);
-  void load_run(Run& run);
+  void load_run(Run& run, bool ahead);
   void write(const Write& w, const std::function<std::string(LoopId)>& of_index);
 
   ThreadProgram p_;

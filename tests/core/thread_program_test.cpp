@@ -109,6 +109,36 @@ TEST(ThreadProgram, WhatOtherThreadsReadGoesThroughSharedMemory) {
   EXPECT_TRUE(found);
 }
 
+/// Indices and a shared tile are both under way before either is waited for; the tile is put into
+/// shared memory behind the lookups, which are under way before threads meet.
+TEST(ThreadProgram, LoadsAreUnderWayBeforeOneIsWaitedFor) {
+  const auto l = lowered(
+      "loops: {b: 8, t: 96, d: 64}\ntensors: {ids: [b, t], table: [1000, d],"
+      " q: [b, d], k: [b, t, d], z: [b, t]}\ndtypes: {ids: i32}\noutputs: [z]\n"
+      "operators:\n  - k[b,t,d] = table[ids[b,t],d]\n  - z[b,t] += k[b,t,d] * q[b,d]\n",
+      "b/1@grid ( L.ids@registers L.q@registers t/24@warp t/1@lane d/4@lane ( C.k ) t/24@warp "
+      "t/1@lane d/4@lane ( C.z ) S.z )");
+  const ThreadProgram& p = l->program.value();
+  using Kind = Step::Kind;
+  std::vector<std::string> order;
+  std::size_t ahead = 0;
+  each_step(p.steps, [&](const Step& s) {
+    const auto of = [&] { return p.workload->tensor(p.value(s.values.front()).tensor).name; };
+    if (s.kind == Kind::load) order.push_back("load " + of());
+    if (s.kind == Kind::stage) order.push_back("stage " + of());
+    if (s.kind == Kind::spread) order.push_back("spread " + of());
+    if (s.kind == Kind::put) order.push_back("put " + of());
+    if (s.kind == Kind::barrier) order.push_back("barrier");
+    if (s.kind == Kind::compute)
+      order.push_back("compute " + p.workload->op(p.kernel->node(s.node).op).name);
+    if (s.ahead) ++ahead;
+  });
+  EXPECT_EQ(order, (std::vector<std::string>{"load ids", "stage q", "spread ids", "compute k",
+                                             "put q", "barrier", "compute z"}));
+  EXPECT_EQ(ahead, 1u);
+  EXPECT_FALSE(steps_of(p, Kind::stage).front()->fetched.empty());
+}
+
 TEST(ThreadProgram, StepsSayHowManyWarpsAndIterationsThereAre) {
   // Three rows for four warps in the last block; 20 of 32 lanes.
   const auto l = lowered(

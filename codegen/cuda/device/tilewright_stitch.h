@@ -63,6 +63,21 @@ template <int N, class T, class R>
 TW_DEVICE void load_several(R* to, const T* from, bool in) {
   spread(to, read_if(reinterpret_cast<const Several<T, N>*>(from), in));
 }
+/// The same, under way before the next barrier: ptxas moves reads that no block writes to where they are used.
+template <int N, class T, class R>
+TW_DEVICE void load_ahead(R* to, const T* from, bool in) {
+#if defined(__CUDACC__)
+  if constexpr (N * sizeof(T) == 16) {
+    b128 v;
+    asm volatile(
+        "{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        " @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from), "r"(u32(in)) : "memory");
+    return spread(to, *reinterpret_cast<Several<T, N>*>(&v));
+  }
+#endif
+  load_several<N>(to, from, in);
+}
 /// The same of a tensor that the kernel writes, whose address is not const: other blocks wrote it before a
 /// barrier of all blocks, and L1 may hold what was there before.
 template <int N, class T, class R>
@@ -74,6 +89,10 @@ TW_DEVICE void load_several(R* to, T* from, bool in) {
   Several<T, N> v{};
   if (in) v = load_global(reinterpret_cast<const Several<T, N>*>(from));
   spread(to, v);
+}
+template <int N, class T, class R>
+TW_DEVICE void load_ahead(R* to, T* from, bool in) {
+  load_several<N>(to, from, in);
 }
 /// The same where all threads of a block are `in` or none is: a branch, which keeps the loads of rows that a
 /// block may not have from being under way too early.

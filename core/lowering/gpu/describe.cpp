@@ -169,6 +169,8 @@ class Describer {
       case Kind::stage:
         return line("L." + name(s.values.front()) + array(s.elements) + " to shared memory, " +
                     count(s.threads, "thread") + " together" + where(s.inside));
+      case Kind::put:
+        return;  // its stage has it
       case Kind::start:
         return line("start sum " + name(s.values.front()) + array(s.dims));
       case Kind::compute:

@@ -151,6 +151,10 @@ class Lowering {
   void load(std::size_t value, std::vector<Step>& out);
   Step moved(Step::Kind kind, std::size_t value) const;
   void stage(std::size_t value, std::vector<Step>& out);
+  void load_first(std::vector<Step>& steps);
+  bool is_fetched(const Step& step) const;
+  static bool waits_for(const Step& step, const std::vector<Step>& pending);
+  static void look_up_ahead(Step& step);
   void store(std::size_t value, std::vector<Step>& out);
   void finish_sums(NodeId anchor, std::vector<Step>& out);
   void join_lanes(std::size_t value, std::vector<Step>& out);

@@ -241,6 +241,74 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
   written_.push_back(value);
 }
 
+/// Whether a stage has so few turns that registers hold what it brings.
+bool Lowering::is_fetched(const Step& s) const {
+  constexpr std::int64_t kMostFetched = 4;
+  if (s.kind != Step::Kind::stage || s.threads == 1 || !s.dims.empty() || s.elements.empty())
+    return false;
+  std::int64_t turns = ceil_div(index(s.elements.back()).count, s.threads);
+  for (std::size_t d = 0; d + 1 < s.elements.size(); ++d) turns *= index(s.elements[d]).count;
+  return turns <= kMostFetched;
+}
+
+/// Whether threads may meet in a step, or read what `pending` puts into shared memory.
+bool Lowering::waits_for(const Step& s, const std::vector<Step>& pending) {
+  using Kind = Step::Kind;
+  if (s.kind == Kind::loop)
+    return std::ranges::any_of(s.body,
+                               [&](const Step& inner) { return waits_for(inner, pending); });
+  if (s.kind != Kind::compute && s.kind != Kind::start && s.kind != Kind::declare) return true;
+  return std::ranges::any_of(s.reads, [&](const Read& r) {
+    return std::ranges::any_of(pending, [&](const Step& p) { return p.values.front() == r.value; });
+  });
+}
+
+/// Elements that are looked up before threads meet are all under way by then: the compiler would
+/// put off those that are used later.
+void Lowering::look_up_ahead(Step& s) {
+  s.ahead = s.kind == Step::Kind::compute && s.run;
+  if (s.kind == Step::Kind::loop) std::ranges::for_each(s.body, look_up_ahead);
+}
+
+/// Loads that stand together are all under way before the first of them is waited for: by a
+/// shuffle, or by a store to shared memory, which is put off until threads meet.
+void Lowering::load_first(std::vector<Step>& steps) {
+  using Kind = Step::Kind;
+  const auto loads = [](const Step& s) {
+    return s.kind == Kind::declare || s.kind == Kind::load || s.kind == Kind::stage ||
+           s.kind == Kind::spread;
+  };
+  // First what waits for nothing, then stages of many turns, then what waits for a load.
+  const auto waits = [this](const Step& s) {
+    return s.kind == Kind::spread ? 2 : s.kind == Kind::stage && !is_fetched(s) ? 1 : 0;
+  };
+  std::vector<Step> out, pending;
+  const auto put = [&] {
+    std::ranges::move(pending, std::back_inserter(out));
+    pending.clear();
+  };
+  for (auto at = steps.begin(); at != steps.end();) {
+    const auto end = std::find_if_not(at, steps.end(), loads);
+    if (std::ranges::any_of(at, end, [](const Step& s) { return s.kind == Kind::stage; }))
+      std::ranges::stable_sort(at, end, {}, waits);
+    for (; at != end; ++at) {
+      if (is_fetched(*at)) {
+        at->fetched = p_.names.fresh(p_.value(at->values.front()).name + "_fetched");
+        pending.push_back(*at);
+        pending.back().kind = Kind::put;
+      }
+      out.push_back(std::move(*at));
+    }
+    if (at == steps.end()) break;
+    if (at->kind == Kind::barrier && !out.empty()) look_up_ahead(out.back());
+    if (waits_for(*at, pending)) put();
+    load_first(at->body);
+    out.push_back(std::move(*at++));
+  }
+  put();
+  steps = std::move(out);
+}
+
 void Lowering::store(std::size_t value, std::vector<Step>& out) {
   const Value& v = values_[value];
   Step step = moved(Step::Kind::store, value);

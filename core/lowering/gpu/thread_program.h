@@ -164,6 +164,7 @@ struct Step {
     load,     ///< home to registers
     spread,   ///< from the lane that loaded it to its copies
     stage,    ///< home to shared memory, the threads that share an instance together
+    put,      ///< what stages have fetched into registers, to shared memory
     start,    ///< a sum, from its identity on
     compute,
     lanes,     ///< joins the parts of a sum that lanes have, by shuffles
@@ -208,6 +209,7 @@ struct Step {
   std::vector<int> elements;                ///< by dimension: the tile's index
   std::vector<std::vector<Linear>> guards;  ///< by dimension
   std::int64_t threads = kLanes;            ///< that do it together
+  std::string fetched;  ///< registers that it goes through, written to shared memory by a `put`
   // exchange: by value
   struct Joined {
     int value = -1;
@@ -224,6 +226,7 @@ struct Step {
   std::optional<Run> run;
   std::vector<Read> reads;
   std::vector<Write> writes;
+  bool ahead = false;  ///< its run is under way before threads meet behind it
 };
 
 /// The schedule's workload and kernel must outlive it.

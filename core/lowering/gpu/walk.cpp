@@ -39,6 +39,7 @@ ThreadProgram Lowering::lower() {
   lay_out();
   blocks_here_ = k_.blocks;
   visit_children(NodeId(0), p_.steps);
+  load_first(p_.steps);
   for (const auto& [anchor, flip] : flips_) p_.flips.push_back(flip);
   return std::move(p_);
 }
