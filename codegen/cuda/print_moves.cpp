@@ -50,71 +50,75 @@ std::string ProgramPrinter::among_threads(const Step& s) const {
   return first == "0" ? "thread" : "(thread - 32 * (" + first + "))";
 }
 
-/// A stage of few turns: home to registers, or from there to shared memory (put).
-void ProgramPrinter::fetch(const Step& s) {
+/// What a thread does in one turn of a stage, its loops' turns counted as one: an element from home
+/// to a register, or from there to shared memory.
+void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string in,
+                           const std::string& of_register, bool puts) {
   const Value& v = only(s);
-  const std::string mine = among_threads(s);
-  const bool puts = s.kind == Step::Kind::put;
-  const ProgramIndex& last = index(s.elements.back());
-  const std::int64_t turns = ceil_div(last.count, s.threads);
-  const std::string turn = p_.names.fresh("turn");
-  std::string sizes, element;
-  for (std::size_t d = 0; d < s.elements.size(); ++d) {
-    const ProgramIndex& i = index(s.elements[d]);
-    const bool inner = d + 1 == s.elements.size();
-    sizes += "[" + std::to_string(inner ? turns : i.count) + "]";
-    element += "[" + (inner ? turn : i.text) + "]";
-  }
-  if (!puts) out_.line(real() + " " + s.fetched + sizes + ";");
-  std::string in = condition(s.inside);
-  for (std::size_t d = 0; d < s.elements.size(); ++d) {
-    const ProgramIndex& i = index(s.elements[d]);
-    const bool inner = d + 1 == s.elements.size();
-    const std::string at = inner ? turn : i.text;
-    out_.line("TW_UNROLL");
-    out_.open("for (int " + at + " = 0; " + at + " < " + std::to_string(inner ? turns : i.count) +
-              "; ++" + at + ")");
-    defined_.emplace_back();
-    if (inner) {
-      out_.line("const int " + i.text + " = " + mine +
-                (turns == 1 ? ";" : " + " + std::to_string(s.threads) + " * " + turn + ";"));
-      if (turns * s.threads != i.count) in = both(in, i.text + " < " + std::to_string(i.count));
-    }
-    for (const Linear& x : s.guards[d]) in = both(in, "(" + condition({x}) + ")");
-  }
-  if (puts) {
-    out_.line((in.empty() ? "" : "if (" + in + ") ") + shared(v, s.at) + " = " + s.fetched +
-              element + ";");
-  } else {
-    const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.from);
-    out_.line("load_several<1>(&" + s.fetched + element + ", " + place +
-              (in.empty() ? "" : ", " + in) + ");");
-  }
-  close_loops(s.elements.size());
-}
-
-void ProgramPrinter::stage(const Step& s) {
-  const Value& v = only(s);
-  const bool alone = s.threads == 1;
-  const std::string mine = among_threads(s);
-  std::string in = condition(s.inside);
-  if (alone) in = both(in, owner(s.copies));
-  open_loops(s.dims);
-  for (std::size_t d = 0; d < s.elements.size(); ++d) {
+  in = both(both(in, condition(s.inside)), s.threads == 1 ? owner(s.copies) : "");
+  if (s.elements.empty() && s.threads > 1) in = both(in, among_threads(s) + " == 0");
+  std::int64_t below = 1;
+  for (std::size_t d = s.elements.size(); d-- > 0;) {
     const ProgramIndex& i = index(s.elements[d]);
     const bool last = d + 1 == s.elements.size();
-    out_.line("TW_NO_UNROLL");
-    out_.open("for (int " + i.text + " = " + (last ? mine : "0") + "; " + i.text + " < " +
-              std::to_string(i.count) + "; " + i.text +
-              " += " + std::to_string(last ? s.threads : 1) + ")");
-    defined_.emplace_back();
-    for (const Linear& x : s.guards[d]) in = both(in, "(" + condition({x}) + ")");
+    const std::int64_t turns = last ? ceil_div(i.count, s.threads) : i.count;
+    std::string mine = below == 1 ? turn : "(" + turn + ") / " + std::to_string(below);
+    if (turns == 1) mine = "0";
+    if (turns > 1 && below * turns < p_.turns_of(s))
+      mine = "(" + mine + ") % " + std::to_string(turns);
+    if (last && s.threads > 1)
+      mine = among_threads(s) +
+             (turns == 1 ? "" : " + " + std::to_string(s.threads) + " * (" + mine + ")");
+    out_.line("const int " + i.text + " = " + mine + ";");
+    if (last && turns * s.threads != i.count)
+      in = both(in, i.text + " < " + std::to_string(i.count));
+    below *= turns;
   }
-  if (s.elements.empty() && !alone) in = both(in, mine + " == 0");
-  const std::string value =
-      "load_one(" + home(v.tensor) + " + " + offset_text(v.tensor, s.from) + ")";
-  out_.line((in.empty() ? "" : "if (" + in + ") ") + shared(v, s.at) + " = " + value + ";");
-  close_loops(s.dims.size() + s.elements.size());
+  for (const std::vector<Linear>& guards : s.guards)
+    for (const Linear& x : guards) in = both(in, "(" + condition({x}) + ")");
+  if (puts) {
+    out_.line((in.empty() ? "" : "if (" + in + ") ") + shared(v, s.at) + " = " + of_register + ";");
+  } else {
+    const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.from);
+    out_.line("load_several<1>(&" + of_register + ", " + place + (in.empty() ? "" : ", " + in) +
+              ");");
+  }
+}
+
+/// A stage whose registers hold it until a `put`, or that put.
+void ProgramPrinter::fetch(const Step& s) {
+  const std::string turn = p_.names.fresh("turn"), all = std::to_string(p_.turns_of(s));
+  const bool puts = s.kind == Step::Kind::put;
+  if (!puts) out_.line(real() + " " + s.fetched + "[" + all + "];");
+  out_.line("TW_UNROLL");
+  out_.open("for (int " + turn + " = 0; " + turn + " < " + all + "; ++" + turn + ")");
+  defined_.emplace_back();
+  bring(s, turn, "", s.fetched + "[" + turn + "]", puts);
+  close_loop();
+}
+
+/// Some turns' loads at a time, which are under way together.
+void ProgramPrinter::stage(const Step& s) {
+  const std::int64_t turns = p_.turns_of(s), together = std::min(turns, kTurnsTogether);
+  const std::string name = p_.names.fresh(only(s).name + "_fetched"),
+                    first = p_.names.fresh("first"), turn = p_.names.fresh("turn");
+  open_loops(s.dims);
+  out_.line("TW_NO_UNROLL");
+  out_.open("for (int " + first + " = 0; " + first + " < " + std::to_string(turns) + "; " + first +
+            " += " + std::to_string(together) + ")");
+  defined_.emplace_back();
+  out_.line(real() + " " + name + "[" + std::to_string(together) + "];");
+  for (const bool puts : {false, true}) {
+    out_.line("TW_UNROLL");
+    out_.open("for (int " + turn + " = 0; " + turn + " < " + std::to_string(together) + "; ++" +
+              turn + ")");
+    defined_.emplace_back();
+    const std::string now = first + " + " + turn;
+    bring(s, now, turns % together == 0 ? "" : now + " < " + std::to_string(turns),
+          name + "[" + turn + "]", puts);
+    close_loop();
+  }
+  close_loops(s.dims.size() + 1);
 }
 
 void ProgramPrinter::hold(const Step& s) {

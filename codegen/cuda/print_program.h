@@ -54,6 +54,8 @@ class ProgramPrinter {
   void move(const Step& step);
   void spread(const Step& step);
   std::string among_threads(const Step& step) const;
+  void bring(const Step& step, const std::string& turn, std::string in,
+             const std::string& of_register, bool puts);
   void stage(const Step& step);
   void fetch(const Step& step);
   void hold(const Step& step);

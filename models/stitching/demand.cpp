@@ -243,7 +243,9 @@ class Tally {
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
-    return turns * l1_.latency(s.from, fresh);
+    const double rounds =
+        size(s.dims) * static_cast<double>(ceil_div(p_.turns_of(s), lowering::kTurnsTogether));
+    return rounds * l1_.latency(s.from, fresh);
   }
 
   /// Registers of a thread that are taken when the pass begins.

@@ -243,12 +243,8 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
 
 /// Whether a stage has so few turns that registers hold what it brings.
 bool Lowering::is_fetched(const Step& s) const {
-  constexpr std::int64_t kMostFetched = 4;
-  if (s.kind != Step::Kind::stage || s.threads == 1 || !s.dims.empty() || s.elements.empty())
-    return false;
-  std::int64_t turns = ceil_div(index(s.elements.back()).count, s.threads);
-  for (std::size_t d = 0; d + 1 < s.elements.size(); ++d) turns *= index(s.elements[d]).count;
-  return turns <= kMostFetched;
+  return s.kind == Step::Kind::stage && s.threads > 1 && s.dims.empty() &&
+         p_.turns_of(s) <= kTurnsTogether;
 }
 
 /// Whether threads may meet in a step, or read what `pending` puts into shared memory.

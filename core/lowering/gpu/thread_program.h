@@ -229,6 +229,9 @@ struct Step {
   bool ahead = false;  ///< its run is under way before threads meet behind it
 };
 
+/// Turns of a stage whose loads are under way together.
+inline constexpr std::int64_t kTurnsTogether = 8;
+
 /// The schedule's workload and kernel must outlive it.
 struct ThreadProgram {
   const Workload* workload = nullptr;
@@ -249,6 +252,15 @@ struct ThreadProgram {
     const ScheduleNode& n = kernel->node(v.producer);
     return workload->op(n.op)
         .outputs[static_cast<std::size_t>(n.writes[static_cast<std::size_t>(v.output)].output)];
+  }
+  /// Of a stage: elements that a thread brings one after the other, at most.
+  std::int64_t turns_of(const Step& stage) const {
+    std::int64_t turns = 1;
+    for (std::size_t d = 0; d < stage.elements.size(); ++d) {
+      const std::int64_t count = index(stage.elements[d]).count;
+      turns *= d + 1 < stage.elements.size() ? count : ceil_div(count, stage.threads);
+    }
+    return turns;
   }
   std::int64_t element_bytes() const { return f64 ? 8 : 4; }  ///< in registers and shared memory
 };
