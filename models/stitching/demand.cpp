@@ -69,6 +69,7 @@ class Tally {
     out_.blocks = static_cast<double>(k_.blocks);
     out_.warps = static_cast<double>(p_.warps);
     out_.chain = d_.block + walk(p_.steps, 1) + alike_;
+    if (p_.kernel->co_resident) out_.chain += d_.launch_together;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.

@@ -302,6 +302,7 @@ Result<Device> device_of(const Machine& m) {
   if (l2->kind == LevelKind::cache) d.l2_bytes = static_cast<double>(l2->capacity.value);
   chosen("grid_barrier", d.grid_barrier);
   chosen("grid_barrier_block", d.grid_barrier_block);
+  chosen("launch_together", d.launch_together);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
   d.machine = std::make_shared<const Machine>(m);

@@ -73,6 +73,8 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
   r.block = find(u, "block", lacks), r.grid_barrier = find(u, "grid_barrier", lacks);
   if (const auto each = u.cycles.find("grid_barrier_block"); each != u.cycles.end())
     r.grid_barrier_block = each->second;
+  if (const auto more = u.cycles.find("launch_together"); more != u.cycles.end())
+    r.launch_together = more->second;
   if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
     r.launch_unit = each->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
@@ -571,6 +573,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     // Those of all rounds but the last leave while the next one's blocks compute.
     leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
   }
+  if (k.co_resident) cycles += r.launch_together;
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;
   return t;
