@@ -303,7 +303,7 @@ def mixed_chain(m, most=None, back=0):
 
     def new(extent):
         nonlocal count
-        name = "abcdefghijklmnopqrstuvwxyz"[count] if count < 26 else f"l{count}"
+        name = "abcdefghijklmnopqrstuvw"[count] if count < 23 else f"l{count}"  # x is a tensor
         count += 1
         m.loops[name] = extent
         return name
