@@ -149,7 +149,15 @@ Verb run_verb() {
       .run = [](const Request& r, const Settings& s) {
         const RunOptions o = read(run_options(), s);
         checked(r, "run");
-        return s.has("batch") ? run_batch(r, o, s.text("batch"), s.find_text("out")) : run(r, o);
+        if (!s.has("batch")) {
+          if (s.find_text("out"))
+            s.refuse("out", "gets the answers of --batch, and there is none", "--batch FILE beside it");
+          return run(r, o);
+        }
+        for (const char* one : {"tune", "tune-log", "split", "profile", "trace", "beside"})
+          if (s.has(one))
+            s.refuse(one, "is of a single run, and --batch has many", "one without --batch");
+        return run_batch(r, o, s.text("batch"), s.find_text("out"));
       }};
 }
 

@@ -161,7 +161,15 @@ bool is_network(const Request& request, const RunOptions& options) {
 }  // namespace
 
 Answer run(const Request& request, const RunOptions& options) {
-  if (is_network(request, options)) return run_program(job_of(request, options).request, options);
+  const bool network = is_network(request, options);
+  if (options.tune_log && (!options.tune || network))
+    throw InputError({.where = "--tune-log",
+                      .value = *options.tune_log,
+                      .problem = options.tune ? "is not kept of a network's kernels"
+                                              : "keeps the times that --tune takes",
+                      .accepted = options.tune ? "one plan: no --split, --profile or --trace, no ONNX file"
+                                               : "--tune N beside it"});
+  if (network) return run_program(job_of(request, options).request, options);
   Job job = job_of(request, options);
   plan_job(job);
   if (options.tune && !job.refusal) {

@@ -61,8 +61,8 @@ class KernelWriter {
     json["tile"] = ordered_json::array();
     std::int64_t elements = 1;
     for (int d = 0; d < box.rank(); ++d) {
-      json["tile"].push_back(box[d].hi - box[d].lo);
-      elements *= box[d].hi - box[d].lo;
+      json["tile"].push_back(box[d].size());
+      elements *= box[d].size();
     }
     json["bytes"] = elements * size_of(s_.workload->tensor(tensor).dtype);
   }

@@ -313,7 +313,7 @@ std::optional<std::string> no_truth(const std::string& truth) {
 }  // namespace
 
 Answer validate(const Request& request, const ValidateOptions& options) {
-  check_model_options(request);
+  check_model_options(request, standard_model().name);
   if (on_gpu(options.truth)) return validate_cuda(request, options);
   if (options.truth == "emulator") return validate_npu(request, options);
   if (options.recorded)

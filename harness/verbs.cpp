@@ -34,6 +34,23 @@ std::optional<std::string> layers_of(const Request& r, const Settings& s) {
   return std::nullopt;
 }
 
+/// Of a verb that lists, or shows one as a file.
+std::vector<OptionSpec> file_options(const char* help) {
+  return {{.name = "yaml",
+           .kind = OptionKind::flag,
+           .help = "the one named, as a file; what is printed of it anyway"},
+          out("FILE", help)};
+}
+
+/// A list is no file.
+Answer listed(const Settings& s, Answer (*list)()) {
+  if (s.flag("yaml") || s.find_text("out"))
+    throw InputError({.where = s.flag("yaml") ? "--yaml" : "--out",
+                      .problem = "is of one file, and none is named",
+                      .accepted = "a name before it: without any, all are listed"});
+  return list();
+}
+
 Verb workloads_verb() {
   return {.name = "workloads",
           .summary = "the built-in workloads and their parameters, or one as a file to start from",
@@ -44,9 +61,9 @@ Verb workloads_verb() {
           .returns =
               "Returns {'workloads': [...]}, or {'workload', 'file', 'content'}: the "
               "file's text, and what it says.",
-          .options = shared_options({"rewrite"}) + one(out("FILE", "the workload file to write")),
+          .options = shared_options({"rewrite"}) + file_options("the workload file to write"),
           .run = [](const Request& r, const Settings& s) {
-            return r.subject.empty() && !r.subject_text ? list_workloads()
+            return r.subject.empty() && !r.subject_text ? listed(s, list_workloads)
                                                         : show_workload(r, s.find_text("out"));
           }};
 }
@@ -59,9 +76,10 @@ Verb machines_verb() {
           .returns =
               "Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', "
               "'content'}: the file's text, and what it says.",
-          .options = one(out("FILE", "the machine file to write")),
+          .options = file_options("the machine file to write"),
           .run = [](const Request& r, const Settings& s) {
-            return r.subject.empty() ? list_machines() : show_machine(r, s.find_text("out"));
+            return r.subject.empty() ? listed(s, list_machines)
+                                     : show_machine(r, s.find_text("out"));
           }};
 }
 

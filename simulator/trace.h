@@ -64,8 +64,8 @@ class TraceWriter {
   void access(std::int64_t address, std::int64_t bytes, bool write, int tensor = 0);
   void streams(std::span<const Stream> streams, std::int64_t count);
   int tensors() const { return tensors_; }
-  /// Writes what is pending and the end mark, without which a trace is refused as cut off. Throws
-  /// InputError where the stream has failed.
+  /// Writes what is pending and the end mark, without which a trace is refused as cut off.
+  /// Whoever owns the stream asks it whether all could be written.
   void finish();
 
  private:

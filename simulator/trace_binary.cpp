@@ -195,10 +195,6 @@ class TraceWriter::Impl {
     pending_.clear();
     number(0);
     number(static_cast<std::uint64_t>(accesses_));
-    out_.flush();
-    if (!out_)
-      throw InputError(
-          {.field = "trace", .problem = "could not be written", .accepted = "room for it"});
   }
 
  private:

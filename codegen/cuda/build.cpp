@@ -18,11 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_architecture(std::string_view name) {
-  return name.starts_with("sm_") && name.size() > 4 && name.size() < 10 &&
-         name.find_first_not_of("0123456789", 3) >= name.size() - 1;
-}
-
 /// "sm_90a" as nvcc wants it: arch=compute_90a,code=sm_90a.
 std::string gencode(const std::string& architecture) {
   return "arch=compute_" + architecture.substr(3) + ",code=" + architecture;
@@ -142,6 +137,19 @@ void put(const fs::path& file, const std::string& text) {
 
 }  // namespace
 
+void check_architecture(std::string_view name) {
+  const std::size_t digits = name.find_first_not_of("0123456789", std::min<std::size_t>(3, name.size()));
+  const std::string_view number = name.substr(std::min<std::size_t>(3, name.size()), digits - 3);
+  const std::string_view rest = digits == std::string_view::npos ? "" : name.substr(digits);
+  const bool known = name.starts_with("sm_") && (number.size() == 2 || number.size() == 3) &&
+                     number.front() != '0' && (rest.empty() || rest == "a" || rest == "f");
+  if (!known)
+    throw InputError({.where = "--arch",
+                      .value = name.empty() ? "an empty text" : std::string(name),
+                      .problem = "is not an architecture",
+                      .accepted = "sm_80, sm_90a, or another of NVIDIA's names"});
+}
+
 std::string architecture_of(int major, int minor) {
   return major == 9 && minor == 0 ? "sm_90a" : "sm_80";
 }
@@ -156,12 +164,7 @@ fs::path find_nvcc() {
 }
 
 Result<Binary> build(const Source& source, const BuildOptions& options) {
-  if (!is_architecture(options.architecture))
-    throw InputError(
-        {.where = "--arch",
-         .value = options.architecture.empty() ? "an empty text" : options.architecture,
-         .problem = "is not an architecture",
-         .accepted = "sm_80, sm_90a, or another of NVIDIA's names"});
+  check_architecture(options.architecture);
   fs::path stem;
   if (!options.cache.empty()) {
     stem = options.cache / fingerprint(source, options);

@@ -37,6 +37,8 @@ struct Binary {
   std::filesystem::path file = {};  ///< where the cache keeps the cubin; empty: no cache
 };
 
+/// Throws InputError unless it has the form of NVIDIA's names: "sm_80", "sm_90a", "sm_120".
+void check_architecture(std::string_view name);
 /// "sm_90a" for compute capability 9.0, whose instructions that no other has are emitted; else
 /// "sm_80".
 std::string architecture_of(int major, int minor);

@@ -28,9 +28,10 @@ std::vector<OptionSpec> make_specs(const OptionSpec& arch) {
 
 std::vector<OptionSpec> make_emulated() {
   return make_specs({.name = "arch",
+                     .kind = OptionKind::choice,
+                     .names = {"sm_80", "sm_90a"},
                      .fallback = "sm_80",
-                     .value = "NAME",
-                     .help = "whose instructions the text has: sm_80, sm_90a"});
+                     .help = "whose instructions the text has"});
 }
 
 std::vector<OptionSpec> make_built() {

@@ -233,7 +233,10 @@ void make_cache(const Settings& settings) {
 
 /// The one asked for, or the device's; empty: neither is there.
 std::string known_architecture(const Settings& settings) {
-  if (const auto arch = settings.find_text("arch")) return *arch;
+  if (const auto arch = settings.find_text("arch")) {
+    check_architecture(*arch);
+    return *arch;
+  }
   const auto device = cuda::Device::describe();
   return device ? architecture_of(device->major, device->minor) : "";
 }

@@ -1,5 +1,8 @@
 #include "codegen/npu/trace.h"
 
+#include <iterator>
+#include <set>
+
 namespace tilewright::npu {
 namespace {
 
@@ -40,14 +43,57 @@ bool covers(const TraceTouch& outer, const TraceTouch& inner) {
 }  // namespace
 
 void Accesses::add(Access access) {
-  auto& all = by_memory_[static_cast<std::size_t>(access.touch.memory)];
   // Whoever comes after a write comes after what that came after; likewise after a later read of the
   // same pipe.
-  std::erase_if(all, [&](const Access& a) {
+  const auto forgets = [&](const Access& a) {
     return a.step < access.step && covers(access.touch, a.touch) &&
            (access.touch.write || (!a.touch.write && a.pipe == access.pipe));
-  });
-  all.push_back(std::move(access));
+  };
+  if (access.touch.memory != Memory::gm) {
+    auto& all = by_memory_[static_cast<std::size_t>(access.touch.memory)];
+    std::erase_if(all, forgets);
+    all.push_back(std::move(access));
+    return;
+  }
+  if (access.touch.box.empty()) return;
+  Home& home = at_home_[access.touch.tensor];
+  const auto [first, last] = home.near(access.touch.box);
+  for (auto a = first; a != last;) a = forgets(a->second) ? home.boxes.erase(a) : std::next(a);
+  home.add(std::move(access));
+}
+
+std::pair<Accesses::Home::Boxes::const_iterator, Accesses::Home::Boxes::const_iterator>
+Accesses::Home::near(const Box& box) const {
+  if (box.rank() == 0) return {boxes.begin(), boxes.end()};
+  const Interval along = box[dimension];
+  return {boxes.upper_bound(along.lo - longest), boxes.lower_bound(along.hi)};
+}
+
+void Accesses::Home::add(Access access) {
+  const Interval along = access.touch.box.rank() == 0 ? Interval{} : access.touch.box[dimension];
+  longest = std::max(longest, along.size());
+  boxes.emplace(along.lo, std::move(access));
+  if (boxes.size() >= looked_at) choose_dimension();
+}
+
+void Accesses::Home::choose_dimension() {
+  looked_at = 2 * boxes.size();
+  const int rank = boxes.begin()->second.touch.box.rank();
+  std::size_t most = 0;
+  int best = dimension;
+  for (int d = 0; d < rank; ++d) {
+    std::set<std::int64_t> begins;
+    for (const auto& [key, a] : boxes) begins.insert(a.touch.box[d].lo);
+    if (begins.size() > most) most = begins.size(), best = d;
+  }
+  if (best == dimension) return;
+  dimension = best;
+  longest = 0;
+  for (Boxes old = std::exchange(boxes, {}); auto& [key, a] : old) {
+    const Interval along = a.touch.box[dimension];
+    longest = std::max(longest, along.size());
+    boxes.emplace(along.lo, std::move(a));
+  }
 }
 
 std::vector<IntExpr*> operands(Instruction& instruction) {

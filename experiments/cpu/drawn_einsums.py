@@ -294,15 +294,16 @@ def attention_gradient(m):
     m.outputs = ["DV", "DQ", "DK"]
 
 
-def mixed_chain(m):
+def mixed_chain(m, most=None, back=0):
     """Two to six operators, each of what the one before made: products, windows with stride, dilation and padding (with
     channels, of each channel alone, of maxima), reductions that are broadcast back, gathers, slices, masks, exchanged
-    dimensions, element-wise operators with broadcast operands."""
+    dimensions, element-wise operators with broadcast operands. `most`: that many operators instead. `back`: how often the next reads what
+    any one before has made."""
     count = 0
 
     def new(extent):
         nonlocal count
-        name = "abcdefghijklmnopqrstuvwxyz"[count] if count < 26 else f"l{count}"
+        name = "abcdefghijklmnopqrstuvw"[count] if count < 23 else f"l{count}"  # x is a tensor
         count += 1
         m.loops[name] = extent
         return name
@@ -325,9 +326,12 @@ def mixed_chain(m):
 
     side = max(1, m.most ** (1 / 3))
     at = [new(m.size(max(1, side))) for _ in range(m.rng.randint(1, 4))]
-    tensor = "x"
+    tensor, first = "x", list(at)
     m.shapes["x"] = [m.loops[l] for l in at]
-    for _ in range(m.rng.randint(2, 6)):
+    for _ in range(most or m.rng.randint(2, 6)):
+        if back and m.made and m.chance(back):
+            tensor, at = m.rng.choice(m.made)
+            tensor, at = (tensor, list(at)) if at else ("x", first)
         kind, d = m.rng.randrange(9), m.rng.choice(at)
         e, rest = m.loops[d], [l for l in at if l != d]
         points = math.prod(m.loops[l] for l in at)
@@ -372,10 +376,10 @@ def mixed_chain(m):
             to = [j if l == d else l for l in at]
             tensor, at = made(to, "=", read(tensor, [f"{ids}[{j}]" if l == d else l for l in at])), to
         elif kind == 5 and e > 1:
-            first = m.rng.randint(0, e - 1)
-            y = new(m.rng.randint(1, e - first))
+            skipped = m.rng.randint(0, e - 1)
+            y = new(m.rng.randint(1, e - skipped))
             to = [y if l == d else l for l in at]
-            tensor, at = made(to, "=", m.function(read(tensor, [f"{y} + {first}" if l == d else l for l in at]))), to
+            tensor, at = made(to, "=", m.function(read(tensor, [f"{y} + {skipped}" if l == d else l for l in at]))), to
         elif kind == 6:
             other = m.rng.choice(at)
             tensor = made(at, "=", f"select(lt({d}, {other} + {m.rng.randint(0, 3)}), {read(tensor, at)}, {m.rng.choice(('0', '-1.5'))})")
@@ -394,12 +398,17 @@ def mixed_chain(m):
         m.outputs = sorted({t for t, _ in m.made if t not in read_by or m.chance(.4)})
 
 
+def long_graph(m):
+    """Ten to a thousand operators of the same kinds, with branches."""
+    mixed_chain(m, round(10 * 100 ** m.rng.random()), m.rng.choice((0, 0.05, 0.3)))
+
+
 FAMILIES = {f.__name__: (f, weight) for f, weight in (
     (einsum, 10), (product_epilogue, 5), (product_gradient, 1), (convolution_gradient, 4), (softmax_gradient, 1),
     (norm_gradient, 1), (attention_gradient, 1))}
 
 # Drawn where they are named: others' seeds stay what they are.
-LATER = {f.__name__: (f, 1) for f in (mixed_chain,)}
+LATER = {f.__name__: (f, 1) for f in (mixed_chain, long_graph)}
 
 
 def drawn(seed, points, families=None):

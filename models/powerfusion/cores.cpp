@@ -79,6 +79,8 @@ class Products {
     std::optional<Kernel> best;
     for (const Model* m : q_.others) {
       if (!m->times || m->propose == nullptr) continue;
+      q.others = q_.others;
+      std::erase(q.others, m);  // who chooses among others would ask itself
       const Result<Proposal> p = m->propose(q, standard(*m));
       if (!p || p->plan.kernels.size() != 1 || !p->rewrites.empty()) continue;
       const Result<Schedule> s = resolve(p->plan, q.workload, q.machine);

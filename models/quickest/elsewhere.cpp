@@ -411,20 +411,12 @@ class Chooser {
       return Best{.seconds = *c->most[cost_], .by = c->part.by, .rewrites = c->part.rewrites};
     });
     Partition found;
-    for (const Candidate* c : best) found.groups.push_back({c->ops, c->workload});
-    std::vector<Edge> all = partitioner.edges(found);
-    for (Edge& e : all) {
-      const auto of = std::ranges::find_if(best, [&e](const Candidate* c) {
-        return std::ranges::binary_search(c->ops, e.from) &&
-               std::ranges::binary_search(c->ops, e.to);
-      });
-      if (of == best.end() || share_kernel((*of)->part.plan, *(*of)->workload, *q_.workload, e))
-        continue;
-      e.fused = false;
-      e.together = e.apart = std::nullopt;
-      e.note = "kernels of their own in the plan of " + (*of)->part.by;
+    for (const Candidate* c : best) {
+      found.groups.push_back({c->ops, c->workload});  // as rewrites left it
+      found.best.push_back(
+          {.seconds = *c->most[cost_], .by = c->part.by, .plan = c->part.plan});
     }
-    return all;
+    return partitioner.edges(found);
   }
 
   std::string refusals() const {

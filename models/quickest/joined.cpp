@@ -10,14 +10,24 @@
 namespace tilewright::quickest {
 using nlohmann::ordered_json;
 
-bool share_kernel(const Plan& plan, const Workload& w, const Workload& whole, const Edge& e) {
+std::optional<Part> kernel_with(const Plan& plan, const Workload& w, const Workload& whole,
+                                const Edge& e) {
   const auto from = w.find_op(whole.op(e.from).name);
   const auto to = w.find_op(whole.op(e.to).name);
-  if (!from || !to) return true;
-  return std::ranges::any_of(plan.kernels, [&](const Kernel& k) {
+  if (!from || !to) return std::nullopt;
+  for (const Kernel& k : plan.kernels) {
     const std::vector<OpId> ops = operators_of(k, w);
-    return std::ranges::binary_search(ops, *from) && std::ranges::binary_search(ops, *to);
-  });
+    if (!std::ranges::binary_search(ops, *from) || !std::ranges::binary_search(ops, *to)) continue;
+    Part all;
+    for (OpId op : ops) {
+      const auto its = whole.find_op(w.op(op).name);
+      if (!its) return std::nullopt;
+      all.push_back(*its);
+    }
+    std::ranges::sort(all);
+    return all;
+  }
+  return Part{};
 }
 
 ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,

@@ -474,6 +474,9 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
   std::map<OpId, std::size_t> part_of;
   for (std::size_t g = 0; g < p.groups.size(); ++g)
     for (OpId op : p.groups[g].ops) part_of[op] = g;
+  std::vector<std::shared_ptr<const Workload>> plans;  // whose plans the groups have
+  for (std::size_t g = 0; g < p.best.size(); ++g)
+    plans.push_back(rewritten(p.groups[g].workload, p.best[g].rewrites));
   std::vector<Edge> all;
   const auto known = [](double s) { return s == kNever ? std::nullopt : std::optional(s); };
   for (OpId op : w_->topological_order())
@@ -481,29 +484,32 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
       const OpId maker = w_->producer(x.tensor);
       if (!maker.valid()) continue;
       Edge e{x.tensor, maker, op, part_of[maker] == part_of[op]};
-      const Part& a = p.groups[part_of[maker]].ops;
-      const Part& b = p.groups[part_of[op]].ops;
-      if (e.fused) {
-        // Apart: what the maker needs within the group, and the rest.
+      const std::size_t g = part_of[op];
+      Part a = p.groups[part_of[maker]].ops;
+      const Part& b = p.groups[g].ops;
+      std::optional<Part> kernel;
+      if (e.fused && g < p.best.size() && plans[g] != nullptr)
+        kernel = kernel_with(p.best[g].plan, *plans[g], *w_, e);
+      if (kernel && kernel->empty()) {
+        e.fused = false;
+        e.note = "kernels of their own in the plan of " + p.best[g].by;
+      } else if (e.fused) {
+        // A plan of a network may be one part: its kernel decides, not all that is in the part.
+        const bool whole = !kernel || *kernel == a;
+        if (!whole) a = *kernel;
+        // Apart: what the maker needs within the kernel, and the rest.
         const Part first = needed(a, maker);
         Part second;
         std::ranges::set_difference(a, first, std::back_inserter(second));
-        e.together = part_of[op] < p.best.size() ? p.best[part_of[op]].seconds : seconds(a);
-        if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))
+        e.together = whole && g < p.best.size() ? p.best[g].seconds : known(seconds(a));
+        if (!e.together && g < p.best.size())
+          e.note = "one kernel in the plan of " + p.best[g].by;
+        else if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))
           e.apart = known(seconds(first) + seconds(second));
       } else {
         e.apart = known(seconds(a) + seconds(b));
         const Part both = joined(a, b);
         if (may_join(both)) e.together = known(seconds(both));
-      }
-      if (const std::size_t g = part_of[op]; e.fused && g < p.best.size()) {
-        const Best& best = p.best[g];
-        const auto w = rewritten(p.groups[g].workload, best.rewrites);
-        if (w != nullptr && !share_kernel(best.plan, *w, *w_, e)) {
-          e.fused = false;
-          e.together = e.apart = std::nullopt;
-          e.note = "kernels of their own in the plan of " + best.by;
-        }
       }
       if (std::ranges::none_of(all, [&](const Edge& o) {
             return o.tensor == e.tensor && o.from == e.from && o.to == e.to;

@@ -112,9 +112,10 @@ std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
                                           const std::vector<std::string>& names);
 /// The parts' plans as one, without its price. A Reason where they cannot be joined.
 Result<Proposal> joined_proposal(const Question& q, const Partition& found);
-/// Whether a kernel of the plan, which is of `w`, has both ends of the edge, which are operators of
-/// `whole`; so where a rewrite has changed them.
-bool share_kernel(const Plan& plan, const Workload& w, const Workload& whole, const Edge& e);
+/// Operators of `whole` in the kernel of the plan, which is of `w`, that has both ends of the edge.
+/// Empty: no kernel has both. Nothing where a rewrite has made other operators of them.
+std::optional<Part> kernel_with(const Plan& plan, const Workload& w, const Workload& whole,
+                                const Edge& e);
 /// Of each edge whether it is fused, what either choice costs in the unit ("seconds" or "bytes"),
 /// and a sentence of both.
 nlohmann::ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,

@@ -132,6 +132,25 @@ TEST(BadInput, CommandLine) {
   for (const auto& [arguments, named] : table) expect_refused(arguments, named);
 }
 
+/// They were taken, and did nothing.
+TEST(BadInput, OptionsWithoutAnythingToDo) {
+  const std::vector<std::pair<Arguments, std::string>> table = {
+      {{"run", kChain, "-m", "host", "--tune-log", "log"}, "--tune"},
+      {{"run", kChain, "-m", "host", "--profile", "--tune", "1", "--tune-log", "log"}, "network"},
+      {{"run", kChain, "-m", "host", "-o", "answers"}, "--batch"},
+      {{"run", "--batch", "/dev/null", "-m", "host", "--tune", "2"}, "--batch"},
+      {{"emit", kChain, "-m", "h200", "--target", "cuda", "--arch", "sm_9000", "-o", "out"},
+       "sm_90a"},
+      {{"emit", kChain, "-m", "h200", "--target", "cuda", "--arch", "9", "-o", "out"}, "sm_90a"},
+      {{"emit", kChain, "-m", "h200", "--target", "cuda-emulated", "--arch", "sm_70", "-o", "out"},
+       "sm_80"},
+      {{"validate", kChain, "-m", "scratchpad:4K", "--samples", "2", "--beam", "2"}, "--beam"},
+      {{"workloads", "--yaml"}, "--yaml"},
+      {{"machines", "-o", "file"}, "--out"},
+  };
+  for (const auto& [arguments, named] : table) expect_refused(arguments, named);
+}
+
 TEST(BadInput, WorkloadsAndMachines) {
   for (const auto& [name, named] : std::vector<std::pair<std::string, std::string>>{
            {"gemm-chian:m=4", "gemm-chain"},

@@ -237,6 +237,19 @@ TEST(Output, CalibrateLooksAtItsFileFirst) {
 
 /// Sixteen million blocks were all walked, before the target said that they are too many: minutes
 /// and gigabytes.
+/// A network that one model plans as one part: what parting a kernel costs was asked of the rest of
+/// the network each time, more than 197 s for 64 layers.
+TEST(Stands, EdgesOfANetworkThatIsOnePart) {
+  const json said = document({"explain", "bert-large:layers=24", "-m", "ascend910-256"});
+  std::size_t fused = 0;
+  for (const json& e : said["edges"]) {
+    if (!e["fused"].get<bool>() || e["seconds_fused"].is_null()) continue;
+    ++fused;
+    EXPECT_LT(e["seconds_fused"].get<double>(), 0.1 * said["seconds"].get<double>()) << e;
+  }
+  EXPECT_GT(fused, 24u);
+}
+
 TEST(Stands, PlansOfMillionsOfBlocksForTheNpu) {
   const auto begin = std::chrono::steady_clock::now();
   expect_stands({"plan", "groupnorm:batch=16777217,groups=1,channels=2", "-m", "ascend910",
@@ -315,6 +328,10 @@ TEST(Output, ThatCannotBeWrittenIsSaid) {
   const Outcome into = tilewright_command(plan_into("/dev/full"));
   EXPECT_EQ(into.status, 2);
   EXPECT_EQ(into.lines_of_err(), 1) << into.err;
+  const Outcome trace =
+      tilewright_command({"simulate", kChain, "-m", "cache:4K/8", "--save-trace", "/dev/full"});
+  EXPECT_EQ(trace.status, 2);
+  EXPECT_THAT(trace.err, HasSubstr("--save-trace: /dev/full"));
   for (const Arguments& arguments :
        {Arguments{"models"}, Arguments{"--help"}, Arguments{"--version"},
         Arguments{"plan", "--help"}, Arguments{"plan", kChain, "-m", "scratchpad:4K", "--json"}}) {

@@ -169,6 +169,11 @@ Span Lowering::access_span(OpId id, const Affine& a, std::int64_t extent, const 
   ends.pop_back();  // where no range is cut short
   for (Linear& e : ends)
     if (std::ranges::find(s.ends, e) == s.ends.end()) s.ends.push_back(std::move(e));
+  if (s.lo.is_constant() && s.lo.constant < 0 && s.lo.constant + s.most > 0) {
+    // Begins before the tensor, known when source is written: as if it began with it.
+    s.most = std::min(s.most + s.lo.constant, extent);
+    s.lo = number(0);
+  }
   s.from_zero = s.from_zero || variables_.lower(s.lo) < 0;
   const Linear end = number(extent);
   const bool within =
@@ -357,8 +362,9 @@ void Lowering::walk_loop(NodeId id, const Point& around) {
                   " cuts a range that begins late where a window reaches before its tensor"};
   facts_[id.index()].cut_short = !outer.ends.empty();
   facts_[id.index()].uneven = outer.most % n.step != 0;
+  // A range that begins late has a single turn, and where it begins is not known here.
   Span inner{.lo = outer.lo + n.step * turn,
-             .most = std::min(n.step, outer.most),
+             .most = outer.from_zero ? outer.most : std::min(n.step, outer.most),
              .ends = {},
              .from_zero = outer.from_zero};
   std::vector<Linear> ends = outer.ends;
