@@ -315,7 +315,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const BufferId in_c = n.writes[0].buffer;
   const SymRange& columns = range(ranges, n.op, p.columns);
   const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges, [&](std::int64_t width) {
-    return begins_of_tiles(n.op, p.columns) % width == 0 && wants_panels(id, p, width, ranges);
+    return wants_panels(id, p, width, ranges) && begins_of_tiles(n.op, p.columns) % width == 0;
   });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);

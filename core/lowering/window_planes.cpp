@@ -234,29 +234,30 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
-  constexpr double kLoad = 1.7;   // of a vector that begins anywhere
-  constexpr double kStore = 2;    // of a vector
-  constexpr double kColumn = 12;  // vectors of a column of the copy begun
-  constexpr double kBlock = 12;   // rows of points begun
+  // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py --windows).
+  constexpr double kCopied = 3.2;   // a vector of the image copied, its part in each phase stored
+  constexpr double kSplat = 7.5;    // what a tap is joined with, in all lanes of a vector
+  constexpr double kJoined = 1.45;  // multiply-adds a tap that is joined with a vector from memory
+  constexpr double kLoad = 0.5;     // a vector that begins anywhere
+  constexpr double kStore = 1;      // a vector of points
+  constexpr double kBlock = 11;     // rows of points begun
   const auto lanes = static_cast<double>(unit.lanes);
   const double vectors = std::ceil(static_cast<double>(columns) / lanes);
   const double copied = std::ceil(static_cast<double>(columns + p.reach) / lanes);
   const double bands = std::ceil(static_cast<double>(rows) / static_cast<double>(p.band));
-  const auto step = static_cast<double>(p.column_step), phases = static_cast<double>(p.phases);
   const double image_rows =
       static_cast<double>(p.row_step * rows) +
       bands * static_cast<double>(std::max<std::int64_t>(0, p.image_rows(1) - p.row_step));
-  // A vector of each phase is put together from as many as columns are apart.
-  const double turned = p.column_step > 1 ? phases * step * unit.multiply_add : 0;
-  const double copy =
-      copied * (image_rows * (step * kLoad + turned + phases * kStore) + bands * kColumn);
+  const double copy = copied * image_rows * static_cast<double>(p.column_step) * kCopied;
   const double blocks = std::ceil(static_cast<double>(rows) / static_cast<double>(p.points));
   const double taps = static_cast<double>(p.taps_across * p.taps_down);
-  const double sums = static_cast<double>(rows) * taps * unit.multiply_add;
+  const double sums =
+      static_cast<double>(rows) * taps * (p.others ? kJoined : 1) * unit.multiply_add;
   const double loads = blocks * static_cast<double>(p.image_rows(p.points) * p.taps_across) * kLoad;
   return {.copy = copy,
-          .points = vectors *
-                    (std::max(sums, loads) + static_cast<double>(rows) * kStore + blocks * kBlock)};
+          .points = (p.others ? taps * kSplat : 0) +
+                    vectors * (std::max(sums, loads) + static_cast<double>(rows) * kStore +
+                               blocks * kBlock)};
 }
 
 }  // namespace tilewright

@@ -199,7 +199,7 @@ class Walk {
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
     if (id == shared_loop_ && !looked_) look_at_shares(id, ranges, trips_now);
-    if (joined_.contains(k_.node(id).loop) && trips_now > 3) {
+    if (joined_.contains(k_.node(id).loop)) {
       sample(id, ranges, trips_now, body);
     } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
