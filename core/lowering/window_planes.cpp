@@ -234,7 +234,8 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
-  // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py --windows).
+  // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py
+  // --windows).
   constexpr double kCopied = 3.2;   // a vector of the image copied, its part in each phase stored
   constexpr double kSplat = 7.5;    // what a tap is joined with, in all lanes of a vector
   constexpr double kJoined = 1.45;  // multiply-adds a tap that is joined with a vector from memory
