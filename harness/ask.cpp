@@ -75,8 +75,7 @@ Question question_of(const Request& request, const Setting& setting, const Model
              .needs = target_needs(request, setting.workload->dtype()),
              .seed = request.seed,
              .layout = layout_of(request),
-             .threads = request.threads.value_or(1),
-             .one_or_all = request.one_or_all};
+             .threads = request.threads.value_or(1)};
   for (const Model& other : models())
     if (other.name != model.name && (other.propose != nullptr || other.price != nullptr))
       q.others.push_back(&other);

@@ -25,7 +25,6 @@ bool says_plan(const Request& request, const Setting& setting) {
 Result<ProgramPlan> in_parts(const Request& request, const std::string& how, Setting setting) {
   Request of = request;
   if (!of.model) of.model = planning_model().name;
-  of.one_or_all = true;
   Setting warm = setting;
   warm.machine = in_runs(*setting.workload, setting.machine);
   Result<SplitPlan> split = split_plan(of, how, warm);
@@ -51,7 +50,7 @@ ProgramPlan taken(const Request& request, Scheduled on) {
 class Maker {
  public:
   Maker(const Request& request, const Setting& setting, std::size_t tune)
-      : request_(launched(request)),
+      : request_(request),
         tune_(tune),
         setting_(setting),
         target_(target_named(request.target)),
@@ -105,10 +104,6 @@ class Maker {
   Program program;
 
  private:
-  static Request launched(Request request) {
-    request.one_or_all = true;
-    return request;
-  }
   /// Another plan of a part: kernels over a workload that has the part's operators and tensors in
   /// the part's order.
   struct Whole {
@@ -222,10 +217,8 @@ class Maker {
   Result<ProgramKernel> emitted(std::shared_ptr<const Workload> w, Kernel kernel,
                                 const std::vector<std::string>& constant) {
     Setting alone{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
-    if (target_.threads && threads_ > 1) {
-      Kernel shared = shared_by_threads({{kernel}}, alone, threads_).kernels.front();
-      if (shared != kernel && !no_slower(alone, kernel, shared)) kernel = std::move(shared);
-    }
+    if (target_.threads && threads_ > 1)
+      kernel = shared_by_threads({{kernel}}, alone, threads_).kernels.front();
     const Plan plan{{kernel}};
     Result<Schedule> schedule = resolve(plan, w, setting_.machine);
     if (!schedule) return schedule.why();
@@ -239,22 +232,15 @@ class Maker {
                        .plan = kernel,
                        .schedule = std::move(schedule).value(),
                        .emitted = std::move(source).value()};
-    made.predicted = predicted(alone, plan);
+    const Model& planner = planning_model();
+    Setting later = alone;
+    later.machine = warm_;
+    if (planner.price != nullptr)
+      if (const Result<Price> price = harness::price(planner, request_, later, plan))
+        made.predicted = price->traffic.seconds;
     if (const Result<Alone> moved = alone_at(alone, plan, made.schedule.kernels.front().level))
       made.bytes = moved->total().value;
     return made;
-  }
-
-  std::optional<double> predicted(Setting of, const Plan& plan) const {
-    const Model& planner = planning_model();
-    of.machine = warm_;
-    if (planner.price == nullptr) return std::nullopt;
-    const Result<Price> price = harness::price(planner, request_, of, plan);
-    return price ? price->traffic.seconds : std::nullopt;
-  }
-  bool no_slower(const Setting& of, const Kernel& kernel, const Kernel& than) const {
-    const auto its = predicted(of, {{kernel}}), others = predicted(of, {{than}});
-    return its && others && *its <= *others;
   }
 
   /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
@@ -299,7 +285,7 @@ class Maker {
     return std::nullopt;
   }
 
-  const Request request_;
+  const Request& request_;
   std::size_t tune_;
   const Setting& setting_;
   const codegen::Target& target_;

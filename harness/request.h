@@ -44,7 +44,6 @@ struct Request {
   std::optional<std::int64_t> samples = {};   ///< explain: candidates drawn from the model's space
   std::uint64_t seed = 1;
   std::optional<int> threads = {};
-  bool one_or_all = false;  ///< threads of each kernel, whichever is faster: a program's launches
   Progress progress = {};
 };
 

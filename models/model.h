@@ -38,8 +38,6 @@ struct Question {
   std::uint64_t seed = 1;
   Layout layout = Layout::tiled;  ///< how tensors lie in memory; only hardware caches see it
   int threads = 1;  ///< of a processor, that the plan is for
-  /// Whether each kernel runs on one thread or on all of them, whichever is faster.
-  bool one_or_all = false;
   /// Why that target does not take a schedule; none where it does. Null: nobody says.
   std::function<std::optional<Reason>(const Schedule&)> refuses = {};
   /// Those who make or price plans, beside the one that is asked: for a model that chooses among

@@ -576,11 +576,11 @@ constexpr const char* kRows = R"(inline void copy_row(Real* to, const Real* from
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
 }
 template <class From>
-void copy_row(Real* to, const From* from, int64_t n) {
+TILEWRIGHT_TARGET void copy_row(Real* to, const From* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = get(from[i]);
 }
 template <class To>
-void copy_row(To* to, const Real* from, int64_t n) {
+TILEWRIGHT_TARGET void copy_row(To* to, const Real* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) put(to[i], from[i]);
 }
 )";

@@ -5,6 +5,7 @@
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/matrix_access.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -253,7 +254,7 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
   const Access& a = op.inputs[input];
-  const std::vector<std::int64_t> strides = home_strides(a.tensor);
+  const std::vector<std::int64_t> strides = lowering::strides_of(workload_.tensor(a.tensor));
   const std::string x = std::to_string(input);
   std::string offset, condition;
   for (std::size_t d = 0; d < a.index.size(); ++d) {

@@ -28,11 +28,6 @@ KernelEmitter::KernelEmitter(Program& program, int index, bool tight)
     names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
 }
 
-std::string KernelEmitter::literal_text(double value) const {
-  if (std::isinf(value)) return real() + (value > 0 ? "(kInfinity)" : "(-kInfinity)");
-  return literal(value, real());
-}
-
 std::string KernelEmitter::expression_text(
     const Expr& e, OpId op, const std::vector<std::string>& loops,
     const std::function<std::string(int, bool)>& of_output) const {

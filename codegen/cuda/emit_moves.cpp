@@ -5,6 +5,7 @@
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
 #include "core/lowering/gpu/block_rules.h"
+#include "core/lowering/gpu/matrix_access.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cuda {
@@ -13,13 +14,6 @@ namespace {
 std::string type_of_box(std::size_t rank) { return "Box<" + std::to_string(rank) + ">"; }
 
 }  // namespace
-
-std::vector<std::int64_t> KernelEmitter::home_strides(TensorId t) const {
-  const std::vector<std::int64_t>& shape = workload_.tensor(t).shape;
-  std::vector<std::int64_t> stride(shape.size(), 1);
-  for (std::size_t d = shape.size(); d-- > 1;) stride[d - 1] = stride[d] * shape[d];
-  return stride;
-}
 
 void KernelEmitter::record(BufferId b, const SymBox& tile) {
   std::vector<std::int64_t> most;
@@ -37,21 +31,19 @@ std::int64_t KernelEmitter::divisor(const Linear& x) const {
   return d == 0 ? std::int64_t{1} << 30 : d;
 }
 
-/// Whether every row of the box begins at a multiple of so many elements.
-bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements) const {
-  const TensorId t = buffer(b).tensor;
-  const std::vector<std::int64_t> stride = home_strides(t);
-  if (widened(t) || box.empty() || divisor(box.back().lo) % elements != 0) return false;
-  for (std::size_t d = 0; d + 1 < box.size(); ++d)
-    if (workload_.tensor(t).shape[d] > 1 && stride[d] % elements != 0) return false;
-  return true;
+lowering::BoxAtHome KernelEmitter::at_home(const SymBox& box) const {
+  lowering::BoxAtHome at;
+  if (!box.empty()) at.begins = divisor(box.back().lo);
+  for (const SymRange& r : box) {
+    const Linear size = r.hi - r.lo;
+    at.sizes.push_back(size.is_constant() ? size.constant : 0);
+  }
+  return at;
 }
 
-/// Bytes of the largest pieces, below 16, that asynchronous copies can bring rows of the box in; 0:
-/// none.
-std::int64_t KernelEmitter::piece_of(BufferId b, const SymBox& box) const {
-  const std::int64_t size = size_of(workload_.tensor(buffer(b).tensor).dtype);
-  return size <= 8 && aligned(b, box, 8 / size) ? 8 : 0;
+/// Whether every row of the box begins at a multiple of so many elements.
+bool KernelEmitter::aligned(BufferId b, const SymBox& box, std::int64_t elements) const {
+  return block_.rows_begin_at(buffer(b).tensor, at_home(box), elements);
 }
 
 /// Of pieces that a copying thread has in registers, how many at the same time: fewer where blocks
@@ -80,7 +72,7 @@ int KernelEmitter::copying_groups(BufferId b) const {
 /// Elements between a tile's rows at home where they are one dimension's, else 0.
 std::int64_t KernelEmitter::rows_apart(BufferId b) const {
   const BlockTile& p = block_.tile(b);
-  const std::vector<std::int64_t> stride = home_strides(buffer(b).tensor);
+  const std::vector<std::int64_t> stride = lowering::strides_of(workload_.tensor(buffer(b).tensor));
   std::int64_t apart = 0;
   for (std::size_t d = 0; d + 1 < p.most.size(); ++d) {
     if (p.most[d] == 1) continue;
@@ -88,19 +80,6 @@ std::int64_t KernelEmitter::rows_apart(BufferId b) const {
     apart = stride[d];
   }
   return apart;
-}
-
-/// Whether the box is as large as the tile with its padding, its rows one dimension's.
-bool KernelEmitter::fills_tile(BufferId b, const SymBox& box) const {
-  const BlockTile& p = block_.tile(b);
-  int row_dimensions = 0;
-  for (std::size_t d = 0; d < box.size(); ++d) {
-    const Linear size = box[d].hi - box[d].lo;
-    const bool last = d + 1 == box.size();
-    if (!size.is_constant() || size.constant != p.most[d]) return false;
-    if (!last && p.most[d] > 1) ++row_dimensions;
-  }
-  return row_dimensions <= 1 && p.rows == p.need_rows && p.columns == p.need_columns;
 }
 
 void KernelEmitter::declare() {
@@ -143,7 +122,7 @@ void KernelEmitter::declare() {
 std::string KernelEmitter::row_lambda(BufferId b, const SymBox* box, bool to_write) const {
   const BlockTile& p = block_.tile(b);
   const TensorId t = buffer(b).tensor;
-  const std::vector<std::int64_t> stride = home_strides(t);
+  const std::vector<std::int64_t> stride = lowering::strides_of(workload_.tensor(t));
   const std::string type = (to_write ? "" : "const ") + element_type(t);
   const auto low = [&](std::size_t d) {
     return box != nullptr ? variables_.text((*box)[d].lo)
@@ -220,9 +199,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
   const std::string columns = columns_text(n.buffer, &box);
-  const BlockStep move = block_.movement(
-      id, copying_, aligned(n.buffer, box, 16 / std::max<std::int64_t>(1, p.element_bytes)),
-      fills_tile(n.buffer, box), piece_of(n.buffer, box));
+  const BlockStep move = block_.movement(id, copying_, at_home(box));
   steps_.push_back(move);
   if (move.way == BlockStep::Way::shifted) shifted_.insert(n.buffer);
   if (p.form == Form::ring) {
@@ -261,7 +238,7 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
               here + ");");
     slide(n.buffer, here);
     std::string home_strides_text;
-    const auto strides_home = home_strides(n.tensor);
+    const auto strides_home = lowering::strides_of(workload_.tensor(n.tensor));
     for (std::size_t d = 0; d < box.size(); ++d)
       home_strides_text += (d == 0 ? "" : ", ") + std::to_string(strides_home[d]);
     act(BlockAct::load_new, [&] {
@@ -293,7 +270,7 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
   };
   switch (move.way) {
     case BlockStep::Way::whole: {
-      const auto stride = home_strides(t);
+      const auto stride = lowering::strides_of(workload_.tensor(t));
       std::string from = home(t);
       for (std::size_t d = 0; d < box.size(); ++d) {
         const std::string low = variables_.text(box[d].lo);
@@ -470,8 +447,6 @@ void KernelEmitter::hold(const OutputUse& w, const SymBox& box, const std::strin
       });
     } else if (p.form == Form::rows) {
       out_.line("read_rows<" + type + ", " + t + ">(" + n + ", me, scratch, " + row + ");");
-      block_.note_rows(block_.sums_rows(w.buffer) * 16 * block_.program().warp_rows *
-                       block_.program().warp_columns);
     } else {
       const bool integer = is_integer(workload_.tensor(w.tensor).dtype);
       const std::string whole =

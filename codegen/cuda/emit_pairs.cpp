@@ -325,7 +325,7 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
       yes(pair.right_across) + yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) +
       number(pair.vector) + ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " +
       name(pair.right) + "_map, " + name(pair.second) + "_map, " +
-      name(pair.boxed ? pair.result : pair.left) + "_map, " + name(pair.result) + "_home" +
+      name(pair.boxed ? pair.result : pair.left) + "_map, " + home_of(w, pair.result) +
       number(pair.of_result.outer) + number(pair.of_result.apart) + ",\n            {" +
       std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) + number(pair.count) +
       of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) +

@@ -12,83 +12,26 @@
 namespace tilewright::cuda {
 namespace {
 
-constexpr std::int64_t kMostPoints = 1 << 20;
 constexpr int kWarmPhases = 16;
-constexpr std::int64_t kMostAtOnce = 8;  // points of a thread
-
-/// Functions of an expression.
-double calls(const Expr& e) {
-  double n = e.kind == Expr::Kind::call ? 1 : 0;
-  for (const Expr& a : e.args) n += calls(a);
-  return n;
-}
 
 }  // namespace
 
-/// Whether an access's neighbours along a loop are neighbours in its tile, kStrip of them from
-/// where one of 16 bytes, or of 8, begins.
-bool KernelEmitter::runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
-                                    const SymRanges& ranges) const {
-  const ScheduleNode& n = k_.node(id);
-  const LoopId l = workload_.op(n.op).loops[static_cast<std::size_t>(loop)];
-  if (!b.valid() || a.index.empty() || is_gather(a) || block_.tile(b).in_registers()) return false;
-  const Affine& last = a.index.back();
-  if (last.terms.size() != 1 || last.terms.front().loop != l ||
-      last.terms.front().coefficient != 1 || last.offset < 0 ||
-      last.offset + workload_.loop(l).extent > workload_.tensor(a.tensor).shape.back() ||
-      std::any_of(a.index.begin(), a.index.end() - 1,
-                  [&](const Affine& i) { return indexes(i, l); }))
-    return false;
-  const Linear first = range(ranges, n.op, loop).lo + number(last.offset);
-  return divisor(first - fixed_[b.index()]->back().lo) % kStrip == 0;
-}
-
-/// The loop whose neighbours a thread takes at once: the longest of a sum's, or that of the
-/// results' columns where there are enough points for all threads.
-std::optional<Neighbours> KernelEmitter::strip_of(NodeId id, const SymRanges& ranges) const {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = workload_.op(n.op);
-  if (p_.f64 || tight_) return std::nullopt;  // rows begin anywhere
-  const auto whole = [&](int l) {
-    const SymRange& r = range(ranges, n.op, l);
-    return r.most >= kStrip && divisor(r.hi - r.lo) % kStrip == 0;
-  };
-  const auto inputs_along = [&](int l) {
-    std::vector<bool> along(op.inputs.size());
-    for (std::size_t i = 0; i < along.size(); ++i)
-      along[i] = runs_along_rows(id, op.inputs[i], block_.buffer_of_input(n, static_cast<int>(i)),
-                                 l, ranges);
-    return along;
-  };
-  std::int64_t points = 1;
-  bool reduces = false;
-  std::optional<Neighbours> best;
-  for (std::size_t l = 0; l < op.loops.size(); ++l) {
-    const int at = static_cast<int>(l);
-    const std::int64_t most = range(ranges, n.op, at).most;
-    if (!workload_.is_reduction(n.op, op.loops[l])) {
-      points = std::min(kMostPoints, points * most);
-      continue;
-    }
-    reduces = true;
-    if (!whole(at) || (best && most <= range(ranges, n.op, best->loop).most)) continue;
-    Neighbours s{at, inputs_along(at)};
-    if (std::ranges::find(s.inputs, true) != s.inputs.end()) best = std::move(s);
-  }
-  if (reduces) return best;
-  const Access& target = output_of(id, 0).target;
-  if (target.index.empty() || points < kStrip * threads()) return std::nullopt;
-  const auto loop = target.index.back().plain_loop();
-  if (!loop) return std::nullopt;
-  const int at = workload_.local_index(n.op, *loop);
-  if (!whole(at)) return std::nullopt;
-  for (std::size_t w = 0; w < n.writes.size(); ++w) {
-    const Output& out = output_of(id, static_cast<int>(w));
-    if (out.combine != Combine::assign || out.rescale || names_outputs(out.value) ||
-        !runs_along_rows(id, out.target, n.writes[w].buffer, at, ranges))
-      return std::nullopt;
-  }
-  return Neighbours{at, inputs_along(at)};
+/// How many points and neighbours a thread has at once, and how many threads share a point's sum.
+lowering::BlockPoints KernelEmitter::share_out(NodeId id, const SymRanges& ranges) {
+  const OpId op = k_.node(id).op;
+  const std::vector<std::int64_t> most = mosts(op, ranges);
+  return block_.points_of(id, {.most = most,
+                               .divides =
+                                   [&](int l) {
+                                     const SymRange& r = range(ranges, op, l);
+                                     return divisor(r.hi - r.lo);
+                                   },
+                               .begins =
+                                   [&](const Access& a, BufferId b, int l) {
+                                     const Linear first =
+                                         range(ranges, op, l).lo + number(a.index.back().offset);
+                                     return divisor(first - fixed_[b.index()]->back().lo);
+                                   }});
 }
 
 /// How an operator's points are gone through, and by what names.
@@ -97,72 +40,34 @@ struct KernelEmitter::Points {
   const SymRanges& ranges;
   const ScheduleNode& n;
   const Operator& op;
-  std::optional<Neighbours> strip = {};
+  lowering::BlockPoints way = {};
   std::vector<std::string> loops = {};  ///< by position
   std::vector<std::size_t> outer = {}, sums = {};
   std::vector<std::int64_t> counts = {};  ///< of each loop, in strips and blocks
   std::string first_of_strip = {}, first_of_block = {};
-  int block_loop = -1;       ///< of which a thread has several at once, for what they read alike
-  std::int64_t block = 1;    ///< how many
-  std::int64_t members = 1;  ///< threads that share a point's sum
 
-  bool is_strip(std::size_t l) const { return strip && strip->loop == static_cast<int>(l); }
-  bool is_block(std::size_t l) const { return block > 1 && block_loop == static_cast<int>(l); }
+  std::int64_t members() const { return way.members; }
+  std::int64_t block() const { return way.at_once.block; }  ///< for what they read alike
+  int block_loop() const { return way.at_once.loop; }
+  bool strip() const { return way.strip >= 0; }
+  bool is_strip(std::size_t l) const { return way.strip == static_cast<int>(l); }
+  bool is_block(std::size_t l) const { return block() > 1 && block_loop() == static_cast<int>(l); }
   std::int64_t at_once(std::size_t l) const {
-    return is_strip(l) ? kStrip : is_block(l) ? block : 1;
+    return is_strip(l) ? kStrip : is_block(l) ? block() : 1;
   }
   std::string name(std::size_t l) const {
     return is_strip(l) ? first_of_strip : is_block(l) ? first_of_block : loops[l];
   }
   std::string result(std::size_t o) const {
-    return "y" + std::to_string(o) + (block > 1 ? "[b]" : "");
+    return "y" + std::to_string(o) + (block() > 1 ? "[b]" : "");
   }
   /// Whether all of a block's points read the same neighbours.
   bool alike(std::size_t input) const {
-    const LoopId l = op.loops[static_cast<std::size_t>(block_loop)];
+    const LoopId l = op.loops[static_cast<std::size_t>(block_loop())];
     return std::ranges::none_of(op.inputs[input].index,
                                 [&](const Affine& i) { return indexes(i, l); });
   }
 };
-
-/// How many threads share a point's sum, and how many points a thread has at once: by the turns
-/// that threads go through, and about as many instructions as a turn, or joining, takes.
-void KernelEmitter::share_out(Points& p) const {
-  constexpr double kSome = 1.2;
-  const OpId op = p.n.op;
-  const std::int64_t width = p.strip ? kStrip : 1;
-  std::int64_t points = 1, sum = 1;
-  for (std::size_t l = 0; l < p.op.loops.size(); ++l) {
-    std::int64_t& of = workload_.is_reduction(op, p.op.loops[l]) ? sum : points;
-    of = std::min(kMostPoints, of * range(p.ranges, op, static_cast<int>(l)).most);
-  }
-  double compute = 1;
-  for (const OutputUse& w : p.n.writes)
-    compute += calls(p.op.outputs[static_cast<std::size_t>(w.output)].value);
-  std::vector<lowering::PointBlock> blocks;
-  const auto consider = [&](int loop, std::int64_t block) {
-    Points q = p;
-    q.block_loop = loop;
-    q.block = block;
-    lowering::PointBlock b{.loop = loop, .block = block, .some = in_block(q).empty() ? 1 : kSome};
-    for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
-      (block > 1 && p.strip->inputs[i] && q.alike(i) ? b.alike : b.own) += 1;
-    blocks.push_back(b);
-  };
-  consider(-1, 1);
-  const bool runs = std::ranges::any_of(
-      p.op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
-  if (p.strip && !runs && p.n.writes.size() == 1)
-    for (std::size_t l : p.outer)
-      for (std::int64_t block = 2; block <= kMostAtOnce; ++block)
-        if (range(p.ranges, op, static_cast<int>(l)).most % block == 0)
-          consider(static_cast<int>(l), block);
-  const lowering::PointShares shares =
-      lowering::share_points(points, sum, width, compute, threads(), blocks);
-  p.members = shares.members;
-  p.block_loop = shares.points.loop;
-  p.block = shares.points.block;
-}
 
 /// The loops' values out of one number, the last of a group fastest.
 void KernelEmitter::number_points(const Points& p, const std::vector<std::size_t>& group,
@@ -197,9 +102,9 @@ std::string KernelEmitter::some_points(Points& p, const std::vector<std::size_t>
 /// others.
 void KernelEmitter::load_strips(const Points& p, bool alike) {
   std::vector<std::string> at = p.loops;
-  at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
+  at[static_cast<std::size_t>(p.way.strip)] = p.first_of_strip;
   for (std::size_t i = 0; i < p.op.inputs.size(); ++i) {
-    if (!p.strip->inputs[i] || (p.block > 1 && p.alike(i)) != alike) continue;
+    if (!p.way.inputs[i] || (p.block() > 1 && p.alike(i)) != alike) continue;
     const Access& a = p.op.inputs[i];
     const std::string in = inside(p.n.op, a, at), name = "s" + std::to_string(i);
     out_.line(real() + " " + name + "[" + std::to_string(kStrip) + "]" +
@@ -211,7 +116,7 @@ void KernelEmitter::load_strips(const Points& p, bool alike) {
 
 /// Each of a strip's elements; to be closed.
 void KernelEmitter::open_strip(const Points& p) {
-  const std::string& loop = p.loops[static_cast<std::size_t>(p.strip->loop)];
+  const std::string& loop = p.loops[static_cast<std::size_t>(p.way.strip)];
   out_.line("TW_UNROLL");
   out_.open("for (int v = 0; v < " + std::to_string(kStrip) + "; ++v)");
   out_.line("const int " + loop + " = " + p.first_of_strip + " + v;");
@@ -224,18 +129,18 @@ bool KernelEmitter::cold() const { return block_.phase_of(NodeId(k_.nodes.size()
 
 /// When a point of a block exists, where not all of them do.
 std::string KernelEmitter::in_block(const Points& p) const {
-  if (p.block == 1) return "";
-  const SymRange& of = range(p.ranges, p.n.op, p.block_loop);
-  if (divisor(of.hi - of.lo) % p.block == 0) return "";
-  return p.loops[static_cast<std::size_t>(p.block_loop)] + " < " + variables_.text(of.hi);
+  if (p.block() == 1) return "";
+  const SymRange& of = range(p.ranges, p.n.op, p.block_loop());
+  if (divisor(of.hi - of.lo) % p.block() == 0) return "";
+  return p.loops[static_cast<std::size_t>(p.block_loop())] + " < " + variables_.text(of.hi);
 }
 
 /// Each of a block's points, or only those that exist; to be closed. Shuffles are for all.
 void KernelEmitter::open_block(const Points& p, bool all) {
-  if (p.block == 1) return out_.open("");
-  const std::string& loop = p.loops[static_cast<std::size_t>(p.block_loop)];
+  if (p.block() == 1) return out_.open("");
+  const std::string& loop = p.loops[static_cast<std::size_t>(p.block_loop())];
   out_.line("TW_UNROLL");
-  out_.open("for (int b = 0; b < " + std::to_string(p.block) + "; ++b)");
+  out_.open("for (int b = 0; b < " + std::to_string(p.block()) + "; ++b)");
   out_.line("const int " + loop + " = " + p.first_of_block + " + b;");
   out_.line("(void)" + loop + ";");
   const std::string in = in_block(p);
@@ -248,7 +153,7 @@ void KernelEmitter::point_inputs(const Points& p, const std::vector<std::string>
   for (std::size_t i = 0; i < p.op.inputs.size(); ++i)
     if (of != nullptr && !reads_input(*of, static_cast<int>(i))) {
       continue;
-    } else if (in_strip && p.strip->inputs[i]) {
+    } else if (in_strip && p.way.inputs[i]) {
       out_.line("const " + real() + " x" + std::to_string(i) + " = s" + std::to_string(i) + "[v];");
     } else {
       declare_input(p.id, i, at, p.ranges);
@@ -265,7 +170,7 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
   act(BlockAct::exchange, [&] {
     out_.open("if (writes)");
     out_.line("TW_UNROLL");
-    out_.open("for (int w = 1; w < " + std::to_string(p.members / kLanes) + "; ++w)");
+    out_.open("for (int w = 1; w < " + std::to_string(p.members() / kLanes) + "; ++w)");
     for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
       const Output& out = output_of(p.id, static_cast<int>(o));
       if (!names_outputs(out.value))
@@ -276,8 +181,6 @@ void KernelEmitter::exchange_parts(const Points& p, bool again) {
     out_.close();
     out_.close();
   });
-  block_.note_rows(threads() / 32 * (p_.f64 ? 2 : 1) *
-                   static_cast<std::int64_t>(p.n.writes.size()));
   if (again) meet();  // another round of points writes where parts are read
 }
 
@@ -293,7 +196,7 @@ void KernelEmitter::strips_of_results(const Points& p) {
               "[v] = " + made_text(output_of(p.id, static_cast<int>(o)), p.n.op, p.loops) + ";");
   out_.close();
   std::vector<std::string> at = p.loops;
-  at[static_cast<std::size_t>(p.strip->loop)] = p.first_of_strip;
+  at[static_cast<std::size_t>(p.way.strip)] = p.first_of_strip;
   for (std::size_t o = 0; o < p.n.writes.size(); ++o)
     out_.line("put_strip(" +
               point(p.n.op, output_of(p.id, static_cast<int>(o)).target, p.n.writes[o].buffer, at) +
@@ -302,12 +205,12 @@ void KernelEmitter::strips_of_results(const Points& p) {
 
 /// What results begin with, and what they have been so far by its new scale (rule 14).
 void KernelEmitter::begin_results(const Points& p, const std::string& fresh) {
-  const bool shared = p.members > 1, reduces = !p.sums.empty();
+  const bool shared = p.members() > 1, reduces = !p.sums.empty();
   const std::string r = real();
   const bool runs = std::ranges::any_of(
       p.op.outputs, [](const Output& o) { return o.rescale || names_outputs(o.value); });
-  if (p.block > 1) {
-    out_.line(r + " y0[" + std::to_string(p.block) + "];");
+  if (p.block() > 1) {
+    out_.line(r + " y0[" + std::to_string(p.block()) + "];");
     open_block(p, true);
   }
   for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
@@ -323,10 +226,10 @@ void KernelEmitter::begin_results(const Points& p, const std::string& fresh) {
     if (const std::string in = in_block(p); !in.empty()) there += (shared ? " && " : "") + in;
     if (!there.empty() && start != identity)
       start = "!(" + there + ") ? " + identity + " : " + start;
-    out_.line((p.block > 1 ? "" : r + " ") + p.result(o) + " = " + start + ";");
+    out_.line((p.block() > 1 ? "" : r + " ") + p.result(o) + " = " + start + ";");
     if (runs) out_.line("const " + r + " before" + std::to_string(o) + " = " + p.result(o) + ";");
   }
-  if (p.block > 1) out_.close();
+  if (p.block() > 1) out_.close();
   for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
     const Output& out = output_of(p.id, static_cast<int>(o));
     if (!out.rescale || fresh == "true") continue;
@@ -345,16 +248,16 @@ void KernelEmitter::begin_results(const Points& p, const std::string& fresh) {
 /// A point's sums, or its values where it has none; then what lanes and warps have of a sum,
 /// joined.
 void KernelEmitter::add_up(Points& p, std::int64_t total) {
-  const bool shared = p.members > 1;
+  const bool shared = p.members() > 1;
   std::size_t opened = 0;
   if (shared) {
     out_.open("if (exists)");
     const std::string some = some_points(p, p.sums);
     std::int64_t parts = 1;
     for (std::size_t l : p.sums) parts *= p.counts[l];
-    out_.line(cold() ? "TW_NO_UNROLL" : p.strip ? "TW_UNROLL_BY(2)" : "TW_UNROLL_BY(4)");
+    out_.line(cold() ? "TW_NO_UNROLL" : p.strip() ? "TW_UNROLL_BY(2)" : "TW_UNROLL_BY(4)");
     out_.open("for (int part = member; part < " + std::to_string(parts) +
-              "; part += " + std::to_string(p.members) + ")");
+              "; part += " + std::to_string(p.members()) + ")");
     opened = 2;
     out_.line("int rest_of_part = part;");
     number_points(p, p.sums, "rest_of_part");
@@ -370,20 +273,20 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
       ++opened;
     }
   }
-  if (p.strip) load_strips(p, true);
+  if (p.strip()) load_strips(p, true);
   open_block(p, false);
-  if (p.strip) {
+  if (p.strip()) {
     load_strips(p, false);
     open_strip(p);
   }
-  point_inputs(p, p.loops, p.strip.has_value());
+  point_inputs(p, p.loops, p.strip());
   for (std::size_t o = 0; o < p.n.writes.size(); ++o) {
     const Output& out = output_of(p.id, static_cast<int>(o));
     if (!names_outputs(out.value))
       out_.line(combined(p.sums.empty() ? Combine::assign : out.combine, p.result(o),
                          made_text(out, p.n.op, p.loops)));
   }
-  if (p.strip) out_.close();
+  if (p.strip()) out_.close();
   out_.close();
   for (; opened > 0; --opened) out_.close();
   if (!shared) return;
@@ -392,12 +295,12 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
     const Output& out = output_of(p.id, static_cast<int>(o));
     if (names_outputs(out.value)) continue;
     out_.line("TW_UNROLL");
-    out_.open("for (int m = 1; m < " + std::to_string(std::min(p.members, kLanes)) + "; m *= 2)");
+    out_.open("for (int m = 1; m < " + std::to_string(std::min(p.members(), kLanes)) + "; m *= 2)");
     out_.line(combined(out.combine, p.result(o), "shuffle_xor(" + p.result(o) + ", m)"));
     out_.close();
   }
   out_.close();
-  if (p.members > kLanes) exchange_parts(p, total * p.members > threads());
+  if (p.members() > kLanes) exchange_parts(p, total * p.members() > threads());
 }
 
 /// Every point of the outputs by one thread, which runs the reductions, or by several, which share
@@ -405,7 +308,7 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
 void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string& fresh) {
   const ScheduleNode& n = k_.node(id);
   Points p{.id = id, .ranges = ranges, .n = n, .op = workload_.op(n.op)};
-  p.strip = strip_of(id, ranges);
+  p.way = share_out(id, ranges);
   p.counts.resize(p.op.loops.size(), 1);
   for (std::size_t l = 0; l < p.op.loops.size(); ++l) {
     p.loops.push_back(names_.fresh(identifier("p_", workload_.loop(p.op.loops[l]).name)));
@@ -415,18 +318,17 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
   std::ranges::stable_sort(p.sums, {}, [&](std::size_t l) {
     return std::pair(p.is_strip(l), range(ranges, n.op, static_cast<int>(l)).most);
   });
-  if (!p.sums.empty()) share_out(p);
-  if (p.strip)
-    p.first_of_strip = names_.fresh(p.loops[static_cast<std::size_t>(p.strip->loop)] + "_first");
-  if (p.block > 1)
-    p.first_of_block = names_.fresh(p.loops[static_cast<std::size_t>(p.block_loop)] + "_first");
-  const std::string some = some_points(p, p.outer), members = std::to_string(p.members);
+  if (p.strip())
+    p.first_of_strip = names_.fresh(p.loops[static_cast<std::size_t>(p.way.strip)] + "_first");
+  if (p.block() > 1)
+    p.first_of_block = names_.fresh(p.loops[static_cast<std::size_t>(p.block_loop())] + "_first");
+  const std::string some = some_points(p, p.outer), members = std::to_string(p.members());
   std::int64_t total = 1;
   for (std::size_t l : p.outer) total *= p.counts[l];
   const std::string all = std::to_string(total);
-  if (p.members > 1) {
+  if (p.members() > 1) {
     out_.open("for (int first = 0; first < " + all +
-              "; first += " + std::to_string(threads() / p.members) + ")");
+              "; first += " + std::to_string(threads() / p.members()) + ")");
     out_.line("const int member = thread % " + members + ", point = first + thread / " + members +
               ";");
     out_.line("int rest_of_point = least(point, " + std::to_string(total - 1) + ");");
@@ -436,17 +338,17 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
     out_.line("int rest_of_point = point;");
   }
   number_points(p, p.outer, "rest_of_point");
-  if (p.members > 1)
+  if (p.members() > 1)
     out_.line("const bool exists = point < " + all + (some.empty() ? "" : " && " + some) +
               ", writes = exists && member == 0;");
   else if (!some.empty())
     out_.line("if (!(" + some + ")) continue;");
-  if (p.strip && p.sums.empty()) {
+  if (p.strip() && p.sums.empty()) {
     strips_of_results(p);
   } else {
     begin_results(p, fresh);
     add_up(p, total);
-    if (p.members > 1) out_.open("if (writes)");
+    if (p.members() > 1) out_.open("if (writes)");
     open_block(p, false);
     const auto named = [&](int output, bool before) {
       for (std::size_t o = 0; o < n.writes.size(); ++o)
@@ -461,7 +363,7 @@ void KernelEmitter::points(NodeId id, const SymRanges& ranges, const std::string
                          p.result(o)));
     }
     out_.close();
-    if (p.members > 1) out_.close();
+    if (p.members() > 1) out_.close();
   }
   out_.close();
 }

@@ -22,64 +22,28 @@ std::string KernelEmitter::kernel_text(DType type) {
   return text;
 }
 
-/// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16,
-/// or is all there is. Notes how large the tile must be for whole blocks.
-bool KernelEmitter::operand_fits(NodeId id, const BlockProduct& product, std::optional<int> input,
-                                 bool exact_depth, const SymRanges& ranges) {
+bool KernelEmitter::product_fits(NodeId id, const BlockProduct& p, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = workload_.op(n.op);
-  const Access& a =
-      input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, product.write).target;
-  const BufferId b = input ? block_.buffer_of_input(n, *input) : written_by(id, product.write);
-  const int outer = input && *input == product.right ? product.columns : product.rows,
-            depth = input ? product.depth : product.columns;
-  const std::vector<std::int64_t> most = mosts(n.op, ranges);
-  const BlockTile& p = block_.tile(b);
-  if (p.form == Form::sums || p.form == Form::rows) return true;
-  if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
-  if (input &&
-      block_.runs_along(n.op, a.index.back(), most) == op.loops[static_cast<std::size_t>(depth)])
-    block_.note_operand(b, *input == product.left);
-  const SymBox& tile = *fixed_[b.index()];
-  const SymBox box = access_box(n.op, a, ranges);
-  const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],
-                          op.loops[static_cast<std::size_t>(depth)]};
-  std::int64_t need_rows = p.need_rows, need_columns = p.need_columns;
-  // Sums in registers are an operand of whole blocks, whatever the micro-kernel.
-  const bool to_the_point = exact_depth && input &&
-                            block_.tile(block_.buffer_of_input(n, product.left)).form != Form::sums;
-  int row_dims = 0;
-  for (std::size_t d = 0; d < a.index.size(); ++d) {
-    const auto loop = block_.runs_along(n.op, a.index[d], most);
-    const bool mine = loop && (*loop == loops[0] || *loop == loops[1]);
-    const bool last = d + 1 == a.index.size();
-    if (!mine) {
-      if (tile[d].most > 1) return false;
-      continue;
+  const auto boxes = [&](std::optional<int> input) {
+    const BufferId b = input ? block_.buffer_of_input(n, *input) : written_by(id, p.write);
+    const SymBox& tile = *fixed_[b.index()];
+    const SymBox box = access_box(
+        n.op, input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, p.write).target,
+        ranges);
+    std::vector<lowering::BoxInTile> found;
+    for (std::size_t d = 0; d < box.size(); ++d) {
+      const Linear apart = box[d].lo - tile[d].lo;
+      // A loop of a single turn is always where it begins.
+      const bool begins = variables_.lower(apart) == 0 && variables_.upper(apart) == 0;
+      found.push_back({.tile = tile[d].most,
+                       .box = box[d].most,
+                       .covers = begins && box[d].most == tile[d].most,
+                       .apart = divisor(apart)});
     }
-    if (!last && ++row_dims > 1) return false;
-    const bool along_depth = *loop == loops[1] && input;
-    const bool covers = box[d].lo == tile[d].lo && box[d].most == tile[d].most;
-    if (!covers && (box[d].most % 16 != 0 || divisor(box[d].lo - tile[d].lo) % 16 != 0) &&
-        !(along_depth && exact_depth))
-      return false;
-    // The last box begins at the last multiple of what all begin at.
-    const std::int64_t each = covers ? tile[d].most : divisor(box[d].lo - tile[d].lo);
-    const std::int64_t need = along_depth && to_the_point
-                                  ? tile[d].most
-                                  : (tile[d].most - 1) / each * each + round_up(box[d].most, 16);
-    std::int64_t& target = last ? need_columns : need_rows;
-    target = std::max(target, need);
-  }
-  if (measuring_) block_.note_whole_blocks(b, need_rows, need_columns);
-  return true;
-}
-
-bool KernelEmitter::product_fits(NodeId id, const BlockProduct& p, const SymRanges& ranges) {
-  const bool exact_depth = !block_.micro_kernel().blocks;
-  return block_.operands_suit(id, p) && operand_fits(id, p, p.left, exact_depth, ranges) &&
-         operand_fits(id, p, p.right, exact_depth, ranges) &&
-         operand_fits(id, p, std::nullopt, false, ranges);
+    return found;
+  };
+  return block_.product_fits(id, p, mosts(n.op, ranges), boxes);
 }
 
 /// A box of a tile in shared memory as an operand. `outer`, `depth`: loops, by position; `tile`:
@@ -124,8 +88,6 @@ KernelEmitter::Joined KernelEmitter::joined(BufferId b) {
             total + ";");
   out_.line("join<" + std::to_string(block_.program().warp_columns) + ", " +
             std::to_string(threads()) + ">(" + total + ", " + name(b) + ", me, scratch);");
-  block_.note_join(block_.sums_rows(b) * 128 * block_.program().warp_columns *
-                   block_.program().warp_columns * block_.program().warp_rows);
   return {total, "me.column * " + std::to_string(own), own};
 }
 

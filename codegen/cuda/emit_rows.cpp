@@ -8,19 +8,6 @@
 namespace tilewright::cuda {
 namespace {
 
-const char* functor(Combine c) {
-  switch (c) {
-    case Combine::max:
-      return "MaxOf{}";
-    case Combine::min:
-      return "MinOf{}";
-    case Combine::product:
-      return "ProductOf{}";
-    default:
-      return "AddOf{}";
-  }
-}
-
 /// Whether an expression, or an input that it reads, has the loop as an index.
 bool reads_loop(const Operator& op, const Expr& e, LoopId loop) {
   if (e.kind == Expr::Kind::index) return e.loop == loop;
@@ -212,8 +199,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     out_.line("});");
     out_.line("combine_rows<" + std::to_string(block_.program().warp_columns) + ", " +
               std::to_string(threads()) + ">(" + parts[o] + ", me, scratch, " +
-              functor(out.combine) + ");");
-    block_.note_rows(m * 16 * block_.program().warp_columns * block_.program().warp_rows);
+              joining(out.combine) + ");");
   }
 
   // One value a row: the result so far, rescaled, and this block's part.

@@ -11,10 +11,6 @@
 
 namespace tilewright::cuda {
 
-std::string home_of(const Workload& w, TensorId t) {
-  return identifier("", w.tensor(t).name) + "_home";
-}
-
 HomeParameters home_parameters(Program& p, Launch& launch,
                                const lowering::ProductEpilogue& epilogue) {
   const Workload& w = p.workload();
@@ -200,7 +196,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
               name(product.left) + "_map, " + name(product.right) + "_map, " +
               name(product.boxed ? product.result : product.left) + "_map, " +
-              name(product.result) + "_home" + number(product.pitch) + number(product.apart) +
+              home_of(w, product.result) + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
               number(product.depth) + number(product.count) + number(product.order) +
               number(product.part) + number(product.columns_apart) + "}" +

@@ -6,9 +6,6 @@
 
 namespace tilewright::cuda {
 
-/// The parameter of a kernel that is a tensor's address at home.
-std::string home_of(const Workload& w, TensorId t);
-
 /// Parameters of a kernel that are addresses at home: those of launch.tensors so far, the first of
 /// which it writes, and what operators after a product read, which joins them. Marks all of them as
 /// needed there.

@@ -36,12 +36,6 @@ using lowering::BlockTile;
 using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
-/// A loop of which a thread takes kStrip neighbours at once, because they lie side by side in the
-/// tiles.
-struct Neighbours {
-  int loop = -1;             ///< position in op.loops
-  std::vector<bool> inputs;  ///< those that lie so
-};
 inline constexpr int kStrip = static_cast<int>(lowering::kStripOfPoints);
 
 struct Program {
@@ -59,6 +53,10 @@ struct Program {
 
 /// The name that the device headers have for it.
 std::string element_type(DType type);
+/// A number as the text of that type, "float" or "double".
+std::string number_text(double value, const std::string& real);
+/// The name of a tensor's address at home.
+std::string home_of(const Workload& w, TensorId t);
 
 /// What the whole program needs to know of a kernel.
 struct KernelText {
@@ -95,7 +93,7 @@ class KernelEmitter : private RangeEmitter {
   bool has_copies(NodeId id) const { return block_.copies(id, ahead_); }
   std::string ref(BufferId b) const override;
   std::string tensor_name(TensorId t) const { return workload_.tensor(t).name; }
-  std::string home(TensorId t) const { return identifier("", tensor_name(t)) + "_home"; }
+  std::string home(TensorId t) const { return home_of(workload_, t); }
   std::string name(BufferId b) const { return names_of_[b.index()]; }
   std::string element_type(TensorId t) const {
     return cuda::element_type(workload_.tensor(t).dtype);
@@ -103,7 +101,7 @@ class KernelEmitter : private RangeEmitter {
   /// Whether its tiles have wider elements than it has at home: threads write no single bytes.
   bool widened(TensorId t) const { return workload_.tensor(t).dtype == DType::i8; }
   std::string real() const { return p_.f64 ? "double" : "float"; }
-  std::string literal_text(double value) const;
+  std::string literal_text(double value) const { return number_text(value, real()); }
   /// `loops`: the operator's, by position, as text.
   std::string expression_text(const Expr& e, OpId op, const std::vector<std::string>& loops,
                               const std::function<std::string(int, bool)>& of_output = {}) const;
@@ -115,7 +113,6 @@ class KernelEmitter : private RangeEmitter {
   std::string sums_type(BufferId b) const;
 
   // emit_moves.cpp
-  bool fills_tile(BufferId b, const SymBox& box) const;
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
   void copy_box(const BlockStep& move, const SymBox& box, const std::string& at);
@@ -123,15 +120,14 @@ class KernelEmitter : private RangeEmitter {
   void write_out(BufferId b, const SymBox* box);
   std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;
   std::string columns_text(BufferId b, const SymBox* box) const;
+  lowering::BoxAtHome at_home(const SymBox& box) const;
   bool aligned(BufferId b, const SymBox& box, std::int64_t elements) const;
-  std::int64_t piece_of(BufferId b, const SymBox& box) const;
   int pieces_at_once() const;
   std::int64_t rows_apart(BufferId b) const;
   int copying_groups(BufferId b) const;
   std::int64_t divisor(const Linear& x) const;
   void hold(const OutputUse& w, const SymBox& box, const std::string& fresh);
   void record(BufferId b, const SymBox& tile);
-  std::vector<std::int64_t> home_strides(TensorId t) const;
 
   // emit_levels.cpp
   std::string unit_text(BufferId b, NodeId place) const;
@@ -167,12 +163,9 @@ class KernelEmitter : private RangeEmitter {
   std::string size_text(const SymRange& r) const { return variables_.text(r.hi - r.lo); }
 
   // emit_points.cpp
-  std::optional<Neighbours> strip_of(NodeId id, const SymRanges& ranges) const;
-  bool runs_along_rows(NodeId id, const Access& a, BufferId b, int loop,
-                       const SymRanges& ranges) const;
   struct Points;
   bool cold() const;
-  void share_out(Points& p) const;
+  lowering::BlockPoints share_out(NodeId id, const SymRanges& ranges);
   std::string some_points(Points& p, const std::vector<std::size_t>& group) const;
   void number_points(const Points& p, const std::vector<std::size_t>& group,
                      const std::string& rest);
@@ -192,9 +185,6 @@ class KernelEmitter : private RangeEmitter {
   /// A compute's loops, by position: their largest ranges.
   std::vector<std::int64_t> mosts(OpId op, const SymRanges& ranges) const;
   bool product_fits(NodeId id, const BlockProduct& p, const SymRanges& ranges);
-  /// One operand or, with no input, the result.
-  bool operand_fits(NodeId id, const BlockProduct& p, std::optional<int> input, bool exact_depth,
-                    const SymRanges& ranges);
   const Output& output_of(NodeId compute, int write) const {
     const ScheduleNode& n = k_.node(compute);
     return workload_.op(n.op)

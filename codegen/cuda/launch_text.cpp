@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
+#include "codegen/common/expression.h"
 #include "codegen/cuda/shared_phases.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cuda {
 namespace {
-
-std::string home(const Tensor& t) { return identifier("", t.name) + "_home"; }
 
 /// What blocks that combine a tensor begin with.
 std::string beginning(const Workload& w, TensorId id) {
@@ -42,10 +42,10 @@ void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std:
     const std::int64_t elements = t.elements().value;
     longest = std::max(longest, elements);
     names += (names.empty() ? "" : ", ") + t.name;
-    list += (list.empty() ? "" : ", ") + element_type(t.dtype) + "* " + home(t);
+    list += (list.empty() ? "" : ", ") + element_type(t.dtype) + "* " + home_of(w, id);
     loops += "  for (i64 i = i64(blockIdx.x) * blockDim.x + threadIdx.x; i < " +
              std::to_string(elements) + "; i += i64(gridDim.x) * blockDim.x)\n    store_global(" +
-             home(t) + " + i, " + beginning(w, id) + ");\n";
+             home_of(w, id) + " + i, " + beginning(w, id) + ");\n";
   }
   launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
   text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
@@ -114,6 +114,28 @@ std::string combining(Combine c) {
   }
 }
 
+std::string joining(Combine c) {
+  switch (c) {
+    case Combine::max:
+      return "Larger{}";
+    case Combine::min:
+      return "Smaller{}";
+    case Combine::product:
+      return "Product{}";
+    default:
+      return "Sum{}";
+  }
+}
+
+std::string number_text(double value, const std::string& real) {
+  if (std::isinf(value)) return real + (value > 0 ? "(kInfinity)" : "(-kInfinity)");
+  return literal(value, real);
+}
+
+std::string home_of(const Workload& w, TensorId t) {
+  return identifier("", w.tensor(t).name) + "_home";
+}
+
 std::int64_t resident_blocks(const Machine& m, const Launch& l) {
   return l.cooperative && m.kind == "gpu" ? ceil_div(l.blocks, m.units.front().count) : 1;
 }
@@ -168,12 +190,12 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   }
   // In the order of their use: kernels that differ in tensors alone have one text.
   std::ranges::stable_sort(launch.tensors, {},
-                           [&](TensorId t) { return first_use(body.body, home(w.tensor(t))); });
+                           [&](TensorId t) { return first_use(body.body, home_of(w, t)); });
   for (TensorId t : launch.tensors) {
     const bool written = std::ranges::any_of(
         k.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });
     list += (list.empty() ? "" : ", ") + std::string(written ? "" : "const ") +
-            element_type(w.tensor(t).dtype) + "* " + home(w.tensor(t));
+            element_type(w.tensor(t).dtype) + "* " + home_of(w, t);
   }
   if (launch.workspace) list += (list.empty() ? "" : ", ") + std::string("u32* arrivals");
   std::string bounds = std::to_string(launch.threads);

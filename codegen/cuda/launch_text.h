@@ -18,8 +18,10 @@ KernelText launch_text(Program& program, int kernel, const KernelBody& body);
 /// an array's address, ptxas (12.8, 13.0) takes what was computed from it to move along.
 std::string shared_place(const std::string& type, std::int64_t bytes);
 
-/// The device headers' name for how blocks combine what they have of a result at home.
+/// The device headers' names for how blocks combine what they have of a result at home, and for
+/// how threads do.
 std::string combining(Combine c);
+std::string joining(Combine c);
 /// A value that an operator gives an output, rounded where its type is of whole numbers.
 std::string made_as(DType type, const Output& out, const std::string& value);
 

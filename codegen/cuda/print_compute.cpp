@@ -10,11 +10,6 @@
 
 namespace tilewright::cuda {
 
-std::string ProgramPrinter::literal_text(double value) const {
-  if (std::isinf(value)) return real() + (value > 0 ? "(kInfinity)" : "(-kInfinity)");
-  return literal(value, real());
-}
-
 /// Where this thread reads a gather, and whether there is such an element.
 ProgramPrinter::Gathered ProgramPrinter::gathered_at(const Gather& g) {
   Gathered at{.there = both(condition(g.inside), owner(g.copies)),

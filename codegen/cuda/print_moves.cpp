@@ -6,23 +6,6 @@
 #include "codegen/cuda/print_program.h"
 
 namespace tilewright::cuda {
-namespace {
-
-std::string joiner(Combine c) {
-  switch (c) {
-    case Combine::max:
-      return "Larger{}";
-    case Combine::min:
-      return "Smaller{}";
-    case Combine::product:
-      return "Product{}";
-    default:
-      return "Sum{}";
-  }
-}
-
-}  // namespace
-
 /// Each run of a thread's values, as one where it is aligned and what holds is the same for all of
 /// it. What all threads load alike, its owner counts.
 void ProgramPrinter::move(const Step& s) {
@@ -107,7 +90,7 @@ void ProgramPrinter::lanes(const Step& s) {
     const bool thread = i.unit == Binding::thread;
     text += (text.empty() ? "" : " ") + array(v) + " = over_lanes<" +
             std::to_string(thread ? 32 : i.count) + ", " + std::to_string(thread ? 1 : i.stride) +
-            ">(" + array(v) + ", " + joiner(p_.output_of(v).combine) + ");";
+            ">(" + array(v) + ", " + joining(p_.output_of(v).combine) + ");";
   }
   open_loops(s.dims);
   out_.line(text);

@@ -42,8 +42,8 @@ class ProgramPrinter {
   std::string shared(const Value& v, const Linear& at) const;
   std::string owner(const Copies& c) const;
   std::string real() const { return p_.f64 ? "double" : "float"; }
-  std::string home(TensorId t) const { return identifier("", workload_.tensor(t).name) + "_home"; }
-  std::string literal_text(double value) const;
+  std::string home(TensorId t) const { return home_of(workload_, t); }
+  std::string literal_text(double value) const { return number_text(value, real()); }
   const ProgramIndex& index(int id) const { return p_.index(id); }
   const Value& only(const Step& s) const { return p_.value(s.values.front()); }
   static std::string both(const std::string& a, const std::string& b) {

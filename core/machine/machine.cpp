@@ -411,14 +411,15 @@ std::vector<std::pair<LevelId, LevelId>> Machine::path(LevelId from, LevelId to)
     previous[b] = a;
     return true;
   };
+  std::vector<std::pair<std::size_t, std::size_t>> fills;  // a level by another
+  for (std::size_t i = 1; i < n; ++i)
+    for (const std::size_t filler : fillers(*this, i)) fills.emplace_back(i, filler);
   bool changed = true;
   for (std::size_t round = 0; changed && round < n; ++round) {
     changed = false;
-    for (std::size_t i = 1; i < n; ++i) {
-      for (std::size_t filler : fillers(*this, i)) {
-        changed |= relax(filler, i, 0);
-        changed |= relax(i, filler, 1);
-      }
+    for (const auto& [i, filler] : fills) {
+      changed |= relax(filler, i, 0);
+      changed |= relax(i, filler, 1);
     }
   }
   std::vector<std::pair<LevelId, LevelId>> steps;

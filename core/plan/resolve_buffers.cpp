@@ -1,5 +1,6 @@
 // Which buffer holds what, and where each is fixed (plan.md rules 4 to 7 and 11).
 #include <algorithm>
+#include <optional>
 
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
@@ -151,8 +152,9 @@ NodeId nearest_load(const Draft& d, const std::vector<NodeId>& loads, BufferId b
 /// furthest from home: on the level's way from home, or where another way leads from a tile that a
 /// load around this one holds.
 BufferId next_outer(const Draft& d, NodeId load, const std::vector<BufferId>& candidates) {
+  if (candidates.empty()) return {};
   const ScheduleNode& n = d.node(load);
-  const std::vector<LevelId> way = way_to(d.m, n.level);
+  std::optional<std::vector<LevelId>> way;
   const std::vector<NodeId> around = governing(d, n.tensor, load);
   BufferId best;
   std::pair<std::size_t, std::size_t> least;
@@ -165,7 +167,9 @@ BufferId next_outer(const Draft& d, NodeId load, const std::vector<BufferId>& ca
                           : std::ranges::find(from, d.m.level(step.first).name) != from.end();
     });
     if (steps.empty() || !inwards) continue;
-    if (std::ranges::find(way, level) == way.end() && !nearest_load(d, around, b).valid()) continue;
+    if (!way) way = way_to(d.m, n.level);
+    if (std::ranges::find(*way, level) == way->end() && !nearest_load(d, around, b).valid())
+      continue;
     const std::pair far{steps.size(), d.m.levels.size() - d.m.path(d.m.home(), level).size()};
     if (best.valid() && far >= least) continue;
     best = b, least = far;
@@ -251,7 +255,7 @@ std::optional<Reason> place_input(Draft& d, NodeId id, InputUse& use) {
                 [&](NodeId l) { return d.slice_of(d.node(l).buffer) != slice_of(d, id, use); });
   std::size_t deepest = 0;
   for (NodeId l : loads) {
-    const std::size_t depth = d.m.path(d.m.home(), d.node(l).level).size();
+    const std::size_t depth = loads.size() == 1 ? 0 : d.m.path(d.m.home(), d.node(l).level).size();
     if (depth < deepest) continue;
     deepest = depth;
     use.buffer = d.node(l).buffer;

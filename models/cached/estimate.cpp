@@ -232,27 +232,29 @@ class Estimate {
 
   /// More samples where they tell most, until the sum is sure enough.
   void refine() {
-    std::vector<double> offs(parts_.size());
+    std::vector<double> gains(parts_.size());
     while (samples_ < kMostInAll) {
       std::array<double, kMostLevels> all{};
       for (const Part& p : parts_)
         for (std::size_t v = 0; v < levels_.size() && !p.left; ++v)
           all[v] += p.lines * p.share(p.misses[v]);
-      double sum = 0;
+      double sum = 0, largest = 0;
       for (std::size_t i = 0; i < parts_.size(); ++i) {
         const Part& p = parts_[i];
-        offs[i] = off(p, all);
-        sum += offs[i] * offs[i];
+        const double square = std::pow(off(p, all), 2);
+        sum += square;
         // None are to be found, or enough were.
-        if (2 * p.samples < p.asked || p.samples >= kMostSamples) offs[i] = 0;
+        const bool done = 2 * p.samples < p.asked || p.samples >= kMostSamples;
+        // Twice the samples take a share of the square off: what one of them takes off on average.
+        gains[i] = done ? 0 : square / std::max(p.samples, 1);
+        if (!done) largest = std::max(largest, square);
       }
       doubt_ = std::sqrt(sum);
-      if (sum < kGoal * kGoal) return;
-      // Those that may be off most, together; the sums are renewed after them.
-      const double most = *std::ranges::max_element(offs);
-      if (most < kGoal / 50) return;
+      if (sum < kGoal * kGoal || largest < std::pow(kGoal / 50, 2)) return;
+      // Those that gain most, together; the sums are renewed after them.
+      const double most = *std::ranges::max_element(gains);
       for (std::size_t i = 0; i < parts_.size() && samples_ < kMostInAll; ++i)
-        if (offs[i] > 0.5 * most) draw(parts_[i], 2 * parts_[i].samples);
+        if (gains[i] > 0.25 * most) draw(parts_[i], 2 * parts_[i].samples);
     }
   }
 

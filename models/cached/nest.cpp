@@ -26,6 +26,10 @@ Box Hull::box(const Ranges& r, Ranges& scratch) const {
     for (const Narrowing& n : ahead) n.apply(scratch, none);
     in = &scratch;
   }
+  if (reaches.size() == 1) {
+    const Box touched = reaches[0].box(*in);
+    return touched.empty() ? Box(1) : touched;
+  }
   Box box;
   bool first = true;
   for (const Reach& reach : reaches) {
@@ -39,10 +43,11 @@ Box Hull::box(const Ranges& r, Ranges& scratch) const {
 
 void Narrowing::apply(Ranges& r, Ranges& scratch) const {
   const Box box = need.box(r, scratch);
+  const bool nothing = box.empty();
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     if (ranges[d] < 0) continue;
     Interval& range = r[static_cast<std::size_t>(ranges[d])];
-    const Interval needed = box.empty() ? Interval{} : box[static_cast<int>(d)];
+    const Interval needed = nothing ? Interval{} : box[static_cast<int>(d)];
     range = merge ? hull(range, needed) : needed;
   }
 }
@@ -55,7 +60,10 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
     if (nodes_[n].id.valid() && nodes_[n].kind != NodeKind::compute) add_body(nodes_[n]);
   int deepest = 0;
   for (std::size_t n = nodes_.size(); n-- > 1;) {
+    for (const Use& u : nodes_[n].uses)
+      if (u.write) nodes_[n].written |= bit_of(u.array);
     nodes_[static_cast<std::size_t>(nodes_[n].parent)].arrays |= nodes_[n].arrays;
+    nodes_[static_cast<std::size_t>(nodes_[n].parent)].written |= nodes_[n].written;
     deepest = std::max(deepest, nodes_[n].depth);
   }
   scratch_.resize(static_cast<std::size_t>(deepest) + 1);
@@ -153,6 +161,8 @@ Reach Nest::reach_of(const ScheduledKernel& k, OpId op, const Access& access) co
           {.range = k.range_base[op.index()] +
                     static_cast<std::size_t>(s_.workload->local_index(op, t.loop)),
            .coefficient = t.coefficient});
+    if (dimension.terms.size() == 1 && dimension.terms[0].coefficient == 1)
+      dimension.plain = static_cast<int>(dimension.terms[0].range);
   }
   return reach;
 }

@@ -21,6 +21,10 @@ struct Reach {
     std::int64_t offset = 0;
     std::int64_t extent = 0;  ///< of the tensor
     bool whole = false;       ///< all of it, whatever the ranges
+    /// The range that its one term takes as it is; -1: it has other terms.
+    int plain = -1;
+    /// Where it lies, not clipped; empty where a range is.
+    Interval within(const Ranges& r) const;
     /// Where its coefficients are more than one in all: the loop that is cut, in tiles of so many,
     /// and how the index follows, through the indices by which other operators read what this one
     /// makes. A tile of 0: the index leaves none out.
@@ -86,6 +90,7 @@ struct NestNode {
   std::vector<Narrowing> inferences = {};        ///< on entering
   std::vector<std::pair<int, Hull>> tiles = {};  ///< of packed arrays, that are fixed then
   std::uint64_t arrays = 0;                      ///< touched here or below, by number modulo 64
+  std::uint64_t written = 0;                     ///< of these, those that are written
   std::vector<int> way = {};                     ///< of a compute: nodes from the root to it
 };
 
@@ -148,9 +153,10 @@ class Nest {
   template <class F>
   bool sweep_use(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
                  std::size_t use, F&& f) const;
-  /// Whether what sweep(), or with a `leaf` sweep_use(), would call f for has a line.
+  /// Whether what sweep(), or with a `leaf` sweep_use(), would call f for has a line; of writes
+  /// alone where `writes` is set.
   bool has(const Path& path, const Frame& around, int node, Interval iterations, int leaf,
-           std::size_t use, const Spot& x) const;
+           std::size_t use, const Spot& x, bool writes = false) const;
   /// Calls f(array, box) for what sweep() calls f(use, piece) for, of all arrays, where boxes of
   /// the tensor say it; g(use, piece) for the rest.
   template <class F, class G>
@@ -204,22 +210,29 @@ class Nest {
   mutable Ranges ahead_;
 };
 
+inline Interval Reach::Dimension::within(const Ranges& r) const {
+  if (whole) return {0, extent};
+  if (plain >= 0) {
+    const Interval& of = r[static_cast<std::size_t>(plain)];
+    return {of.lo + offset, of.hi + offset};
+  }
+  Interval range{offset, offset + 1};
+  for (const Term& t : terms) {
+    const Interval& of = r[t.range];
+    if (of.empty()) return {};
+    const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
+    range.lo += std::min(first, last);
+    range.hi += std::max(first, last);
+  }
+  return range;
+}
+
 inline Box Reach::box(const Ranges& r) const {
   Box box(static_cast<int>(index.size()));
   int d = 0;
   for (const Dimension& dimension : index) {
-    if (dimension.whole) {
-      box[d++] = {0, dimension.extent};
-      continue;
-    }
-    Interval range{dimension.offset, dimension.offset + 1};
-    for (const Term& t : dimension.terms) {
-      const Interval& of = r[t.range];
-      if (of.empty()) return Box(1);
-      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
-      range.lo += std::min(first, last);
-      range.hi += std::max(first, last);
-    }
+    const Interval range = dimension.within(r);
+    if (range.empty()) return Box(1);
     box[d++] = {std::max<std::int64_t>(range.lo, 0), std::min(range.hi, dimension.extent)};
   }
   return box;
@@ -229,16 +242,8 @@ inline bool Reach::meets(const Ranges& r, const Box& box) const {
   int d = 0;
   for (const Dimension& dimension : index) {
     const Interval& cell = box[d++];
-    if (dimension.whole) continue;
-    std::int64_t lo = dimension.offset, hi = dimension.offset + 1;
-    for (const Term& t : dimension.terms) {
-      const Interval& of = r[t.range];
-      if (of.empty()) return false;
-      const std::int64_t first = t.coefficient * of.lo, last = t.coefficient * (of.hi - 1);
-      lo += std::min(first, last);
-      hi += std::max(first, last);
-    }
-    if (lo >= cell.hi || cell.lo >= hi) return false;
+    const Interval range = dimension.within(r);
+    if (range.empty() || range.lo >= cell.hi || cell.lo >= range.hi) return false;
   }
   return true;
 }
@@ -396,10 +401,10 @@ bool Nest::sweep_use(const Path& path, const Frame& around, int at, Interval ite
 }
 
 inline bool Nest::has(const Path& path, const Frame& around, int at, Interval iterations, int leaf,
-                      std::size_t use, const Spot& x) const {
+                      std::size_t use, const Spot& x, bool writes) const {
   return within(
       around, at, iterations, bit_of(x.array), leaf, use, [&](const Use& u, const Ranges& r) {
-        if (u.array != x.array) return false;
+        if (u.array != x.array || (writes && !u.write)) return false;
         if (!array(u.array).packed && !u.strided)
           return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
                                    : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));

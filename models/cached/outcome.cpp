@@ -15,9 +15,9 @@ constexpr std::int64_t kFewLines = 96, kFewSets = 256;
 }  // namespace
 
 Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
-                        std::array<double, kMostLevels>* fullness) {
+                        std::array<double, kMostLevels>* fullness, bool writes) {
   window_.clear();
-  Step step{.found = look_.last(now, x, before_, window_), .hit = levels_.size()};
+  Step step{.found = look_.last(now, x, before_, window_, writes), .hit = levels_.size()};
   if (fullness != nullptr && !step.found) fullness->fill(INFINITY);
   if (!step.found) return step;
   window_.settle(x, levels_.front().line);
@@ -67,23 +67,34 @@ void Judge::to_run_begin(const Path& now, const Spot& x) {
   if (look_.first(jump_, leaf, now.use, x)) std::swap(jump_, before_);
 }
 
+std::size_t Judge::since_write(const Path* last, const Spot& x, std::size_t kept, int most) {
+  std::size_t tried = levels_.size();  // `kept` of the last leap
+  for (int steps = 0; steps < most && kept < levels_.size(); ++steps) {
+    if (nest_.node(before_.back().node).uses[before_.use].write) return kept;
+    if (last != nullptr) to_run_begin(*last, x);
+    std::swap(now_, before_);
+    last = &now_;
+    if (kept != tried) {
+      // All at once: where what is touched since the write leaves the line its place, so does what
+      // is touched between any two reads of it.
+      tried = kept;
+      const Step leap = back(now_, x, kept, nullptr, true);
+      if (!leap.found) return levels_.size();
+      if (leap.hit <= kept) return kept;
+    }
+    kept = std::max(kept, back(now_, x, kept).hit);
+  }
+  return kept;
+}
+
 Outcome Judge::of(const Path& touch, const Spot& x) {
   Outcome out;
   const bool write = nest_.node(touch.back().node).uses[touch.use].write;
-  Step step = back(touch, x, 0, &out.fullness);
+  const Step step = back(touch, x, 0, &out.fullness);
   for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
   if (!write) return out;
   // Dirty already where an earlier write is met before the line has left.
-  const Path* now = &touch;
-  std::size_t kept = step.hit;  // this level and those outside it have had the line since
-  for (int steps = 0; steps < kMostSteps && kept < levels_.size(); ++steps) {
-    if (nest_.node(before_.back().node).uses[before_.use].write) break;
-    to_run_begin(*now, x);
-    std::swap(now_, before_);
-    now = &now_;
-    step = back(*now, x, kept);
-    kept = std::max(kept, step.hit);
-  }
+  const std::size_t kept = since_write(&touch, x, step.hit, kMostSteps);
   for (std::size_t v = 0; v < kept; ++v) out.dirties[v] = true;
   return out;
 }
@@ -91,21 +102,10 @@ Outcome Judge::of(const Path& touch, const Spot& x) {
 Left Judge::at_end(const Spot& x) {
   Left left;
   nest_.begin(end_);
-  const Path* now = &end_;
-  std::size_t kept = 0;  // this level and those outside it have had the line since
-  for (int steps = 1; steps <= kMostStepsFromEnd; ++steps) {
-    const Step step = back(*now, x, kept, steps == 1 ? &left.fullness : nullptr);
-    kept = std::max(kept, step.hit);
-    if (kept >= levels_.size()) break;
-    // Somewhere further back it is written: where that is too far, it is taken to be met here.
-    if (steps == kMostStepsFromEnd || nest_.node(before_.back().node).uses[before_.use].write) {
-      left.dirty[kept] = true;
-      for (std::size_t v = kept; v < levels_.size(); ++v) left.unwritten[v] = true;
-    }
-    if (now != &end_) to_run_begin(*now, x);
-    std::swap(now_, before_);
-    now = &now_;
-  }
+  const std::size_t hit = back(end_, x, 0, &left.fullness).hit;
+  const std::size_t kept = since_write(nullptr, x, hit, kMostStepsFromEnd);
+  for (std::size_t v = kept; v < levels_.size(); ++v) left.unwritten[v] = true;
+  if (kept < levels_.size()) left.dirty[kept] = true;
   return left;
 }
 

@@ -49,9 +49,15 @@ class Judge {
     bool found = false;   ///< an earlier touch; it is in before_
     std::size_t hit = 0;  ///< the innermost level that has the line; the number of levels: none
   };
-  /// `from`: levels further in have lost the line already, and are not asked.
+  /// `from`: levels further in have lost the line already, and are not asked. `writes`: to the last
+  /// write, whatever reads the line after it.
   Step back(const Path& now, const Spot& x, std::size_t from = 0,
-            std::array<double, kMostLevels>* fullness = nullptr);
+            std::array<double, kMostLevels>* fullness = nullptr, bool writes = false);
+  /// From the touch in before_, up to which `kept` and the levels outside it have held the line,
+  /// back to its last write: the innermost level that has held it since. The number of levels: none
+  /// has, or nothing writes it. After `most` steps back a write is taken to be met. `last`: the
+  /// touch that before_ comes before; null: the end.
+  std::size_t since_write(const Path* last, const Spot& x, std::size_t kept, int most);
   void to_run_begin(const Path& now, const Spot& x);
 
   const Nest& nest_;

@@ -153,10 +153,13 @@ void Window::settle(const Spot& x, std::int64_t line) {
     for (const Box& box : boxes_[static_cast<std::size_t>(a)])
       pieces(array, box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
-      std::ranges::sort(list, std::greater(), volume);
+      // The largest ones first; of those of a size the order is kept.
+      order_.clear();
+      for (std::size_t i = 0; i < list.size(); ++i) order_.emplace_back(-volume(list[i]), i);
+      std::ranges::sort(order_);
       disjoint_.clear();
-      for (const Piece& p : list) {
-        rest_.assign(1, p);
+      for (const auto& [size, i] : order_) {
+        rest_.assign(1, list[i]);
         for (const Piece& by : disjoint_) {
           next_.clear();
           for (const Piece& part : rest_) subtract(array, part, by, line, next_);
@@ -201,8 +204,8 @@ std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
 }
 
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,
-                     const Spot& x) const {
-  return nest_.has(path, around, node, iterations, -1, 0, x);
+                     const Spot& x, bool writes) const {
+  return nest_.has(path, around, node, iterations, -1, 0, x, writes);
 }
 
 void Lookback::pass(const Path& path, const Frame& around, int node, Interval iterations,
@@ -217,19 +220,21 @@ bool Lookback::touched(const Path& path, const Frame& around, int loop, Interval
   return nest_.has(path, around, loop, iterations, leaf, use, x);
 }
 
-bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& window) const {
+bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& window,
+                         bool writes) const {
   const NestNode& n = nest_.node(before.back().node);
   for (std::size_t i = end; i-- > 0;) {
     const Use& use = n.uses[i];
+    const bool sought = use.array == x.array && (use.write || !writes);
     bool found = false;
     if (!nest_.array(use.array).packed && !use.strided) {
       const Box box = use.reach.box(before.back().ranges);
-      found = use.array == x.array && x.meets(box);
+      found = sought && x.meets(box);
       if (!found) {
         window.add(use.array, box);
         continue;
       }
-    } else if (use.array == x.array) {
+    } else if (sought) {
       nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
     }
     nest_.once(before, i, [&](const Use&, const Piece& p) {
@@ -246,43 +251,45 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
   return false;
 }
 
-bool Lookback::into_children(Path& before, std::size_t end, const Spot& x, Window& window) const {
+bool Lookback::into_children(Path& before, std::size_t end, const Spot& x, Window& window,
+                             bool writes) const {
   const int parent = before.back().node;
   const std::size_t size = before.size();
   for (std::size_t c = end; c-- > 0;) {
     const int child = nest_.node(parent).children[c];
-    if ((nest_.node(child).arrays & bit_of(x.array)) != 0 && into(before, child, x, window))
-      return true;
-    before.cut(size);
-    if ((nest_.node(child).arrays & bit_of(x.array)) != 0) continue;  // passed on the way
-    const std::int64_t count =
-        nest_.node(child).kind == NodeKind::loop ? nest_.trips_of(child, before.back()) : 1;
+    const NestNode& n = nest_.node(child);
+    if (((writes ? n.written : n.arrays) & bit_of(x.array)) != 0) {
+      if (into(before, child, x, window, writes)) return true;
+      before.cut(size);
+      continue;  // passed on the way
+    }
+    const std::int64_t count = n.kind == NodeKind::loop ? nest_.trips_of(child, before.back()) : 1;
     pass(before, before.back(), child, {0, count}, window);
   }
   return false;
 }
 
 /// Looks for the line in a node below the path's last; adds what comes after it, or all.
-bool Lookback::into(Path& before, int node, const Spot& x, Window& window) const {
+bool Lookback::into(Path& before, int node, const Spot& x, Window& window, bool writes) const {
   const NestNode& n = nest_.node(node);
   if (n.kind == NodeKind::loop)
-    return into_iterations(before, node, nest_.trips_of(node, before.back()), x, window);
-  if (!holds(before, before.back(), node, {0, 1}, x)) {
+    return into_iterations(before, node, nest_.trips_of(node, before.back()), x, window, writes);
+  if (!holds(before, before.back(), node, {0, 1}, x, writes)) {
     pass(before, before.back(), node, {0, 1}, window);
     return false;
   }
   nest_.enter(before, node, 0);
-  if (n.kind == NodeKind::compute) return into_uses(before, n.uses.size(), x, window);
-  return into_children(before, n.children.size(), x, window);
+  if (n.kind == NodeKind::compute) return into_uses(before, n.uses.size(), x, window, writes);
+  return into_children(before, n.children.size(), x, window, writes);
 }
 
 /// The same in the iterations of a loop before `end`.
 bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
-                               Window& window) const {
+                               Window& window, bool writes) const {
   const std::size_t size = before.size();
   for (int turn = 0; end > 0; ++turn) {
     const auto from = [&](std::int64_t i) {
-      return holds(before, before.back(), loop, {i, end}, x);
+      return holds(before, before.back(), loop, {i, end}, x, writes);
     };
     std::int64_t low = 0, high = end - 1;
     const bool in_last = turn < kMostTurns && from(high);
@@ -297,7 +304,7 @@ bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const S
     }
     pass(before, before.back(), loop, {low + 1, end}, window);
     nest_.enter(before, loop, low);
-    if (into_children(before, nest_.node(loop).children.size(), x, window)) return true;
+    if (into_children(before, nest_.node(loop).children.size(), x, window, writes)) return true;
     // The hull of what the iteration touches has the line, but nothing in it does.
     before.cut(size);
     end = low;
@@ -305,10 +312,11 @@ bool Lookback::into_iterations(Path& before, int loop, std::int64_t end, const S
   return false;
 }
 
-bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window) const {
+bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window,
+                    bool writes) const {
   if (now.size() == 1) {
     before.copy(now, 1);
-    return into_children(before, nest_.node(0).children.size(), x, window);
+    return into_children(before, nest_.node(0).children.size(), x, window, writes);
   }
   before.copy(now, now.size());
   const Use& use = nest_.node(now.back().node).uses[now.use];
@@ -317,7 +325,7 @@ bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window
       parts_beside(p, *row, true, [&](const Piece& part) { window.add(use.array, part); });
     return false;
   });
-  if (into_uses(before, now.use, x, window)) return true;
+  if (into_uses(before, now.use, x, window, writes)) return true;
   for (std::size_t f = now.size() - 1; f > 0; --f) {
     const int node = now.at(f).node;
     const int parent = now.at(f - 1).node;
@@ -325,10 +333,10 @@ bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window
     const auto place =
         static_cast<std::size_t>(std::ranges::find(p.children, node) - p.children.begin());
     before.cut(f);
-    if (into_children(before, place, x, window)) return true;
+    if (into_children(before, place, x, window, writes)) return true;
     if (p.kind != NodeKind::loop) continue;
     before.cut(f - 1);
-    if (into_iterations(before, parent, now.at(f - 1).iteration, x, window)) return true;
+    if (into_iterations(before, parent, now.at(f - 1).iteration, x, window, writes)) return true;
   }
   return false;
 }

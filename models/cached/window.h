@@ -39,6 +39,7 @@ class Window {
   std::vector<Rows> settled_ = {};
   bool has_spot_ = false;  ///< the line that it is settled for
   std::vector<Piece> disjoint_ = {}, rest_ = {}, next_ = {};
+  std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
   std::vector<std::int64_t> counts_ = {};
 };
@@ -51,8 +52,9 @@ class Lookback {
   /// The last touch of the line before `now`, put into `before`, and what is touched after it and
   /// before `now`, added to the window; false where there is none. A path of the root alone is the
   /// end of the schedule. Cost: the depth of the tree times its accesses, and a logarithm of the
-  /// trips.
-  bool last(const Path& now, const Spot& x, Path& before, Window& window) const;
+  /// trips. `writes`: the last write; reads of the line after it are among what is touched since.
+  bool last(const Path& now, const Spot& x, Path& before, Window& window,
+            bool writes = false) const;
   /// From a path that ends at some node around the compute, goes down to the first iteration in
   /// which that use touches the line. False where it does not.
   bool first(Path& path, int leaf, std::size_t use, const Spot& x) const;
@@ -61,15 +63,16 @@ class Lookback {
                std::size_t use, const Spot& x) const;
 
  private:
-  bool holds(const Path& path, const Frame& around, int node, Interval iterations,
-             const Spot& x) const;
+  bool holds(const Path& path, const Frame& around, int node, Interval iterations, const Spot& x,
+             bool writes) const;
   void pass(const Path& path, const Frame& around, int node, Interval iterations,
             Window& window) const;
-  bool into(Path& before, int node, const Spot& x, Window& window) const;
-  bool into_children(Path& before, std::size_t end, const Spot& x, Window& window) const;
-  bool into_iterations(Path& before, int loop, std::int64_t end, const Spot& x,
-                       Window& window) const;
-  bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window) const;
+  bool into(Path& before, int node, const Spot& x, Window& window, bool writes) const;
+  bool into_children(Path& before, std::size_t end, const Spot& x, Window& window,
+                     bool writes) const;
+  bool into_iterations(Path& before, int loop, std::int64_t end, const Spot& x, Window& window,
+                       bool writes) const;
+  bool into_uses(Path& before, std::size_t end, const Spot& x, Window& window, bool writes) const;
 
   const Nest& nest_;
 };

@@ -89,15 +89,9 @@ Result<Price> price_on_gpu(const Question& q, const Plan& plan) {
   out.traffic.by = "tilewright";
   out.traffic.machine = q.machine->name;
   double all = 0;
-  std::optional<bool> taken;
   out.detail["kernels_predicted"] = ordered_json::array();
   for (std::size_t k = 0; k < s->kernels.size(); ++k) {
-    auto t = pricer->kernel(*s, k);
-    // The target pads less, and lets tiles take turns, where that is the only way.
-    if (!t && t.why().shortage && q.refuses) {
-      if (!taken) taken = !q.refuses(*s);
-      if (*taken) t = pricer->kernel(*s, k, true);
-    }
+    const auto t = pricer->kernel(*s, k);
     if (!t) return Reason{t.reason()};
     all += t->seconds;
     ordered_json one = {{"kernel", s->kernels[k].name},

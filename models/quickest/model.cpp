@@ -2,8 +2,6 @@
 #include "models/quickest/model.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 
 #include "core/base/format.h"
 #include "models/quickest/partition.h"
@@ -49,13 +47,6 @@ class Planner {
       return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
     };
     std::vector<Choice> all = kernels_for(q_, group, r_, priced, effort_);
-    // Kernels with a loop to share have other tiles than those that one thread would have.
-    if (r_.alone != nullptr && (all.empty() || matters_alone(all.front().seconds, r_))) {
-      std::vector<Choice> alone = kernels_for(q_, group, *r_.alone, priced, effort_);
-      all.insert(all.end(), std::make_move_iterator(alone.begin()),
-                 std::make_move_iterator(alone.end()));
-      std::ranges::stable_sort(all, {}, &Choice::seconds);
-    }
     int refused = 0;
     while (!all.empty() && q_.refuses && refused < kMostRefused) {
       const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
@@ -215,16 +206,18 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
   return own;
 }
 
-Result<Proposal> planned_on_processor(const Question& q, const Rates& rates,
-                                      const Settings& settings) {
-  const auto begun = std::chrono::steady_clock::now();
+Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
+                                     const Rates& rates, const Settings& settings) {
+  Question q = asked;
+  q.workload = composed.workload;
   const Rates* const r = &rates;
   Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   const Result<Partition> found = partitioner.run();
   if (!found) {
     const Result<Proposal> others = propose_elsewhere(q, settings);
-    return others ? others : Reason{found.reason()};
+    if (others) return Planned{*others};
+    return Reason{found.reason()};
   }
   Result<Proposal> joined = joined_proposal(q, *found);
   if (!joined) return Reason{joined.reason()};
@@ -253,25 +246,16 @@ Result<Proposal> planned_on_processor(const Question& q, const Rates& rates,
   }
   describe(partitioner, *found, settings.flag("why"), out.detail);
   out.detail["assumed"] = r->assumed;
-  out.search_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  out.detail["search_seconds"] = *out.search_seconds;
-  return out;
+  return Planned{std::move(out)};
 }
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  Result<Proposal> best = planned_on_processor(q, rates, settings);
-  Question of = q;
-  of.workload = rewritten(q.workload, {kGathersFirst});
-  if (of.workload == nullptr) return best;
-  Result<Proposal> other = planned_on_processor(of, rates, settings);
-  const auto seconds = [](const Proposal& p) {
-    return p.price.traffic.seconds.value_or(std::numeric_limits<double>::infinity());
-  };
-  if (!other || (best && seconds(*best) <= seconds(*other))) return best;
-  other.value().rewrites.insert(other.value().rewrites.begin(), kGathersFirst);
-  return other;
+  return Wholes(q.workload,
+                [&](const stitching::Composition& c) {
+                  return planned_on_processor(q, c, rates, settings);
+                })
+      .proposal();
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {

@@ -1,13 +1,17 @@
 // Which operators share a kernel: the partition of least predicted seconds.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/plan/join.h"
 #include "models/quickest/quickest.h"
+#include "models/stitching/stitching.h"
 
 namespace tilewright::quickest {
 
@@ -106,8 +110,6 @@ std::optional<Schedule> resolved(const Plan& plan, std::shared_ptr<const Workloa
 /// The workload after rewrites; nothing where one does not apply.
 std::shared_ptr<const Workload> rewritten(std::shared_ptr<const Workload> w,
                                           const std::vector<std::string>& names);
-/// Products read a plain matrix where they look rows up: a rewrite of the whole that is tried, too.
-inline constexpr const char* kGathersFirst = "materialise-gathers";
 /// The parts' plans as one, without its price. A Reason where they cannot be joined.
 Result<Proposal> joined_proposal(const Question& q, const Partition& found);
 /// Whether a kernel of the plan, which is of `w`, has both ends of the edge, which are operators of
@@ -120,5 +122,38 @@ nlohmann::ordered_json edges_json(const Workload& w, const std::vector<Edge>& ed
 /// How the partition was found and, asked why, of each edge what the other choice would cost.
 void describe(Partitioner& partitioner, const Partition& found, bool why,
               nlohmann::ordered_json& detail);
+
+// ---- wholes.cpp -----------------------------------------------------------------------------
+
+/// A plan of the workload after rewrites of the whole.
+struct Planned {
+  Proposal proposal;                     ///< its rewrites: of the whole first, then of parts
+  stitching::Composition composed = {};  ///< the workload that was planned
+  std::vector<Part> groups = {};         ///< of its operators
+  double seconds() const;                ///< infinity where nobody says
+};
+
+/// The quickest plan over rewrites of the whole: as the workload is, with products that read a
+/// plain matrix where they look rows up, and what else is tried. `plan`: what it makes of one of
+/// them.
+class Wholes {
+ public:
+  using Plan = std::function<Result<Planned>(const stitching::Composition&)>;
+  Wholes(std::shared_ptr<const Workload> w, Plan plan);
+  /// What `plan` makes of it, with its rewrites.
+  Result<Planned> planned(const stitching::Composition& c) const;
+  /// Keeps it where it takes less than this part of the seconds of the quickest before, and says
+  /// whether it does.
+  bool takes(Result<Planned> other, double part = 1);
+  bool tries(const stitching::Composition& c) { return takes(planned(c)); }
+  const Result<Planned>& best() const { return best_; }
+  /// With the time that the search took.
+  Result<Proposal> proposal() &&;
+
+ private:
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  Plan plan_;
+  Result<Planned> best_;
+};
 
 }  // namespace tilewright::quickest

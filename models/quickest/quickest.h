@@ -60,8 +60,6 @@ struct Rates {
   std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
   std::vector<CacheRate> caches;                           ///< innermost first
   std::vector<std::string> assumed;
-  /// Of one thread, where each kernel runs on it or on all, whichever is faster; else null.
-  std::shared_ptr<const Rates> alone = {};
 };
 
 /// A Reason where the machine is no processor.
@@ -113,11 +111,9 @@ struct KernelTime {
 };
 
 /// What a kernel of a resolved plan takes on a processor. Bytes into caches are counted by tiles:
-/// what a loop's body touches stays for its next iteration where it fits. With rates of one thread
-/// beside, the lesser of both. Cost: two visits of every node a loop around it.
+/// what a loop's body touches stays for its next iteration where it fits. Cost: two visits of every
+/// node a loop around it.
 KernelTime kernel_time(const Schedule& s, const ScheduledKernel& k, const Rates& r);
-/// Whether a kernel of so many seconds on all threads may be faster on one.
-bool matters_alone(double shared, const Rates& r);
 
 // ---- kernels.cpp: kernels of our own for a group of operators -----------------------------------
 

@@ -123,13 +123,6 @@ Result<Rates> rates_of(const Question& q) {
   else
     r.micro_kernels = {{6, 2}, {4, 3}};
   add_caches(m, u, r);
-  if (q.one_or_all && q.threads > 1) {
-    Question one = q;
-    one.threads = 1;
-    Result<Rates> alone = rates_of(one);
-    if (!alone) return alone.why();
-    r.alone = std::make_shared<const Rates>(std::move(alone).value());
-  }
   return r;
 }
 

@@ -591,16 +591,8 @@ class Walk {
 
 }  // namespace
 
-bool matters_alone(double shared, const Rates& r) {
-  constexpr double kLong = 50;  // beside what it takes threads to begin and end
-  return r.alone != nullptr && shared < kLong * r.region;
-}
-
 KernelTime kernel_time(const Schedule& s, const ScheduledKernel& k, const Rates& r) {
-  KernelTime shared = Walk(s, k, r).run();
-  if (!matters_alone(shared.seconds, r)) return shared;
-  KernelTime alone = Walk(s, k, *r.alone).run();
-  return alone.seconds <= shared.seconds ? alone : shared;
+  return Walk(s, k, r).run();
 }
 
 }  // namespace tilewright::quickest

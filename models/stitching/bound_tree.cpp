@@ -97,16 +97,23 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
   inner_ |= bit(along);
   bound_ = Binding::thread;
   const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
-  // Each warp takes several of the last of them in turn where all warps have as many.
+  // Lanes that the contiguous loop leaves free have more of the last of them, where all warps find
+  // as many. Each warp takes several in turn likewise.
   const std::int64_t warps = threads_ / kWarp;
+  const std::int64_t lanes = ceil_div(extent(along), step_along(along));
+  const std::int64_t together =
+      is_short ? std::max<std::int64_t>(1, std::min(kWarp / lanes, extent(rows.back()) / warps))
+               : 1;
   const std::int64_t turns =
-      is_short && extent(rows.back()) % (warps * s_.turns) == 0 ? s_.turns : 1;
+      is_short && extent(rows.back()) % (warps * s_.turns * together) == 0 ? s_.turns : 1;
   for (int l : rows)
     cuts_.push_back(
-        {l, is_short && l == rows.back() ? std::min(warps * turns, extent(l)) : 1, Binding::grid});
+        {l, is_short && l == rows.back() ? std::min(warps * turns * together, extent(l)) : 1,
+         Binding::grid});
   if (is_short) {
-    cuts_.push_back({rows.back(), turns, Binding::warp});
-    if (turns > 1) cuts_.push_back({rows.back(), 1, Binding::seq});
+    cuts_.push_back({rows.back(), turns * together, Binding::warp});
+    if (turns > 1) cuts_.push_back({rows.back(), together, Binding::seq});
+    if (together > 1) cuts_.push_back({rows.back(), 1, Binding::lane});
     bound_ = Binding::lane;
     return;
   }
@@ -170,7 +177,8 @@ void BoundTreeWriter::make_passes(LoopSet inner) {
       const Edge& edge = g_.edge(e);
       const auto made = pass_of_.find(edge.from);
       if (made == pass_of_.end()) continue;
-      const bool waits = !(g_.vertex(edge.from).reduced & loops).empty() || !(edge.bad & loops).empty() ||
+      const bool waits = !(g_.vertex(edge.from).reduced & loops).empty() ||
+                         !(edge.bad & loops).empty() ||
                          !(edge.bad & g_.vertex(edge.from).loops & inner).empty();
       first = std::max(first, made->second + (waits ? 1 : 0));
     }

@@ -26,11 +26,11 @@ Result<GpuPricer> GpuPricer::of(std::shared_ptr<const Workload> w, const Machine
   return p;
 }
 
-Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel, bool has_room) const {
+Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
   const ScheduledKernel& k = s.kernels[kernel];
   if (!lowering::binds_units(k)) {
-    auto t = lowering::block_time(s, static_cast<int>(kernel), rates_,
-                                  {.working_set = working_set_, .has_room = has_room});
+    auto t =
+        lowering::block_time(s, static_cast<int>(kernel), rates_, {.working_set = working_set_});
     if (!t) return t.why();
     return GpuTime{.seconds = t->seconds, .blocks = std::move(t).value()};
   }

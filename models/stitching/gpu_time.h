@@ -24,9 +24,8 @@ class GpuPricer {
   /// file lacks a number. Cost: that of Graph, when the first kernel with units comes.
   static Result<GpuPricer> of(std::shared_ptr<const Workload> w, const Machine& m,
                               double working_set = 0);
-  /// A Reason where the kernel has no room, or is no program of threads. `has_room`: see
-  /// lowering::BlockOptions.
-  Result<GpuTime> kernel(const Schedule& s, std::size_t kernel, bool has_room = false) const;
+  /// A Reason where the kernel has no room, or is no program of threads.
+  Result<GpuTime> kernel(const Schedule& s, std::size_t kernel) const;
   const lowering::BlockRates& rates() const { return rates_; }
   /// All kernels', one after the other.
   Result<double> seconds(const Schedule& s) const;

@@ -17,9 +17,6 @@ constexpr double kSpecialLanes =
     16;  // of an SM, a cycle: CUDA C++ Programming Guide, throughput of instructions
 constexpr double kSharpness = 5;
 constexpr double kAttained = 0.955;  // of DRAM's bandwidth, when its accesses lie best
-// Of the rate from L2 that an SM's file gives, where all SMs load and store what L2 keeps: 2 to 34
-// MB copied (experiments/gpu/unit_costs --from experiments/results/h100-unit-costs.json).
-constexpr double kFilled = 0.6;
 // More of DRAM's time a doubling of: turns, whose bytes lie a block's width apart; an SM's bytes of
 // one round, from so many on; warps of a block that do not wait for one another, and leave it one
 // by one.
@@ -78,7 +75,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
       .dram = (1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
       .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms /
-              ((1 - (1 - kFilled) * d.stays) * d.fill_bytes_per_second),
+              ((1 - (1 - lowering::kFilled) * d.stays) * d.fill_bytes_per_second),
       .issue = all.instructions / kSchedulers * of_sm,
       .special = all.special * kWarp / kSpecialLanes * of_sm,
       .local = all.wavefronts * of_sm,

@@ -63,7 +63,8 @@ class Draw {
   /// `kind`: 0 a chain of products; 1 softmax in one pass, 2 also scaled, 3 also masked; 4 the
   /// exponential alone, whose sums are not rescaled; 5 a softmax whose row is one turn; 6 and 7 as
   /// 1 with a mask that empties whole turns, with one edge and with two (a window).
-  Case pair(int kind) {
+  /// `other`: operands are longer or shorter than the loops.
+  Case pair(int kind, bool other = false) {
     const bool left_across = coin(), right_across = coin(), second_across = number(0, 3) > 0;
     const bool empties = kind >= 6;  // in tiles that are small beside the whole
     const bool heads = empties || coin(), groups = heads && coin(), bfloat = number(0, 3) == 0;
@@ -152,13 +153,27 @@ class Draw {
            (running ? " rescale(" + alpha + ") running" : "") + "\"\n";
     tree += "C.pv ";
     if (!out) op("divide", at("E", "m,n") + " = " + at("O", "m,n") + " / " + z, false);
+    std::string shapes;
+    const auto shape = [&](const std::string& name, const std::string& outer, const char* loops) {
+      shapes += (shapes.empty() ? "tensors:\n  " : "\n  ") + name + ": [" + outer;
+      for (const char* at = loops; *at != 0; ++at) {
+        const std::int64_t there = *at == 'm'   ? m
+                                   : *at == 'l' ? whole
+                                   : *at == 'k' ? k
+                                                : n,
+                           some = std::max<std::int64_t>(1, there + number(-9, 9));
+        shapes += *at == ',' ? ", " : std::to_string(at[1] == 0 ? round_up(some, 8) : some);
+      }
+      shapes += "]";
+    };
+    if (other) shape("Q", q, ql), shape("K", kv, kl), shape("V", kv, vl);
     const std::string yaml = formatted(
-        "name: drawn\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, \"n\": {}{}{}}}\noperators:\n{}",
+        "name: drawn\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, \"n\": {}{}{}}}\n{}{}operators:\n{}",
         bfloat ? "bf16" : "f16", m, whole, k, n,
         !heads    ? ""
         : empties ? ", b: 4"
                   : ", b: 2",
-        groups ? ", h: 2" : "", ops);
+        groups ? ", h: 2" : "", shapes, other ? "\n" : "", ops);
     const auto least = [](std::int64_t a, std::int64_t b) { return std::min(a, b); };
     std::string blocks = heads ? "b/1@grid " : "";
     if (groups) blocks += "h/1@grid ";
@@ -205,7 +220,7 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
-    drawn.push_back(draw.pair(i % 8));
+    drawn.push_back(draw.pair(i % 8, i % 16 >= 8 && i % 8 < 3));
     sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.number(0, 1)),
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));

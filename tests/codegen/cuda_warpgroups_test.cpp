@@ -52,11 +52,13 @@ class Draw {
 
   /// Rows of operands begin at multiples of 16 bytes, so what they run along is a multiple of 8.
   /// `turned`: a tile has rows in multiples of 16; `shares`: in clusters that share operands, where
-  /// its tiles make any.
-  Case product(bool turned, bool shares) {
+  /// its tiles make any. `other`: operands are longer or shorter than the loops, of any extents.
+  Case product(bool turned, bool shares, bool other = false) {
     const bool left_across = coin() && !turned, right_across = coin();
     const std::int64_t batch = number(0, 2), all = batch > 0 ? number(0, 2) : 2;
-    const auto extent = [&](bool runs) { return runs ? 8 * number(1, 26) : number(1, 210); };
+    const auto extent = [&](bool runs) {
+      return runs && !other ? 8 * number(1, 26) : number(1, 210);
+    };
     const std::int64_t m = extent(left_across), n = extent(right_across),
                        share = number(0, 2) == 0 && !shares ? number(2, 8) : 1,
                        part = 64 * number(1, 3),
@@ -65,9 +67,29 @@ class Draw {
     const std::string outer = batch == 0 ? "" : batch == 1 ? "b," : "b,h,";
     const std::string a = (all == 0 ? "" : outer) + (left_across ? "k,m" : "m,k"),
                       b = (all == 1 ? "" : outer) + (right_across ? "k,n" : "n,k");
+    const auto shape = [&](const std::string& loops) {
+      std::string all;
+      for (const char loop : loops) {
+        const std::int64_t some = std::max<std::int64_t>(1, (loop == 'm'   ? m
+                                                             : loop == 'n' ? n
+                                                                           : k) +
+                                                                number(-9, 9));
+        if (loop == ',')
+          all += ", ";
+        else if (loop == 'b' || loop == 'h')
+          all += loop;
+        else
+          all += std::to_string(loop == loops.back() ? round_up(some, 8) : some);
+      }
+      return all;
+    };
+    const std::string shapes =
+        other ? formatted("tensors:\n  A: [{}]\n  B: [{}]\n  C: [{}m, \"n\"]\n", shape(a), shape(b),
+                          outer)
+              : std::string();
     const bool bfloat = number(0, 2) == 0, wide = number(0, 2) == 0;
     const std::string yaml = formatted(
-        "name: drawn\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}{}}}\ndtypes: {{C: {}}}\n"
+        "name: drawn\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}{}}}\ndtypes: {{C: {}}}\n{}"
         "operators:\n  - C[{}m,n] += A[{}] * B[{}]\n",
         bfloat ? "bf16" : "f16", m, n, k,
         batch == 0   ? std::string()
@@ -76,7 +98,7 @@ class Draw {
         wide     ? "f32"
         : bfloat ? "bf16"
                  : "f16",
-        outer, a, b);
+        shapes, outer, a, b);
     // Rows and columns of a tile, and the depth of a step.
     static constexpr std::pair<int, int> kTiles[] = {{64, 64},  {64, 128},  {64, 256},
                                                      {128, 64}, {128, 128}, {128, 192},
@@ -152,13 +174,15 @@ class Draw {
         follow ? formatted("  - D[{0}m,y,x] = relu(C[{0}m,y,x] + r[m,y,x] * s[m])\n", b)
                : std::string());
     const std::string loads = formatted("k/{} ( L.A L.B C.C )", std::min(part, 32 * number(1, 4)));
-    return make_case(
-        yaml,
-        formatted("{}m/{}@grid y/{}@grid x/{}@grid ( {} {} )", batch ? "b/1@grid " : "",
-                  std::min<std::int64_t>(m, 64 * number(1, 2)), lines, x,
-                  share == 1 ? loads : formatted("k/{}@cluster ( {} )", part, loads),
-                  follow ? "C.D S.D" : "S.C"),
-        share * number(1, 3));
+    Case made =
+        make_case(yaml,
+                  formatted("{}m/{}@grid y/{}@grid x/{}@grid ( {} {} )", batch ? "b/1@grid " : "",
+                            std::min<std::int64_t>(m, 64 * number(1, 2)), lines, x,
+                            share == 1 ? loads : formatted("k/{}@cluster ( {} )", part, loads),
+                            follow ? "C.D S.D" : "S.C"),
+                  share * number(1, 3));
+    made.cluster = share > 1;
+    return made;
   }
 
   /// A product and operators of its elements, which read rows, columns, elements, parts of larger
@@ -226,7 +250,8 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   for (int i = 0; i < count; ++i) {
     drawn.push_back(i % 8 == 3   ? draw.image()
                     : i % 8 == 6 ? draw.sum_of_two()
-                                 : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4));
+                                 : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
+                                                i % 8 >= 5 || i % 8 == 0));
     sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));

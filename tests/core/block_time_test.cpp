@@ -107,6 +107,23 @@ TEST(BlockTime, RingsLinesAndClustersOfProducts) {
   EXPECT_LT(seconds(wide, alone), seconds(wide, shared));
 }
 
+/// What no node stores leaves as what one stores: drawn products whose rows of results begin at no
+/// multiple of 16 bytes, of which stores of parts of sectors take most.
+TEST(BlockTime, ResultsLeaveWithAndWithoutANode) {
+  std::mt19937_64 random(29);
+  for (int i = 0; i < 20; ++i) {
+    const auto draw = [&](int most) {
+      return std::to_string(64 + static_cast<int>(random() % most));
+    };
+    const std::string m = draw(600), n = std::to_string(2 * (50 + random() % 2000) + 1),
+                      w = "gemm:m=" + m + ",n=" + n + ",k=" + draw(400) + ",dtype=f32";
+    const auto with = timed(w, "m/64@grid n/64@grid ( k/32 ( C.gemm ) S.C )", h200()),
+               without = timed(w, "m/64@grid n/64@grid k/32 ( C.gemm )", h200());
+    ASSERT_TRUE(with.ok() && without.ok()) << w;
+    EXPECT_DOUBLE_EQ(with->seconds, without->seconds) << "seed 29: " << w;
+  }
+}
+
 /// h100-chain-plans.json and h100-products-of-128-rows.json, of an H100: chains by warpgroups and
 /// by `mma` whose first results lie in shared memory, because the second product takes a part of
 /// them at a time; 16 clusters of 8 blocks, of which 15 run at the same time, take longer than 16

@@ -612,6 +612,27 @@ TEST(Evaluate, OutputsOnlyAreTheSame) {
   EXPECT_TRUE(of(w, some, "X").empty());
 }
 
+// Inputs that come back serve the next evaluation, whose results take the last ones' memory.
+TEST(Evaluate, KeptInputsAndTheirResultsServeAgain) {
+  const Workload w = cut_in_pieces();
+  const TensorValues in = random_inputs(w, 5), all = evaluate(w, in);
+  const EvaluateOptions kept{.outputs_only = true, .inputs_kept = true};
+  TensorValues again = evaluate(w, in, kept);
+  EXPECT_EQ(of(w, again, "X"), of(w, in, "X"));
+  std::vector<const double*> first;
+  for (TensorId t : w.outputs()) {
+    std::fill(again[t.index()].begin(), again[t.index()].end(), 1e30);
+    first.push_back(again[t.index()].data());
+  }
+  again = evaluate(w, std::move(again), kept);
+  for (std::size_t o = 0; o < w.outputs().size(); ++o) {
+    const std::size_t t = w.outputs()[o].index();
+    EXPECT_EQ(again[t], all[t]);
+    EXPECT_EQ(again[t].data(), first[o]);
+  }
+  EXPECT_TRUE(of(w, again, "most").empty());
+}
+
 // Elements as a kernel has them, in every place of a piece and of a lane.
 TEST(RelativeError, OfElementsFindsTheOneThatIsWrong) {
   constexpr std::size_t n = 70001;

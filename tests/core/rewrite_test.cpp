@@ -1,6 +1,7 @@
 // Do rewrites keep what a workload computes, and refuse what they would break?
 #include "core/workload/rewrite/rewrite.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -224,6 +225,75 @@ TEST(Rewrites, CopiesAndInliningComputeTheSame) {
   for (const char* bad : {"copies", "copies:", "copies:d", "copies:e=low", "copies:d=v+d",
                           "inline:", "inline:e", "compose:d", "copies:d=low/"})
     EXPECT_THROW(apply(bad, w), InputError) << bad;
+}
+
+// ---- pad
+
+/// Chains of products of odd sizes, of either operand's order, with what lies between: the same
+/// results, and no product reads a row along a padded loop that is no whole pieces of 16 bytes.
+TEST(Pad, ProductsOfOddSizesComputeTheSame) {
+  const std::string first[] = {"A[m,k] * B[k,l]", "A[k,m] * B[l,k]", "A[m,k] * B[k,l] * g[k]"};
+  const std::string between[] = {"",
+                                 "relu(C[m,l])",
+                                 "exp(C[m,l])",
+                                 "C[m,l] * u[l] + h[m,l]",
+                                 "C[m,l] * v[m]",
+                                 "C[m,l] / 2 + C[m,l]"};
+  for (const std::string& a : first)
+    for (const std::string& f : between)
+      for (const char* names : {"k", "l", "n", "k;l", "l;n", "k;l;n"}) {
+        const std::string from = f.empty() ? "C" : "P";
+        const Workload w =
+            make("m: 6, k: 7, l: 5, n: 3", "  - 'C: C[m,l] += " + a + "'\n" +
+                                               (f.empty() ? "" : "  - 'P: P[m,l] = " + f + "'\n") +
+                                               "  - 'E: E[m,n] += " + from + "[m,l] * D[l,n]'\n");
+        const Result<Workload> padded = tilewright::apply(std::string("pad:") + names, w);
+        // Of A[k,m] * B[l,k] the rows of both are along k and m.
+        if (!padded) continue;
+        EXPECT_LT(check_rewrite(w, *padded, 7).relative_error, 1e-12) << a << f << names;
+        for (std::size_t i = 0; i < padded->operators().size(); ++i) {
+          if (!padded->is_contraction(OpId(i))) continue;
+          for (const Access& x : padded->op(OpId(i)).inputs) {
+            if (std::string(names) != "k;l;n" || x.index.size() < 2) continue;
+            EXPECT_EQ(padded->tensor(x.tensor).shape.back() % 2, 0)
+                << padded->tensor(x.tensor).name << ": " << a << f;
+          }
+        }
+      }
+}
+
+TEST(Pad, ResultsBetweenGetLongerRowsWithoutACopy) {
+  const Workload w = make("m: 6, k: 7, l: 5, n: 4",
+                          "  - 'C: C[m,l] += A[m,k] * B[k,l]'\n"
+                          "  - 'E: E[m,n] += C[m,l] * D[l,n]'\n");
+  const Result<Workload> padded = apply("pad:l", w);
+  ASSERT_TRUE(padded.ok()) << padded.reason();
+  EXPECT_THAT(operators_of(*padded),
+              testing::ElementsAre("pad_B: B_padded[k,l_padded] = B[k,l_padded]",
+                                   "C: C[m,l_padded] += A[m,k] * B_padded[k,l_padded]",
+                                   "E: E[m,n] += C[m,l_padded] * D[l_padded,n]"));
+  EXPECT_EQ(padded->tensor(*padded->find_tensor("C")).shape.back(), 6);
+  EXPECT_EQ(loops_of_odd_rows(w), (std::vector<LoopId>{*w.find_loop("k"), *w.find_loop("l")}));
+}
+
+/// A reader that looks behind a row's end reads zero there, not what padding computed.
+TEST(Pad, WhatIsReadOutsideIsNotPadded) {
+  const Workload w = workload_from_yaml(
+      "name: test\ndtype: f64\nloops: {m: 6, k: 4, l: 5}\ntensors: {A: [m, k], B: [k, l], "
+      "C: [m, l], P: [m, l], E: [m, l]}\noperators:\n  - 'C: C[m,l] += A[m,k] * B[k,l]'\n"
+      "  - 'P: P[m,l] = exp(C[m,l])'\n  - 'E: E[m,l] = P[m,l+1] + 1'\noutputs: [E]\n",
+      "test");
+  const Result<Workload> padded = apply("pad:l", w);
+  ASSERT_TRUE(padded.ok()) << padded.reason();
+  EXPECT_EQ(padded->tensor(*padded->find_tensor("P")).shape.back(), 5);
+  EXPECT_LT(check_rewrite(w, *padded, 9).relative_error, 1e-12);
+}
+
+TEST(Pad, RefusesWhatGainsNothing) {
+  const Workload w = make("m: 6, k: 8, l: 5", "  - 'C: C[m,l] += A[m,k] * B[k,l]'\n");
+  EXPECT_NE(apply("pad:k", w).reason().find("whole pieces of 16 bytes"), std::string::npos);
+  for (const char* bad : {"pad", "pad:", "pad:q", "pad:l;"})
+    EXPECT_THROW(apply(bad, w), InputError);
 }
 
 // ---- split-variance

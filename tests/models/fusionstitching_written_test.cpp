@@ -67,10 +67,13 @@ TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
             "i/1024@grid i/4@thread ( C.first C.squared C.second C.mhat C.vhat C.root C.step "
             "C.update )");
   EXPECT_EQ(tree_of(graph_of("gelu:rows=24,cols=40"), Scheme::thread, 4, 256),
+            "r/24@grid r/3@warp r/1@lane c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
+  // Rows of more than half of a warp's lanes have it alone.
+  EXPECT_EQ(tree_of(graph_of("gelu:rows=24,cols=68"), Scheme::thread, 4, 256),
             "r/8@grid r/1@warp c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
   // Several short rows a warp, one after the other, where all warps have as many.
-  EXPECT_EQ(tree_of(graph_of("gelu:rows=32,cols=40"), Scheme::thread, 4, 128, 1, 2),
-            "r/8@grid r/2@warp r/1 c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
+  EXPECT_EQ(tree_of(graph_of("gelu:rows=48,cols=40"), Scheme::thread, 4, 128, 1, 2),
+            "r/24@grid r/6@warp r/3 r/1@lane c/4@lane ( C.biased C.cubic C.tanh C.half C.gelu )");
   EXPECT_EQ(tree_of(graph_of("gelu:rows=33,cols=40"), Scheme::thread, 4, 128, 1, 2), "none");
   // What lacks the threads' loop is computed before it.
   EXPECT_EQ(tree_of(graph_from("loops: {r: 64, c: 4096}\noperators:\n  - a[r] = exp(s[r])\n"

@@ -475,10 +475,6 @@ TW_DEVICE float f_div(float a, float b) {
 TW_DEVICE float f_div(float a, float b) { return a / b; }
 #endif
 TW_DEVICE double f_div(double a, double b) { return a / b; }
-TW_DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
-TW_DEVICE double f_max(double a, double b) { return fmax(a, b); }
-TW_DEVICE float f_min(float a, float b) { return fminf(a, b); }
-TW_DEVICE double f_min(double a, double b) { return fmin(a, b); }
 TW_DEVICE float f_pow(float a, float b) { return powf(a, b); }
 TW_DEVICE double f_pow(double a, double b) { return pow(a, b); }
 template <class R> TW_DEVICE R f_lt(R a, R b) { return a < b ? R(1) : R(0); }

@@ -148,11 +148,6 @@ TW_DEVICE void store_one(T* to, R x) {
   store_home(to, Rounded<T>::of(x));
 }
 
-struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
-struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
-struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
-struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
-
 /// Combined over `Count` lanes (a power of two), `Stride` apart; each of them gets the result.
 template <int Count, int Stride, class R, class Combine>
 TW_DEVICE R over_lanes(R x, const Combine& f) {

@@ -87,10 +87,14 @@ constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);  // it has n
 constexpr float kInfinity = __builtin_huge_valf();
 #endif
 
-struct AddOf { TW_MEMBER float operator()(float a, float b) const { return a + b; } };
-struct ProductOf { TW_MEMBER float operator()(float a, float b) const { return a * b; } };
-struct MaxOf { TW_MEMBER float operator()(float a, float b) const { return fmaxf(a, b); } };
-struct MinOf { TW_MEMBER float operator()(float a, float b) const { return fminf(a, b); } };
+TW_DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
+TW_DEVICE double f_max(double a, double b) { return fmax(a, b); }
+TW_DEVICE float f_min(float a, float b) { return fminf(a, b); }
+TW_DEVICE double f_min(double a, double b) { return fmin(a, b); }
+struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
+struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
+struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };
+struct Smaller { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_min(a, b); } };
 
 /// Combines each row's values over the lanes and the warps that share the row. `scratch`: Warps *
 /// M * 16 floats; all computing warps come together, `Threads` threads.

@@ -16,15 +16,14 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
 // element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece,
-// of one that is moved together from several, and where each row is looked at;
+// of one that is moved together from several, and where each row is looked at, of elements of 2
+// and of 4 bytes;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 75, kOfRowDim = 13, kOfRing = 36,
-                 kOfRingDim = 11, kOfExpensive = 7;
+                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79, kOfShiftedWide = 55,
+                 kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
-// How much longer pieces through registers take than that: chosen by h200-planned-odd.json.
-constexpr double kShiftedLonger = 1.8;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
 // Loads under way at the same time in a loop that is unrolled: of single points, of strips.
@@ -38,21 +37,15 @@ double round_up_to(double n, double of) { return std::ceil(n / of) * of; }
 double chain(double instructions, const BlockRates& r) { return instructions * r.light / kOfChain; }
 double loop(double instructions, const BlockRates& r) { return instructions * r.light / kOfLoop; }
 
-/// A tile's rows and columns as it lies in shared memory.
-struct Shape {
-  double rows = 1, columns = 1;
-};
-Shape shape_of(const BlockWork::Tile& t) {
-  const double rows = static_cast<double>(t.rows), columns = static_cast<double>(t.columns);
-  if (t.operand) return {round_up_to(rows, 16), round_up_to(columns, 16)};
-  return {rows, round_up_to(columns, std::max(1.0, 16.0 / static_cast<double>(t.element)))};
-}
-
 }  // namespace
 
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
   const double threads = 32.0 * f.warps(), results = x.points / x.sum;
-  const double width = x.strip ? static_cast<double>(kStripOfPoints) : 1;
+  const BlockPoints& way = x.way;
+  const bool strip = way.strip >= 0;
+  const double width = strip ? static_cast<double>(kStripOfPoints) : 1;
+  // Of its reads, those whose neighbours lie side by side.
+  const auto in_strips = static_cast<double>(std::ranges::count(way.inputs, true));
   // Doubles: an SM has half as many units for them (CUDA C++ Programming Guide, throughput of
   // instructions) and no special ones, a division is about twenty multiply-adds.
   const double light = x.wide ? 2 * (x.light + 20 * x.expensive) : x.light,
@@ -62,31 +55,25 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
   t.alone = 2 * r.barrier;
   const double meets = x.gathers ? r.l2 : 0;  // an index from home, or an element
   if (x.sum <= 1) {
-    // Strips only where all threads have one.
-    const bool strip = x.strip && results >= width * threads;
-    const double each = strip ? width : 1;
-    const double rounds = std::ceil(results / each / threads),
-                 warps = std::ceil(results / each / 32);
-    const double reads = strip ? x.in_strips + (x.reads - x.in_strips) * each : x.reads;
+    const double rounds = std::ceil(results / width / threads),
+                 warps = std::ceil(results / width / 32);
+    const double reads = strip ? in_strips + (x.reads - in_strips) * width : x.reads;
     const double instructions = kOfIndex * (1 + x.loops) + (x.edges ? 3 * x.loops : 0) +
-                                kOfPointRead * (reads + x.writes) + each * (light + single);
+                                kOfPointRead * (reads + x.writes) + width * (light + single);
     t.alone += rounds * (chain(instructions, r) + r.near + meets +
-                         expensive * (r.expensive + (each - 1) * kOfSpecial));
-    t.issue = warps * (instructions + expensive * each * kOfSpecial) / kSchedulers;
-    t.near = warps * (reads + x.writes) * (strip ? width : 1) * (x.wide ? 2 : 1);
+                         expensive * (r.expensive + (width - 1) * kOfSpecial));
+    t.issue = warps * (instructions + expensive * width * kOfSpecial) / kSchedulers;
+    t.near = warps * (reads + x.writes) * width * (x.wide ? 2 : 1);
   } else {
-    const PointShares s =
-        share_points(static_cast<std::int64_t>(results), static_cast<std::int64_t>(x.sum),
-                     static_cast<std::int64_t>(width), 1 + x.light + x.expensive,
-                     static_cast<std::int64_t>(threads), x.blocks);
-    const auto members = static_cast<double>(s.members),
-               block = static_cast<double>(s.points.block), lanes = std::min(members, 32.0);
+    const PointBlock& at_once = way.at_once;
+    const auto members = static_cast<double>(way.members),
+               block = static_cast<double>(at_once.block), lanes = std::min(members, 32.0);
     const double rounds = std::ceil(results / block * members / threads),
                  warps = std::ceil(results / block * members / 32),
                  turns = std::ceil(x.sum / (members * width));
     // What is side by side is one read, other operands are read point by point.
-    const double apart = x.strip ? std::max(0.0, x.reads - x.in_strips) * (width - 1) : 0;
-    const double reads = s.points.alike + block * (s.points.own + apart);
+    const double apart = strip ? std::max(0.0, x.reads - in_strips) * (width - 1) : 0;
+    const double reads = at_once.alike + block * (at_once.own + apart);
     const double indices = members > 1 ? kOfIndex * (x.sum_loops - 1) : 0;
     const double turn = 3 + indices + kOfPointRead * reads + block * width * (light + single);
     const double begin = kOfIndex * (1 + x.loops) + block * kOfPointRead,
@@ -99,42 +86,33 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
         std::max(loop(turn, r), width * r.light) +
         expensive * (r.expensive / kUnrolled + block * width * kOfSpecial / kUnrolled) + meets;
     t.alone += rounds * (chain(begin + ends, r) + r.near + turns * of_turn +
-                         std::ceil(turns / (x.strip ? kUnrolledStrips : kUnrolled)) * r.near +
-                         joins + exchanged);
+                         std::ceil(turns / (strip ? kUnrolledStrips : kUnrolled)) * r.near + joins +
+                         exchanged);
     const double all = begin + ends + turns * (turn + expensive * block * width * kOfSpecial) +
                        block * std::log2(lanes) * 2;
     t.issue = warps * all / kSchedulers;
-    t.near = warps * turns * (s.points.alike + block * s.points.own) * (x.strip ? width : 1) *
-             (x.wide ? 2 : 1);
+    t.near = warps * turns * (at_once.alike + block * at_once.own) * width * (x.wide ? 2 : 1);
   }
   t.alone = std::max(t.alone, t.issue);
   return t;
 }
 
-ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
-                  const BlockForms& f, const BlockRates& r) {
+ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r) {
   // Whole blocks of 16 x 16, whatever of them there is.
-  double elements = 0, loaded = 0;
-  for (const BufferId b : x.touched) {
-    const BlockWork::Tile& t = tiles[b.index()];
-    if (!t.in_sums) {
-      loaded += 1;
-      continue;
-    }
-    elements = std::max(elements, round_up_to(static_cast<double>(t.rows), 16) *
-                                      round_up_to(static_cast<double>(t.columns), 16));
-  }
-  if (elements == 0) elements = round_up_to(x.points, 256);
+  const double elements = x.elements > 0 ? x.elements : round_up_to(x.points, 256);
   const double warps = f.warps(), each = elements / (32 * warps);
+  // The compiler reads what is one value a row once for the row.
+  const double loaded = each * x.of_elements + std::min(each, f.rows_of_thread()) * x.of_rows;
   // Whether an element exists, and zero where it does not.
   const double instructions =
-      20 + each * (x.light + kOfExpensive * x.expensive + 2 + kOfElement * loaded);
+      20 + each * (x.light + kOfExpensive * x.expensive + 2) + kOfElement * loaded;
   const double special = each * x.expensive * kOfSpecial;
   ActTime t;
-  t.alone = std::max(chain(instructions, r), special) + (loaded > 0 ? r.near : 0) +
+  // A thread's elements do not wait for one another.
+  t.alone = std::max(loop(instructions, r), special) + (loaded > 0 ? r.near : 0) +
             (x.expensive > 0 ? r.expensive : 0);
   t.issue = (instructions + special) * warps / kSchedulers;
-  t.near = each * loaded * warps;
+  t.near = loaded * warps;
   if (x.reduces) t.alone += 2 * (r.shuffle + r.light) * f.rows_of_thread();
   // Warps that share rows exchange them: write, wait, read, wait.
   if (x.reduces && f.warp_columns > 1) t.alone += 4 * (r.barrier + r.near);
@@ -146,8 +124,7 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   const ProductRun::Contraction& c = *x.contraction;
   const bool matrix = r.mma > 0;
   const double warps = f.warps();
-  const auto [high, wide] = contraction_blocks(c.rows, c.columns, c.products, f.warps(), !matrix);
-  const auto down = static_cast<double>(high), across = static_cast<double>(wide);
+  const auto down = static_cast<double>(c.high), across = static_cast<double>(c.wide);
   const double items = std::ceil(static_cast<double>(c.rows) / (16 * down)) *
                        std::ceil(static_cast<double>(c.columns) / (8 * across)) *
                        static_cast<double>(c.products);
@@ -182,13 +159,16 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   return t;
 }
 
-ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency, int at_once,
-                  int groups, const BlockRates& r) {
-  const Shape s = shape_of(tile);
+ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
+                  const BlockRates& r) {
+  using Way = BlockStep::Way;
+  const BlockTile& tile = work.tile(BufferId(x.buffer));
+  const auto rows = static_cast<double>(tile.need_rows),
+             columns = static_cast<double>(tile.need_columns);
   const double more = kOfRowDim * std::max(0, x.row_dims - 1);
   ActTime t;
-  if (x.elements) {
-    const double each = std::ceil(s.rows * s.columns / kCopyThreads);
+  if (x.is(Way::elements)) {
+    const double each = std::ceil(rows * columns / kCopyThreads);
     const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
     const double one = kOfCopied + more;
     t.alone = full * (kCopiedAtOnce * one * r.light / kOfCopies + latency) +
@@ -198,23 +178,30 @@ ActTime copy_time(const CopyRun& x, const BlockWork::Tile& tile, double latency,
   }
   // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
   // tilewright_tiles.h).
-  const double of_row = s.columns * static_cast<double>(tile.element);
-  const double pieces = std::ceil(of_row / (x.shifted ? 16 : x.piece));
+  const double of_row = columns * static_cast<double>(work.element(tile.buffer));
+  const double pieces = std::ceil(of_row / x.piece());
   double lanes = 1;
   while (lanes < pieces && lanes < 32) lanes *= 2;
-  const double each = std::ceil(s.rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
-  if (x.shifted) {
+  const double each = std::ceil(rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
+  if (x.is(Way::shifted)) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
-    const double one = more > 0 ? kOfShiftedRows + more : kOfShifted,
+    // Where a box is smaller than its tile, whose rows are whole pieces and of 16 bits whole
+    // blocks.
+    const std::int64_t bytes = work.element(tile.buffer);
+    const bool halves = bytes < 4;
+    const bool smaller =
+        tile.columns % (16 / bytes) != 0 || (halves && tile.need_columns != tile.columns);
+    const double edges = more > 0 || smaller ? 1 : x.partial;
+    const double of_edge = (halves ? kOfShiftedRows : kOfShiftedWide) - kOfShifted;
+    const double one = kOfShifted + edges * of_edge + more,
                  longer =
-                     std::ceil(s.rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
-    t.alone =
-        kShiftedLonger * (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
+                     std::ceil(rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
+    t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
     t.issue = each * one * kCopyWarps / kSchedulers;
     return t;
   }
-  const double one = x.whole ? kOfWhole : kOfPiece + more;
-  t.alone = each * (x.whole ? loop(one, r) : chain(one, r));
+  const double one = x.one_size ? kOfWhole : kOfPiece + more;
+  t.alone = each * (x.one_size ? loop(one, r) : chain(one, r));
   t.issue = each * one * kCopyWarps / kSchedulers;
   return t;
 }
@@ -224,17 +211,18 @@ ActTime ring_time(const CopyRun& x, const BlockRates& r) {
   return {.alone = loop(one, r) + r.near, .issue = one};
 }
 
-bool swaps(const StoreRun& x, const BlockWork::Tile& t, const BlockRates& r) {
-  return x.added && (x.swapped || (t.element == 2 && !r.adds_bf16));
+bool swaps(const StoreRun& x, const BlockWork& work, const BlockRates& r) {
+  return x.added && (x.swapped || (work.element(x.buffer) == 2 && !r.adds_bf16));
 }
 
-ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_registers,
-                   const BlockForms& f, const BlockRates& r) {
+ActTime store_time(const StoreRun& x, const BlockWork& work, const BlockForms& f,
+                   const BlockRates& r) {
+  const BlockTile& tile = work.tile(x.buffer);
   const double threads = 32.0 * f.warps(), compare = 4.0 * x.dims;
   // A word is read, and swapped, before a thread goes on to the next.
-  const double swap = swaps(x, tile, r) ? 2 * r.l2 : 0;
+  const double swap = swaps(x, work, r) ? 2 * r.l2 : 0;
   ActTime t;
-  if (in_registers) {
+  if (tile.in_registers()) {
     const double each = std::ceil(round_up_to(static_cast<double>(tile.rows), 16) *
                                   round_up_to(static_cast<double>(tile.columns), 16) / threads);
     const double all = 50 + each * (x.aligned && !x.added ? kOfStoredTogether : kOfStored);
@@ -242,10 +230,10 @@ ActTime store_time(const StoreRun& x, const BlockWork::Tile& tile, bool in_regis
     t.issue = all * f.warps() / kSchedulers;
     return t;
   }
-  const Shape s = shape_of(tile);
-  const double each = std::ceil(s.rows * s.columns / threads),
+  const auto elements = static_cast<double>(tile.need_rows * tile.need_columns);
+  const double each = std::ceil(elements / threads),
                one = kOfCopied + kOfRowDim * std::max(0, x.row_dims - 1);
-  const double warps = std::ceil(s.rows * s.columns / 32);
+  const double warps = std::ceil(elements / 32);
   t.alone = chain(compare, r) + loop(each * one, r) + std::ceil(each / kCopiedAtOnce) * r.near +
             each * swap;
   t.issue = warps * one / kSchedulers;

@@ -17,20 +17,19 @@ struct ActTime {
 /// An operator point by point on tiles in shared memory, barriers among it.
 ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r);
 /// An operator on sums in registers.
-ActTime sums_time(const PointsRun& x, const std::vector<BlockWork::Tile>& tiles,
-                  const BlockForms& f, const BlockRates& r);
+ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r);
 /// A contraction, as often as its other loops turn, barriers among it.
 ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRates& r);
 /// A tile from home by the copying threads, without the bytes' time. `latency`: of a load;
 /// `at_once`, `groups`: pieces_at_once, copying_groups (block_rules.h).
-ActTime copy_time(const CopyRun& x, const BlockWork::Tile& t, double latency, int at_once,
-                  int groups, const BlockRates& r);
+ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
+                  const BlockRates& r);
 /// What a ring's two sides do for a tile beside copying it: boxes are compared, barriers counted.
 ActTime ring_time(const CopyRun& x, const BlockRates& r);
 /// Whether blocks compare and swap what they add at home.
-bool swaps(const StoreRun& x, const BlockWork::Tile& t, const BlockRates& r);
+bool swaps(const StoreRun& x, const BlockWork& work, const BlockRates& r);
 /// A tile in shared memory, or a part of sums in registers, to home, without the bytes' time.
-ActTime store_time(const StoreRun& x, const BlockWork::Tile& t, bool in_registers,
-                   const BlockForms& f, const BlockRates& r);
+ActTime store_time(const StoreRun& x, const BlockWork& work, const BlockForms& f,
+                   const BlockRates& r);
 
 }  // namespace tilewright::lowering

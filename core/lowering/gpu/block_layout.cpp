@@ -1,6 +1,8 @@
 // Where tiles lie in the block's shared memory: their shape, their stages, and which of them share
 // a place because their phases do not meet.
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <tuple>
 
@@ -14,13 +16,29 @@ namespace {
 using Form = BlockTile::Form;
 
 constexpr std::int64_t kMostShared = 232448;  // what a block can have on compute capability 9.0
+constexpr std::int64_t kSharedLine = 128;     // bytes; tiles begin at multiples of it
 constexpr std::int64_t kSharedPiece = 16;     // bytes that the widest access reads
+
+/// Elements between rows of a tile in shared memory. `padded`: else pieces of 16 bytes are
+/// swizzled.
+std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool padded) {
+  const std::int64_t vector = 16 / element_bytes, pieces = ceil_div(columns, vector);
+  if (padded) return round_up(pieces + 1, 2) * vector;
+  return (pieces == 1 ? 1 : round_up(pieces, 2)) * vector;
+}
+
+/// Of a ring. `again`: a loop comes back to its load; `asked`: 0: none; `copies`: that the plan
+/// has.
+int ring_stages(bool again, int asked, int copies) {
+  return !again ? 1 : asked > 0 ? asked : std::max(2, copies);
+}
 
 }  // namespace
 
 /// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
 /// in another's way.
 int BlockLowering::phase_of(NodeId node) const {
+  if (!k_.co_resident) return 0;  // there is no such barrier
   int phase = 0;
   for (std::size_t i = 0; i < node.index(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
@@ -61,6 +79,7 @@ bool BlockLowering::zero_filled(BufferId b) const {
 
 /// From which phase to which a tile's place holds something of it.
 std::pair<int, int> BlockLowering::alive(BufferId b) const {
+  if (!k_.co_resident) return {0, 0};  // there is one phase
   const BlockTile& p = tile(b);
   const NodeId end(k_.nodes.size());
   std::pair<int, int> span{phase_of(end), 0};
@@ -304,9 +323,10 @@ void BlockLowering::spread_lanes(BufferId b) {
   for (std::size_t d = outer + 1; d + 1 < p.most.size(); ++d) rows *= p.most[d];
   if (rows == 1) return;
   const auto banks = [&](std::int64_t apart) {
-    std::set<std::int64_t> all;
-    for (std::int64_t lane = 0; lane < 8; ++lane) all.insert(lane * apart * p.pitch % 32);
-    return all.size();
+    std::uint32_t all = 0;
+    for (std::int64_t lane = 0; lane < 8; ++lane)
+      all |= std::uint32_t{1} << (lane * apart * p.pitch % 32);
+    return std::popcount(all);
   };
   std::int64_t best = rows;
   for (std::int64_t more = 1; more < 8 && more * 16 <= rows; ++more)
@@ -398,7 +418,7 @@ std::int64_t BlockLowering::total() {
     end = std::max(end, p.offset + bytes);
   }
   program_.scratch_offset = end;
-  return end + 4 * std::max(join_floats_, row_floats_) + half_bytes_;
+  return end + 4 * std::max(exchanged(), part_room_) + half_bytes_;
 }
 
 /// What a block may have.
@@ -486,31 +506,6 @@ bool BlockLowering::copies(NodeId id, bool ahead) const {
     default:
       return std::ranges::any_of(n.children, [&](NodeId c) { return copies(c, ahead); });
   }
-}
-
-/// The widest that the box's rows at home allow. `aligned`: they begin at multiples of 16 bytes;
-/// `fills`: the box is as large as the tile with its padding; `piece`: 8 where its rows begin at
-/// multiples of as many bytes, else 0.
-BlockStep BlockLowering::movement(NodeId load, bool copying, bool aligned, bool fills,
-                                  std::int64_t piece) const {
-  const ScheduleNode& n = k_.node(load);
-  using Kind = BlockStep::Kind;
-  using Way = BlockStep::Way;
-  const bool ring = tile(n.buffer).form == Form::ring;
-  return {.kind = !ring     ? Kind::load
-                  : copying ? Kind::copy
-                            : Kind::take,
-          .node = load,
-          .tile = n.buffer,
-          .other = buffer(n.buffer).outer,
-          .way = !ring               ? Way::elements
-                 : aligned && fills  ? Way::whole
-                 : aligned           ? Way::rows
-                 : piece == 8        ? Way::pieces
-                 : widened(n.buffer) ? Way::elements
-                                     : Way::shifted,
-          .piece = piece,
-          .kept = true};
 }
 
 /// What is read was written before by other warps, and is overwritten after by others: one barrier

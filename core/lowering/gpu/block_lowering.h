@@ -4,9 +4,11 @@
 // lie in shared memory and what of it they share. Whoever prints the kernel notes what it finds of
 // each node's ranges (note_...), asks for the decisions (choose_forms, lay_out), and prints what
 // `program` has. Which sums stay in registers: block_sums.cpp; units and levels: block_units.cpp;
-// shared memory: block_layout.cpp; what is a product: block_products.cpp.
+// shared memory: block_layout.cpp; what is a product: block_products.cpp; how
+// threads share points: block_points.cpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "core/lowering/gpu/block_program.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/micro_kernel.h"
 #include "core/plan/schedule.h"
 
@@ -32,6 +35,32 @@ struct BlockChoices {
   /// Tiles as small as the plan has them: rows without padding, loaded by the warps that compute,
   /// every operator point by point. Slow.
   bool tight = false;
+};
+
+/// How a compute's box of a buffer lies in the buffer's tile, along one dimension; sizes are the
+/// largest ones.
+struct BoxInTile {
+  std::int64_t tile = 1, box = 1;
+  bool covers = true;      ///< the box is all of the tile
+  std::int64_t apart = 1;  ///< divides the distance of their beginnings
+};
+/// By dimension, of a compute's input or, with none, of what it writes: as whoever walks the tree
+/// finds it. Asked only where something depends on it.
+using BoxesInTiles = std::function<std::vector<BoxInTile>(std::optional<int> input)>;
+
+/// Of a compute's loops, by position: the largest ranges, what divides the size of each range, and
+/// what divides the place in a tile where an access's row begins.
+struct PointRanges {
+  std::span<const std::int64_t> most;
+  std::function<std::int64_t(int loop)> divides;
+  std::function<std::int64_t(const Access& a, BufferId b, int loop)> begins;
+};
+
+/// A box of a tensor at home: what divides the place in a row where it begins, and its sizes; 0:
+/// they vary.
+struct BoxAtHome {
+  std::int64_t begins = 1;
+  std::vector<std::int64_t> sizes = {};
 };
 
 /// Whether an index lies outside its dimension for some points.
@@ -55,17 +84,14 @@ class BlockLowering {
   void note_added(BufferId b) { at(b).at_once = false; }
   /// When the buffer's tile starts afresh where it is fixed: "true", "false" or a condition.
   void note_fresh(BufferId b, std::string when) { fresh_at_fix_[b.index()] = std::move(when); }
-  void note_operand(BufferId b, bool left);  ///< rows of it run along a product's depth
-  void note_whole_blocks(BufferId b, std::int64_t rows, std::int64_t columns);
   /// A compute's loops, by position: their largest ranges. `fits`: its products' boxes suit the
   /// micro-kernel.
   void note_compute(NodeId compute, std::span<const std::int64_t> most, bool fits);
-  /// Room that warps need to exchange sums or values of rows, in floats; for a rounded left
+  /// Room that threads need to exchange parts of a point's sum, in floats; for a rounded left
   /// operand, in bytes.
-  void note_join(std::int64_t floats) { join_floats_ = std::max(join_floats_, floats); }
-  void note_rows(std::int64_t floats) { row_floats_ = std::max(row_floats_, floats); }
+  void note_parts(std::int64_t floats) { part_room_ = std::max(part_room_, floats); }
   void note_half(std::int64_t bytes) { half_bytes_ = std::max(half_bytes_, bytes); }
-  void forget_room() { half_bytes_ = join_floats_ = row_floats_ = 0; }
+  void forget_room() { half_bytes_ = part_room_ = 0; }
 
   // Decisions. Throw Refused.
   void choose_forms();  ///< once every node has been noted
@@ -75,6 +101,8 @@ class BlockLowering {
   // What has been decided.
   const BlockProgram& program() const { return program_; }
   BlockProgram described(std::vector<BlockRole> roles) const;
+  BlockProgram take() && { return std::move(program_); }
+  std::int64_t sums_alive() const { return sums_alive_; }
   const BlockTile& tile(BufferId b) const { return program_.tiles[b.index()]; }
   const MicroKernel& micro_kernel() const { return *micro_kernel_; }
   DType element(BufferId b) const;  ///< of its tile
@@ -106,13 +134,20 @@ class BlockLowering {
     std::int64_t rows = 1, columns = 2, at_once = 2;
   };
   Parts parts_of(const BlockProduct& p, std::span<const std::int64_t> most) const;
+  /// Blocks of 16 rows and of 8 columns that a warp makes at once.
   std::pair<std::int64_t, std::int64_t> contraction_blocks(
       const BlockContraction& c, std::span<const std::int64_t> most) const;
   /// The loop that an index runs along, one step an iteration, others in it standing still.
   std::optional<LoopId> runs_along(OpId op, const Affine& index,
                                    std::span<const std::int64_t> most) const;
-  /// Whether operands' types, and where they are, suit the micro-kernel.
-  bool operands_suit(NodeId compute, const BlockProduct& p) const;
+  /// Whether operands' types, where they are, and their boxes suit the micro-kernel. Notes how
+  /// large tiles must be for whole blocks.
+  bool product_fits(NodeId compute, const BlockProduct& p, std::span<const std::int64_t> most,
+                    const BoxesInTiles& boxes);
+
+  // block_points.cpp
+  /// How threads go through a compute point by point. Notes what room they need.
+  BlockPoints points_of(NodeId compute, const PointRanges& of);
 
   // block_units.cpp
   bool is_written(BufferId b) const;
@@ -130,13 +165,17 @@ class BlockLowering {
   /// The first of a buffer's places for units with so many loops around; 0: it has one place.
   std::int64_t first_unit(BufferId b, std::size_t loops) const;
   std::int64_t finished_boxes(BufferId b) const;
+  /// Whether every row of the box begins at a multiple of so many elements.
+  bool rows_begin_at(TensorId tensor, const BoxAtHome& box, std::int64_t elements) const;
+  /// The widest that the box's rows at home allow where warps copy it ahead.
+  BlockStep::Way way_from_home(NodeId load, const BoxAtHome& box) const;
+  BlockStep movement(NodeId load, bool copying, const BoxAtHome& box) const;
 
   // block_layout.cpp
   int phase_of(NodeId node) const;
   bool zero_filled(BufferId b) const;
   /// Whether the copying role meets a node; `ahead`: on its way to what it loads before a barrier.
   bool copies(NodeId node, bool ahead) const;
-  BlockStep movement(NodeId load, bool copying, bool aligned, bool fills, std::int64_t piece) const;
 
  private:
   BlockTile& at(BufferId b) { return program_.tiles[b.index()]; }
@@ -147,6 +186,18 @@ class BlockLowering {
   bool widened(BufferId b) const { return workload_.tensor(buffer(b).tensor).dtype == DType::i8; }
   const Output& output_of(NodeId compute, int write) const;
 
+  // block_products.cpp
+  bool operands_suit(NodeId compute, const BlockProduct& p) const;
+  bool operand_fits(NodeId compute, const BlockProduct& p, std::optional<int> input,
+                    bool exact_depth, std::span<const std::int64_t> most,
+                    const BoxesInTiles& boxes);
+
+  bool cut_below_tile(NodeId compute, BufferId b, LoopId loop) const;
+
+  // block_points.cpp
+  bool runs_along_rows(OpId op, const Access& a, BufferId b, int loop, const PointRanges& of) const;
+  void choose_strip(NodeId compute, const PointRanges& of, BlockPoints& p) const;
+
   // block_sums.cpp
   bool rows_are_neighbours(NodeId product) const;
   bool made_before_all_wait(BufferId b) const;
@@ -154,11 +205,14 @@ class BlockLowering {
   std::optional<BufferId> misused() const;
   void choose_warps();
   std::vector<BufferId> most_sums_alive() const;
+  std::int64_t rows_exchanged(NodeId compute) const;
+  std::int64_t exchanged() const;
 
   // block_units.cpp
   void choose_roles();
   void place_units();
   void check_records() const;
+  bool fills(const BlockTile& t, const BoxAtHome& box) const;
   void choose_views();
 
   // block_layout.cpp
@@ -190,7 +244,8 @@ class BlockLowering {
   std::map<NodeId, std::int64_t>
       contracted_;  ///< by compute: blocks of 16 x 16 of its contractions
   std::vector<std::string> fresh_at_fix_;
-  std::int64_t join_floats_ = 0, row_floats_ = 0, half_bytes_ = 0;
+  std::int64_t part_room_ = 0, half_bytes_ = 0;
+  std::int64_t sums_alive_ = 0;   ///< floats of a thread's sums that stay, at the same time
   std::int64_t part_floats_ = 0;  ///< sums a thread can have beside those that stay
   std::set<BufferId> waits_;      ///< loaded by the warps that compute, for want of room
   bool take_turns_ = false;       ///< tiles share places between their uses, for want of room

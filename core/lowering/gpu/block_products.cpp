@@ -10,6 +10,7 @@
 namespace tilewright::lowering {
 namespace {
 
+constexpr std::int64_t kLeastUsed = 8;   ///< an eighth of a product's blocks of 16 x 16
 constexpr std::int64_t kFullDepth = 12;  ///< of a block of 16: from here on one loop is the depth
 
 bool whole(DType type) { return type == DType::i8 || type == DType::i32; }
@@ -52,15 +53,6 @@ void BlockLowering::note_compute(NodeId id, std::span<const std::int64_t> most, 
     contracted_[id] +=
         ceil_div(points(c.rows), 16) * ceil_div(points(c.columns), 16) * points(c.products);
   }
-}
-
-void BlockLowering::note_operand(BufferId b, bool left) {
-  (left ? at(b).left_along : at(b).right_along) = true;
-}
-
-void BlockLowering::note_whole_blocks(BufferId b, std::int64_t rows, std::int64_t columns) {
-  at(b).need_rows = std::max(tile(b).need_rows, rows);
-  at(b).need_columns = std::max(tile(b).need_columns, columns);
 }
 
 const std::vector<BlockProduct>* BlockLowering::products(NodeId compute) const {
@@ -164,6 +156,91 @@ bool BlockLowering::operands_suit(NodeId id, const BlockProduct& p) const {
           !output_of(id, p.write).rescale);
 }
 
+bool BlockLowering::product_fits(NodeId id, const BlockProduct& p,
+                                 std::span<const std::int64_t> most, const BoxesInTiles& boxes) {
+  const bool exact_depth = !micro_kernel().blocks;
+  return operands_suit(id, p) && operand_fits(id, p, p.left, exact_depth, most, boxes) &&
+         operand_fits(id, p, p.right, exact_depth, most, boxes) &&
+         operand_fits(id, p, std::nullopt, false, most, boxes);
+}
+
+/// Whether the box that one operand or the result takes of a tile consists of whole blocks of 16,
+/// or is all there is. Notes how large the tile must be for whole blocks.
+bool BlockLowering::operand_fits(NodeId id, const BlockProduct& product, std::optional<int> input,
+                                 bool exact_depth, std::span<const std::int64_t> most,
+                                 const BoxesInTiles& boxes) {
+  const ScheduleNode& n = k_.node(id);
+  const Operator& op = workload_.op(n.op);
+  const Access& a =
+      input ? op.inputs[static_cast<std::size_t>(*input)] : output_of(id, product.write).target;
+  const BufferId b =
+      input ? buffer_of_input(n, *input) : n.writes[static_cast<std::size_t>(product.write)].buffer;
+  const int outer = input && *input == product.right ? product.columns : product.rows,
+            depth = input ? product.depth : product.columns;
+  if (tile(b).in_registers()) return true;
+  if (buffer(b).sliding) return false;  // what lies beyond it is an older tile's
+  const LoopId loops[] = {op.loops[static_cast<std::size_t>(outer)],
+                          op.loops[static_cast<std::size_t>(depth)]};
+  if (input && runs_along(n.op, a.index.back(), most) == loops[1])
+    (*input == product.left ? at(b).left_along : at(b).right_along) = true;
+  const std::vector<BoxInTile> in_tile = boxes(input);
+  std::int64_t need_rows = tile(b).need_rows, need_columns = tile(b).need_columns;
+  // Sums in registers are an operand of whole blocks, whatever the micro-kernel.
+  const bool to_the_point =
+      exact_depth && input && tile(buffer_of_input(n, product.left)).form != BlockTile::Form::sums;
+  const std::int64_t rows = most[static_cast<std::size_t>(product.rows)],
+                     columns = most[static_cast<std::size_t>(product.columns)];
+  // Tiles of which most would be padding are left as they are where loops, be it of one turn, cut
+  // them: measured on an H200 (h200-narrow-products.json).
+  const bool narrow = kLeastUsed * rows * columns < round_up(rows, 16) * round_up(columns, 16);
+  int row_dims = 0;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const auto loop = runs_along(n.op, a.index[d], most);
+    const bool mine = loop && (*loop == loops[0] || *loop == loops[1]);
+    const bool last = d + 1 == a.index.size();
+    const BoxInTile& x = in_tile[d];
+    if (!mine) {
+      if (x.tile > 1) return false;
+      continue;
+    }
+    if (!last && ++row_dims > 1) return false;
+    const bool along_depth = *loop == loops[1] && input;
+    const bool part = !x.covers || (narrow && cut_below_tile(id, b, *loop));
+    if (part && (x.box % 16 != 0 || x.apart % 16 != 0) && !(along_depth && exact_depth))
+      return false;
+    // The last box begins at the last multiple of what all begin at.
+    const std::int64_t each = x.covers ? x.tile : x.apart;
+    const std::int64_t need =
+        along_depth && to_the_point ? x.tile : (x.tile - 1) / each * each + round_up(x.box, 16);
+    std::int64_t& target = last ? need_columns : need_rows;
+    target = std::max(target, need);
+  }
+  if (measuring_) at(b).need_rows = need_rows, at(b).need_columns = need_columns;
+  return true;
+}
+
+/// Whether a loop between a tile and a compute cuts that loop of the operator.
+bool BlockLowering::cut_below_tile(NodeId compute, BufferId b, LoopId loop) const {
+  const OpId op = k_.node(compute).op;
+  const auto is_around = [&](NodeId scope) {
+    for (NodeId n = compute; n.valid(); n = k_.node(n).parent)
+      if (n == scope) return true;
+    return false;
+  };
+  NodeId scope = buffer(b).fixed_at;
+  if (buffer(b).role == BufferRole::input)
+    for (const ScheduleNode& n : k_.nodes)
+      if (n.kind == NodeKind::load && n.buffer == b && is_around(n.parent)) scope = n.parent;
+  if (!scope.valid()) return false;  // the tile is what the compute writes
+  for (NodeId n = k_.node(compute).parent; n.valid() && n != scope; n = k_.node(n).parent)
+    if (std::ranges::any_of(k_.node(n).cuts, [&](const OpLoop& cut) {
+          return cut.op == op &&
+                 workload_.op(op).loops[static_cast<std::size_t>(cut.local)] == loop;
+        }))
+      return true;
+  return false;
+}
+
 /// One output as a contraction that the micro-kernel takes; nothing where it is none, or so narrow
 /// that it would leave most of a block of 16 x 8 unused.
 std::optional<BlockContraction> BlockLowering::as_contraction(
@@ -258,8 +335,7 @@ BlockLowering::Parts BlockLowering::parts_of(const BlockProduct& p,
   return parts;
 }
 
-/// Blocks of 16 rows and of 8 columns that a warp makes at once: as large ones as give every warp
-/// one.
+/// As large ones as give every warp one.
 std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
     const BlockContraction& c, std::span<const std::int64_t> most) const {
   const auto points = [&](const std::vector<int>& group) {
@@ -267,8 +343,13 @@ std::pair<std::int64_t, std::int64_t> BlockLowering::contraction_blocks(
     for (int l : group) n *= most[static_cast<std::size_t>(l)];
     return n;
   };
-  return lowering::contraction_blocks(points(c.rows), points(c.columns), points(c.products),
-                                      program_.threads() / 32, micro_kernel().fours);
+  for (const auto& [m, w] : {std::pair<std::int64_t, std::int64_t>{2, 4}, {1, 4}, {2, 2}, {1, 2}})
+    if (ceil_div(points(c.rows), 16) >= m && ceil_div(points(c.columns), 8) >= w &&
+        ceil_div(points(c.rows), 16 * m) * ceil_div(points(c.columns), 8 * w) *
+                points(c.products) >=
+            program_.threads() / 32)
+      return {m, w};
+  return {1, micro_kernel().fours ? 2 : 1};
 }
 
 /// Every output of a compute as a contraction, or none of them.

@@ -1,9 +1,14 @@
 // Where tiles live: which sums stay in registers, and how warps share them. How the rest lies in
 // shared memory: block_layout.cpp.
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
+#include "core/lowering/gpu/product_tiles.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::lowering {
 namespace {
@@ -11,6 +16,8 @@ namespace {
 using Form = BlockTile::Form;
 using Split = BlockTile::Split;
 
+constexpr int kMostComputingWarps = 16;
+constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
 constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
 constexpr std::int64_t kSumsAtOnce = 64;    // of a product whose sums live in a tile
 
@@ -24,6 +31,58 @@ int dimension_of(const Access& a, LoopId loop) {
 std::optional<LoopId> loop_at(const Access& a, int dimension) {
   if (dimension < 0) return std::nullopt;
   return a.index[static_cast<std::size_t>(dimension)].plain_loop();
+}
+
+struct WarpGrid {
+  int rows = 1, columns = 1;
+  int warps() const { return rows * columns; }
+};
+/// A product's rows and columns, in blocks of 16.
+using ProductBlocks = std::pair<std::int64_t, std::int64_t>;
+bool divides_all(int warps, std::span<const std::int64_t> blocks) {
+  return std::ranges::all_of(blocks, [&](std::int64_t b) { return b % warps == 0; });
+}
+
+/// How warps share the rows and columns of tiles that lie in registers and of products, in blocks
+/// of
+/// 16. The most warps that share all of them evenly; of a number that was asked for (0: none), a
+/// divisor. `area`: blocks of the largest product. Unless `rows_stay`, another grid of as many
+/// warps where they read fewer fragments of operands: shared memory's rate is what products wait
+/// for.
+WarpGrid warp_grid(std::span<const std::int64_t> rows, std::span<const std::int64_t> columns,
+                   std::span<const ProductBlocks> products, std::int64_t area, int asked,
+                   bool rows_stay) {
+  const int wanted = asked > 0 ? asked : area >= 32 ? 8 : 4;
+  // Where fewer is under half of what is wanted (7, 11, 13 blocks), more than wanted rather than a
+  // warp with all.
+  const auto largest = [&](int most, std::span<const std::int64_t> blocks, int divides) {
+    const auto even = [&](int w) {
+      return (asked == 0 || divides % w == 0) && divides_all(w, blocks);
+    };
+    int fewer = most;
+    while (fewer > 1 && !even(fewer)) --fewer;
+    if (asked > 0 || 2 * fewer >= most) return fewer;
+    for (int w = most + 1; w <= kMostComputingWarps; ++w)
+      if (even(w)) return w;
+    return fewer;
+  };
+  if (rows.empty()) return {wanted, 1};
+  WarpGrid grid;
+  grid.rows = largest(wanted, rows, wanted);
+  grid.columns = largest(ceil_div(wanted, grid.rows), columns, wanted / grid.rows);
+  if (rows_stay) return grid;
+  const auto read = [&](const WarpGrid& g) {
+    std::int64_t all = 0;
+    for (const auto& [r, c] : products) all += fragments_read(r, c, g.rows, g.columns);
+    return all;
+  };
+  const int warps = grid.warps();
+  for (int r = 1; r <= warps; ++r)
+    if (const WarpGrid other{r, warps / r}; other.warps() == warps && divides_all(r, rows) &&
+                                            divides_all(other.columns, columns) &&
+                                            read(other) < read(grid))
+      grid = other;
+  return grid;
 }
 
 }  // namespace
@@ -80,6 +139,7 @@ void BlockLowering::choose_forms() {
     }
     const std::int64_t each =
         most_registers(program_.threads() + program_.copying_threads(), kRegisters);
+    sums_alive_ = floats;
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (!victim || floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
@@ -341,6 +401,48 @@ void BlockLowering::choose_warps() {
           p.split = Split::partial;
       }
     }
+}
+
+/// Floats that the warps of a compute on rows in registers exchange: its reductions' parts, or what
+/// comes back from home.
+std::int64_t BlockLowering::rows_exchanged(NodeId compute) const {
+  const ScheduleNode& n = k_.node(compute);
+  const Operator& op = workload_.op(n.op);
+  std::optional<LoopId> column;
+  std::int64_t rows = 0;
+  bool sums = false, comes_back = false, reduces = false;
+  for (const OutputUse& w : n.writes) {
+    const BlockTile& p = tile(w.buffer);
+    const Output& out = op.outputs[static_cast<std::size_t>(w.output)];
+    rows = sums_rows(w.buffer);
+    if (p.form == Form::sums) sums = true, column = loop_at(out.target, p.column_dim);
+    if (p.form != Form::rows) continue;
+    reduces = reduces || !names_outputs(out.value);
+    const Buffer& b = buffer(w.buffer);
+    comes_back = comes_back || (is_written(w.buffer) && !p.plain && !b.outer.valid() &&
+                                !p.at_once && b.role == BufferRole::output && !b.atomic);
+  }
+  for (std::size_t x = 0; x < op.inputs.size() && !sums; ++x) {
+    const BufferId b = buffer_of_input(n, static_cast<int>(x));
+    if (!b.valid() || tile(b).form != Form::sums) continue;
+    if (!column) column = loop_at(op.inputs[x], tile(b).column_dim), rows = sums_rows(b);
+  }
+  reduces = reduces && column && workload_.is_reduction(n.op, *column);
+  return reduces || comes_back ? rows * 16 * program_.warp_rows * program_.warp_columns : 0;
+}
+
+/// Floats that warps exchange at the most, of tiles in registers.
+std::int64_t BlockLowering::exchanged() const {
+  std::int64_t most = 0;
+  for (const BlockTile& p : program_.tiles)
+    if (p.form == Form::sums && p.split == Split::partial)
+      most = std::max(most, sums_rows(p.buffer) * 128 * program_.warp_columns *
+                                program_.warp_columns * program_.warp_rows);
+  for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+    if (k_.nodes[i].kind == NodeKind::compute && fragment_op(NodeId(i)) &&
+        !program_.products.contains(NodeId(i)))
+      most = std::max(most, rows_exchanged(NodeId(i)));
+  return most;
 }
 
 bool BlockLowering::is_operand(BufferId b) const {

@@ -98,8 +98,9 @@ constexpr double kFmaLasts = 0.8;
 // times in the SASS that nvcc 13.0 makes for sm_90a of warps of 16 rows, followed instruction by
 // instruction. Those of more rows wait less there; the recordings say as often.
 constexpr double kFmaWaits = 8;
-// By the same: cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes.
-constexpr double kOfPieces = 7;
+// By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
+// the first of their operands are read.
+constexpr double kFmaTurn = 100;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -125,44 +126,44 @@ double add_up(std::initializer_list<double> all) {
 class Pricer {
  public:
   /// `missed`: the part of what is used that L2 does not keep.
-  Pricer(const BlockRates& r, const BlockForms& f, const std::vector<BlockWork::Tile>& tiles,
-         double latency, double missed)
-      : r_(r), f_(f), tiles_(tiles), latency_(latency), missed_(missed) {}
+  Pricer(const BlockRates& r, const BlockForms& f, const BlockWork& work, double latency,
+         double missed)
+      : r_(r), f_(f), work_(work), latency_(latency), missed_(missed) {}
 
   PhaseTime phase(const BlockPhase& p, std::int64_t resident) const {
     PhaseTime t{.blocks = p.blocks};
     for (const ProductRun& x : p.products) add(x, t);
     for (const PointsRun& x : p.points) add(x, t);
-    for (const StoreRun& x : p.stores) {
-      const BlockWork::Tile& tile = tiles_[x.buffer.index()];
-      add(x.runs, store_time(x, tile, tile.in_sums, f_, r_), t);
-    }
+    for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
-    const auto shifted = std::ranges::count_if(p.copies, &CopyRun::shifted);
+    using Way = BlockStep::Way;
+    const auto shifted =
+        std::ranges::count_if(p.copies, [](const CopyRun& c) { return c.is(Way::shifted); });
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
-      const bool straddles = c.shifted || (c.piece >= 16 && !c.sectors);
+      const bool straddles = c.is(Way::shifted) || (c.piece() >= 16 && !c.sectors);
       const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
+      const int groups = copying_groups(static_cast<std::int64_t>(c.stages), shifted);
       ActTime copy =
-          copy_time(c, tiles_[c.buffer], latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)),
-                    copying_groups(static_cast<std::int64_t>(c.stages), shifted), r_);
+          copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)), groups, r_);
       const ActTime ring = ring_time(c, r_);
-      if (c.piece < 16 && !c.elements) {
-        const double pieces =
-            c.shifted ? c.bytes / (16 * 32) * kOfShifted : c.bytes / (c.piece * 32) * kOfPieces;
+      if (c.is(Way::pieces) || c.is(Way::shifted)) {
+        const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
+                                                 : c.bytes / (c.piece() * 32) * kOfPieces;
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      first += copy.alone;
+      // Groups have a tile each, and the first one waits for all of one group's.
+      first += copy.alone * (c.is(Way::shifted) ? groups : 1);
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
@@ -170,7 +171,7 @@ class Pricer {
       t.work += c.runs * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
-    t.work += p.turns * kOfTurn + p.returns * (latency_ + r_.near);
+    t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
     // The first tile is waited for.
     t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
     // Memory gives all blocks that are under way together their tiles.
@@ -222,6 +223,8 @@ class Pricer {
       near = 4 * (left + right);
       // Floats of a tile in shared memory are read pair by pair and rounded.
       if (x.left_tile) near += 8 * rows, issue += 48 * rows;
+      // Of the right operand one by one.
+      if (x.right_tile) near += 4 * columns, issue += 4 * kOfElement * columns;
       issue += rows * columns + 2 * (left + right);
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
@@ -252,7 +255,7 @@ class Pricer {
 
   void add(const PointsRun& x, PhaseTime& t) const {
     if (!x.in_registers) return add(x.runs, points_time(x, f_, r_), t);
-    add(x.runs, sums_time(x, tiles_, f_, r_), t);
+    add(x.runs, sums_time(x, f_, r_), t);
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
@@ -281,7 +284,7 @@ class Pricer {
 
   const BlockRates& r_;
   const BlockForms& f_;
-  const std::vector<BlockWork::Tile>& tiles_;
+  const BlockWork& work_;
   double latency_, missed_;
 };
 
@@ -526,34 +529,35 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                   std::max(t.phases.back().seconds, t.memory);
       return t;
     }
-  Result<BlockWork> found = block_work(s, k);
-  if (!found) return Reason{found.reason()};
-  BlockWork work = std::move(found).value();
+  const Result<BlockWork> found = block_work(s, kernel, {.warps = warps, .stages = stages});
+  if (!found) return found.why();
+  const BlockWork& work = *found;
   double compulsory = 0;
   for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
   const double memory = from_memory(compulsory);
-  Result<BlockForms> forms = block_forms(work, r, warps, stages, o.has_room);
-  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason()), forms.why().shortage};
+  const Result<BlockForms> forms = block_forms(work, r);
+  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
   BlockTime t{.memory = memory,
               .warps = forms->warps(),
               .threads = forms->threads,
               .registers = forms->registers,
-              .shared = forms->shared,
+              .shared = work.program.shared_bytes,
               .resident = forms->resident,
-              .barriers = work.barriers,
-              .tiles = forms->tiles};
-  const Pricer price(r, *forms, work.tiles, latency, 1 - kept);
+              .barriers = work.barriers};
+  for (const BlockTile& tile : work.program.tiles)
+    if (tile.form == BlockTile::Form::computed && !tile.reason.empty())
+      t.tiles.push_back(s.workload->tensor(k.buffer(tile.buffer).tensor).name);
+  const Pricer price(r, *forms, work, latency, 1 - kept);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
     leaves += p.added * blocks / kAddedBytes;
-    leaves += p.stored_in_pieces * blocks / kPartsOfSectors;
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)
-      if (swaps(x, work.tiles[x.buffer.index()], r)) swapped = std::max(swapped, x.to_word);
+      if (swaps(x, work, r)) swapped = std::max(swapped, x.to_word);
     const auto places = static_cast<double>(r.sms * t.resident);
     if (swapped > 1) leaves += swapped * (r.l2 + std::min(swapped, places) * kSwapping) / r.clock;
     if (k.co_resident && p.blocks > r.sms * t.resident)
@@ -564,6 +568,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
                                                        : t.phases.back().seconds;
     seconds += (t.phases.back().seconds + crowded) / 2;
+    // Those of all rounds but the last leave while the next one's blocks compute.
+    leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
   }
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
   t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;

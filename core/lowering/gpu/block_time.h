@@ -6,8 +6,8 @@
 // is room. A block takes the longest of: its warps' work, one after the other where one waits for
 // the other; the copies; the latency of copies over the stages of a ring. Blocks of one SM overlap
 // until one of its resources is busy all the time. A kernel that is one product of 16-bit operands
-// is priced as warpgroup_product.h arranges it where the machine has wgmma. Where the forms of
-// tiles are chosen differently by the emitter, the price is of what is said here.
+// is priced as warpgroup_product.h arranges it where the machine has wgmma. Where tiles lie
+// and in which form is what blocks' lowering decides, for the price as for the text.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +75,6 @@ struct BlockOptions {
   /// Bytes that are used again and again, which L2 keeps where they fit: the whole program's. 0:
   /// the workload's tensors.
   double working_set = 0;
-  /// A target has found room for it: where the sums made here do not, one block fills an SM.
-  bool has_room = false;
 };
 
 /// A Reason where a loop is bound below blocks, where blocks have no room on an SM, or where more

@@ -4,6 +4,7 @@
 
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/block_lowering.h"
+#include "core/lowering/gpu/matrix_access.h"
 #include "core/lowering/symbolic.h"
 
 namespace tilewright::lowering {
@@ -233,6 +234,52 @@ bool BlockLowering::slides(BufferId b) const {
 std::int64_t BlockLowering::first_unit(BufferId b, std::size_t loops) const {
   const auto of = first_unit_.find(b);
   return of == first_unit_.end() ? 0 : of->second.at(loops);
+}
+
+bool BlockLowering::rows_begin_at(TensorId id, const BoxAtHome& box, std::int64_t elements) const {
+  const Tensor& t = workload_.tensor(id);
+  if (t.dtype == DType::i8 || t.shape.empty() || box.begins % elements != 0) return false;
+  const std::vector<std::int64_t> stride = strides_of(t);
+  for (std::size_t d = 0; d + 1 < t.shape.size(); ++d)
+    if (t.shape[d] > 1 && stride[d] % elements != 0) return false;
+  return true;
+}
+
+/// Whether the box is as large as the tile with its padding, its rows one dimension's.
+bool BlockLowering::fills(const BlockTile& t, const BoxAtHome& box) const {
+  int rows = 0;
+  for (std::size_t d = 0; d < box.sizes.size(); ++d) {
+    if (box.sizes[d] != t.most[d]) return false;
+    if (d + 1 < box.sizes.size() && t.most[d] > 1) ++rows;
+  }
+  return rows <= 1 && t.rows == t.need_rows && t.columns == t.need_columns;
+}
+
+BlockStep::Way BlockLowering::way_from_home(NodeId load, const BoxAtHome& box) const {
+  using Way = BlockStep::Way;
+  const ScheduleNode& n = k_.node(load);
+  const BlockTile& t = tile(n.buffer);
+  const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
+  if (rows_begin_at(n.tensor, box, 16 / size)) return fills(t, box) ? Way::whole : Way::rows;
+  if (size <= 8 && rows_begin_at(n.tensor, box, 8 / size)) return Way::pieces;
+  return widened(n.buffer) ? Way::elements : Way::shifted;
+}
+
+BlockStep BlockLowering::movement(NodeId load, bool copying, const BoxAtHome& box) const {
+  const ScheduleNode& n = k_.node(load);
+  using Kind = BlockStep::Kind;
+  using Way = BlockStep::Way;
+  const bool ring = tile(n.buffer).form == Form::ring;
+  const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
+  return {.kind = !ring     ? Kind::load
+                  : copying ? Kind::copy
+                            : Kind::take,
+          .node = load,
+          .tile = n.buffer,
+          .other = buffer(n.buffer).outer,
+          .way = ring ? way_from_home(load, box) : Way::elements,
+          .piece = size <= 8 && rows_begin_at(n.tensor, box, 8 / size) ? 8 : 0,
+          .kept = true};
 }
 
 }  // namespace tilewright::lowering

@@ -1,10 +1,13 @@
 #include "core/lowering/gpu/block_work.h"
 
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 
 #include "core/base/format.h"
+#include "core/lowering/checks.h"
 #include "core/lowering/gpu/block_computes.h"
 #include "core/workload/expr.h"
 
@@ -17,37 +20,56 @@ std::int64_t volume(const Box& b) {
   for (int d = 0; d < b.rank(); ++d) n *= extent(b[d]);
   return n;
 }
-bool same(const Box& a, const Box& b) {
-  for (int d = 0; d < a.rank(); ++d)
-    if (a[d].lo != b[d].lo || a[d].hi != b[d].hi) return false;
-  return true;
-}
+/// What the walk finds of a buffer's tile.
+struct FoundTile {
+  std::vector<std::int64_t> extents = {};  ///< of the largest, by dimension
+  std::optional<Box> now = {};
+  bool covered = true, at_once = true;  ///< as blocks' lowering has it
+  bool fresh = false;                   ///< it starts afresh wherever it is fixed
+
+  std::int64_t elements() const {
+    std::int64_t n = 1;
+    for (const std::int64_t e : extents) n *= e;
+    return n;
+  }
+};
+/// A compute, for one iteration of each loop around it.
+struct FoundCompute {
+  NodeId node;
+  std::size_t phase = 0;
+  std::vector<Interval> ranges;  ///< of the operator's loops
+  std::vector<std::int64_t> extents;
+  double runs = 1, joins = 1, points = 1;
+  std::vector<std::pair<BufferId, Box>> tiles;  ///< of what it reads and writes
+};
+
+struct FoundLoad {
+  NodeId node;
+  std::size_t phase = 0, copy = 0;  ///< which of the phase
+  BoxAtHome box;
+};
+
 /// One block's work, by a walk of the tree in which one iteration of every loop stands for all, the
 /// first where nothing else is said: tiles have one size as emitted, the last one is computed
 /// whole.
 class BlockWalk {
  public:
   /// `at`: which iteration, by node.
-  BlockWalk(const Schedule& s, const ScheduledKernel& k, std::vector<std::int64_t> at)
-      : s_(s), k_(k), w_(*s.workload), at_(std::move(at)), computes_(w_, k, out_.tiles) {}
-
-  Result<BlockWork> run() {
-    for (const ScheduleNode& n : k_.nodes)
-      if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
-        return Reason{formatted("{}: loop {} is bound to {}", k_.name, w_.loop(n.loop).name,
-                                name_of(n.binding))};
-    out_.tiles.resize(k_.buffers.size());
-    for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
-      BlockWork::Tile& t = out_.tiles[i];
-      const Tensor& tensor = w_.tensor(k_.buffers[i].tensor);
-      t.name = tensor.name;
-      t.element = size_of(tensor.dtype);
-      t.copies = k_.buffers[i].copies;
-    }
+  BlockWalk(const Schedule& s, const ScheduledKernel& k, const std::vector<std::int64_t>& at)
+      : s_(s), k_(k), w_(*s.workload), at_(at), tiles_(k.buffers.size()) {
     out_.phases.emplace_back();
     body(NodeId(0), whole_ranges(s_, k_), 1);
     finish_phase();
-    return std::move(out_);
+  }
+
+  /// The work, once blocks' lowering has decided by `choices` how it is done.
+  Result<BlockWork> lowered(int kernel, const BlockChoices& choices) &&;
+  /// Points of all computes, to compare a kernel's blocks.
+  double operations() const {
+    double all = 0;
+    for (const FoundCompute& c : computes_)
+      all += c.runs * c.points * static_cast<double>(w_.op(k_.node(c.node).op).inputs.size() + 1);
+    return all;
   }
   /// Whether an operator has nothing to do in these iterations: a part of a concatenation that lies
   /// elsewhere.
@@ -62,7 +84,16 @@ class BlockWalk {
   void body(NodeId id, Ranges ranges, double runs) {
     const ScheduleNode& n = k_.node(id);
     for (const Inference& i : n.infer) infer(s_, k_, i, ranges);
-    for (BufferId b : n.fixes) note(b, tile_of(s_, k_, k_.buffer(b), ranges));
+    for (std::size_t i = 0; i < k_.buffers.size(); ++i)
+      for (const BlockPart& part : k_.buffers[i].parts)
+        if (part.body == id) note(BufferId(i), part_of(k_.buffers[i], part, ranges));
+    for (BufferId b : n.fixes) {
+      const Buffer& buffer = k_.buffer(b);
+      if (!buffer.parts.empty()) continue;
+      note(b, tile_of(s_, k_, buffer, ranges));
+      if (buffer.role == BufferRole::output || buffer.leaves)
+        tiles_[b.index()].fresh = begins(w_.producer(buffer.tensor), buffer.atomic);
+    }
     for (NodeId c : n.children) visit(c, ranges, runs);
   }
 
@@ -107,6 +138,30 @@ class BlockWalk {
     path_.pop_back();
   }
 
+  /// The block's own part of a tile that is kept from one nest of blocks to another.
+  Box part_of(const Buffer& b, const BlockPart& part, const Ranges& ranges) const {
+    Box box(static_cast<int>(part.loops.size()));
+    for (std::size_t d = 0; d < part.loops.size(); ++d)
+      box[static_cast<int>(d)] =
+          part.loops[d] < 0
+              ? Interval{0, w_.tensor(b.tensor).shape[d]}
+              : ranges_of(s_, k_, ranges, part.op)[static_cast<std::size_t>(part.loops[d])];
+    return box;
+  }
+
+  /// Whether every reduction of the operator is at its low end in all turns of the loops around: of
+  /// its whole range, or of the block's share.
+  bool begins(OpId op, bool atomic) const {
+    return std::ranges::none_of(path_, [&](const Frame& f) {
+      const ScheduleNode& loop = k_.node(f.loop);
+      return f.trips > 1 && !(atomic && loop.binding == Binding::grid) &&
+             std::ranges::any_of(loop.cuts, [&](const OpLoop& c) {
+               return c.op == op &&
+                      w_.is_reduction(op, w_.op(op).loops[static_cast<std::size_t>(c.local)]);
+             });
+    });
+  }
+
   std::int64_t iteration(NodeId loop, std::int64_t count) const {
     return std::min(at_[loop.index()], count - 1);
   }
@@ -142,7 +197,7 @@ class BlockWalk {
     bool counts = false;
     for (std::size_t d = path_.size(); d-- > 0;) {
       if (k_.node(path_[d].loop).binding == Binding::grid || path_[d].trips <= 1) continue;
-      counts = counts || !same(first, box(other(d)));
+      counts = counts || first != box(other(d));
       if (counts) runs *= path_[d].trips;
     }
     return runs;
@@ -155,7 +210,7 @@ class BlockWalk {
     double all = 1;
     for (std::size_t d = 0; d < path_.size(); ++d)
       if (k_.node(path_[d].loop).binding != Binding::grid && path_[d].trips > 1 &&
-          !same(first, box(other(d))))
+          first != box(other(d)))
         all *= path_[d].trips;
     return all;
   }
@@ -165,25 +220,15 @@ class BlockWalk {
     const auto of = [&](const Ranges& r) { return load_box(s_, k_, id, r); };
     const Box box = of(ranges);
     note(n.buffer, box);
-    BlockWork::Tile& t = out_.tiles[n.buffer.index()];
-    t.ring = true;
-    for (const Frame& f : path_)
-      t.again = t.again || (f.trips > 1 && k_.node(f.loop).binding != Binding::grid);
     const auto points = static_cast<double>(volume(box));
-    double piece = 0;
-    for (const std::int64_t bytes : {8, 16})
-      if (aligned(n.tensor, box, bytes)) piece = static_cast<double>(bytes);
-    const int rows = row_dims(box);
-    phase().copies.push_back({.runs = changes(of, ranges),
-                              .bytes = points * static_cast<double>(t.element),
-                              .piece = std::max(8.0, piece),
-                              .elements = w_.tensor(n.tensor).dtype == DType::i8,
-                              .shifted = piece == 0 && w_.tensor(n.tensor).dtype != DType::i8,
-                              .whole = piece == 16 && rows <= 1 && divides(n.tensor, box),
-                              .dims = box.rank(),
-                              .row_dims = rows,
-                              .sectors = aligned(n.tensor, box, 32),
-                              .buffer = n.buffer.index()});
+    loads_.push_back({id, phase_now(), phase().copies.size(), at_home(n.tensor, box)});
+    phase().copies.push_back(
+        {.runs = changes(of, ranges),
+         .bytes = points * static_cast<double>(size_of(w_.tensor(n.tensor).dtype)),
+         .dims = box.rank(),
+         .row_dims = row_dims(box),
+         .partial = partial(n.tensor, box),
+         .buffer = n.buffer.index()});
     needs(n.tensor);
   }
 
@@ -193,34 +238,33 @@ class BlockWalk {
     for (int d = 0; d + 1 < box.rank(); ++d) rows += extent(box[d]) > 1 ? 1 : 0;
     return rows;
   }
-  /// Whether no such box of the tensor is smaller.
-  bool divides(TensorId id, const Box& box) const {
-    for (int d = 0; d < box.rank(); ++d)
-      if (extent(box[d]) > 0 &&
-          w_.tensor(id).shape[static_cast<std::size_t>(d)] % extent(box[d]) != 0)
-        return false;
-    return true;
+  /// Of all such boxes of the tensor, the part that is smaller.
+  double partial(TensorId id, const Box& box) const {
+    double whole = 1;
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
+      if (extent(box[d]) > 0 && all % extent(box[d]) != 0)
+        whole *= 1 - 1 / static_cast<double>(ceil_div(all, extent(box[d])));
+    }
+    return 1 - whole;
   }
 
-  /// Whether rows of the box begin at multiples of so many bytes at home.
-  bool aligned(TensorId id, const Box& box, std::int64_t bytes) const {
-    const Tensor& t = w_.tensor(id);
-    std::int64_t stride = size_of(t.dtype);
-    for (int d = box.rank(); d-- > 0;) {
-      // The last dimension's tiles, and the distance of what other dimensions tell apart.
-      const std::int64_t moves = d + 1 == box.rank() ? extent(box[d]) * stride : stride;
-      if (extent(box[d]) < t.shape[static_cast<std::size_t>(d)] && moves % bytes != 0) return false;
-      if (d + 1 < box.rank() && extent(box[d]) > 1 && stride % bytes != 0) return false;
-      stride *= t.shape[static_cast<std::size_t>(d)];
+  /// Boxes begin at multiples of their size, and the last one may be smaller.
+  BoxAtHome at_home(TensorId id, const Box& box) const {
+    BoxAtHome at{.begins = 0};
+    for (int d = 0; d < box.rank(); ++d) {
+      const std::int64_t size = extent(box[d]),
+                         all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
+      at.begins = std::gcd(box[d].lo, size < all ? size : 0);
+      at.sizes.push_back(size > 0 && all % size == 0 ? size : 0);
     }
-    return true;
+    return at;
   }
 
   void visit_store(NodeId id, double runs) {
     const ScheduleNode& n = k_.node(id);
-    const BlockWork::Tile& t = out_.tiles[n.buffer.index()];
-    const double bytes =
-        static_cast<double>(t.rows * t.columns * size_of(w_.tensor(n.tensor).dtype));
+    const double bytes = static_cast<double>(tiles_[n.buffer.index()].elements() *
+                                             size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
     if (!n.atomic && !rows_aligned(n.tensor)) phase().stored_in_pieces += runs * bytes;
     stores(n.buffer, runs, n.atomic);
@@ -228,7 +272,7 @@ class BlockWalk {
   }
 
   void stores(BufferId b, double runs, bool added) {
-    const std::vector<std::int64_t>& most = out_.tiles[b.index()].extents;
+    const std::vector<std::int64_t>& most = tiles_[b.index()].extents;
     int rows = 0;
     for (std::size_t d = 0; d + 1 < most.size(); ++d) rows += most[d] > 1 ? 1 : 0;
     phase().stores.push_back({.runs = runs,
@@ -239,14 +283,14 @@ class BlockWalk {
                               .aligned = rows_aligned(k_.buffer(b).tensor)});
     if (!added) return;
     StoreRun& s = phase().stores.back();
-    const BlockWork::Tile& t = out_.tiles[b.index()];
     const Tensor& home = w_.tensor(k_.buffer(b).tensor);
-    const double parts = runs * static_cast<double>(t.rows * t.columns * phase().blocks) /
+    const std::int64_t element = size_of(home.dtype);
+    const double parts = runs * static_cast<double>(tiles_[b.index()].elements() * phase().blocks) /
                          static_cast<double>(home.elements().value);
-    s.to_word = std::max(1.0, parts) * std::max(1.0, 4.0 / static_cast<double>(t.element));
+    s.to_word = std::max(1.0, parts) * std::max(1.0, 4.0 / static_cast<double>(element));
     for (const Output& o : w_.op(w_.producer(k_.buffer(b).tensor)).outputs)
       if (o.target.tensor == k_.buffer(b).tensor)
-        s.swapped = o.combine != Combine::sum || t.element == 1;
+        s.swapped = o.combine != Combine::sum || element == 1;
   }
 
   bool rows_aligned(TensorId id) const {
@@ -261,33 +305,35 @@ class BlockWalk {
   }
 
   void note(BufferId b, const Box& box) {
-    BlockWork::Tile& t = out_.tiles[b.index()];
-    std::int64_t rows = 1;
+    FoundTile& t = tiles_[b.index()];
+    t.now = box;
     t.extents.resize(static_cast<std::size_t>(box.rank()), 1);
     for (int d = 0; d < box.rank(); ++d) {
       std::int64_t& most = t.extents[static_cast<std::size_t>(d)];
       most = std::max(most, extent(box[d]));
-      if (d + 1 < box.rank()) rows *= extent(box[d]);
     }
-    t.rows = std::max(t.rows, rows);
-    if (box.rank() > 0) t.columns = std::max(t.columns, extent(box[box.rank() - 1]));
   }
 
   void visit_compute(NodeId id, const Ranges& ranges, double runs) {
     const ScheduleNode& n = k_.node(id);
     const auto own = ranges_of(s_, k_, ranges, n.op);
-    std::vector<std::int64_t> extents;
-    double points = 1;
+    FoundCompute c{.node = id, .phase = phase_now(), .runs = runs, .joins = runs};
+    c.ranges.assign(own.begin(), own.end());
     for (const Interval& i : own)
-      extents.push_back(extent(i)), points *= static_cast<double>(extents.back());
-    if (points == 0) {
+      c.extents.push_back(extent(i)), c.points *= static_cast<double>(c.extents.back());
+    if (c.points == 0) {
       idle_ = true;
       return;
     }
+    const Operator& op = w_.op(n.op);
+    const bool begun = begins(n.op, n.writes.front().atomic);
     for (const OutputUse& use : n.writes) {
       const auto of = [&](const Ranges& r) { return write_box(s_, k_, n.op, use.output, r); };
-      note(use.buffer, of(ranges));
-      out_.tiles[use.buffer.index()].made = true;
+      FoundTile& t = tiles_[use.buffer.index()];
+      if (!k_.buffer(use.buffer).fixed_at.valid() || !t.now) note(use.buffer, of(ranges));
+      t.covered = t.covered && of(ranges) == *t.now;
+      t.at_once = t.at_once && begun;
+      c.tiles.emplace_back(use.buffer, *t.now);
       // Written where another takes its place, or at the end, without a store node.
       const Buffer& b = k_.buffer(use.buffer);
       if ((b.role != BufferRole::output && !b.leaves) || b.store.valid()) continue;
@@ -295,6 +341,7 @@ class BlockWalk {
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       const double leaves = changes(of, ranges);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
+      if (!b.atomic && !rows_aligned(b.tensor)) phase().stored_in_pieces += leaves * bytes;
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.
@@ -311,55 +358,144 @@ class BlockWalk {
                                   .gathered = true,
                                   .buffer = k_.buffers.size() + use.tensor.index()});
       }
-    const std::size_t before = phase().products.size();
-    for (const OutputUse& use : n.writes)
-      if (!product(n, use, extents, runs)) {
-        phase().products.resize(before);
-        break;
-      }
-    if (phase().products.size() > before) return;
-    phase().points.push_back(computes_.points(n, extents, points, runs));
-  }
-
-  bool product(const ScheduleNode& n, const OutputUse& use,
-               const std::vector<std::int64_t>& extents, double runs) {
-    std::optional<ProductRun> p = computes_.product(n, use, extents, runs);
-    if (!p) return false;
-    if (!p->contraction)
-      for (BufferId t : {p->left, p->right, p->result}) out_.tiles[t.index()].operand = true;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      const BufferId b = buffer_of_input(n, static_cast<int>(i));
+      if (!b.valid() || !tiles_[b.index()].now) continue;
+      FoundTile& t = tiles_[b.index()];
+      // Points outside of the tensor are read as zeros, which registers do not hold.
+      if (k_.buffer(b).role != BufferRole::input)
+        t.covered = t.covered && !can_leave(w_, op, op.inputs[i]) &&
+                    footprint(w_, op, op.inputs[i], own) == *t.now;
+      c.tiles.emplace_back(b, *t.now);
+    }
     // Loops of the sum within one result.
     for (const Frame& f : path_)
-      for (const OpLoop& c : k_.node(f.loop).cuts)
-        if (c.op == n.op && k_.node(f.loop).binding != Binding::grid &&
-            w_.is_reduction(n.op, w_.op(n.op).loops[static_cast<std::size_t>(c.local)]))
-          p->joins /= f.trips;
-    phase().products.push_back(*std::move(p));
-    return true;
+      for (const OpLoop& cut : k_.node(f.loop).cuts)
+        if (cut.op == n.op && k_.node(f.loop).binding != Binding::grid &&
+            w_.is_reduction(n.op, op.loops[static_cast<std::size_t>(cut.local)]))
+          c.joins /= f.trips;
+    computes_.push_back(std::move(c));
+  }
+
+  /// How the boxes of a product of a compute lie in their tiles.
+  BoxesInTiles boxes_of(const FoundCompute& c, const BlockLowering& block, int write) const {
+    return [this, &c, &block, write](std::optional<int> input) {
+      const ScheduleNode& n = k_.node(c.node);
+      const Operator& op = w_.op(n.op);
+      const OutputUse& use = n.writes[static_cast<std::size_t>(write)];
+      const BufferId b = input ? block.buffer_of_input(n, *input) : use.buffer;
+      const Access& a = input ? op.inputs[static_cast<std::size_t>(*input)]
+                              : op.outputs[static_cast<std::size_t>(use.output)].target;
+      const Box box = footprint(w_, op, a, c.ranges);
+      const auto of = std::ranges::find(c.tiles, b, &std::pair<BufferId, Box>::first);
+      const Box& tile = of == c.tiles.end() ? box : of->second;
+      std::vector<BoxInTile> found;
+      for (int d = 0; d < box.rank(); ++d)
+        // A part of a tile begins at multiples of its size.
+        found.push_back({.tile = extent(tile[d]),
+                         .box = extent(box[d]),
+                         .covers = box[d] == tile[d],
+                         .apart = std::max<std::int64_t>(1, extent(box[d]))});
+      return found;
+    };
+  }
+
+  /// A compute's ranges, as far as their size and the whole loop's tell.
+  PointRanges point_ranges(const FoundCompute& c) const {
+    const OpId id = k_.node(c.node).op;
+    const Operator& op = w_.op(id);
+    return {.most = c.extents,
+            .divides =
+                [this, &op, &c](int l) {
+                  const auto at = static_cast<std::size_t>(l);
+                  return std::gcd(c.extents[at], w_.loop(op.loops[at]).extent);
+                },
+            .begins =
+                [this, &op, &c](const Access& a, BufferId b, int) {
+                  const auto of = std::ranges::find(c.tiles, b, &std::pair<BufferId, Box>::first);
+                  if (of == c.tiles.end()) return std::int64_t{1};
+                  const Interval box = footprint(op, a.index.back(), c.ranges),
+                                 tile = of->second[of->second.rank() - 1];
+                  return std::gcd(box.lo - tile.lo, box == tile ? 0 : extent(box));
+                }};
   }
 
   BlockPhase& phase() { return out_.phases.back(); }
+  std::size_t phase_now() const { return out_.phases.size() - 1; }
   void finish_phase() { needed_.clear(); }
 
   const Schedule& s_;
   const ScheduledKernel& k_;
   const Workload& w_;
-  std::vector<std::int64_t> at_;
+  const std::vector<std::int64_t>& at_;
   BlockWork out_;
+  std::vector<FoundTile> tiles_;        ///< by BufferId
+  std::vector<FoundCompute> computes_;  ///< as the walk comes to them
+  std::vector<FoundLoad> loads_;
   std::vector<Frame> path_;
   std::set<TensorId> needed_;
-  BlockComputes computes_;
   bool idle_ = false;
 };
 
-/// Multiply-adds and points, to compare a kernel's blocks.
-double operations(const BlockWork& work) {
-  double all = 0;
-  for (const BlockPhase& p : work.phases) {
-    for (const ProductRun& x : p.products)
-      all += x.runs * 2048 * static_cast<double>(x.rows * x.columns * x.depth);
-    for (const PointsRun& x : p.points) all += x.runs * x.points * (1 + x.light + x.expensive);
+Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) && try {
+  BlockLowering block(s_, kernel, choices);
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    const BufferId b(i);
+    const FoundTile& t = tiles_[i];
+    block.note_tile(b, t.extents);
+    if (!t.covered) block.note_part(b);
+    if (!t.at_once) block.note_added(b);
+    if (t.fresh) block.note_fresh(b, "true");
   }
-  return all;
+  for (const FoundCompute& c : computes_) {
+    const std::vector<BlockProduct> all = block.as_products(c.node, c.extents);
+    block.note_compute(
+        c.node, c.extents, !all.empty() && std::ranges::all_of(all, [&](const BlockProduct& p) {
+          return block.product_fits(c.node, p, c.extents, boxes_of(c, block, p.write));
+        }));
+  }
+  block.choose_forms();
+  for (const FoundCompute& c : computes_)
+    if (const auto* all = block.products(c.node))
+      for (const BlockProduct& p : *all)
+        block.product_fits(c.node, p, c.extents, boxes_of(c, block, p.write));
+  std::vector<std::optional<PointsRun>> points(computes_.size());
+  for (std::size_t i = 0; i < computes_.size(); ++i) {
+    const FoundCompute& c = computes_[i];
+    const BlockStep::Method method = block.way_of(c.node, c.extents).method;
+    if (method != BlockStep::Method::points && method != BlockStep::Method::fragments) continue;
+    points[i] = points_run(block, c.node, point_ranges(c), c.points, c.runs,
+                           method == BlockStep::Method::fragments);
+  }
+  block.lay_out();
+  for (std::size_t i = 0; i < computes_.size(); ++i) {
+    const FoundCompute& c = computes_[i];
+    BlockPhase& phase = out_.phases[c.phase];
+    if (points[i])
+      phase.points.push_back(*std::move(points[i]));
+    else if (const auto* all = block.products(c.node))
+      for (const BlockProduct& p : *all)
+        phase.products.push_back(product_run(block, c.node, p, c.extents, c.runs, c.joins));
+    else
+      for (const BlockContraction& p : block.contractions(c.node, c.extents))
+        phase.products.push_back(contraction_run(block, c.node, p, c.extents, c.runs, c.joins));
+  }
+  for (BlockPhase& p : out_.phases)
+    for (CopyRun& c : p.copies)
+      if (!c.gathered) c.stages = block.tile(BufferId(c.buffer)).stages;
+  for (const FoundLoad& l : loads_) {
+    CopyRun& c = out_.phases[l.phase].copies[l.copy];
+    c.way = block.way_from_home(l.node, l.box);
+    c.one_size = (c.is(BlockStep::Way::whole) || c.is(BlockStep::Way::rows)) && c.row_dims <= 1 &&
+                 std::ranges::find(l.box.sizes, 0) == l.box.sizes.end();
+    const TensorId t = k_.node(l.node).tensor;
+    c.sectors = block.rows_begin_at(t, l.box, 32 / size_of(w_.tensor(t).dtype));
+  }
+  out_.sums = block.sums_alive();
+  out_.program = std::move(block).take();
+  return std::move(out_);
+} catch (const Refused& refused) {
+  return Reason{formatted("{}: {}", k_.name, refused.text), refused.shortage};
 }
 
 /// Whether an operator reads through a window: the first block's is cut off at the tensor's edge.
@@ -374,35 +510,42 @@ bool has_windows(const Workload& w, const ScheduledKernel& k) {
 
 }  // namespace
 
-Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k) {
+std::int64_t BlockWork::element(BufferId b) const {
+  return size_of(program.workload->tensor(program.kernel->buffer(b).tensor).dtype);
+}
+
+Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& choices) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
+  for (const ScheduleNode& n : k.nodes)
+    if (n.kind == NodeKind::loop && n.binding != Binding::grid && unit_of(n.binding))
+      return Reason{formatted("{}: loop {} is bound to {}", k.name, s.workload->loop(n.loop).name,
+                              name_of(n.binding))};
   std::vector<std::int64_t> at(k.nodes.size(), 0);
-  BlockWalk first(s, k, at);
-  Result<BlockWork> most = first.run();
-  if (!most) return most;
-  if (!first.idle() && has_windows(*s.workload, k)) {
+  auto most = std::make_unique<BlockWalk>(s, k, at);
+  const bool idle = most->idle();
+  const auto consider = [&] {
+    auto other = std::make_unique<BlockWalk>(s, k, at);
+    const bool more = other->operations() > most->operations();
+    if (more) most = std::move(other);
+    return more;
+  };
+  if (!idle && has_windows(*s.workload, k)) {
     // A block in the middle: tiles are laid out for the largest.
     for (std::size_t n = 0; n < k.nodes.size(); ++n)
       if (k.nodes[n].kind == NodeKind::loop) at[n] = k.nodes[n].max_trips / 2;
-    Result<BlockWork> middle = BlockWalk(s, k, at).run();
-    if (middle && operations(*middle) > operations(*most)) most = std::move(middle);
+    consider();
   }
-  if (!first.idle()) return most;
   // Some blocks do more than the first one: the most that changing one loop after the other finds.
-  for (std::size_t n = 0; n < k.nodes.size(); ++n) {
-    const ScheduleNode& loop = k.nodes[n];
-    if (loop.kind != NodeKind::loop) continue;
-    std::vector<std::int64_t> best = at;
-    for (const std::int64_t trip : {loop.max_trips / 2, loop.max_trips - 1}) {
-      if (trip <= 0) continue;
+  for (std::size_t n = 0; n < k.nodes.size() && idle; ++n) {
+    if (k.nodes[n].kind != NodeKind::loop) continue;
+    std::int64_t best = 0;
+    for (const std::int64_t trip : {k.nodes[n].max_trips / 2, k.nodes[n].max_trips - 1}) {
       at[n] = trip;
-      Result<BlockWork> other = BlockWalk(s, k, at).run();
-      if (!other || operations(*other) <= operations(*most)) continue;
-      most = std::move(other);
-      best = at;
+      if (trip > 0 && consider()) best = trip;
     }
-    at = std::move(best);
+    at[n] = best;
   }
-  return most;
+  return std::move(*most).lowered(kernel, choices);
 }
 
 void count_operations(const Expr& e, double& light, double& expensive) {

@@ -1,5 +1,7 @@
 // What one block of a kernel without units does, counted on the resolved schedule: products, points
-// of other operators, copies. Internal to block_time.cpp.
+// of other operators, copies. Where tiles lie, what stays in registers and what is a product is
+// what blocks' lowering (block_lowering.h) decides, of what one iteration of each loop tells it.
+// Internal to block_time.cpp.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/plan/schedule.h"
 
@@ -22,21 +25,22 @@ struct ProductRun {
   double joins = 1;  ///< how often all of its sum is complete
   std::int64_t rows = 1, columns = 1, depth = 1;
   bool left_across = false;  ///< the left operand's rows run across the depth
-  bool covers = true;        ///< it makes all of the result's tile at once
-  std::int64_t points = 0;   ///< of the result
   std::int64_t deep = 1;     ///< points of the depth
   BufferId left, right, result;
   /// A contraction (block_program.h): operands are read element by element.
   struct Contraction {
     std::int64_t rows = 1, columns = 1, products = 1, depth = 1, turns = 1;  ///< points
     int row_loops = 1, column_loops = 1, depth_loops = 1;
+    std::int64_t high = 1, wide = 1;  ///< blocks of 16 x 8 that a warp makes at once
     int edges = 0;  ///< operands that lie outside of their tensor for some points
   };
   std::optional<Contraction> contraction;
-  // Found by block_forms.
-  bool left_sums = false, left_tile = false, result_tile = false;
+  bool left_sums = false;    ///< its left operand is sums in registers
+  bool left_tile = false;    ///< or floats in shared memory, which are rounded
+  bool right_tile = false;   ///< its right operand is
+  bool result_tile = false;  ///< its sums are in shared memory
 };
-/// Point by point, by any thread (codegen/cuda/emit_points.cpp).
+/// Point by point, by any thread (codegen/cuda/emit_points.cpp), or on sums in registers.
 struct PointsRun {
   double runs = 1, points = 1;               ///< points: of sums too
   double sum = 1;                            ///< points that each result adds up
@@ -46,26 +50,26 @@ struct PointsRun {
   bool wide = false;                         ///< f64
   bool edges = false;                        ///< boxes are cut off: which points exist is looked at
   bool gathers = false;
-  bool strip = false;              ///< neighbours are taken together: of the sum, or of results
-  double in_strips = 0;            ///< of `reads`, those whose neighbours lie side by side
-  std::vector<PointBlock> blocks;  ///< points that a thread may have at once
+  BlockPoints way;
   bool reduces = false;
-  std::vector<BufferId> touched;
-  std::vector<std::int64_t> volumes;  ///< elements of each that it touches
-  int loaded = 0;                     ///< of these, tiles that come from home
-  bool in_registers = false;          ///< found by block_forms
+  bool in_registers = false;
+  /// There: of the largest of its tiles in registers, in whole blocks of 16 x 16; and how many of
+  /// its tiles lie in shared memory, by whether neighbours of a row share what is read there.
+  double elements = 0, of_elements = 0, of_rows = 0;
 };
 struct CopyRun {
   double runs = 1, bytes = 0;
-  double piece = 16;      ///< bytes that a thread copies at once: rows begin at multiples of them
-  bool elements = false;  ///< copied one by one: wider in its tile
-  bool shifted = false;   ///< through registers: rows that do not begin at 8 bytes
-  bool whole = false;     ///< fills its tile: no row is looked at
+  BlockStep::Way way = BlockStep::Way::elements;
+  bool one_size = false;  ///< by pieces of 16 bytes, all rows of one dimension exist in every box
   bool gathered = false;  ///< by the reader, no tile
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
   bool sectors = true;         ///< rows begin at multiples of a sector, 32 bytes
+  double partial = 0;          ///< of its boxes, the part that is smaller than the largest
   std::size_t buffer = 0;
-  double stages = 1;  ///< found by block_forms
+  double stages = 1;
+  bool is(BlockStep::Way w) const { return way == w; }
+  /// Bytes that a thread copies at once: rows begin at multiples of them.
+  double piece() const { return is(BlockStep::Way::pieces) ? 8 : 16; }
 };
 /// A tile's elements to home, by the computing threads.
 struct StoreRun {
@@ -93,20 +97,14 @@ struct BlockPhase {
 struct BlockWork {
   std::vector<BlockPhase> phases;
   int barriers = 0;
-  /// By buffer: its largest tile. Rows are all dimensions but the last.
-  struct Tile {
-    std::vector<std::int64_t> extents = {};  ///< by dimension
-    std::int64_t rows = 1, columns = 1, element = 4;
-    bool ring = false, again = false, made = false;
-    bool operand = false;  ///< of a product: whole blocks of 16
-    bool in_sums = false;  ///< its place is in registers: found by block_forms
-    int copies = 1;
-    std::string name;
-  };
-  std::vector<Tile> tiles;
+  BlockProgram program;   ///< tiles, warps and shared memory; no roles
+  std::int64_t sums = 0;  ///< floats of a thread that are alive at the same time
+  const BlockTile& tile(BufferId b) const { return program.tiles[b.index()]; }
+  /// Bytes of an element at home.
+  std::int64_t element(BufferId b) const;
 };
-/// A Reason where a loop is bound below blocks.
-Result<BlockWork> block_work(const Schedule& s, const ScheduledKernel& k);
+/// A Reason where a loop is bound below blocks, or where tiles have no room in shared memory.
+Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& choices);
 /// Adds the calls of an expression: of one arithmetic instruction, and of more.
 void count_operations(const Expr& e, double& light, double& expensive);
 /// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
@@ -114,23 +112,23 @@ void count_operations(const Expr& e, double& light, double& expensive);
 inline constexpr double kSpecialUnits = 16;
 /// Assumed: instructions for what an operator after a product reads at home, of an element.
 inline constexpr double kOfRead = 2;
+/// Cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes: chosen by
+/// products in f32 (h100-products-f32.json), and as good for products of odd sizes in 16 bits.
+inline constexpr double kOfPieces = 7;
 /// Bytes a cycle that an SM reads of other blocks of a cluster, chosen with block_time.cpp's
 /// numbers of products by warpgroups.
 inline constexpr double kBytesFromBlocks = 16.6;
 
-/// How warps share the products, what stays in registers, and what a block needs of an SM, about as
-/// blocks' lowering chooses (block_lowering.h), by the same rules (block_rules.h).
+/// What a block needs of an SM.
 struct BlockForms {
   int warp_rows = 1, warp_columns = 1;
   std::int64_t most_rows = 1;  ///< in blocks of 16
-  std::int64_t threads = 0, registers = 0, shared = 0, resident = 0;
+  std::int64_t threads = 0, registers = 0, resident = 0;
   std::int64_t crowded = 0;  ///< resident, were it a fifth more registers
-  std::vector<std::string> tiles;
   int warps() const { return warp_rows * warp_columns; }
   double rows_of_thread() const { return 2.0 * static_cast<double>(most_rows) / warp_rows; }
 };
-/// Fills in what it finds in `work`. A Reason where a block has no room.
-Result<BlockForms> block_forms(BlockWork& work, const BlockRates& r, int warps, int stages,
-                               bool has_room);
+/// A Reason where no block has room.
+Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r);
 
 }  // namespace tilewright::lowering

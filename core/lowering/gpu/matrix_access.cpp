@@ -25,13 +25,23 @@ bool is_single(const Workload& w, const Access& a, std::size_t d) {
 
 }  // namespace
 
-void check_whole_loops(const Workload& w, const Access& a) {
+void check_loops(const Workload& w, const Access& a, std::span<const LoopId> partial) {
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     if (is_single(w, a, d)) continue;
     const auto loop = a.index[d].plain_loop();
-    if (!loop || w.loop(*loop).extent != w.tensor(a.tensor).shape[d])
+    if (!loop || (w.loop(*loop).extent != w.tensor(a.tensor).shape[d] &&
+                  std::ranges::find(partial, *loop) == partial.end()))
       throw Refused{"a tensor is indexed by more than loops"};
   }
+}
+
+void check_whole_loops(const Workload& w, const Access& a) { check_loops(w, a, {}); }
+
+std::int64_t reached(const Workload& w, const Access& a, LoopId loop) {
+  for (std::size_t d = 0; d < a.index.size(); ++d)
+    if (a.index[d].plain_loop() == loop)
+      return std::min(w.loop(loop).extent, w.tensor(a.tensor).shape[d]);
+  return w.loop(loop).extent;
 }
 
 MatrixAccess matrix_access(const Workload& w, const Access& a, LoopId inner, LoopId outer,

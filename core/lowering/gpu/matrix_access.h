@@ -22,6 +22,11 @@ std::vector<std::int64_t> strides_of(const Tensor& t);
 bool has_whole_loop(const Access& a, LoopId loop);
 /// Throws Refused where some index is no whole loop.
 void check_whole_loops(const Workload& w, const Access& a);
+/// Throws Refused where some index is no loop, or one of another extent than the dimension and not
+/// among `partial`.
+void check_loops(const Workload& w, const Access& a, std::span<const LoopId> partial);
+/// Elements of the loop's dimension that it reaches.
+std::int64_t reached(const Workload& w, const Access& a, LoopId loop);
 /// `products`: loops that tell matrices apart, outermost first. The tensor has all of them, none,
 /// or some that follow one another. `joined`: a loop that `inner` stands for, too. Throws Refused
 /// where no number of elements lies between matrices.

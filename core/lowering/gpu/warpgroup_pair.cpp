@@ -130,8 +130,9 @@ class PairFinder : KernelReader {
     const Access& scores = first.outputs.front().target;
     p_.middle_loop = w_.reduction_loops(p_.second_op).front();
     depth_ = w_.reduction_loops(p_.first_op).front();
-    for (const Access* a : {&first.inputs[0], &first.inputs[1], &scores, inner_, second_, target_})
-      check_whole_loops(w_, *a);
+    for (const Access* a : {&scores, inner_, target_}) check_whole_loops(w_, *a);
+    for (const Access* a : {&first.inputs[0], &first.inputs[1]}) check_loops(w_, *a, first.loops);
+    check_loops(w_, *second_, second.loops);
     if (!has_whole_loop(scores, p_.middle_loop) || !has_whole_loop(*inner_, p_.middle_loop) ||
         !has_whole_loop(*second_, p_.middle_loop))
       refuse("its second product sums over no columns of the first");
@@ -158,6 +159,9 @@ class PairFinder : KernelReader {
     for (const LoopId l : second.loops)
       if (l != p_.middle_loop && !has_whole_loop(*target_, l))
         refuse("its sum is over several loops");
+    // Boxes end where a loop or its dimension does, as in products by warpgroups.
+    const std::array<LoopId, 4> of_matrix{p_.rows_loop, p_.columns_loop, p_.middle_loop, depth_};
+    for (const Access* a : {left_, right_, second_}) check_loops(w_, *a, of_matrix);
   }
 
   /// Whether the access has just these loops and those that tell products apart.
@@ -467,15 +471,16 @@ class PairFinder : KernelReader {
   }
 
   void make_maps() {
-    const auto map = [&](TensorId t, const MatrixAccess& m, bool across, std::int64_t outer,
-                         std::int64_t depth, int tile_outer, std::int64_t tile_depth) {
-      p_.maps.push_back(
-          across ? box_map(w_, t, m, outer, depth, static_cast<int>(round_up(tile_depth, 16)))
-                 : box_map(w_, t, m, depth, outer, tile_outer));
+    const auto map = [&](const Access& a, const MatrixAccess& m, bool across, LoopId outer_loop,
+                         LoopId deep_loop, int tile_outer, std::int64_t tile_depth) {
+      const std::int64_t outer = reached(w_, a, outer_loop), depth = reached(w_, a, deep_loop);
+      const int tall = static_cast<int>(round_up(tile_depth, 16));
+      p_.maps.push_back(across ? box_map(w_, a.tensor, m, outer, depth, tall)
+                               : box_map(w_, a.tensor, m, depth, outer, tile_outer));
     };
-    map(p_.left, p_.of_left, p_.left_across, p_.rows, p_.depth, p_.tile_rows(), p_.depth);
-    map(p_.right, p_.of_right, p_.right_across, p_.middle, p_.depth, p_.tile_middle, p_.depth);
-    map(p_.second, p_.of_second, p_.second_across, p_.columns, p_.middle, p_.tile_columns,
+    map(*left_, p_.of_left, p_.left_across, p_.rows_loop, depth_, p_.tile_rows(), p_.depth);
+    map(*right_, p_.of_right, p_.right_across, p_.middle_loop, depth_, p_.tile_middle, p_.depth);
+    map(*second_, p_.of_second, p_.second_across, p_.columns_loop, p_.middle_loop, p_.tile_columns,
         p_.tile_middle);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.boxed = p_.of_result.outer * size % 16 == 0 && p_.of_result.apart * size % 16 == 0 &&

@@ -27,6 +27,9 @@ class Finder : ProductChain {
     p_.turned = turned;
   }
 
+  /// Whether a refusal stands for the other way, too.
+  bool refuses_both() const { return !turns_; }
+
   WarpgroupProduct find(int warps, int stages) {
     walk(true);
     name_loops();
@@ -70,7 +73,7 @@ class Finder : ProductChain {
     for (const Access* a :
          std::initializer_list<const Access*>{&inputs_[0], &inputs_[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
-      check_whole_loops(w_, *a);
+      check_loops(w_, *a, a == &out.target ? std::span<const LoopId>() : op.loops);
     }
     find_result();
     if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
@@ -84,6 +87,7 @@ class Finder : ProductChain {
       if (has(*left_, loop) && !has(*right_, loop)) rows_ = loop;  // the innermost of these
     }
     if (!rows_.valid()) refuse("its results have no rows");
+    turns_ = true;
     if (p_.turned) std::swap(rows_, columns_), std::swap(left_, right_);
     for (const Affine& i : result_->index)
       if (const LoopId loop = *i.plain_loop(); loop != rows_ && loop != columns_)
@@ -102,6 +106,16 @@ class Finder : ProductChain {
       p_.epilogue = following(p_.loops);
     }
     if (are_joined()) join_lines();
+    check_operand_loops();
+  }
+
+  /// Boxes end where a loop or its dimension does, whichever is first: padded rows may be longer
+  /// than what is summed of them, and a padded sum longer than what there is.
+  void check_operand_loops() const {
+    const std::array<LoopId, 3> of_matrix{rows_, columns_, depth_};
+    const bool matrix = !over_.valid() && !lines_.valid();
+    for (const Access* a : {left_, right_})
+      check_loops(w_, *a, matrix ? std::span<const LoopId>(of_matrix) : std::span<const LoopId>());
   }
 
   /// Elements from one to the next along a loop.
@@ -337,12 +351,16 @@ class Finder : ProductChain {
   void make_maps() {
     const auto map = [&](TensorId t, const MatrixAccess& m, std::int64_t inner, std::int64_t outer,
                          int tall) { p_.maps.push_back(box_map(w_, t, m, inner, outer, tall)); };
-    const std::int64_t of_left = p_.left_fold > 0 ? p_.left_fold : p_.depth,
-                       of_right = p_.right_fold > 0 ? p_.right_fold : p_.depth;
-    p_.left_across ? map(p_.left, of_left_, p_.rows, of_left, 64 / p_.across)
-                   : map(p_.left, of_left_, of_left, p_.rows, p_.tile_rows() / p_.across);
-    p_.right_across ? map(p_.right, of_right_, p_.columns, of_right, 64 / p_.down)
-                    : map(p_.right, of_right_, of_right, p_.columns, p_.tile_columns / p_.down);
+    const auto deep = [&](const Access& a, std::int64_t fold) {
+      return fold > 0 ? fold : over_.valid() ? p_.depth : reached(w_, a, depth_);
+    };
+    const std::int64_t of_left = deep(*left_, p_.left_fold), rows = reached(w_, *left_, rows_),
+                       of_right = deep(*right_, p_.right_fold),
+                       columns = lines_.valid() ? p_.columns : reached(w_, *right_, columns_);
+    p_.left_across ? map(p_.left, of_left_, rows, of_left, 64 / p_.across)
+                   : map(p_.left, of_left_, of_left, rows, p_.tile_rows() / p_.across);
+    p_.right_across ? map(p_.right, of_right_, columns, of_right, 64 / p_.down)
+                    : map(p_.right, of_right_, of_right, columns, p_.tile_columns / p_.down);
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
@@ -359,6 +377,7 @@ class Finder : ProductChain {
   }
 
   WarpgroupProduct p_;
+  bool turns_ = false;  ///< it has come to where `turned` makes a difference
   LoopId rows_, columns_, depth_;
   LoopId over_;                   ///< of a sum over two loops the outer one, around depth_
   LoopId lines_;                  ///< joined with the columns
@@ -392,17 +411,20 @@ std::int64_t WarpgroupProduct::cluster_bytes() const {
 }
 
 Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int warps, int stages) {
+  bool both = false;  // ways are refused
   const auto found = [&](bool turned) -> Result<WarpgroupProduct> {
+    Finder finder(s, kernel, turned);
     try {
-      return Finder(s, kernel, turned).find(warps, stages);
+      return finder.find(warps, stages);
     } catch (const Refused& refused) {
+      both = finder.refuses_both();
       return Reason{refused.text};
     }
   };
   // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
   // its columns any 16.
   Result<WarpgroupProduct> straight = found(false);
-  if (straight && straight->whole()) return straight;
+  if (both || (straight && straight->whole())) return straight;
   Result<WarpgroupProduct> turned = found(true);
   const auto computed = [](const WarpgroupProduct& p) {
     return p.tiles * p.tile_rows() * p.tile_columns;

@@ -12,15 +12,18 @@ namespace {
 // Chosen by the plans of h100-convolutions-again.json: fitted to every other of its workloads, the
 // root of the mean square of log(price / time) is 0.28 and 0.25 over the others; 0.24 over all, and
 // 0.27 over h100-convolutions-drawn.json. Of a copy of a thread whose place is known: instructions
-// (assumed), and cycles that a warp waits for; of one whose place is computed: instructions.
+// (assumed), and cycles of the load-store unit that all warps of four wait for; of one whose place
+// is computed: instructions.
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
-constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 16, kOfWindowCopy = 27, kElementsAtOnce = 8;
-// Of a turn that copies 4 or 8 bytes at a time, cycles that these come later: chosen by products of
-// odd sizes and convolutions of small images (h200-products-odd.json,
-// h100-convolutions-eights.json), which took about as much longer than their prices for each turn.
-// Of an element that leaves alone, instructions (assumed).
-constexpr double kCopiesOfFour = 400, kCopiesOfEight = 130, kOfElementAlone = 6;
+constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 10, kOfWindowCopy = 27, kElementsAtOnce = 8;
+// Bytes a cycle that come from L2 to one SM at most, however many others wait: Jia et al.,
+// Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking; assumed of later ones.
+constexpr double kIntoSm = 64;
+// Cycles of an SM for a warp's instruction that copies single elements: chosen by products and
+// chains of odd sizes (h100-products-odd.json, h100-chains-odd.json), which took as much longer
+// than their prices with as many copies. Of an element that leaves alone, instructions (assumed).
+constexpr double kOfElementCopy = 4, kOfElementAlone = 6;
 // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
 // warp alone, whose next ones wait for it.
 constexpr double kStepWaits = 105, kStepCycles = 3.8;
@@ -55,14 +58,20 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const auto real = [](std::int64_t n) { return static_cast<double>(n); };
   const double turns = real(p.turns()), copies = real(p.copies());
   const double left = real(p.tile * p.steps() * 16), right = real(p.step * p.in_rows() * p.pitch);
-  const double fill = (left + right) * 2 / r.fill;
+  // Of L2's rate an SM has more where others have no blocks.
+  const double busy_sms = real(std::min(p.grid, r.sms));
+  const double rate = std::min(kIntoSm, kFilled * r.fill * real(r.sms) / busy_sms);
+  const double fill = (left + right) * 2 / rate;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
-  const bool four = p.left_piece == 2 || p.right_piece == 2,
-             eight = p.left_piece == 4 || p.right_piece == 4;
-  const double waits = (p.held() ? copies * kHeldCopyWaits : 0) + (four    ? kCopiesOfFour
-                                                                   : eight ? kCopiesOfEight
-                                                                           : 0);
+  // What copies of less than 16 bytes keep an SM busy with.
+  const auto served = [&](std::int64_t piece, std::int64_t all) {
+    return piece == 8 ? 0.0 : real(all) * (piece == 1 ? kOfElementCopy : kOfPieces);
+  };
+  const double near =
+      real(p.threads()) / 32 *
+      (served(p.left_piece, p.left_copies()) + served(p.right_piece, p.right_copies()));
+  const double waits = (p.held() ? copies * real(p.threads()) / 128 * kHeldCopyWaits : 0) + near;
   // What goes element by element comes within the turn.
   const double elements = real(p.elements());
   const double come = elements == 0 ? 0
@@ -75,6 +84,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.waits = turns * (latency + fill) / ahead;
   t.tensor = turns * products;
   t.issue = turns * issue;
+  t.near = turns * near;
   t.fill = t.copies;
   t.work = std::max(turns * (products + issue + waits + come), t.waits);
   const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
@@ -95,7 +105,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double first = latency + std::min(ahead, turns) * (fill + issue + waits) + come;
   t.ends = first + ends;
   const double block = r.block + t.work + t.ends;
-  const double busy = std::max({t.tensor, t.fill, t.issue}) + ends / 2;
+  const double busy = std::max({t.tensor, t.fill, t.issue, t.near}) + ends / 2;
   // Some SMs have no room for a whole cluster of those that are free at the same time.
   const std::int64_t at_once =
       p.share > 1 ? p.share * clusters_at_once(r.sms, resident, p.share) : r.sms * resident;

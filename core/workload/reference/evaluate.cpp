@@ -99,12 +99,13 @@ class Memory {
       const auto n = static_cast<std::size_t>(w_.tensor(t).elements().value);
       const auto fits = [n](const std::vector<double>& v) { return v.size() == n; };
       const auto old = std::find_if(free_.begin(), free_.end(), fits);
-      if (old == free_.end()) {
+      if (old != free_.end()) {
+        values_[t.index()] = std::move(*old);
+        free_.erase(old);
+      } else if (!fits(values_[t.index()])) {
         values_[t.index()].assign(n, 0.0);
         continue;
       }
-      values_[t.index()] = std::move(*old);
-      free_.erase(old);
       double* const data = values_[t.index()].data();
       reference::for_each_range(static_cast<std::int64_t>(n), options_.threads,
                                 [data](std::int64_t begin, std::int64_t end) {
@@ -120,7 +121,8 @@ class Memory {
     for (const Access& a : w_.op(op).inputs)
       if (std::find(read.begin(), read.end(), a.tensor) == read.end()) read.push_back(a.tensor);
     for (TensorId t : read)
-      if (--readers_[t.index()] == 0 && !w_.is_output(t))
+      if (--readers_[t.index()] == 0 && !w_.is_output(t) &&
+          !(options_.inputs_kept && w_.is_input(t)))
         free_.push_back(std::exchange(values_[t.index()], {}));
   }
 

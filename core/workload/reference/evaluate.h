@@ -23,6 +23,8 @@ struct EvaluateOptions {
   /// Only the workload's outputs are kept: other tensors come back empty, and their memory serves
   /// the next ones as soon as nothing reads them any more.
   bool outputs_only = false;
+  /// With outputs_only: the inputs are kept, too.
+  bool inputs_kept = false;
   /// 0: as many as there are cores. The values do not depend on it.
   int threads = 0;
   /// Called when an operator has been evaluated whole; what it reads and writes is there, integers
@@ -31,7 +33,7 @@ struct EvaluateOptions {
 };
 
 /// The value of every tensor, intermediates included. `inputs` is by TensorId, row-major, and must
-/// hold the workload's inputs; what it holds for other tensors is ignored.
+/// hold the workload's inputs; what it holds for other tensors is ignored, but its memory is used.
 ///
 /// Every input is first rounded to what its tensor's type can hold (round_to), because that is what
 /// a kernel would be given; from there on everything is float64, but that what an operator makes of

@@ -414,6 +414,22 @@ bool errors_meet_again(const Workload& w, const Rounding& rounding) {
   return false;
 }
 
+/// The outputs that something in 16 bits is read for, so that moving it moves them.
+std::vector<TensorId> moved_outputs(const Workload& w, const Rounding& rounding) {
+  std::vector<bool> moved(w.tensors().size());
+  for (OpId id : w.topological_order()) {
+    const Operator& op = w.op(id);
+    const bool any = std::ranges::any_of(
+        op.inputs, [&](const Access& a) { return bool(moved[a.tensor.index()]); });
+    for (const Output& o : op.outputs)
+      moved[o.target.tensor.index()] = any || is_rounded_and_read(w, o.target.tensor, rounding);
+  }
+  std::vector<TensorId> outputs;
+  for (TensorId t : w.outputs())
+    if (moved[t.index()]) outputs.push_back(t);
+  return outputs;
+}
+
 /// Moves what an operator has made, where it is of 16 bits and read, by up to one unit at random.
 void move(const Workload& w, OpId id, const Rounding& rounding, std::uint64_t seed,
           TensorValues& values) {
@@ -456,12 +472,15 @@ class Scale {
   /// The values once more, moved. `error`: deviations before what was moved by `unit` itself.
   void add(const std::vector<double>& moved, const std::vector<double>& value,
            const std::vector<double>& error, double unit) {
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      const double z = (moved[i] - value[i]) / std::hypot(error[i], unit * value[i]);
-      if (!std::isfinite(z)) continue;
-      sums_[i / kStretch].squares += z * z;
-      ++sums_[i / kStretch].count;
-    }
+    reference::for_each_range(std::ssize(sums_), 0, [&](std::int64_t begin, std::int64_t end) {
+      for (auto s = static_cast<std::size_t>(begin); s < static_cast<std::size_t>(end); ++s)
+        for (std::size_t i = s * kStretch; i < std::min((s + 1) * kStretch, value.size()); ++i) {
+          const double z = (moved[i] - value[i]) / std::hypot(error[i], unit * value[i]);
+          if (!std::isfinite(z)) continue;
+          sums_[s].squares += z * z;
+          ++sums_[s].count;
+        }
+    });
   }
   /// Of each stretch. One may be small by chance in a few samples: never below a share of them all.
   std::vector<double> get() const {
@@ -485,54 +504,64 @@ class Scale {
 
 }  // namespace
 
-std::vector<double> with_places(std::vector<double> values, const AcceptedPlaces& accepted,
-                                TensorId output, DType type, const void* got) {
-  if (accepted.empty() || accepted[output.index()].empty()) return values;
+std::optional<std::vector<double>> with_places(const std::vector<double>& values,
+                                               const AcceptedPlaces& accepted, TensorId output,
+                                               DType type, const void* got) {
+  if (accepted.empty() || accepted[output.index()].empty()) return std::nullopt;
+  std::vector<double> with = values;
   const std::vector<double> has = decode_elements(type, got, values.size());
   for (const auto& [element, places] : accepted[output.index()])
-    if (std::ranges::find(places, has[element]) != places.end()) values[element] = has[element];
-  return values;
+    if (std::ranges::find(places, has[element]) != places.end()) with[element] = has[element];
+  return with;
 }
 
 Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding) {
   const bool meet = errors_meet_again(w, rounding);
-  TensorValues again = meet ? inputs : TensorValues{};
   Errors errors(w, rounding);
   Bounded all;
   const auto follow = [&](OpId id, TensorValues& v) { errors.after(id, v); };
-  all.values = evaluate(w, std::move(inputs), {.outputs_only = true, .after = follow});
+  all.values =
+      evaluate(w, std::move(inputs), {.outputs_only = true, .inputs_kept = meet, .after = follow});
   all.bounds = errors.take_errors();
   all.accepted = errors.take_accepted();
-  std::vector<Scale> scale;
-  std::size_t samples = 0;
-  for (TensorId t : w.outputs()) {
-    const std::size_t elements = all.values[t.index()].size();
-    scale.emplace_back(elements);
-    samples = std::max(samples, Scale::evaluations(elements));
-  }
-  for (std::size_t sample = 0; meet && sample < samples; ++sample) {
-    const auto by_chance = [&](OpId id, TensorValues& v) { move(w, id, rounding, sample, v); };
-    const TensorValues moved = evaluate(w, again, {.outputs_only = true, .after = by_chance});
-    for (std::size_t o = 0; o < scale.size(); ++o) {
-      const TensorId t = w.outputs()[o];
-      const double unit =
-          is_rounded_and_read(w, t, rounding) ? unit_of(w.tensor(t).dtype) * kDeviation : 0;
-      scale[o].add(moved[t.index()], all.values[t.index()], all.bounds[t.index()], unit);
+  TensorValues again(w.tensors().size());  // inputs, then also the outputs of the last sample
+  for (std::size_t t = 0; t < again.size(); ++t)
+    if (w.is_input(TensorId(t))) again[t] = std::exchange(all.values[t], {});
+  std::vector<std::vector<double>> scales(w.tensors().size());
+  if (meet) {
+    const std::vector<TensorId> outputs = moved_outputs(w, rounding);
+    std::vector<Scale> scale;
+    std::size_t samples = 0;
+    for (TensorId t : outputs) {
+      const std::size_t elements = all.values[t.index()].size();
+      scale.emplace_back(elements);
+      samples = std::max(samples, Scale::evaluations(elements));
     }
+    for (std::size_t sample = 0; sample < samples; ++sample) {
+      const auto by_chance = [&](OpId id, TensorValues& v) { move(w, id, rounding, sample, v); };
+      again = evaluate(w, std::move(again),
+                       {.outputs_only = true, .inputs_kept = true, .after = by_chance});
+      for (std::size_t o = 0; o < scale.size(); ++o) {
+        const TensorId t = outputs[o];
+        const double unit =
+            is_rounded_and_read(w, t, rounding) ? unit_of(w.tensor(t).dtype) * kDeviation : 0;
+        scale[o].add(again[t.index()], all.values[t.index()], all.bounds[t.index()], unit);
+      }
+    }
+    for (std::size_t o = 0; o < scale.size(); ++o) scales[outputs[o].index()] = scale[o].get();
   }
-  for (std::size_t o = 0; o < scale.size(); ++o) {
-    const TensorId t = w.outputs()[o];
+  for (TensorId t : w.outputs()) {
     const DType type = w.tensor(t).dtype;
     const double least = least_of(type), unit = rounds(w, t, rounding) ? unit_of(type) : 0;
     const double overflow = is_integer(type) ? overflow_of(DType::f64) : overflow_of(type);
     std::vector<double>& bound = all.bounds[t.index()];
     std::vector<double>& value = all.values[t.index()];
-    const std::vector<double> scales = meet ? scale[o].get() : std::vector<double>{};
+    const std::vector<double>& scale = scales[t.index()];
     reference::for_each_range(
         static_cast<std::int64_t>(value.size()), 0, [&](std::int64_t begin, std::int64_t end) {
           for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
             const double computed =
-                kReach * bound[i] * (scales.empty() ? 1 : scales[i / Scale::kStretch]);
+                kReach * bound[i] * (scale.empty() ? 1 : scale[i / Scale::kStretch]);
             // What is infinite, or too large for the type whatever is rounded, must be infinite.
             if (std::abs(value[i]) - computed >= overflow)
               value[i] = std::copysign(std::numeric_limits<double>::infinity(), value[i]);

@@ -33,6 +33,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/workload/reference/evaluate.h"
@@ -69,8 +70,10 @@ struct Bounded {
   AcceptedPlaces accepted = {};
 };
 /// The values that an output is held against: where one of the accepted places is there, that.
-std::vector<double> with_places(std::vector<double> values, const AcceptedPlaces& accepted,
-                                TensorId output, DType type, const void* got);
+/// Nothing where none is accepted: then they are `values`.
+std::optional<std::vector<double>> with_places(const std::vector<double>& values,
+                                               const AcceptedPlaces& accepted, TensorId output,
+                                               DType type, const void* got);
 /// Cost: two to three evaluations, of products two where their right operand is an input; four more
 /// where statistics in 16 bits are read as said above. Memory: twice that of evaluate.
 Bounded evaluate_bounded(const Workload& w, TensorValues inputs, const Rounding& rounding = {});

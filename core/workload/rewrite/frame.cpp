@@ -39,10 +39,10 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 }  // namespace
 
 const std::vector<Rewrite>& rewrites() {
-  static const std::vector<Rewrite> all{online_softmax(), compose(),        compose_gathers(),
-                                        compose_all(),    split_variance(), share_loops(),
-                                        scale_late(),     copies(),         inlining(),
-                                        materialise_gathers()};
+  static const std::vector<Rewrite> all{
+      online_softmax(), compose(),     compose_gathers(),    compose_all(),
+      split_variance(), share_loops(), scale_late(),         copies(),
+      inlining(),       pad(),         materialise_gathers()};
   return all;
 }
 

@@ -58,6 +58,10 @@ Rewrite scale_late();
 /// recompute.cpp
 Rewrite copies();
 Rewrite inlining();
+/// pad.cpp
+Rewrite pad();
+/// Loops along which products read rows that begin at no multiples of 16 bytes: what `pad` may pad.
+std::vector<LoopId> loops_of_odd_rows(const Workload& w);
 /// materialise.cpp
 Rewrite materialise_gathers();
 
