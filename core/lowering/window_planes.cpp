@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kPlaneBytes = 16 << 10;  // of a band, in the first cache
 constexpr std::int64_t kFewPoints = 4;          // rows that may have all else in registers
 constexpr std::int64_t kMostAcross = 32;        // taps of a row
+constexpr double kInTurn = 0.8;  // of the steps of all taps: rows and columns in turn have at most
 constexpr std::int64_t kMostStep = 8;           // elements from one column to the next
 
 std::int64_t coefficient(const Affine& a, LoopId loop) {
@@ -218,6 +219,13 @@ void shape(WindowPlane& p, std::int64_t rows, std::int64_t columns, const Vector
   while (p.band < rows &&
          p.image_rows(p.band + p.points) * p.phases * p.pitch * unit.element_bytes <= kPlaneBytes)
     p.band += p.points;
+  if (p.others || p.rows < 0 || p.taps_down == 1 || p.taps_across == 1) return;
+  // Vectors that are combined for a row of points; of rows of the image each is stored, too.
+  const std::int64_t of_rows = p.phases * ceil_div(columns + p.reach, unit.lanes);
+  const auto direct = static_cast<double>(taps * vectors);
+  const auto turns =
+      static_cast<double>((p.taps_down + 2) * of_rows + p.taps_across * vectors);
+  p.in_turn = turns < kInTurn * direct;
 }
 
 }  // namespace
@@ -255,6 +263,14 @@ PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_
   const double sums =
       static_cast<double>(rows) * taps * (p.others ? kJoined : 1) * unit.multiply_add;
   const double loads = blocks * static_cast<double>(p.image_rows(p.points) * p.taps_across) * kLoad;
+  if (p.in_turn) {
+    const double each = std::max(kLoad, unit.multiply_add);
+    const double all = static_cast<double>(rows);
+    const double of_rows = static_cast<double>(p.phases) * copied;
+    return {.copy = copy + all * of_rows * (static_cast<double>(p.taps_down) * each + kStore),
+            .points = vectors * (all * (static_cast<double>(p.taps_across) * each + kStore) +
+                                 blocks * kBlock)};
+  }
   return {.copy = copy,
           .points = (p.others ? taps * kSplat : 0) +
                     vectors * (std::max(sums, loads) + static_cast<double>(rows) * kStore +

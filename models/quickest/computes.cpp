@@ -321,13 +321,15 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
 /// element by element or not at all; -1: none does, and points are computed one by one.
 int Compute::vector_loop() const {
   const Operator& op = w_.op(n_.op);
-  // What moves from one iteration to the next: nothing (0), to a neighbour (1), further (2).
+  // What moves from one iteration to the next: nothing (0), to a neighbour (1), further in the same
+  // row (2), to another row (3).
   const auto step = [&](const Access& a, LoopId loop, bool packed) {
     int found = 0;
     bool last = true;  // but for dimensions of one element
     for (std::size_t d = a.index.size(); d-- > 0;) {
       for (const Term& t : a.index[d].terms)
-        if (t.loop == loop) found = last && std::abs(t.coefficient) == 1 ? std::max(found, 1) : 2;
+        if (t.loop == loop)
+          found = std::max(found, !last ? 3 : std::abs(t.coefficient) == 1 ? 1 : 2);
       bool one = w_.tensor(a.tensor).shape[d] == 1;
       if (packed)
         one = one || std::ranges::all_of(a.index[d].terms, [&](const Term& t) {
@@ -347,8 +349,8 @@ int Compute::vector_loop() const {
       const BufferId buffer = buffer_read(static_cast<int>(i));
       const int by = step(op.inputs[i], loop, buffer.valid() && !places_.in_place(buffer));
       walks = walks || by == 1;
-      // Points of a window may lie apart.
-      const bool strip = !reduced && through_window(op.inputs[i]);
+      // Points of a window may lie apart in their row.
+      const bool strip = !reduced && by == 2 && through_window(op.inputs[i]);
       fits = fits && (by < 2 || strip || w_.gathers(n_.op));
     }
     for (const OutputUse& use : n_.writes) {
