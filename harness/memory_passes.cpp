@@ -1,11 +1,12 @@
 #include "harness/memory_passes.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <numeric>
 #include <random>
 #include <vector>
+
+#include "codegen/common/host_memory.h"
 
 namespace tilewright::harness {
 namespace {
@@ -58,9 +59,9 @@ TILEWRIGHT_PASSES(, 16)
 }  // namespace
 
 LineMemory lines_of_memory(std::size_t bytes) {
-  void* memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  const std::shared_ptr<void> memory = codegen::host_memory(bytes, 4096);
   if (memory == nullptr) throw std::bad_alloc();
-  return {static_cast<MemoryLine*>(memory), [](MemoryLine* p) { std::free(p); }};
+  return {memory, static_cast<MemoryLine*>(memory.get())};
 }
 
 void read_pass(const MemoryLine* from, std::size_t lines) { read_lines(from, lines); }

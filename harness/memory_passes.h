@@ -15,7 +15,8 @@ struct alignas(64) MemoryLine {
 inline constexpr std::size_t kPassLines = 8;
 
 using LineMemory = std::shared_ptr<MemoryLine[]>;
-/// 4096-aligned. Throws std::bad_alloc.
+/// As kernels' memory is: in large pages, where the machine has them. 4096-aligned. Throws
+/// std::bad_alloc.
 LineMemory lines_of_memory(std::size_t bytes);
 
 /// Each over `lines` lines, in the widest vectors that the processor has. What a store fetches

@@ -129,9 +129,11 @@ class HostSequence final : public LaunchSequence {
   /// Whether each launch is shared or left to one thread, whichever is faster: a small one ends
   /// before a helper has begun. By the least of some runs of either kind, in turn. Runs that
   /// are shared are not clocked until helpers had time to wake: between runs that follow one another
-  /// they are awake.
+  /// they are awake. A long launch that was never faster when shared is tried more often: something
+  /// else may have had a helper's processor.
   std::optional<Reason> choose(std::size_t first, std::size_t last, double budget) {
-    constexpr int kTurns = 5;
+    constexpr int kTurns = 5, kMostTurns = 30;
+    constexpr double kLong = 3e-5;  // seconds: far more than it takes threads to begin and end
     constexpr double kWakes = 5e-3;
     constexpr double kGain = 0.97;  // of one thread's time: what sharing must be under
     if (threads_ == 1 || chosen_ == std::pair(first, last)) return std::nullopt;
@@ -139,16 +141,26 @@ class HostSequence final : public LaunchSequence {
     using Seconds = std::vector<std::vector<double>>;
     Seconds alone(last - first), shared(last - first);
     const auto start = Clock::now();
-    for (int turn = 0; turn < kTurns && (turn == 0 || since(start) < budget); ++turn)
+    const auto gains = [&](std::size_t n) {
+      return std::ranges::min(shared[n]) < kGain * std::ranges::min(alone[n]);
+    };
+    const auto doubtful = [&] {
+      for (std::size_t n = 0; n < last - first; ++n)
+        if (launches_[first + n].kernel->threads() > 1 && !gains(n) &&
+            std::ranges::min(alone[n]) > kLong)
+          return true;
+      return false;
+    };
+    for (int turn = 0; turn < kMostTurns && (turn == 0 || since(start) < budget); ++turn) {
+      if (turn >= kTurns && !doubtful()) break;
       for (Seconds* of : {&alone, &shared}) {
         for (std::size_t i = first; i < last; ++i) launches_[i].parts = of == &alone ? 1 : 0;
         for (const auto called = Clock::now(); of == &shared && since(called) < kWakes;)
           if (const auto seconds = run(first, last); !seconds) return seconds.why();
         if (auto why = run_clocked(first, last, *of)) return why;
       }
-    for (std::size_t i = first; i < last; ++i)
-      launches_[i].parts =
-          std::ranges::min(shared[i - first]) < kGain * std::ranges::min(alone[i - first]) ? 0 : 1;
+    }
+    for (std::size_t i = first; i < last; ++i) launches_[i].parts = gains(i - first) ? 0 : 1;
     return std::nullopt;
   }
 

@@ -34,9 +34,19 @@ class KernelEmitter::Planes : PointText {
     const std::int64_t elements = x_.image_rows(x_.band) * x_.phases * x_.pitch + lanes();
     e_.out_.line("Real* const " + plane_ + " = " +
                  e_.scratch(elements * e_.p_.element_bytes, offset, "Real") + ";");
+    summed_ = x_;
+    if (x_.in_turn) {
+      summed_.down = -1;
+      summed_.taps_down = summed_.row_step = summed_.down_step = 1;
+      by_rows_ = e_.names_.fresh("by_rows");
+      const std::int64_t those = x_.band * x_.phases * x_.pitch + lanes();
+      e_.out_.line("Real* const " + by_rows_ + " = " +
+                   e_.scratch(those * e_.p_.element_bytes, offset, "Real") + ";");
+    }
     int opened = open([&](LoopId l) { return indexes(a, l); });
     const std::string end = begin_band();
     copy(end);
+    if (x_.in_turn) combine_rows(end);
     const int inner = open([&](LoopId l) { return !indexes(a, l); });
     others();
     rows_of_points(end);
@@ -135,6 +145,27 @@ class KernelEmitter::Planes : PointText {
     names_ = points;
   }
 
+  /// Rows of the image that each row of points reaches, combined: a row each in `by_rows_`.
+  void combine_rows(const std::string& end) {
+    const std::string row = std::to_string(x_.phases * x_.pitch);
+    const std::string image = "x" + std::to_string(x_.image);
+    e_.out_.open("for (int64_t r = 0; r < " + end + " - " + from_ + "; ++r)");
+    e_.out_.open("for (int64_t phase = 0; phase < " + row + "; phase += " +
+                 std::to_string(x_.pitch) + ")");
+    e_.out_.open("for (int64_t j = phase; j < phase + " + high(x_.columns) + " - " +
+                 low(x_.columns) + " + " + std::to_string(x_.reach) + "; j += kLanes)");
+    e_.out_.line("Vector sum = " + identity(Width::whole, output(0)) + ";");
+    unroll();
+    e_.out_.open("for (int t = 0; t < " + std::to_string(x_.taps_down) + "; ++t)");
+    e_.out_.line("const Vector " + image + " = vector_at(" + plane_ + " + (" +
+                 times(x_.row_step, "r") + " + " + times(x_.down_step, "t") + ") * " + row +
+                 " + j);");
+    e_.out_.line(combined(output(0).combine, "sum", value(Width::whole, *x_.value)));
+    e_.out_.close();
+    e_.out_.line("store(" + by_rows_ + " + r * " + row + " + j, sum);");
+    for (int i = 0; i < 3; ++i) e_.out_.close();
+  }
+
   bool is_other(std::size_t i) const {
     return i != x_.image && reads_input(*x_.value, static_cast<int>(i));
   }
@@ -197,9 +228,9 @@ class KernelEmitter::Planes : PointText {
     const std::string& p = name(x_.columns);
     const SymRange& r = range_of(x_.columns);
     const Linear all = r.hi - r.lo;
-    e_.out_.line("const Real* const rows = " + plane_ +
+    e_.out_.line("const Real* const rows = " + (x_.in_turn ? by_rows_ : plane_) +
                  (x_.rows < 0 ? ""
-                              : " + " + times(x_.row_step * x_.phases * x_.pitch,
+                              : " + " + times(summed_.row_step * x_.phases * x_.pitch,
                                               "(" + first_ + " - " + from_ + ")")) +
                  ";");
     e_.out_.line("int64_t " + p + " = " + low(x_.columns) + ";");
@@ -250,8 +281,9 @@ class KernelEmitter::Planes : PointText {
 
   /// Each row of the image in turn: a vector of it is a tap of each row of points that reaches it.
   void taps(std::int64_t points) {
-    if (points * x_.taps_across * x_.taps_down <= kMostPlaneTaps) unroll();
-    e_.out_.open("for (int row = 0; row < " + std::to_string(x_.image_rows(points)) + "; ++row)");
+    const WindowPlane& x = summed_;
+    if (points * x.taps_across * x.taps_down <= kMostPlaneTaps) unroll();
+    e_.out_.open("for (int row = 0; row < " + std::to_string(x.image_rows(points)) + "; ++row)");
     std::string at = "rows + row * " + std::to_string(x_.phases * x_.pitch) + " + (" +
                      name(x_.columns) + " - " + low(x_.columns) + ")";
     if (x_.across >= 0) {
@@ -270,28 +302,30 @@ class KernelEmitter::Planes : PointText {
     if (points > 1) e_.out_.line("__asm__(\"\" : \"+v\"(x" + std::to_string(x_.image) + "));");
     unroll();
     e_.out_.open("for (int u = 0; u < " + std::to_string(points) + "; ++u)");
-    const std::int64_t apart = x_.down_step;
-    const std::string tap = "(row - " + times(x_.row_step, "u") + ")";
-    e_.out_.line("if (" + tap + " < 0 || " + tap + " >= " + std::to_string(x_.image_rows(1)) +
+    const std::int64_t apart = x.down_step;
+    const std::string tap = "(row - " + times(x.row_step, "u") + ")";
+    e_.out_.line("if (" + tap + " < 0 || " + tap + " >= " + std::to_string(x.image_rows(1)) +
                  " || " + tap + " % " + std::to_string(apart) + " != 0) continue;");
-    if (x_.down >= 0) {
-      e_.out_.line("const int64_t " + name(x_.down) + " = " + low(x_.down) + " + " + tap + " / " +
+    if (x.down >= 0) {
+      e_.out_.line("const int64_t " + name(x.down) + " = " + low(x.down) + " + " + tap + " / " +
                    std::to_string(apart) + ";");
-      e_.out_.line("(void)" + name(x_.down) + ";");
+      e_.out_.line("(void)" + name(x.down) + ";");
     }
     for (std::size_t i = 0; i < op_.inputs.size(); ++i)
       if (is_other(i))
         e_.out_.line("const Vector x" + std::to_string(i) + " = taps" + std::to_string(i) + "[" +
                      tap_number() + "];");
-    e_.out_.line(combined(output(0).combine, "sums[u]", value(Width::whole, *x_.value)));
+    e_.out_.line(combined(output(0).combine, "sums[u]",
+                          x_.in_turn ? "x" + std::to_string(x_.image)
+                                     : value(Width::whole, *x_.value)));
     e_.out_.close();
     e_.out_.close();
     e_.out_.close();
   }
 
   bool fits_ = false;
-  WindowPlane x_;
-  std::string plane_, from_, first_;
+  WindowPlane x_, summed_;  ///< summed_: what is combined for a point
+  std::string plane_, by_rows_, from_, first_;
   std::unique_ptr<Followers> followers_;
 };
 

@@ -133,6 +133,7 @@ std::string KernelEmitter::prepared_left(NodeId id, const Window& x, std::int64_
 std::int64_t KernelEmitter::columns_packed_together(NodeId id, const Product& p, std::int64_t width,
                                                     const SymRanges& ranges) const {
   constexpr std::int64_t kMostPadded = 4;  // times as many columns as there are
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
   const OpId op = k_.node(id).op;
   const std::int64_t all =
       p_.workload().loop(p_.workload().op(op).loops[static_cast<std::size_t>(p.columns)]).extent;
@@ -149,7 +150,7 @@ std::int64_t KernelEmitter::columns_packed_together(NodeId id, const Product& p,
   }
   if (begins % width == 0) return all;
   // A tile of several steps would lie in several groups.
-  if (r.most > begins || round_up(begins, width) > kMostPadded * begins) return 0;
+  if (r.most > begins || round_up(begins, lanes) > kMostPadded * begins) return 0;
   return begins;
 }
 
@@ -180,9 +181,21 @@ bool KernelEmitter::can_prepare_right(NodeId id, const Product& p, std::int64_t 
   return is_plain(in_b) && packed_[in_b.index()].empty() && wants_panels(id, p, width, ranges);
 }
 
-/// Where the product's first panel is; `panel`: elements from one to the next.
+/// How many columns a panel has, at most `width`. Those of a tile's own panels are as even as whole
+/// vectors allow: what a panel is filled up with is read from memory, too.
+std::int64_t KernelEmitter::columns_of_panel(NodeId id, const Product& p, std::int64_t width,
+                                             std::int64_t lanes, const SymRanges& ranges) const {
+  const Workload& w = p_.workload();
+  const LoopId columns = w.op(k_.node(id).op).loops[static_cast<std::size_t>(p.columns)];
+  const std::int64_t together = columns_packed_together(id, p, width, ranges);
+  if (together >= w.loop(columns).extent) return width;
+  return ceil_div(ceil_div(together, lanes), ceil_div(together, width)) * lanes;
+}
+
+/// Where the product's first panel is, of as many columns as `of_panel`; `panel`: elements from one
+/// to the next.
 std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int64_t width,
-                                          const SymRanges& ranges,
+                                          std::int64_t of_panel, const SymRanges& ranges,
                                           const std::vector<std::string>& at, std::string& panel) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
@@ -193,16 +206,16 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
     if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
-  const std::int64_t elements = width * extent(p.depth);
+  const std::int64_t elements = of_panel * extent(p.depth);
   const std::int64_t together = columns_packed_together(id, p, width, ranges);
   const std::int64_t groups = ceil_div(extent(p.columns), together);
-  const std::int64_t group = ceil_div(together, width) * elements;
+  const std::int64_t group = ceil_div(together, of_panel) * elements;
   const std::int64_t matrix = groups * group;
   std::int64_t all = matrix;
   for (int l : others) all *= extent(l);
   Prepared& made = prepared_[id];
   if (made.elements == 0) {
-    p_.kept = ceil_div(p_.kept, width) * width;
+    p_.kept = round_up(p_.kept, width);
     made.offset = p_.kept, made.elements = all, p_.kept += all;
   }
 
@@ -239,10 +252,11 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     text.line("const int64_t end = t + " + std::to_string(together) + " < " + columns + " ? t + " +
               std::to_string(together) + " : " + columns + ";");
   }
-  text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " + std::to_string(width) + ")");
+  text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " +
+            std::to_string(of_panel) + ")");
   open(p.depth);
   text.line(
-      "for (int64_t i = 0; i < " + std::to_string(width) + "; ++i) *to++ = g + i < " + end +
+      "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i) *to++ = g + i < " + end +
       " ? from[" + from + " + " +
       times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)") +
       "] : Real(0);");
@@ -256,7 +270,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
                  : "(" + first_column + ") * " + std::to_string(extent(p.depth));
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
-         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel + " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(width);
+         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel + " + (" +
+         at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel);
 }
 
 /// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than

@@ -326,8 +326,10 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
   std::string right = corner(op, b, in_b, s.at);
   std::string right_stride = std::to_string(stride_of(op, b, in_b, p.depth));
+  std::int64_t of_panel = 0;  // columns of a panel that is packed
   if (prepared) {
-    right = prepared_right(id, p, kernel.vectors * lanes, ranges, s.at, right_stride);
+    of_panel = columns_of_panel(id, p, kernel.vectors * lanes, lanes, ranges);
+    right = prepared_right(id, p, kernel.vectors * lanes, of_panel, ranges, s.at, right_stride);
   } else if (const auto hoist = hoists_.find(id);
              hoist != hoists_.end() && !hoist->second.name.empty()) {
     const Hoist& h = hoist->second;
@@ -378,7 +380,8 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   if (!after.empty()) after = ", " + after;
   out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
             std::to_string(kernel.vectors) + ", " + known_size(n.op, p.rows, ranges) + ", " +
-            known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") + ">(" +
+            known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") +
+            (prepared ? ", " + std::to_string(of_panel / lanes) : "") + ">(" +
             size_of_loop(n.op, p.rows, ranges) + ", " + size_of_loop(n.op, p.columns, ranges) +
             ", " + o.depth + ", " + o.left + ", " + o.left_row + ", " + o.left_depth + ",");
   out_.line("         " + o.right + ", " + o.right_depth + ", " + corner(op, c, in_c, s.at) + ", " +

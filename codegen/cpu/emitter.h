@@ -252,7 +252,9 @@ class KernelEmitter : private RangeEmitter {
   bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
                          const SymRanges& ranges) const;
-  std::string prepared_right(NodeId id, const Product& p, std::int64_t width,
+  std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width,
+                                std::int64_t lanes, const SymRanges& ranges) const;
+  std::string prepared_right(NodeId id, const Product& p, std::int64_t width, std::int64_t of_panel,
                              const SymRanges& ranges, const std::vector<std::string>& at,
                              std::string& panel);
 

@@ -13,6 +13,7 @@ namespace {
 constexpr std::int64_t kPlaneBytes = 16 << 10;  // of a band, in the first cache
 constexpr std::int64_t kFewPoints = 4;          // rows that may have all else in registers
 constexpr std::int64_t kMostAcross = 32;        // taps of a row
+constexpr double kInTurn = 0.8;  // of the steps of all taps: rows and columns in turn have at most
 constexpr std::int64_t kMostStep = 8;           // elements from one column to the next
 
 std::int64_t coefficient(const Affine& a, LoopId loop) {
@@ -218,6 +219,13 @@ void shape(WindowPlane& p, std::int64_t rows, std::int64_t columns, const Vector
   while (p.band < rows &&
          p.image_rows(p.band + p.points) * p.phases * p.pitch * unit.element_bytes <= kPlaneBytes)
     p.band += p.points;
+  if (p.others || p.rows < 0 || p.taps_down == 1 || p.taps_across == 1) return;
+  // Vectors that are combined for a row of points; of rows of the image each is stored, too.
+  const std::int64_t of_rows = p.phases * ceil_div(columns + p.reach, unit.lanes);
+  const auto direct = static_cast<double>(taps * vectors);
+  const auto turns =
+      static_cast<double>((p.taps_down + 2) * of_rows + p.taps_across * vectors);
+  p.in_turn = turns < kInTurn * direct;
 }
 
 }  // namespace
@@ -234,29 +242,39 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
-  constexpr double kLoad = 1.7;   // of a vector that begins anywhere
-  constexpr double kStore = 2;    // of a vector
-  constexpr double kColumn = 12;  // vectors of a column of the copy begun
-  constexpr double kBlock = 12;   // rows of points begun
+  // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py
+  // --windows).
+  constexpr double kCopied = 3.2;   // a vector of the image copied, its part in each phase stored
+  constexpr double kSplat = 7.5;    // what a tap is joined with, in all lanes of a vector
+  constexpr double kJoined = 1.45;  // multiply-adds a tap that is joined with a vector from memory
+  constexpr double kLoad = 0.5;     // a vector that begins anywhere
+  constexpr double kStore = 1;      // a vector of points
+  constexpr double kBlock = 11;     // rows of points begun
   const auto lanes = static_cast<double>(unit.lanes);
   const double vectors = std::ceil(static_cast<double>(columns) / lanes);
   const double copied = std::ceil(static_cast<double>(columns + p.reach) / lanes);
   const double bands = std::ceil(static_cast<double>(rows) / static_cast<double>(p.band));
-  const auto step = static_cast<double>(p.column_step), phases = static_cast<double>(p.phases);
   const double image_rows =
       static_cast<double>(p.row_step * rows) +
       bands * static_cast<double>(std::max<std::int64_t>(0, p.image_rows(1) - p.row_step));
-  // A vector of each phase is put together from as many as columns are apart.
-  const double turned = p.column_step > 1 ? phases * step * unit.multiply_add : 0;
-  const double copy =
-      copied * (image_rows * (step * kLoad + turned + phases * kStore) + bands * kColumn);
+  const double copy = copied * image_rows * static_cast<double>(p.column_step) * kCopied;
   const double blocks = std::ceil(static_cast<double>(rows) / static_cast<double>(p.points));
   const double taps = static_cast<double>(p.taps_across * p.taps_down);
-  const double sums = static_cast<double>(rows) * taps * unit.multiply_add;
+  const double sums =
+      static_cast<double>(rows) * taps * (p.others ? kJoined : 1) * unit.multiply_add;
   const double loads = blocks * static_cast<double>(p.image_rows(p.points) * p.taps_across) * kLoad;
+  if (p.in_turn) {
+    const double each = std::max(kLoad, unit.multiply_add);
+    const double all = static_cast<double>(rows);
+    const double of_rows = static_cast<double>(p.phases) * copied;
+    return {.copy = copy + all * of_rows * (static_cast<double>(p.taps_down) * each + kStore),
+            .points = vectors * (all * (static_cast<double>(p.taps_across) * each + kStore) +
+                                 blocks * kBlock)};
+  }
   return {.copy = copy,
-          .points = vectors *
-                    (std::max(sums, loads) + static_cast<double>(rows) * kStore + blocks * kBlock)};
+          .points = (p.others ? taps * kSplat : 0) +
+                    vectors * (std::max(sums, loads) + static_cast<double>(rows) * kStore +
+                               blocks * kBlock)};
 }
 
 }  // namespace tilewright

@@ -30,6 +30,9 @@ struct WindowPlane {
   const Expr* value = nullptr;  ///< combined at each tap, inside of the image
   double outside = 0;           ///< what the image is outside
   bool others = false;          ///< the value reads more than the image
+  /// Rows of the image are combined first, then columns of what that gives: a sum or a maximum of
+  /// m x n taps takes m + n steps.
+  bool in_turn = false;
   std::int64_t points = 1;      ///< rows of points in registers
   std::int64_t band = 1;        ///< rows of points that one copy serves
   std::int64_t phases = 1;      ///< columns of a copy that lie apart
@@ -51,7 +54,7 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
                                         const std::vector<std::int64_t>& sizes,
                                         const VectorUnit& unit);
 /// Cycles of so many rows and columns of points of one image, one thread: of the copy, and of the
-/// rest. The constants are estimated from instructions of what is emitted; no run has measured them.
+/// rest. The constants are fitted to drawn windows on a Zen 4.
 struct PlaneCycles {
   double copy = 0, points = 0;
 };

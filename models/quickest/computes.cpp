@@ -88,13 +88,40 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   double seconds =
       box.times * box.blocks * product_seconds(r_, box.rows, box.columns, box.depth / box.blocks);
   if (!x.window) seconds += box.times * rows_begun(x, box);
+  const double begun = x.window ? 0 : box.times * panels_begun(x, box);
   if (groups > 1)
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                stored * r_.cycle;
-  if (!x.window && box.outer <= 1) return {.seconds = seconds};
+  if (!x.window && box.outer <= 1) return {.seconds = seconds, .begun = begun};
   const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
   if (by_lines <= points) return {.seconds = by_lines};
   return {.seconds = points, .by_points = true};
+}
+
+/// Seconds in which panels of the right operand are begun in memory: where loops cut the depth, a
+/// tile's panels do not follow one another, unless it is a single one and the next tile is the rest
+/// of its depth.
+double Compute::panels_begun(const Product& x, const ProductBox& box) const {
+  if (r_.caches.empty() || x.depth < 0 || x.columns < 0) return 0;
+  const Operator& op = w_.op(n_.op);
+  const BufferId right = buffer_read(x.right);
+  const LoopId depth = op.loops[static_cast<std::size_t>(x.depth)];
+  if (extents_[static_cast<std::size_t>(x.depth)] == w_.loop(depth).extent ||
+      !places_.in_place(right))
+    return 0;
+  const auto moves = [&](NodeId id, int local) {
+    return std::ranges::any_of(k_.node(id).cuts, [&](const OpLoop& c) {
+      return c.op == n_.op && c.local == local;
+    });
+  };
+  NodeId around = n_.parent;
+  while (around.valid() && !moves(around, x.depth) && !moves(around, x.columns))
+    around = k_.node(around).parent;
+  const double panels =
+      std::ceil(box.columns / static_cast<double>(block_of(r_, box.rows, box.columns)[1] * r_.lanes));
+  if (panels <= 1 && around.valid() && moves(around, x.depth)) return 0;
+  const auto all = static_cast<double>(w_.tensor(k_.buffer(right).tensor).bytes().value);
+  return panels * r_.latency * (1 - kept(2 * all, r_.caches.back().capacity));
 }
 
 /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
@@ -294,13 +321,15 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
 /// element by element or not at all; -1: none does, and points are computed one by one.
 int Compute::vector_loop() const {
   const Operator& op = w_.op(n_.op);
-  // What moves from one iteration to the next: nothing (0), to a neighbour (1), further (2).
+  // What moves from one iteration to the next: nothing (0), to a neighbour (1), further in the same
+  // row (2), to another row (3).
   const auto step = [&](const Access& a, LoopId loop, bool packed) {
     int found = 0;
     bool last = true;  // but for dimensions of one element
     for (std::size_t d = a.index.size(); d-- > 0;) {
       for (const Term& t : a.index[d].terms)
-        if (t.loop == loop) found = last && std::abs(t.coefficient) == 1 ? std::max(found, 1) : 2;
+        if (t.loop == loop)
+          found = std::max(found, !last ? 3 : std::abs(t.coefficient) == 1 ? 1 : 2);
       bool one = w_.tensor(a.tensor).shape[d] == 1;
       if (packed)
         one = one || std::ranges::all_of(a.index[d].terms, [&](const Term& t) {
@@ -320,8 +349,8 @@ int Compute::vector_loop() const {
       const BufferId buffer = buffer_read(static_cast<int>(i));
       const int by = step(op.inputs[i], loop, buffer.valid() && !places_.in_place(buffer));
       walks = walks || by == 1;
-      // Points of a window may lie apart.
-      const bool strip = !reduced && through_window(op.inputs[i]);
+      // Points of a window may lie apart in their row.
+      const bool strip = !reduced && by == 2 && through_window(op.inputs[i]);
       fits = fits && (by < 2 || strip || w_.gathers(n_.op));
     }
     for (const OutputUse& use : n_.writes) {

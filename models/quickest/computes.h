@@ -20,6 +20,7 @@ struct ProductBox {
 struct ProductSeconds {
   double seconds = 0;
   bool by_points = false;  ///< points of a window are broadcast to vectors of rows
+  double begun = 0;        ///< what memory takes to begin panels, beside their bytes
 };
 
 /// One compute with loops of so many iterations. Cost of each question: a look at the operator.
@@ -53,6 +54,7 @@ class Compute {
   int rows_of_window(const Product& x) const;
   double blocks_of_depth(const ProductBox& box, bool window) const;
   double rows_begun(const Product& x, const ProductBox& box) const;
+  double panels_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
   int vector_loop() const;

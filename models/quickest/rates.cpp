@@ -14,7 +14,8 @@ constexpr double kFmaACycle = 1;        // of the widest vectors
 constexpr double kHomeBytesACycle = 4;  // from memory, one core
 constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000,
                  kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3, kLightOne = 0.4,
-                 kExpensiveOne = 8, kLibraryOne = 35, kDivide = 5, kPart = 1, kJoin = 7;
+                 kExpensiveOne = 8, kLibraryOne = 35, kDivide = 5, kPart = 1, kJoin = 7,
+                 kDram = 400;
 
 double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
                    std::vector<std::string>& assumed) {
@@ -113,6 +114,7 @@ Result<Rates> rates_of(const Question& q) {
   r.tap = r.cycle * find_cycles(u, "tap", kTap, r.assumed);
   r.tap_apart = r.cycle * find_cycles(u, "tap_apart", kTapApart, r.assumed);
   r.call = r.cycle * find_cycles(u, "call", kCall, r.assumed);
+  r.latency = r.cycle * find_cycles(u, "dram", kDram, r.assumed);
   r.region = r.cycle * find_cycles(u, "region", kRegion, r.assumed);
   if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())
     r.region += r.cycle * more->second * std::max(0, r.threads - 2);

@@ -20,7 +20,7 @@ double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); 
 
 /// What a subtree does in one run of it, one thread.
 struct Work {
-  double arithmetic = 0, packing = 0;
+  double arithmetic = 0, packing = 0, begun = 0;  ///< seconds; begun: ProductSeconds
   Objects foot;                 ///< bytes that it touches, whole lines
   std::vector<Objects> moved;   ///< by cache: bytes that come in
   std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`
@@ -121,8 +121,7 @@ class Walk {
     }
     Work& sum_of = all.part;
     for (const Work& p : parts) {
-      sum_of.arithmetic += p.arithmetic;
-      sum_of.packing += p.packing;
+      sum_of.arithmetic += p.arithmetic, sum_of.packing += p.packing, sum_of.begun += p.begun;
       for (std::size_t o = 0; o < objects_; ++o)
         sum_of.foot[o] = std::max(sum_of.foot[o], p.foot[o]);
       for (std::size_t c = 0; c < r_.caches.size(); ++c)
@@ -199,7 +198,7 @@ class Walk {
     Visit body = visit_body(id, middle);
     if (trips_now == 1) return body;
     if (id == shared_loop_ && !looked_) look_at_shares(id, ranges, trips_now);
-    if (joined_.contains(k_.node(id).loop) && trips_now > 3) {
+    if (joined_.contains(k_.node(id).loop)) {
       sample(id, ranges, trips_now, body);
     } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
@@ -280,7 +279,7 @@ class Walk {
   static void average(Work& middle, const Work& last, double n) {
     const auto mean = [n](double& m, double l) { m = (m * (n - 1) + l) / n; };
     mean(middle.arithmetic, last.arithmetic);
-    mean(middle.packing, last.packing);
+    mean(middle.packing, last.packing), mean(middle.begun, last.begun);
     for (std::size_t c = 0; c < middle.moved.size(); ++c)
       for (std::size_t o = 0; o < middle.foot.size(); ++o)
         mean(middle.moved[c][o], last.moved[c][o]);
@@ -303,8 +302,7 @@ class Walk {
         all.moved[c][o] =
             stays * std::min(foot[o], n * all.moved[c][o]) + (1 - stays) * n * all.moved[c][o];
     }
-    all.arithmetic *= n;
-    all.packing *= n;
+    all.arithmetic *= n, all.packing *= n, all.begun *= n;
     all.foot = std::move(foot);
     return all;
   }
@@ -477,7 +475,7 @@ class Walk {
     const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
     if (took.by_points) p = by_points(whole, box, a);
-    p.arithmetic = took.seconds;
+    p.arithmetic = took.seconds, p.begun = took.begun;
     return p;
   }
 
@@ -558,7 +556,8 @@ class Walk {
       const double alone = of_thread * r_.caches[c].core;
       const double together = of_all * r_.caches[c].all;
       t.bytes.push_back(bytes);
-      t.waiting.push_back(std::max(alone, together));
+      const double begun = c + 1 == r_.caches.size() ? p.begun / workers : 0;
+      t.waiting.push_back(std::max(alone, together) + begun);
       if (t.waiting.back() > longest)
         others += longest, longest = t.waiting.back();
       else

@@ -2,9 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "codegen/cpu/cpu.h"
+#include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
+#include "tests/codegen/kernel_support.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -118,6 +123,56 @@ TEST(Places, SoftwareManagedTilesAreCopies) {
   for (const auto& [tensor, is] :
        packed("gemm-chain:m=512,n=64,k=64,l=512", kTree, "m=12,n=64,k=64,l=64", "scratchpad:48K"))
     EXPECT_TRUE(is) << tensor;
+}
+
+/// Weights are packed once wherever tiles of their columns begin: at panels of a micro-kernel's
+/// columns or within one (half of a layer for each of two threads). In the first run and in later
+/// ones, plain and transposed.
+TEST(PackedWeights, ServeTilesThatBeginAnywhere) {
+  std::mt19937 random(93105);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<Schedule> schedules;
+  std::vector<Source> sources;
+  int within = 0;
+  for (int i = 0; i < 24; ++i) {
+    const int m = draw(1, 9), n = draw(40, 300), k = draw(3, 90), step = std::min(n, draw(20, 100));
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted("name: t\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators:\n"
+                  "  - \"C[m,n] += A[m,k] * W[{}]\"\n  - \"Y[m,n] = relu(C[m,n])\"\n",
+                  m, n, k, i % 2 == 0 ? "n,k" : "k,n"),
+        "test"));
+    const std::string tree = formatted("n/{}@grid ( k/{} ( C.C ) C.Y )", step, k);
+    auto s = resolve({.kernels = {{.level = "L2", .tree = parse_tree(tree)}}}, w,
+                     std::make_shared<const Machine>(named_machine("epyc-zen5")));
+    ASSERT_TRUE(s.ok()) << s.reason();
+    schedules.push_back(std::move(s).value());
+    sources.push_back(
+        emit(schedules.back(),
+             {.threads = 1 + i % 2, .prefix = "k" + std::to_string(i), .constant = {"W"}})
+            .value());
+    if (host_runs(Isa::avx2)) {
+      EXPECT_GT(sources.back().kept_bytes, 0) << tree << "\n" << to_yaml(*w);
+      // Tiles are filled up to whole vectors, no further; all columns together to one panel of 80.
+      const int tiles = ceil_div(n, step), filled = ceil_div(step, 16) * 16;
+      EXPECT_LE(sources.back().kept_bytes, 4 * k * std::max(tiles * filled, n + 79))
+          << tree << "\n" << to_yaml(*w);
+    }
+    within += step % 16 != 0 && step < n;
+  }
+  EXPECT_GT(within, 8);
+  auto kernels = build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Workload& w = *schedules[i].workload;
+    const TensorValues inputs = random_inputs(w, 9);
+    testing::Arrays<float> arrays(w, inputs);
+    std::vector<std::byte> kept(static_cast<std::size_t>(sources[i].kept_bytes));
+    kernels.value()[i].prepare(arrays.pointers(), kept.data());
+    for (int run = 0; run < 2; ++run) kernels.value()[i].run(arrays.pointers(), kept.data());
+    EXPECT_LT(testing::worst_error(w, arrays, evaluate(w, inputs)), 1e-5) << to_yaml(w);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // emits?
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "core/base/format.h"
 #include "core/lowering/cache_sets.h"
 #include "core/machine/written.h"
 #include "core/workload/text.h"
@@ -55,6 +58,31 @@ TEST(PriceOfForms, RowsThatArePackedBegin) {
   const KernelTime t = time_of("m: 16, \"n\": 160, k: 871", "\"C[m,n] += A[m,k] * B[k,n]\"",
                                "m/4 n/80 k/49 ( C.C )", m);
   EXPECT_NEAR(t.packing * m.units.front().clock_hz / (8 * 871 * (5 * 4 + 8)), 1, 0.02);
+}
+
+/// Panels of a right operand that does not stay in a cache are begun in memory by each tile whose
+/// depth is cut, unless the next tile goes on in the same panel. On a Zen 4 4096 x 4096 weights
+/// took 2.1 ms in one piece and 4.9 ms in tiles of 64 x 32.
+TEST(PriceOfForms, PanelsOfACutDepthBegin) {
+  std::mt19937 random(4071);
+  const auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  for (int i = 0; i < 8; ++i) {
+    const int n = 512 * draw(10, 16), k = 256 * draw(48, 64), step = 32 * draw(1, 4);
+    const auto seconds = [&](int columns, int depth, const std::string& tree) {
+      return time_of(formatted("\"n\": {}, k: {}", columns, depth),
+                     "\"C[n] += A[k] * B[k,n]\"", tree.c_str())
+          .seconds;
+    };
+    const std::string in_columns = formatted("n/32 k/{} ( C.C )", step),
+                      in_depth = formatted("k/{} n/32 ( C.C )", step);
+    const double goes_on = seconds(n, k, in_columns), begins = seconds(n, k, in_depth);
+    EXPECT_GT(begins, 1.15 * goes_on) << n << " x " << k << ": " << in_depth;
+    EXPECT_GT(begins, seconds(n, k, formatted("k/{} n/32 ( C.C )", 4 * step)));
+    // What the caches keep begins nowhere.
+    EXPECT_NEAR(seconds(128, 256, in_depth) / seconds(128, 256, in_columns), 1, 0.1);
+  }
 }
 
 /// What is written comes in and goes back at the rate that the machine's file has.

@@ -127,6 +127,45 @@ TEST(PlannerOfThreads, CountWhatTheThreadWithMostDoesAndBrings) {
   EXPECT_GE(time.waiting[1], 0.98 * (a + b / 2 + c) * rates.caches[1].core);  // into L2, its own
 }
 
+/// A kernel of a convolution and what joins its channels with others' is no faster than the
+/// convolution's multiply-adds, however few tiles of the joined channels there are: only the last
+/// of two or three has any of them.
+TEST(PlannerOfJoins, FewTilesAreAllLookedAt) {
+  std::mt19937 random(29);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution(least, most)(random);
+  };
+  for (int i = 0; i < 12; ++i) {
+    const int channels = draw(16, 40), before = draw(channels, 3 * channels), side = draw(14, 40);
+    const int all = before + channels, in = draw(16, 96);
+    const std::string text = "name: t\nloops: {c: " + std::to_string(channels) +
+                             ", k: " + std::to_string(in) + ", a: " + std::to_string(all) +
+                             ", y: " + std::to_string(side) + ", x: " + std::to_string(side) +
+                             ", r: 3, s: 3}\ntensors: {X: [k, y, x], P: [" +
+                             std::to_string(before) +
+                             ", y, x]}\noperators:\n"
+                             "  - \"C[c,y,x] += X[k,y+r-1,x+s-1] * W[c,k,r,s]\"\n"
+                             "  - \"Z[a,y,x] = P[a,y,x] + C[a-" +
+                             std::to_string(before) + ",y,x]\"\n";
+    Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
+    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    q.threads = 1;
+    const quickest::Rates rates = quickest::rates_of(q).value();
+    const double least =
+        9.0 * channels * in * side * side / static_cast<double>(rates.lanes) * rates.fma;
+    for (const int tiles : {1, 2, 3, 4}) {
+      const std::string tree = "a/" + std::to_string((all + tiles - 1) / tiles) + " ( C.C C.Z )";
+      Kernel k{.name = "k", .level = "L2", .tree = parse_tree(tree)};
+      const auto s = resolve({.kernels = {k}}, q.workload, q.machine);
+      ASSERT_TRUE(s.ok()) << s.reason();
+      // Points of taps that fall into the padding are left out where points are broadcast.
+      EXPECT_GT(quickest::kernel_time(*s, s->kernels[0], rates).seconds, 0.8 * least)
+          << tree << "\n"
+          << text;
+    }
+  }
+}
+
 /// What others propose of graphs, priced as the planner prices its own: sums beside one another
 /// over the same tensor, slices that two operators read, columns whose variance is split, whose
 /// difference from the mean two kernels compute rather than hand it on, and small products that a

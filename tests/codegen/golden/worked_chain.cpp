@@ -743,16 +743,16 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
                                                  c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
   }
 }
-// The same where B lies in panels of NI vectors, `b_panel` elements from one to the next, each step of
-// the depth behind the one before.
-template <int MI, int NI, int64_t M, int64_t N, class After = Keep>
+// The same where B lies in panels of `Vectors`, at most NI, `b_panel` elements from one to the next, each
+// step of the depth behind the one before.
+template <int MI, int NI, int64_t M, int64_t N, int Vectors, class After = Keep>
 TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t depth, const Real* a,
                                        int64_t a_row, int64_t a_k, const Real* b, int64_t b_panel,
                                        Real* c, int64_t c_row, bool fresh, const After& after = {}) {
   if (rows <= 0) return;
-  constexpr int64_t width = NI * kLanes;
+  constexpr int64_t width = Vectors * kLanes;
   for (int64_t j = 0; j < columns; j += width, b += b_panel) {
-    const int64_t size = min((columns - j + kLanes - 1) / kLanes, NI);
+    const int64_t size = min((columns - j + kLanes - 1) / kLanes, Vectors);
     const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
     if (last == kLanes)
       panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
