@@ -21,8 +21,8 @@ constexpr int kMostTurns = 8;
 // Chosen: stages of a ring that has all of an SM, and how many times the ring of half of an SM has
 // room in the depth, at least, where a block takes all of one.
 constexpr std::int64_t kMostAlone = 12, kDeepRings = 2;
-// Sums of a thread, with two warpgroups, beside which ptxas (CUDA 13.0) spills nothing; the same
-// where operators follow or one or three warpgroups multiply.
+// Sums of a thread beside which ptxas (CUDA 13.0) spills nothing: of two warpgroups where nothing
+// follows and no cluster shares the sum, else of one or two, and of three.
 constexpr std::int64_t kMostOfTwo = 176, kMostSums = 128, kMostOfThree = 96;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
@@ -279,9 +279,10 @@ class Finder : ProductChain {
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
     const std::int64_t fewer = sums_left_out(rows);
-    const std::int64_t most = (p_.groups == 3                ? kMostOfThree
-                               : p_.groups == 2 && fewer == 0 ? kMostOfTwo
-                                                              : kMostSums) -
+    const bool plain = fewer == 0 && !shared_.valid();
+    const std::int64_t most = (p_.groups == 3            ? kMostOfThree
+                               : p_.groups == 2 && plain ? kMostOfTwo
+                                                         : kMostSums) -
                               fewer;
     if (sums > most)
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
