@@ -279,7 +279,7 @@ class Finder : ProductChain {
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
     const std::int64_t fewer = sums_left_out(rows);
-    const bool plain = fewer == 0 && !shared_.valid();
+    const bool plain = p_.epilogue.operators.empty() && !shared_.valid();
     const std::int64_t most = (p_.groups == 3            ? kMostOfThree
                                : p_.groups == 2 && plain ? kMostOfTwo
                                                          : kMostSums) -
