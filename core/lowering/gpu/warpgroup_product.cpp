@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
 constexpr int kMostTurns = 8;
-// Chosen: stages of a ring that has all of an SM, and how many times the ring of half of an SM has
-// room in the depth, at least, where a block takes all of one.
-constexpr std::int64_t kMostAlone = 12, kDeepRings = 2;
+// Chosen: stages of a ring that has all of an SM; how many times the ring of half of an SM has room
+// in the depth, at least, where a block takes all of one; stages of half of an SM that suffice.
+constexpr std::int64_t kMostAlone = 12, kDeepRings = 2, kLongRing = 6;
 // Sums of a thread beside which ptxas (CUDA 13.0) spills nothing: of two warpgroups where nothing
 // follows and no cluster shares the sum, else of one or two, and of three.
 constexpr std::int64_t kMostOfTwo = 176, kMostSums = 128, kMostOfThree = 96;
@@ -310,7 +310,11 @@ class Finder : ProductChain {
           s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
-    if (p_.resident > 1 && alone() && fit(1) * kDeepRings * 64 < p_.part) p_.resident = 1;
+    // Longer rings gain where they were short, and clusters gain by places of their own: with room
+    // for two blocks, an SM may have two while another has none (h100-products-alone.json).
+    if (p_.resident > 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
+        (fit(1) < kLongRing || std::max(p_.share, k_.launch.cluster.value_or(1)) > 1))
+      p_.resident = 1;
     // What lies past the end of a folded depth is the next product's, not zero.
     const bool folds = p_.left_fold + p_.right_fold > 0;
     const bool two =
