@@ -450,27 +450,31 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
 }
 
 // Tiles of one warpgroup: two blocks have room on an SM. Where each has an SM for itself and a deep
-// sum, its ring takes all of the memory.
+// sum, a ring that would be short takes all of the memory, and so does each that has clusters.
 TEST(Warpgroups, BlocksAloneOnAnSmHaveLongRingsForDeepSums) {
-  const auto product = [](std::int64_t depth, std::int64_t sms, int blocks) {
-    const Case c = make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 512, \"n\": 512, k: {}}}\n"
-                                       "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
-                                       depth),
-                             "m/64@grid n/64@grid ( k/64 ( L.A L.B C.C ) S.C )", sms, blocks);
+  const auto product = [](int columns, std::int64_t depth, std::int64_t sms, int blocks = 1) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 512, \"n\": 512, k: {}}}\n"
+                  "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                  depth),
+        formatted("m/64@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", columns), sms, blocks);
     const auto found = lowering::warpgroup_product(c.schedule, 0);
     EXPECT_TRUE(found.ok()) << found.reason();
     return *found;
   };
-  const auto alone = product(2048, 64, 1), beside = product(2048, 63, 1), shallow = product(512, 64, 1);
+  const auto alone = product(128, 2048, 32), beside = product(128, 2048, 31);
   EXPECT_EQ(alone.resident, 1);
+  EXPECT_EQ(alone.stages, 8);
+  EXPECT_EQ(alone.grid, 32);
   EXPECT_EQ(beside.resident, 2);
-  EXPECT_EQ(shallow.resident, 2);
-  EXPECT_EQ(alone.stages, 12);
-  EXPECT_EQ(beside.stages, 6);
-  EXPECT_EQ(alone.grid, 64);
+  EXPECT_EQ(beside.stages, 4);
+  EXPECT_EQ(product(128, 512, 32).resident, 2);  // not deep
+  EXPECT_EQ(product(64, 2048, 64).resident, 2);  // six stages suffice
   // 128 SMs have 15 clusters of 8 at the same time, 64 have 7.
-  EXPECT_EQ(product(2048, 128, 8).resident, 1);
-  EXPECT_EQ(product(2048, 64, 8).resident, 2);
+  const auto clusters = product(64, 2048, 128, 8);
+  EXPECT_EQ(clusters.resident, 1);
+  EXPECT_EQ(clusters.stages, 12);
+  EXPECT_EQ(product(64, 2048, 64, 8).resident, 2);
 }
 
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
@@ -513,8 +517,8 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
                   share == 1 ? "k/64 ( L.A L.B C.C )" : "k/512@cluster ( k/64 ( L.A L.B C.C ) )"),
         132);
-    const cuda::Source one =
-        emitted(c, {.warpgroups = true, .prefix = formatted("turned_{}_{}_{}", rows, columns, wide)});
+    const cuda::Source one = emitted(
+        c, {.warpgroups = true, .prefix = formatted("turned_{}_{}_{}", rows, columns, wide)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
     all.text += one.text;
     all.launches.push_back(one.launches.back());

@@ -310,8 +310,8 @@ class Finder : ProductChain {
           s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
-    // Longer rings gain where they were short, and clusters gain by places of their own: with room
-    // for two blocks, an SM may have two while another has none (h100-products-alone.json).
+    // Longer rings gained where they were short or blocks have clusters (h100-products-alone.json):
+    // supposed, because clusters with room for two blocks on an SM leave others without any.
     if (p_.resident > 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
         (fit(1) < kLongRing || std::max(p_.share, k_.launch.cluster.value_or(1)) > 1))
       p_.resident = 1;
