@@ -106,8 +106,8 @@ class Draw {
     auto [rows, columns] = kTiles[number(0, std::ssize(kTiles) - 1)];
     if (!right_across && coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
     if (turned) {
-      rows = static_cast<int>(16 + 32 * number(0, 4));
-      columns = static_cast<int>(64 * number(1, 3));
+      columns = static_cast<int>(64 * number(1, 4));
+      rows = static_cast<int>(16 + 32 * number(0, columns == 256 && share > 1 ? 2 : 5));
     }
     const auto step = [](std::int64_t all, std::int64_t part) { return std::min(all, part); };
     std::string tree = batch == 0 ? "" : batch == 1 ? "b/1@grid " : "b/1@grid h/1@grid ";
@@ -449,6 +449,34 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
       barriers.count(Left::wrong) + barriers.count(Left::idle) + barriers.count(Left::doubled), 0);
 }
 
+// Tiles of one warpgroup: two blocks have room on an SM. Where each has an SM for itself and a deep
+// sum, a ring that would be short takes all of the memory, and so does each that has clusters.
+TEST(Warpgroups, BlocksAloneOnAnSmHaveLongRingsForDeepSums) {
+  const auto product = [](int columns, std::int64_t depth, std::int64_t sms, int blocks = 1) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 512, \"n\": 512, k: {}}}\n"
+                  "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                  depth),
+        formatted("m/64@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", columns), sms, blocks);
+    const auto found = lowering::warpgroup_product(c.schedule, 0);
+    EXPECT_TRUE(found.ok()) << found.reason();
+    return *found;
+  };
+  const auto alone = product(128, 2048, 32), beside = product(128, 2048, 31);
+  EXPECT_EQ(alone.resident, 1);
+  EXPECT_EQ(alone.stages, 8);
+  EXPECT_EQ(alone.grid, 32);
+  EXPECT_EQ(beside.resident, 2);
+  EXPECT_EQ(beside.stages, 4);
+  EXPECT_EQ(product(128, 512, 32).resident, 2);  // not deep
+  EXPECT_EQ(product(64, 2048, 64).resident, 2);  // six stages suffice
+  // 128 SMs have 15 clusters of 8 at the same time, 64 have 7.
+  const auto clusters = product(64, 2048, 128, 8);
+  EXPECT_EQ(clusters.resident, 1);
+  EXPECT_EQ(clusters.stages, 12);
+  EXPECT_EQ(product(64, 2048, 64, 8).resident, 2);
+}
+
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};
@@ -479,7 +507,8 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   // Turned: the largest tiles of each number of warpgroups.
   for (const auto& [rows, columns, wide, share] :
        {std::tuple(240, 64, false, 1), std::tuple(240, 128, true, 1),
-        std::tuple(112, 256, false, 1), std::tuple(176, 192, false, 1),
+        std::tuple(176, 256, false, 1), std::tuple(176, 256, true, 1),
+        std::tuple(112, 256, false, 2), std::tuple(176, 192, false, 1),
         std::tuple(80, 192, true, 2)}) {
     const Case c = make_case(
         formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, \"n\": 1000, k: 1024}}\n"
@@ -488,8 +517,8 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
                   share == 1 ? "k/64 ( L.A L.B C.C )" : "k/512@cluster ( k/64 ( L.A L.B C.C ) )"),
         132);
-    const cuda::Source one =
-        emitted(c, {.warpgroups = true, .prefix = formatted("turned_{}_{}", rows, columns)});
+    const cuda::Source one = emitted(
+        c, {.warpgroups = true, .prefix = formatted("turned_{}_{}_{}", rows, columns, wide)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
     all.text += one.text;
     all.launches.push_back(one.launches.back());

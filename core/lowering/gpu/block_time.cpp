@@ -305,6 +305,9 @@ constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
+// Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
+// cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
+constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
@@ -366,8 +369,10 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double fill = depth * std::max(of_sm, busy * lines / rate);
     const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
     // A stage is free when the next one is full and its own products are done.
-    const double waits = std::max((comes + tensor) / p.stages, comes / (p.stages - 1));
+    const double stages = std::min<double>(p.stages, kStagesThatHelp);
+    const double waits = std::max((comes + tensor) / stages, comes / (stages - 1));
     double ends = kResults + kResultColumns * p.blocks * columns + results;
+    if (p.blocks * p.tile_columns > 2 * 128) ends += kResultsOfMany;
     if (!last && p.resident > 1) ends *= kResultsBeside;
     if (p.share > 1)  // a tile's sums, by all blocks of a cluster
       ends += (p.share == 2   ? kClusterOfTwo

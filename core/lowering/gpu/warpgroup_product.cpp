@@ -18,6 +18,12 @@ namespace {
 
 constexpr std::int64_t kBoxBytes = 64 * 128;  // bytes of 64 rows of a box
 constexpr int kMostTurns = 8;
+// Chosen: stages of a ring that has all of an SM; how many times the ring of half of an SM has room
+// in the depth, at least, where a block takes all of one; stages of half of an SM that suffice.
+constexpr std::int64_t kMostAlone = 12, kDeepRings = 2, kLongRing = 6;
+// Sums of a thread beside which ptxas (CUDA 13.0) spills nothing: of two warpgroups where nothing
+// follows and no cluster shares the sum, else of one or two, and of three.
+constexpr std::int64_t kMostOfTwo = 176, kMostSums = 128, kMostOfThree = 96;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
 
@@ -273,7 +279,11 @@ class Finder : ProductChain {
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
     const std::int64_t fewer = sums_left_out(rows);
-    const std::int64_t most = (p_.groups == 3 ? 96 : 128) - fewer;
+    const bool plain = p_.epilogue.operators.empty() && !shared_.valid();
+    const std::int64_t most = (p_.groups == 3            ? kMostOfThree
+                               : p_.groups == 2 && plain ? kMostOfTwo
+                                                         : kMostSums) -
+                              fewer;
     if (sums > most)
       refuse(formatted("its tile of {} x {} has {} sums a thread, and there is room for {}", rows,
                        p_.tile_columns, sums, most));
@@ -292,13 +302,19 @@ class Finder : ProductChain {
     std::int64_t deep = p_.part;
     for (NodeId n : serial_)
       if (k_.node(n).loop == depth_) deep = k_.node(n).step;
-    const std::int64_t room =
-        s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
+    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) * p_.tiles_across();
     const std::int64_t staged = p_.share > 1 ? 0 : p_.groups * 2 * kBoxBytes, barriers = 16;
     const auto fit = [&](int steps) {
       p_.steps = steps;
+      const std::int64_t room =
+          s_.machine->level(k_.level).capacity.value / p_.resident - kReservedShared;
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
+    // Longer rings gained where they were short or blocks have clusters (h100-products-alone.json):
+    // supposed, because clusters with room for two blocks on an SM leave others without any.
+    if (p_.resident > 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
+        (fit(1) < kLongRing || std::max(p_.share, k_.launch.cluster.value_or(1)) > 1))
+      p_.resident = 1;
     // What lies past the end of a folded depth is the next product's, not zero.
     const bool folds = p_.left_fold + p_.right_fold > 0;
     const bool two =
@@ -308,18 +324,25 @@ class Finder : ProductChain {
     if (stages == 1) refuse("one stage is asked for, and a ring has two or more");
     if (stages > fits)
       refuse(formatted("{} stages of its tiles have no room in shared memory", stages));
-    p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, kMostTurns));
+    const std::int64_t most_stages = p_.groups == 1 && p_.resident == 1 ? kMostAlone : kMostTurns;
+    p_.stages = stages > 0 ? stages : static_cast<int>(std::min<std::int64_t>(fits, most_stages));
     if (p_.stages * p_.stage_bytes() < p_.partial_bytes())
       refuse(formatted("{} stages of its tiles have no room for the sums that a cluster adds up",
                        p_.stages));
     p_.shared_bytes = p_.stages * (p_.stage_bytes() + barriers) + staged;
     // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
     p_.order = std::max(4, 512 / rows);
-    p_.tiles = p_.count * ceil_div(p_.rows, std::int64_t{rows}) * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
+  }
+
+  /// One block an SM is all there is.
+  bool alone() const {
+    const std::int64_t blocks = std::max(p_.share, k_.launch.cluster.value_or(1));
+    const std::int64_t sms = s_.machine->units.front().count;
+    return p_.tiles * p_.share <= blocks * clusters_at_once(sms, 1, blocks);
   }
 
   /// Where a cluster has so many tiles.
