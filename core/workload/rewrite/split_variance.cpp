@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "core/base/format.h"
+#include "core/workload/rewrite/build.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -25,13 +26,10 @@ namespace {
 constexpr std::int64_t kLeastChunk = 64, kMostChunk = 1024;
 constexpr double kChunk = 256;  // points of a chunk, about: with some columns a block's registers
 
-Expr read(std::size_t input) {
-  return {.kind = Expr::Kind::input, .input = static_cast<int>(input)};
-}
-Expr value(double x) { return {.kind = Expr::Kind::constant, .constant = x}; }
-Expr make(std::string function, std::vector<Expr> args) {
-  return {.kind = Expr::Kind::call, .function = std::move(function), .args = std::move(args)};
-}
+using rewrite::make;
+using rewrite::read;
+using rewrite::value;
+
 bool is_call(const Expr& e, const char* function) {
   return e.kind == Expr::Kind::call && e.function == function;
 }
@@ -192,7 +190,7 @@ class VarianceSplitter {
     const Expr off = make("sub", {read(1), make("mul", {read(2), value(v_.scale)})});
     joined.outputs.front().value =
         make("add", {read(0), make("mul", {value(points_), make("square", {off})})});
-    for (Operator* op : {&all, &joined}) name_loops(*op);
+    for (Operator* op : {&all, &joined}) rewrite::name_loops(*op);
     const std::string of_sum = all.name, of_squares = joined.name;
     add(std::move(point), of_sum + "_part");
     add(std::move(mean), of_sum + "_mean");
@@ -251,21 +249,9 @@ class VarianceSplitter {
     return {TensorId(spec_.tensors.size() - 1), index_};
   }
 
-  /// Loops in the form that Workload::create gives them.
-  static void name_loops(Operator& op) {
-    op.loops.clear();
-    const auto name = [&op](const Access& a) {
-      for (const Affine& i : a.index)
-        for (const Term& t : i.terms)
-          if (std::ranges::find(op.loops, t.loop) == op.loops.end()) op.loops.push_back(t.loop);
-    };
-    for (const Output& o : op.outputs) name(o.target);
-    std::ranges::for_each(op.inputs, name);
-  }
-
   void add(Operator op, const std::string& name) {
     op.name = rewrite::unused(spec_.operators, name);
-    name_loops(op);
+    rewrite::name_loops(op);
     spec_.operators.push_back(std::move(op));
   }
 
