@@ -473,7 +473,8 @@ Workload chunked(const std::string& loops, const std::string& more, const std::s
                       scores + " - mx[m])'\n" + kSum + kPv + kDivide);
   const Result<Workload> online = apply("online-softmax", before);
   EXPECT_TRUE(online.ok()) << online.reason();
-  const Result<Workload> r = apply("split-running:" + std::to_string(chunk), *online);
+  const Result<Workload> r =
+      apply(std::string_view("split-running:" + std::to_string(chunk)), *online);
   EXPECT_TRUE(r.ok()) << r.reason();
   return r.ok() ? *r : before;
 }
@@ -523,7 +524,7 @@ TEST(SplitRunning, RaggedChunksAndMasks) {
 
 TEST(SplitRunning, WhatIsReadBeyondTheChunksStays) {
   const auto refused = [](const Workload& w, const std::string& chunk, const std::string& part) {
-    const Result<Workload> r = apply("split-running:" + chunk, w);
+    const Result<Workload> r = apply(std::string_view("split-running:" + chunk), w);
     ASSERT_FALSE(r.ok());
     EXPECT_NE(r.reason().find(part), std::string::npos) << r.reason();
   };

@@ -12,8 +12,8 @@
 //                                            Z[m] += Z_part[lo,m] * exp(R_part[lo,m] - R[m])
 //
 // Where chunks do not divide the loop, the last one's scores behind its end are -inf. Where masks
-// may leave a chunk without a score, its maximum is the least finite number: then its terms are
-// zero, and so is what its sums are joined with.
+// may leave a chunk without a score, its maximum is the least finite number of 32 bits: then its
+// terms are zero, and so is what its sums are joined with.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -43,11 +43,7 @@ bool looks_back(const Operator& op) {
   return std::ranges::any_of(op.outputs, [](const Output& o) { return names_outputs(o.value); });
 }
 
-double lowest(DType type) {
-  return type == DType::f16    ? -65504.0
-         : type == DType::bf16 ? -0x1.fep127
-                               : static_cast<double>(std::numeric_limits<float>::lowest());
-}
+constexpr double kLowest = std::numeric_limits<float>::lowest();
 
 /// An expression's value where inputs have these; nothing where it is not of inputs, constants,
 /// indices and calls alone.
@@ -180,6 +176,7 @@ class Splitter {
   }
 
   /// Tensors of a chunk: results get others to be joined, what lies between gets their dimension.
+  /// Rows' values have 32 bits at least, as they are rounded once more where chunks are joined.
   void make_parts() {
     for (const OpId id : chunked_)
       for (const Output& o : w_.op(id).outputs) {
@@ -187,16 +184,18 @@ class Splitter {
         parts_[t] = t;
         Tensor part = w_.tensor(t);
         part.shape.insert(part.shape.begin(), spec_.loops[chunk_.index()].extent);
+        bool along = false;
+        for (std::size_t d = 0; d < o.target.index.size(); ++d)
+          if (o.target.index[d].plain_loop() == over_) part.shape[d + 1] = length_, along = true;
+        if (!along && size_of(part.dtype) < 4) part.dtype = DType::f32;
         if (o.combine != Combine::assign && w_.is_reduction(id, over_)) {
+          if (!w_.is_output(t)) spec_.tensors[t.index()].dtype = part.dtype;
           part.name = rewrite::unused(spec_.tensors, part.name + "_part");
-          if (o.combine == Combine::sum && size_of(part.dtype) < 4) part.dtype = DType::f32;
           parts_[t] = TensorId(spec_.tensors.size());
           spec_.tensors.push_back(std::move(part));
-          continue;
+        } else {
+          spec_.tensors[t.index()] = std::move(part);
         }
-        for (std::size_t d = 0; d < o.target.index.size(); ++d)
-          if (o.target.index[d].plain_loop() == over_) part.shape[d + 1] = length_;
-        spec_.tensors[t.index()] = std::move(part);
       }
   }
 
@@ -309,8 +308,7 @@ class Splitter {
     const Output& given = w_.op(root_).outputs.front();
     if (given.combine != Combine::max || never_all_masked()) return;
     Output& o = spec_.operators[root_.index()].outputs.front();
-    const DType type = w_.tensor(given.target.tensor).dtype;
-    o.value = make("max", {std::move(o.value), value(lowest(type))});
+    o.value = make("max", {std::move(o.value), value(kLowest)});
   }
   /// Scores are products, scaled by constants alone.
   bool never_all_masked() const {
