@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/format.h"
+#include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
@@ -35,6 +36,8 @@ constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.1;        // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
+constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
+constexpr std::int64_t kChunkStep = 64;  // keys
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -357,6 +360,41 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   return Reason{why};
 }
 
+/// A running maximum of a product's results.
+struct RunningRows {
+  std::int64_t extent = 0;  ///< of the loop that it runs over
+  std::int64_t rows = 1;    ///< of the product for which it has one operand
+  std::int64_t others = 1;  ///< products, beside another
+};
+
+/// The first one; none where the product's rows are of several loops.
+std::optional<RunningRows> running_rows(const Workload& w) {
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    const Operator& op = w.operators()[i];
+    if (!op.running || op.outputs.front().combine != Combine::max) continue;
+    const auto over = w.reduction_loops(OpId(i));
+    if (over.size() != 1) continue;
+    RunningRows found{.extent = w.loop(over.front()).extent};
+    const auto product = std::ranges::find_if(w.topological_order(), [&](OpId id) {
+      return w.is_contraction(id) && w.local_index(id, over.front()) >= 0 &&
+             !w.is_reduction(id, over.front());
+    });
+    if (product == w.topological_order().end()) return std::nullopt;
+    int loops = 0;
+    for (const Affine& at : op.outputs.front().target.index)
+      for (const Term& t : at.terms) {
+        // Rows have one operand together: the one along the loop that the maximum runs over.
+        const bool shared = std::ranges::any_of(w.op(*product).inputs, [&](const Access& a) {
+          return indexes(a, over.front()) && !indexes(a, t.loop);
+        });
+        (shared ? found.rows : found.others) *= w.loop(t.loop).extent;
+        loops += shared ? 1 : 0;
+      }
+    return loops > 1 ? std::nullopt : std::optional(found);
+  }
+  return std::nullopt;
+}
+
 /// Products that read rows which begin anywhere, with padded ones: along all such loops, and then
 /// along fewer for as long as that gains.
 void try_padding(const Workload& w, const std::function<bool(const Composition&)>& tried) {
@@ -380,6 +418,31 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
   }
 }
 
+/// Attention of few query rows also in chunks of its keys, so that there are blocks for all
+/// multiprocessors. Not of grouped queries, whose chunks are predicted too fast.
+void try_chunks(const std::shared_ptr<const Workload>& w, double units,
+                const std::function<bool(const Composition&)>& tried) {
+  for (std::vector<std::string> rewrites :
+       {std::vector<std::string>{}, {kOnline}, {kLate, kOnline}}) {
+    const auto from = rewritten(w, rewrites);
+    if (from == nullptr) continue;
+    std::optional<RunningRows> found = running_rows(*from);
+    if (!found) continue;
+    if (found->rows > kFewRows || 2 * found->others > units) return;
+    const auto even = static_cast<std::int64_t>(static_cast<double>(found->extent) *
+                                                static_cast<double>(found->others) / units);
+    rewrites.emplace_back();
+    std::int64_t last = 0;
+    for (const std::int64_t part : {even / 2, even, 2 * even}) {
+      const std::int64_t chunk = round_up(std::max<std::int64_t>(part, 1), kChunkStep);
+      if (chunk == std::exchange(last, chunk) || chunk >= found->extent) continue;
+      rewrites.back() = formatted("split-running:{}", chunk);
+      if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
+    }
+    return;
+  }
+}
+
 }  // namespace
 
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
@@ -395,6 +458,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   // Small workloads also as they are after rewrites of the whole, and computing again.
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
+    try_chunks(q.workload, static_cast<double>(device->sms), tried);
     Result<Planned> padded = Reason{""};
     try_padding(*q.workload, [&](const Composition& c) {
       Result<Planned> other = wholes.planned(c);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <random>
 
 #include "core/plan/file.h"
 #include "core/workload/reference/evaluate.h"
@@ -482,6 +483,82 @@ TEST(ScaleLate, WhatASumRunsOverStays) {
   expect_stays(make(kShort, kDivideFirst + "  - 'shift: O[m,n] += W[m-1,l] * V[l,n]'\n"),
                "outside");
   expect_stays(make("m: 7, l: 13, k: 5", kQk), "no operator divides");
+}
+
+// ---- split-running
+
+/// Online softmax in chunks; `more`: what stands between the product and the maximum of T.
+Workload chunked(const std::string& loops, const std::string& more, const std::string& scores,
+                 int chunk, Workload& before) {
+  before =
+      make(loops, kQk + more + "  - 'rowmax: mx[m] max= " + scores + "'\n  - 'exp: P[m,l] = exp(" +
+                      scores + " - mx[m])'\n" + kSum + kPv + kDivide);
+  const Result<Workload> online = apply("online-softmax", before);
+  EXPECT_TRUE(online.ok()) << online.reason();
+  const Result<Workload> r =
+      apply(std::string_view("split-running:" + std::to_string(chunk)), *online);
+  EXPECT_TRUE(r.ok()) << r.reason();
+  return r.ok() ? *r : before;
+}
+
+TEST(SplitRunning, ChunksBeginAnewAndAreJoinedAsBlocksAre) {
+  Workload w = make("i: 2", "  - 'y[i] = x[i]'\n");
+  const Workload r = chunked("m: 7, l: 12, k: 5, n: 3", "", "S[m,l]", 4, w);
+  EXPECT_EQ(operators_of(r),
+            (std::vector<std::string>{
+                "qk: S[lo,m,li] += Q[m,k] * K[4*lo+li,k]",
+                "rowmax: mx_part[lo,m] max= S[lo,m,li]; shift[lo,m] = before(mx_part) - "
+                "after(mx_part) running",
+                "exp: P[lo,m,li] = exp(S[lo,m,li] - mx_part[lo,m])",
+                "rowsum: sum_part[lo,m] += P[lo,m,li] rescale(exp(shift[lo,m])) running",
+                "rescale: alpha[lo,m] = exp(shift[lo,m])",
+                "pv: O_part[lo,m,n] += P[lo,m,li] * V[4*lo+li,n] rescale(alpha[lo,m]) running",
+                "divide: E[m,n] = O[m,n] / sum[m]", "rowmax_join: mx[m] max= mx_part[lo,m]",
+                "rowsum_join: sum[m] += sum_part[lo,m] * exp(mx_part[lo,m] - mx[m])",
+                "pv_join: O[m,n] += O_part[lo,m,n] * exp(mx_part[lo,m] - mx[m])"}));
+  EXPECT_LT(check_rewrite(w, r, 17).relative_error, 1e-12);
+}
+
+/// Any length, chunks of any length, scores as they are, scaled, under a causal mask of -inf that
+/// leaves rows of chunks with nothing, and with a given bias.
+TEST(SplitRunning, RaggedChunksAndMasks) {
+  std::mt19937 random(27112);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution(least, most)(random);
+  };
+  for (int i = 0; i < 30; ++i) {
+    const int l = draw(2, 40), chunk = draw(1, l - 1), m = draw(1, 9);
+    const std::string loops =
+        "m: " + std::to_string(m) + ", l: " + std::to_string(l) + ", k: 5, n: 3";
+    for (const auto& [more, scores] : std::vector<std::pair<std::string, std::string>>{
+             {"", "S[m,l]"},
+             {"  - 'T[m,l] = S[m,l] * 0.5'\n", "T[m,l]"},
+             {"  - 'T[m,l] = select(lt(m, l), -inf, S[m,l])'\n", "T[m,l]"},
+             {"  - 'T[m,l] = S[m,l] + B[m,l]'\n", "T[m,l]"}}) {
+      Workload w = make("i: 2", "  - 'y[i] = x[i]'\n");
+      const Workload r = chunked(loops, more, scores, chunk, w);
+      const RewriteCheck check = check_rewrite(w, r, 17);
+      EXPECT_LT(check.relative_error, 1e-12)
+          << loops << " in chunks of " << chunk << ": " << scores << " " << check.where;
+    }
+  }
+}
+
+TEST(SplitRunning, WhatIsReadBeyondTheChunksStays) {
+  const auto refused = [](const Workload& w, const std::string& chunk, const std::string& part) {
+    const Result<Workload> r = apply(std::string_view("split-running:" + chunk), w);
+    ASSERT_FALSE(r.ok());
+    EXPECT_NE(r.reason().find(part), std::string::npos) << r.reason();
+  };
+  const Workload plain = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide);
+  refused(plain, "4", "looks back");
+  const Workload online = *apply("online-softmax", plain);
+  refused(online, "13", "no two chunks");
+  refused(*apply("online-softmax", make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide +
+                                                    "  - 'other: Y[m,l] = S[m,l] * 2'\n")),
+          "4", "outside of the chunks");
+  EXPECT_THROW(apply("split-running:0", online), InputError);
+  EXPECT_THROW(apply("split-running:4x", online), InputError);
 }
 
 TEST(MaterialiseGathers, TheProductReadsAPlainMatrix) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,25 @@ TEST(Causal, AWindowOfTwoComparisons) {
   for (const char* model : {"chimera", "mcfuser", "fusionstitching"})
     expect_right({.subject = "window", .machine = "h200", .subject_text = window, .model = model},
                  "cuda-emulated");
+}
+
+/// Few query rows in chunks of keys, ragged ones as well: what the planner takes on a GPU.
+TEST(Chunks, FewRowsOfManyKeys) {
+  std::mt19937 random(27113);
+  const auto draw = [&](int least, int most) {
+    return std::to_string(std::uniform_int_distribution(least, most)(random));
+  };
+  for (const char* form : {"dtype=f16", "dtype=bf16,online=1", "causal=1,dtype=f16",
+                           "dtype=f32,online=1,causal=1", "dtype=f32"}) {
+    const std::string subject = "attention:heads=" + draw(1, 3) + ",m=" + draw(1, 16) +
+                                ",l=" + draw(2000, 3500) + ",k=32,n=" + draw(24, 40) + "," + form;
+    const Request r{.subject = subject, .machine = "h200", .model = "tilewright"};
+    const Answer planned = plan(r);
+    ASSERT_TRUE(planned.ok()) << subject;
+    EXPECT_NE(planned.json.at("plan").dump().find("split-running:"), std::string::npos)
+        << subject << planned.json.at("plan").dump();
+    expect_right(r, "cuda-emulated");
+  }
 }
 
 /// The NPU has no code for indices and says so.

@@ -41,8 +41,8 @@ std::vector<std::int64_t> blocks_for(const Workload& w) {
 const std::vector<Rewrite>& rewrites() {
   static const std::vector<Rewrite> all{
       online_softmax(), compose(),     compose_gathers(),    compose_all(),
-      split_variance(), share_loops(), scale_late(),         copies(),
-      inlining(),       pad(),         materialise_gathers()};
+      split_variance(), split_running(), share_loops(),     scale_late(),
+      copies(),         inlining(),    pad(),               materialise_gathers()};
   return all;
 }
 

@@ -51,6 +51,8 @@ Rewrite compose_gathers();
 Rewrite compose_all();
 /// split_variance.cpp
 Rewrite split_variance();
+/// split_running.cpp
+Rewrite split_running();
 /// share_loops.cpp
 Rewrite share_loops();
 /// scale_late.cpp

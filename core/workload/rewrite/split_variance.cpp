@@ -18,6 +18,7 @@
 #include <cmath>
 
 #include "core/base/format.h"
+#include "core/workload/rewrite/build.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
 
@@ -28,13 +29,10 @@ constexpr std::int64_t kLeastChunk = 64, kMostChunk = 1024;
 constexpr std::int64_t kExactInF32 = 1 << 24;
 constexpr double kChunk = 256;  // points of a chunk, about: with some columns a block's registers
 
-Expr read(std::size_t input) {
-  return {.kind = Expr::Kind::input, .input = static_cast<int>(input)};
-}
-Expr value(double x) { return {.kind = Expr::Kind::constant, .constant = x}; }
-Expr make(std::string function, std::vector<Expr> args) {
-  return {.kind = Expr::Kind::call, .function = std::move(function), .args = std::move(args)};
-}
+using rewrite::make;
+using rewrite::read;
+using rewrite::value;
+
 bool is_call(const Expr& e, const char* function) {
   return e.kind == Expr::Kind::call && e.function == function;
 }
@@ -201,7 +199,7 @@ class VarianceSplitter {
     const Expr off = make("sub", {read(1), make("mul", {read(2), value(v_.scale)})});
     joined.outputs.front().value =
         make("add", {read(0), make("mul", {points(), make("square", {off})})});
-    for (Operator* op : {&all, &joined}) name_loops(*op);
+    for (Operator* op : {&all, &joined}) rewrite::name_loops(*op);
     const std::string of_sum = all.name, of_squares = joined.name;
     add(std::move(point), of_sum + "_part");
     add(std::move(mean), of_sum + "_mean");
@@ -250,17 +248,15 @@ class VarianceSplitter {
 
   /// Where a point of a chunk lies in the whole loop.
   Expr place() const {
-    const Expr chunk{.kind = Expr::Kind::index, .loop = chunk_},
-        within{.kind = Expr::Kind::index, .loop = within_};
-    return make("add", {make("mul", {value(points_), chunk}), within});
+    return make("add",
+                {make("mul", {value(points_), rewrite::index(chunk_)}), rewrite::index(within_)});
   }
 
   /// How many points a chunk has.
   Expr points() const {
     if (!ragged_) return value(points_);
-    const Expr chunk{.kind = Expr::Kind::index, .loop = chunk_};
-    const Expr left = make(
-        "sub", {value(static_cast<double>(whole_.extent)), make("mul", {value(points_), chunk})});
+    const Expr left = make("sub", {value(static_cast<double>(whole_.extent)),
+                                   make("mul", {value(points_), rewrite::index(chunk_)})});
     return make("min", {value(points_), left});
   }
 
@@ -300,21 +296,9 @@ class VarianceSplitter {
     return {TensorId(spec_.tensors.size() - 1), index_};
   }
 
-  /// Loops in the form that Workload::create gives them.
-  static void name_loops(Operator& op) {
-    op.loops.clear();
-    const auto name = [&op](const Access& a) {
-      for (const Affine& i : a.index)
-        for (const Term& t : i.terms)
-          if (std::ranges::find(op.loops, t.loop) == op.loops.end()) op.loops.push_back(t.loop);
-    };
-    for (const Output& o : op.outputs) name(o.target);
-    std::ranges::for_each(op.inputs, name);
-  }
-
   void add(Operator op, const std::string& name) {
     op.name = rewrite::unused(spec_.operators, name);
-    name_loops(op);
+    rewrite::name_loops(op);
     spec_.operators.push_back(std::move(op));
   }
 

@@ -317,6 +317,17 @@ void drop(WorkloadSpec& spec, const std::vector<bool>& gone) {
   for (TensorId& t : spec.outputs) t = TensorId(tensors[t.index()]);
 }
 
+void name_loops(Operator& op) {
+  op.loops.clear();
+  const auto name = [&op](const Access& a) {
+    for (const Affine& i : a.index)
+      for (const Term& t : i.terms)
+        if (std::ranges::find(op.loops, t.loop) == op.loops.end()) op.loops.push_back(t.loop);
+  };
+  for (const Output& o : op.outputs) name(o.target);
+  std::ranges::for_each(op.inputs, name);
+}
+
 void drop_unneeded(WorkloadSpec& spec) {
   std::vector<bool> gone(spec.operators.size());
   const auto is_read = [&](TensorId t) {

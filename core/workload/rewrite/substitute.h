@@ -47,6 +47,8 @@ std::string unused(const Items& items, const std::string& wanted) {
 
 /// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
 void drop_unread(Operator& op);
+/// Its loops in the form that Workload::create gives them: outputs' first, then inputs'.
+void name_loops(Operator& op);
 /// How often an expression reads an input.
 int uses_of(const Expr& e, int input);
 
