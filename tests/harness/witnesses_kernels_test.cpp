@@ -360,8 +360,11 @@ TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
     std::string tree = "r/1@grid ";
     const bool grid = pick(0, 2) == 0, sum = !grid && pick(0, 1) == 0;
     if (grid) tree += "c/" + std::to_string(block) + "@grid ";
-    tree += "( c/" + std::to_string(piece) + " c/" + std::to_string(pick(1, 3)) + "@" + unit +
-            (pick(0, 1) == 0 ? " c/1" : "") + " ( C.a C.b " + (sum ? "C.s " : "") + ") )";
+    const std::string loops = "c/" + std::to_string(piece) + " c/" + std::to_string(pick(1, 3)) +
+                              "@" + unit + (pick(0, 1) == 0 ? " c/1" : "") + " ";
+    const std::string rest = std::string("C.b ") + (sum ? "C.s " : "");
+    tree += pick(0, 2) == 0 ? "( " + loops + "C.a " + loops + "( " + rest + ") )"
+                            : "( " + loops + "( C.a " + rest + ") )";
     Kernel k{.name = "one", .level = "registers", .tree = parse_tree(tree)};
     const Kernel last{
         .name = "sum", .level = "registers", .tree = parse_tree("r/1@grid c/1@lane C.s")};
@@ -374,7 +377,6 @@ TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
     ASSERT_TRUE(source) << source.reason() << tree;
     held += exact(*s).at("m", "shared/registers").read.value < 4 * 3 * columns;
     makeshifts += source->makeshift.has_value();
-    if (source->makeshift) std::cout << source->makeshift->text << "\n  " << tree << "\n";
     texts.push_back(tree + " of " + std::to_string(columns));
     sources.push_back(std::move(source).value());
     schedules.push_back(std::move(s).value());
@@ -389,8 +391,8 @@ TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
     EXPECT_EQ(testing::text(run->bytes), testing::text(testing::exact_bytes(schedules[i])))
         << texts[i];
   }
-  EXPECT_GT(held, 0);
-  std::cout << held << " " << makeshifts << "\n";
+  EXPECT_GT(held, most / 2);
+  EXPECT_LT(makeshifts, most / 2);  // by all warps: ends with a smaller piece, and read twice
 }
 
 /// What is loaded for a !once compute is loaded wherever its tile is not complete, also where the

@@ -471,8 +471,7 @@ void Lowering::make_values() {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::load) place_load(NodeId(i));
   check_same_units();
-  for (const auto& [load, place] : place_)
-    if (place == load) check_last_tiles(load);
+  for (const auto& [load, place] : place_) check_last_tiles(load);
   visit_values(NodeId(0));
   split_slices();
   for (Value& v : values_) choose_storage(v);
