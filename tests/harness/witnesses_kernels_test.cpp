@@ -353,23 +353,27 @@ TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
     const int columns = pick(33, 200), block = pick(33, columns), piece = pick(33, block);
     const char* const unit = i % 3 == 0 ? "thread" : i % 3 == 1 ? "warp" : "lane";
     const auto w = workload_of(
-        "name: turns\nloops: {r: 3, c: " + std::to_string(columns) +
+        "name: turns\nloops: {r: 3, k: 66, c: " + std::to_string(columns) +
         "}\ntensors: {T: [7, c], ids: [r]}\ndtypes: {ids: i32}\noperators:\n"
         "  - \"a: u[r,c] = x[r,c] * m[r]\"\n  - \"b: y[r,c] = u[r,c] + T[ids[r],c]\"\n"
-        "  - \"s: z[r] += u[r,c] * x[r,c]\"\n");
+        "  - \"s: z[r] += u[r,c] * x[r,c]\"\n  - \"p: v[r,c] += h[r,k] * W[k,c]\"\n");
     std::string tree = "r/1@grid ";
     const bool grid = pick(0, 2) == 0, sum = !grid && pick(0, 1) == 0;
     if (grid) tree += "c/" + std::to_string(block) + "@grid ";
     const std::string loops = "c/" + std::to_string(piece) + " c/" + std::to_string(pick(1, 3)) +
                               "@" + unit + (pick(0, 1) == 0 ? " c/1" : "") + " ";
-    const std::string rest = std::string("C.b ") + (sum ? "C.s " : "");
+    const bool product = pick(0, 3) == 0;  // each unit needs a whole row of h
+    const std::string rest = std::string("C.b ") + (sum ? "C.s " : "") + (product ? "C.p " : "");
     tree += pick(0, 2) == 0 ? "( " + loops + "C.a " + loops + "( " + rest + ") )"
                             : "( " + loops + "( C.a " + rest + ") )";
     Kernel k{.name = "one", .level = "registers", .tree = parse_tree(tree)};
     const Kernel last{
         .name = "sum", .level = "registers", .tree = parse_tree("r/1@grid c/1@lane C.s")};
+    Kernel rows = last;
+    rows.name = "product", rows.tree = parse_tree("r/1@grid c/1@thread C.p");
     Plan plan{.kernels = {k}};
     if (!sum) plan.kernels.push_back(last);
+    if (!product) plan.kernels.push_back(rows);
     auto s = resolve(plan, w, testing::random_stitched::machine());
     ASSERT_TRUE(s) << s.reason() << tree;
     EXPECT_EQ(testing::moved(exact(*s)), testing::moved(simulate(*s))) << tree;

@@ -35,15 +35,16 @@ void Lowering::place_load(NodeId load) {
   const ScheduleNode& n = k_.node(load);
   NodeId place = load;
   bool equal_turns = false;  // which have a buffer each, of equal tiles
+  const auto begins_at = [&](int turn) {
+    return std::ranges::any_of(facts_[load.index()].tile,
+                               [&](const Span& s) { return s.lo.terms.contains(turn); });
+  };
   const std::vector<NodeId>& loops = loops_around(load);
   for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
     if (k_.node(*l).binding == Binding::grid) break;
     if (is_private(*l, n.buffer)) {
       const int turn = facts_[l->index()].turn;
-      equal_turns = equal_turns ||
-                    (turn >= 0 && std::ranges::none_of(
-                                      facts_[load.index()].tile,
-                                      [&](const Span& s) { return s.lo.terms.contains(turn); }));
+      equal_turns = equal_turns || (turn >= 0 && !begins_at(turn));
       continue;
     }
     if (tile_moves(load, *l)) break;
