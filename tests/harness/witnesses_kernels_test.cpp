@@ -352,11 +352,11 @@ TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
   for (int i = 0; i < most; ++i) {
     const int columns = pick(33, 200), block = pick(33, columns), piece = pick(33, block);
     const char* const unit = i % 3 == 0 ? "thread" : i % 3 == 1 ? "warp" : "lane";
-    const auto w = workload_of(
-        "name: turns\nloops: {r: 3, k: 66, c: " + std::to_string(columns) +
-        "}\ntensors: {T: [7, c], ids: [r]}\ndtypes: {ids: i32}\noperators:\n"
-        "  - \"a: u[r,c] = x[r,c] * m[r]\"\n  - \"b: y[r,c] = u[r,c] + T[ids[r],c]\"\n"
-        "  - \"s: z[r] += u[r,c] * x[r,c]\"\n  - \"p: v[r,c] += h[r,k] * W[k,c]\"\n");
+    const auto w =
+        workload_of("name: turns\nloops: {r: 3, k: 66, c: " + std::to_string(columns) +
+                    "}\ntensors: {T: [7, c], ids: [r]}\ndtypes: {ids: i32}\noperators:\n"
+                    "  - \"a: u[r,c] = x[r,c] * m[r]\"\n  - \"b: y[r,c] = u[r,c] + T[ids[r],c]\"\n"
+                    "  - \"s: z[r] += u[r,c] * x[r,c]\"\n  - \"p: v[r,c] += h[r,k] * W[k,c]\"\n");
     std::string tree = "r/1@grid ";
     const bool grid = pick(0, 2) == 0, sum = !grid && pick(0, 1) == 0;
     if (grid) tree += "c/" + std::to_string(block) + "@grid ";

@@ -333,8 +333,8 @@ bool Lowering::fits_registers(Value& v) {
   }
   for (const Use& use : v.uses) {
     const auto names = match(v.key, use_key(use), v.scope);
-    const bool in_turn = std::ranges::all_of(
-        turns, [&](int turn) { return is_around(index(turn).node, use.node); });
+    const bool in_turn =
+        std::ranges::all_of(turns, [&](int turn) { return is_around(index(turn).node, use.node); });
     if (!names || !in_turn) {
       v.reason = "threads use what others make";
       return false;
