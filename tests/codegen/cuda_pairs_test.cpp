@@ -212,11 +212,15 @@ cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
   return *source;
 }
 
+/// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others. A tile that a thread has too few registers for
+/// is no pair by warpgroups: it is told so, and the kernel that does without them is held as well.
 TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const char* const other = std::getenv("TILEWRIGHT_SEED");
   const int count = cases != nullptr ? std::atoi(cases) : 24;
-  RecordProperty("seed", std::to_string(kSeed));
-  Draw draw(kSeed);
+  const std::uint64_t seed = other != nullptr ? std::strtoull(other, nullptr, 10) : kSeed;
+  RecordProperty("seed", std::to_string(seed));
+  Draw draw(seed);
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
@@ -225,21 +229,28 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));
     const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
-    EXPECT_TRUE(pair.ok()) << pair.reason() << "\n" << drawn.back().text;
-    EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
+    EXPECT_TRUE(pair.ok() || pair.reason().find("registers a thread") != std::string::npos)
+        << pair.reason() << "\n"
+        << drawn.back().text;
+    EXPECT_EQ(sources.back().micro_kernel == "wgmma", pair.ok()) << drawn.back().text;
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  std::int64_t left = 0, sections = 0;
+  std::int64_t left = 0, sections = 0, too_large = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
-                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+                                       seed, {.turns = static_cast<std::uint64_t>(i % 3)});
     ASSERT_TRUE(run.ok()) << c.text << run.reason();
     EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
     EXPECT_LT(run->error, c.workload->dtype() == DType::f16 ? 4e-3 : 3e-2) << c.text;
     auto bytes = testing::sm_bytes(c.schedule);
     const auto pair = lowering::warpgroup_pair(c.schedule, 0);
+    if (!pair.ok()) {
+      ++too_large;
+      EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;
+      continue;
+    }
     const auto [rights, seconds] = left_out(c, *pair);
     bytes["K"].first -= rights, bytes["V"].first -= seconds;
     left += rights;
@@ -250,6 +261,9 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   }
   EXPECT_GT(left, 0);
   EXPECT_GT(sections, 0);
+  EXPECT_LE(too_large, count / 12);
+  std::cout << "seed " << seed << ": " << count << " drawn, " << too_large
+            << " with too few registers\n";
 }
 
 /// Attention of 512 rows and columns with such a mask, in tiles of 128 x 64.

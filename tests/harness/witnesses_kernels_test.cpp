@@ -334,6 +334,71 @@ TEST(WitnessesAndKernels, SlicesWithAGapAreLoadedByThemselves) {
   }
 }
 
+/// Each iteration of a loop over units has buffers of its own, also where one unit has several
+/// iterations: a loop around it finds held in each what that one loaded. Pieces of pieces, of which
+/// the last are smaller, and blocks and units that have fewer.
+TEST(WitnessesAndKernels, UnitsWithSeveralTurnsHoldWhatEachLoaded) {
+  const char* const seed = std::getenv("TILEWRIGHT_SEED");
+  const char* const count = std::getenv("TILEWRIGHT_CASES");
+  std::mt19937_64 random(seed != nullptr ? std::strtoull(seed, nullptr, 10) : 2711);
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  std::vector<std::string> texts;
+  const int most = count != nullptr ? std::atoi(count) : 24;
+  int held = 0, makeshifts = 0;
+  for (int i = 0; i < most; ++i) {
+    const int columns = pick(33, 200), block = pick(33, columns), piece = pick(33, block);
+    const char* const unit = i % 3 == 0 ? "thread" : i % 3 == 1 ? "warp" : "lane";
+    const auto w =
+        workload_of("name: turns\nloops: {r: 3, k: 66, c: " + std::to_string(columns) +
+                    "}\ntensors: {T: [7, c], ids: [r]}\ndtypes: {ids: i32}\noperators:\n"
+                    "  - \"a: u[r,c] = x[r,c] * m[r]\"\n  - \"b: y[r,c] = u[r,c] + T[ids[r],c]\"\n"
+                    "  - \"s: z[r] += u[r,c] * x[r,c]\"\n  - \"p: v[r,c] += h[r,k] * W[k,c]\"\n");
+    std::string tree = "r/1@grid ";
+    const bool grid = pick(0, 2) == 0, sum = !grid && pick(0, 1) == 0;
+    if (grid) tree += "c/" + std::to_string(block) + "@grid ";
+    const std::string loops = "c/" + std::to_string(piece) + " c/" + std::to_string(pick(1, 3)) +
+                              "@" + unit + (pick(0, 1) == 0 ? " c/1" : "") + " ";
+    const bool product = pick(0, 3) == 0;  // each unit needs a whole row of h
+    const std::string rest = std::string("C.b ") + (sum ? "C.s " : "") + (product ? "C.p " : "");
+    tree += pick(0, 2) == 0 ? "( " + loops + "C.a " + loops + "( " + rest + ") )"
+                            : "( " + loops + "( C.a " + rest + ") )";
+    Kernel k{.name = "one", .level = "registers", .tree = parse_tree(tree)};
+    const Kernel last{
+        .name = "sum", .level = "registers", .tree = parse_tree("r/1@grid c/1@lane C.s")};
+    Kernel rows = last;
+    rows.name = "product", rows.tree = parse_tree("r/1@grid c/1@thread C.p");
+    Plan plan{.kernels = {k}};
+    if (!sum) plan.kernels.push_back(last);
+    if (!product) plan.kernels.push_back(rows);
+    auto s = resolve(plan, w, testing::random_stitched::machine());
+    ASSERT_TRUE(s) << s.reason() << tree;
+    EXPECT_EQ(testing::moved(exact(*s)), testing::moved(simulate(*s))) << tree;
+    auto source = cuda::emit(*s, {.prefix = "k" + std::to_string(i)});
+    ASSERT_TRUE(source) << source.reason() << tree;
+    held += exact(*s).at("m", "shared/registers").read.value < 4 * 3 * columns;
+    makeshifts += source->makeshift.has_value();
+    texts.push_back(tree + " of " + std::to_string(columns));
+    sources.push_back(std::move(source).value());
+    schedules.push_back(std::move(s).value());
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto run = testing::run_cuda(*module, sources[i], *schedules[i].workload, i);
+    ASSERT_TRUE(run) << run.reason();
+    EXPECT_TRUE(run->report.clean()) << texts[i];
+    EXPECT_LT(run->error, 2e-5) << texts[i];
+    EXPECT_EQ(testing::text(run->bytes), testing::text(testing::exact_bytes(schedules[i])))
+        << texts[i];
+  }
+  EXPECT_GT(held, most / 2);
+  EXPECT_LT(makeshifts, most / 2);  // by all warps: ends with a smaller piece, and read twice
+}
+
 /// What is loaded for a !once compute is loaded wherever its tile is not complete, also where the
 /// compute has no point left: u slides, so that from the second turn of n on no row of it is new.
 TEST(WitnessesAndKernels, ALoadForAComputeWithoutPoints) {

@@ -34,19 +34,21 @@ bool Lowering::tile_moves(NodeId load, NodeId loop) const {
 void Lowering::place_load(NodeId load) {
   const ScheduleNode& n = k_.node(load);
   NodeId place = load;
+  bool equal_turns = false;  // which have a buffer each, of equal tiles
+  const auto begins_at = [&](int turn) {
+    return std::ranges::any_of(facts_[load.index()].tile,
+                               [&](const Span& s) { return s.lo.terms.contains(turn); });
+  };
   const std::vector<NodeId>& loops = loops_around(load);
   for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
     if (k_.node(*l).binding == Binding::grid) break;
     if (is_private(*l, n.buffer)) {
-      // Each turn has a tile of its own, which may be loaded ahead only if it is another one.
       const int turn = facts_[l->index()].turn;
-      if (turn >= 0 && std::ranges::none_of(facts_[load.index()].tile, [&](const Span& s) {
-            return s.lo.terms.contains(turn);
-          }))
-        break;
+      equal_turns = equal_turns || (turn >= 0 && !begins_at(turn));
       continue;
     }
     if (tile_moves(load, *l)) break;
+    if (equal_turns && k_.node(*l).max_trips <= 1) continue;  // nothing finds them held
     bool alone = true;
     for (std::size_t m = 0; m < k_.nodes.size(); ++m)
       if (k_.nodes[m].kind == NodeKind::load && k_.nodes[m].buffer == n.buffer &&

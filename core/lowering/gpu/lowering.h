@@ -103,6 +103,9 @@ class Lowering {
   void choose_storage(Value& v);
   bool fits_registers(Value& v);
   bool adopt_key(Value& v);
+  std::vector<Linear> inside_before(const Value& v, const std::vector<Linear>& inside,
+                                    const std::set<int>& known) const;
+  bool follows(const Linear& x, const std::vector<Linear>& positive) const;
   bool covers(const Value& v, const Use& use) const;
   void choose_names();
   bool reads_window(const Value& v) const;
@@ -111,7 +114,8 @@ class Lowering {
   NodeId common(NodeId a, NodeId b) const;
   NodeId child_towards(NodeId ancestor, NodeId node) const;
   std::vector<int> own(const Key& key, NodeId scope) const;
-  std::vector<int> own(const Value& v) const { return own(v.key, k_.node(v.anchor).parent); }
+  std::vector<int> own(const Value& v) const;
+  std::vector<int> equal_turns(const Value& v) const;
   std::optional<std::map<int, int>> match(const Key& made, const Key& used, NodeId scope) const;
   std::set<int> reduced(const Value& v) const;
   std::int64_t size_of_dims(const std::vector<int>& dims) const;

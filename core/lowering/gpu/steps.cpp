@@ -220,7 +220,11 @@ void Lowering::stage(std::size_t value, std::vector<Step>& out) {
     }
     step.threads = kLanes * inner;
   }
-  step.inside = facts_[v.anchor.index()].at->inside;
+  std::set<int> known;
+  for (const auto& loops : {loops_around(v.anchor), v.around})
+    for (NodeId l : loops)
+      for (int id : {facts_[l.index()].unit, facts_[l.index()].turn}) known.insert(id);
+  step.inside = inside_before(v, facts_[v.producer.index()].at->inside, known);
   step.dims = turns_ahead(v);
   Key key;
   for (const Span& s : v.tile) {

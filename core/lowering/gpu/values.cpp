@@ -56,6 +56,22 @@ std::vector<int> Lowering::own(const Key& key, NodeId scope) const {
   return all;
 }
 
+/// Turns that the key does not tell apart, and whose tiles are loaded before their loop: each turn
+/// has a buffer of its own.
+std::vector<int> Lowering::equal_turns(const Value& v) const {
+  std::vector<int> turns = turns_ahead(v);
+  const std::set<int> known = ids_of(v.key);
+  std::erase_if(turns, [&](int turn) { return known.contains(turn); });
+  return turns;
+}
+
+std::vector<int> Lowering::own(const Value& v) const {
+  std::vector<int> all = own(v.key, k_.node(v.anchor).parent);
+  const std::vector<int> turns = equal_turns(v);
+  all.insert(all.end(), turns.begin(), turns.end());
+  return all;
+}
+
 std::int64_t Lowering::size_of_dims(const std::vector<int>& dims) const {
   std::int64_t n = 1;
   for (int id : dims) n *= std::min<std::int64_t>(1 << 20, index(id).count);
@@ -258,6 +274,36 @@ bool Lowering::covers(const Value& v, const Use& use) const {
   });
 }
 
+/// What of `inside` holds where a value is loaded: of loops that the load stands before, in their
+/// first turns, in which no unit has less to do than in others.
+std::vector<Linear> Lowering::inside_before(const Value& v, const std::vector<Linear>& inside,
+                                            const std::set<int>& known) const {
+  const auto is_known = [&](const Linear& x) {
+    return std::ranges::all_of(x.terms, [&](const auto& t) {
+      return known.contains(t.first) || index(t.first).kind == ProgramIndex::Kind::block;
+    });
+  };
+  std::vector<Linear> all;
+  std::ranges::copy_if(inside, std::back_inserter(all), is_known);
+  for (const Linear& x : inside) {
+    Linear first = x;
+    for (const auto& [id, c] : x.terms) {
+      const ProgramIndex& i = index(id);
+      if (i.kind == ProgramIndex::Kind::loop && c < 0 && !known.contains(id) &&
+          (i.node == v.anchor || is_around(v.anchor, i.node)))
+        first.terms.erase(id);
+    }
+    if (first != x && is_known(first) && !follows(first, all)) require(all, first);
+  }
+  return all;
+}
+
+/// Whether it is positive wherever all of these are.
+bool Lowering::follows(const Linear& x, const std::vector<Linear>& positive) const {
+  return std::ranges::any_of(positive,
+                             [&](const Linear& y) { return variables_.lower(x - y) >= 0; });
+}
+
 /// A load takes the indices of its first use.
 bool Lowering::adopt_key(Value& v) {
   v.key = use_key(v.uses.front());
@@ -268,12 +314,7 @@ bool Lowering::adopt_key(Value& v) {
   std::set<int> known = ids_of(v.key);
   for (NodeId l : v.around)
     for (int id : {facts_[l.index()].unit, facts_[l.index()].turn}) known.insert(id);
-  v.inside.clear();
-  for (const Linear& x : facts_[v.uses.front().node.index()].inside)
-    if (std::ranges::all_of(x.terms, [&](const auto& t) {
-          return known.contains(t.first) || index(t.first).kind == ProgramIndex::Kind::block;
-        }))
-      v.inside.push_back(x);
+  v.inside = inside_before(v, facts_[v.uses.front().node.index()].inside, known);
   return true;
 }
 
@@ -283,14 +324,18 @@ bool Lowering::fits_registers(Value& v) {
   if (v.sum && size_of_dims(v.dims) > kMostValues)
     throw Refused{"a thread would sum up " + std::to_string(size_of_dims(v.dims)) + " values of " +
                   workload_.tensor(v.tensor).name + ": at most " + std::to_string(kMostValues)};
-  const std::vector<int> dims = own(v.key, v.scope);
+  std::vector<int> dims = own(v.key, v.scope);
+  const std::vector<int> turns = equal_turns(v);
+  dims.insert(dims.end(), turns.begin(), turns.end());
   if (size_of_dims(dims) > kMostValues) {
     v.reason = std::to_string(size_of_dims(dims)) + " values a thread";
     return false;
   }
   for (const Use& use : v.uses) {
     const auto names = match(v.key, use_key(use), v.scope);
-    if (!names) {
+    const bool in_turn =
+        std::ranges::all_of(turns, [&](int turn) { return is_around(index(turn).node, use.node); });
+    if (!names || !in_turn) {
       v.reason = "threads use what others make";
       return false;
     }
@@ -298,7 +343,7 @@ bool Lowering::fits_registers(Value& v) {
     if (v.loaded())  // what is not loaded is zero, as it is read past the end
       for (Linear& x : there(use)) holds.push_back(std::move(x));
     for (const Linear& x : v.inside)
-      if (std::ranges::find(holds, renamed(x, *names)) == holds.end()) {
+      if (!follows(renamed(x, *names), holds)) {
         v.reason = "threads use it that do not make it";
         return false;
       }
@@ -336,6 +381,9 @@ void Lowering::put_shared(Value& v, const std::string& reason) {
                   " values a thread"};
   v.storage = Storage::shared;
   v.reason = reason;
+  if (const std::vector<int> turns = equal_turns(v); !turns.empty())
+    throw Refused{name + " is held by turns of " + index(turns.front()).text +
+                  " that have a tile each, all of them equal: " + reason};
   if (!v.loaded()) {
     if (!tiles_.contains(v.buffer)) throw Refused{name + " is computed, and its tile not known"};
     v.tile = tiles_.at(v.buffer);
@@ -423,8 +471,7 @@ void Lowering::make_values() {
   for (std::size_t i = 0; i < k_.nodes.size(); ++i)
     if (k_.nodes[i].kind == NodeKind::load) place_load(NodeId(i));
   check_same_units();
-  for (const auto& [load, place] : place_)
-    if (place == load) check_last_tiles(load);
+  for (const auto& [load, place] : place_) check_last_tiles(load);
   visit_values(NodeId(0));
   split_slices();
   for (Value& v : values_) choose_storage(v);
