@@ -128,9 +128,9 @@ class HostSequence final : public LaunchSequence {
   }
   /// Whether each launch is shared or left to one thread, whichever is faster: a small one ends
   /// before a helper has begun. By the least of some runs of either kind, in turn. Runs that
-  /// are shared are not clocked until helpers had time to wake: between runs that follow one another
-  /// they are awake. A long launch that was never faster when shared is tried more often: something
-  /// else may have had a helper's processor.
+  /// are shared are not clocked until helpers had time to wake: between runs that follow one
+  /// another they are awake. A long launch that was never faster when shared is tried more often:
+  /// something else may have had a helper's processor.
   std::optional<Reason> choose(std::size_t first, std::size_t last, double budget) {
     constexpr int kTurns = 5, kMostTurns = 30;
     constexpr double kLong = 3e-5;  // seconds: far more than it takes threads to begin and end

@@ -150,8 +150,8 @@ class KernelEmitter::Planes : PointText {
     const std::string row = std::to_string(x_.phases * x_.pitch);
     const std::string image = "x" + std::to_string(x_.image);
     e_.out_.open("for (int64_t r = 0; r < " + end + " - " + from_ + "; ++r)");
-    e_.out_.open("for (int64_t phase = 0; phase < " + row + "; phase += " +
-                 std::to_string(x_.pitch) + ")");
+    e_.out_.open("for (int64_t phase = 0; phase < " + row +
+                 "; phase += " + std::to_string(x_.pitch) + ")");
     e_.out_.open("for (int64_t j = phase; j < phase + " + high(x_.columns) + " - " +
                  low(x_.columns) + " + " + std::to_string(x_.reach) + "; j += kLanes)");
     e_.out_.line("Vector sum = " + identity(Width::whole, output(0)) + ";");
@@ -315,9 +315,9 @@ class KernelEmitter::Planes : PointText {
       if (is_other(i))
         e_.out_.line("const Vector x" + std::to_string(i) + " = taps" + std::to_string(i) + "[" +
                      tap_number() + "];");
-    e_.out_.line(combined(output(0).combine, "sums[u]",
-                          x_.in_turn ? "x" + std::to_string(x_.image)
-                                     : value(Width::whole, *x_.value)));
+    e_.out_.line(
+        combined(output(0).combine, "sums[u]",
+                 x_.in_turn ? "x" + std::to_string(x_.image) : value(Width::whole, *x_.value)));
     e_.out_.close();
     e_.out_.close();
     e_.out_.close();

@@ -252,8 +252,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     text.line("const int64_t end = t + " + std::to_string(together) + " < " + columns + " ? t + " +
               std::to_string(together) + " : " + columns + ";");
   }
-  text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " +
-            std::to_string(of_panel) + ")");
+  text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " + std::to_string(of_panel) +
+            ")");
   open(p.depth);
   text.line(
       "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i) *to++ = g + i < " + end +
@@ -265,9 +265,9 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   made.text = text.text();
   const std::string& first_column = at[static_cast<std::size_t>(p.columns)];
   const std::string first_panel =
-      groups > 1 ? std::to_string(group) + " * ((" + first_column + ") / " +
-                       std::to_string(together) + ")"
-                 : "(" + first_column + ") * " + std::to_string(extent(p.depth));
+      groups > 1
+          ? std::to_string(group) + " * ((" + first_column + ") / " + std::to_string(together) + ")"
+          : "(" + first_column + ") * " + std::to_string(extent(p.depth));
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
          " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel + " + (" +

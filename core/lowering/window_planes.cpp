@@ -14,7 +14,7 @@ constexpr std::int64_t kPlaneBytes = 16 << 10;  // of a band, in the first cache
 constexpr std::int64_t kFewPoints = 4;          // rows that may have all else in registers
 constexpr std::int64_t kMostAcross = 32;        // taps of a row
 constexpr double kInTurn = 0.8;  // of the steps of all taps: rows and columns in turn have at most
-constexpr std::int64_t kMostStep = 8;           // elements from one column to the next
+constexpr std::int64_t kMostStep = 8;  // elements from one column to the next
 
 std::int64_t coefficient(const Affine& a, LoopId loop) {
   std::int64_t sum = 0;
@@ -223,8 +223,7 @@ void shape(WindowPlane& p, std::int64_t rows, std::int64_t columns, const Vector
   // Vectors that are combined for a row of points; of rows of the image each is stored, too.
   const std::int64_t of_rows = p.phases * ceil_div(columns + p.reach, unit.lanes);
   const auto direct = static_cast<double>(taps * vectors);
-  const auto turns =
-      static_cast<double>((p.taps_down + 2) * of_rows + p.taps_across * vectors);
+  const auto turns = static_cast<double>((p.taps_down + 2) * of_rows + p.taps_across * vectors);
   p.in_turn = turns < kInTurn * direct;
 }
 

@@ -110,15 +110,14 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
       !places_.in_place(right))
     return 0;
   const auto moves = [&](NodeId id, int local) {
-    return std::ranges::any_of(k_.node(id).cuts, [&](const OpLoop& c) {
-      return c.op == n_.op && c.local == local;
-    });
+    return std::ranges::any_of(k_.node(id).cuts,
+                               [&](const OpLoop& c) { return c.op == n_.op && c.local == local; });
   };
   NodeId around = n_.parent;
   while (around.valid() && !moves(around, x.depth) && !moves(around, x.columns))
     around = k_.node(around).parent;
-  const double panels =
-      std::ceil(box.columns / static_cast<double>(block_of(r_, box.rows, box.columns)[1] * r_.lanes));
+  const double panels = std::ceil(
+      box.columns / static_cast<double>(block_of(r_, box.rows, box.columns)[1] * r_.lanes));
   if (panels <= 1 && around.valid() && moves(around, x.depth)) return 0;
   const auto all = static_cast<double>(w_.tensor(k_.buffer(right).tensor).bytes().value);
   return panels * r_.latency * (1 - kept(2 * all, r_.caches.back().capacity));
@@ -249,8 +248,7 @@ std::optional<double> Compute::plane() const {
     (moves(op.inputs[x->image], op.loops[static_cast<std::size_t>(l)]) ? images : times) *= most(l);
   }
   const auto rows = static_cast<std::int64_t>(most(x->rows));
-  const auto cycles =
-      cycles_of_plane(*x, rows, static_cast<std::int64_t>(most(x->columns)), unit);
+  const auto cycles = cycles_of_plane(*x, rows, static_cast<std::int64_t>(most(x->columns)), unit);
   return images * (cycles.copy + times * cycles.points) * r_.cycle + r_.visit;
 }
 

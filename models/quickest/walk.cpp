@@ -20,7 +20,7 @@ double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); 
 
 /// What a subtree does in one run of it, one thread.
 struct Work {
-  double arithmetic = 0, packing = 0, begun = 0;  ///< seconds; begun: ProductSeconds
+  double arithmetic = 0, packing = 0, begun = 0;
   Objects foot;                 ///< bytes that it touches, whole lines
   std::vector<Objects> moved;   ///< by cache: bytes that come in
   std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`

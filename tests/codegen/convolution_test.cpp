@@ -227,7 +227,8 @@ std::string drawn_strip(std::mt19937& random, bool f64) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   const int c = draw(1, 5), times = draw(1, 2), apart = draw(1, 2), down = draw(1, 3);
-  const int taps_down = draw(1, 7), taps = draw(1, 7), row_step = draw(1, 4), step = draw(1, 8);
+  const int taps_down = draw(1, 7), taps = draw(1, 7), row_step = draw(1, 4);
+  const int step = draw(0, 1) == 0 ? draw(1, 2) : draw(1, 8);
   const int h = draw(1, 40), w = draw(1, 140), above = draw(0, (taps_down - 1) * down);
   const int pad = draw(0, (taps - 1) * apart);
   const int rows = (h - 1) / row_step + 1, columns = (w - 1) / step + 1;
@@ -293,7 +294,7 @@ TEST_P(OnEveryIsa, StripsWithStepsAndEdges) {
     }
   }
   EXPECT_GT(by_planes, GetParam() == cpu::Isa::generic ? -1 : 5);
-  EXPECT_GT(in_turn, asked != nullptr || GetParam() == cpu::Isa::generic ? -1 : 2);
+  EXPECT_GT(in_turn, asked != nullptr || GetParam() == cpu::Isa::generic ? -1 : 1);
 }
 
 /// Gradients whole, in one tile a loop, and with two loops cut: what does not fit a micro-kernel

@@ -71,8 +71,8 @@ TEST(PriceOfForms, PanelsOfACutDepthBegin) {
   for (int i = 0; i < 8; ++i) {
     const int n = 512 * draw(10, 16), k = 256 * draw(48, 64), step = 32 * draw(1, 4);
     const auto seconds = [&](int columns, int depth, const std::string& tree) {
-      return time_of(formatted("\"n\": {}, k: {}", columns, depth),
-                     "\"C[n] += A[k] * B[k,n]\"", tree.c_str())
+      return time_of(formatted("\"n\": {}, k: {}", columns, depth), "\"C[n] += A[k] * B[k,n]\"",
+                     tree.c_str())
           .seconds;
     };
     const std::string in_columns = formatted("n/32 k/{} ( C.C )", step),
