@@ -1,6 +1,7 @@
 // From the outcomes of a few touches of each kind to bytes.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "core/base/format.h"
@@ -20,9 +21,9 @@ constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
 constexpr int kTries = 16;
 /// Parts are looked into further until all together may be off by this share of the misses,
-constexpr double kGoal = 0.006;
+inline const double kGoal = std::getenv("GOAL") ? std::atof(std::getenv("GOAL")) : 0.006;
 /// or so many touches were looked into.
-constexpr std::int64_t kMostInAll = 1000;
+inline const std::int64_t kMostInAll = std::getenv("MIA") ? std::atoll(std::getenv("MIA")) : 1000;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
 double spread(int n, int dimension, double shift = 0) {

@@ -1,6 +1,7 @@
 #include "models/cached/window.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 namespace tilewright::cached {
@@ -8,6 +9,8 @@ namespace tilewright::cached {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;
+/// Lines that pieces share are listed so many times at most.
+constexpr std::int64_t kMostOverlap = 2;
 constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
 
 double volume(const Piece& p) {
@@ -143,15 +146,58 @@ void Window::add(int array, const Box& box) {
   list.push_back(box);
 }
 
-void Window::settle(const Spot& x, std::int64_t line) {
+bool Window::insert(std::int64_t line) {
+  const std::size_t mask = table_.size() - 1;
+  for (std::size_t at = static_cast<std::size_t>(line) & mask;; at = (at + 1) & mask) {
+    Place& place = table_[at];
+    if (place.stamp != now_) {
+      place = {line, now_};
+      list_.push_back(line);
+      return true;
+    }
+    if (place.line == line) return false;
+  }
+}
+
+bool Window::list(std::int64_t line, std::int64_t few) {
+  settled_.clear();
+  std::int64_t most = 0;
+  for (const int a : used_)
+    for (const Piece& p : by_array_[static_cast<std::size_t>(a)]) {
+      if (p.bytes().empty()) continue;
+      const Rows& rows = settled_.emplace_back(rows_of(nest_.array(a), p, line));
+      std::int64_t count = rows.bytes / line + 1;
+      for (int d = 0; d < rows.dims; ++d) count *= rows.count[static_cast<std::size_t>(d)];
+      most += count;
+      if (most > kMostOverlap * few) return false;
+    }
+  if (table_.empty()) table_.resize(std::bit_ceil(static_cast<std::size_t>(4 * few)));
+  ++now_;
+  list_.clear();
+  for (const Rows& rows : settled_) {
+    rows_.clear();
+    list_rows(rows, line, rows_);
+    for (const auto& [first, last] : rows_)
+      for (std::int64_t l = first; l < last; ++l) insert(l);
+    if (static_cast<std::int64_t>(list_.size()) > few) return false;
+  }
+  lines_ = static_cast<std::int64_t>(list_.size());
+  return true;
+}
+
+void Window::settle(const Spot& x, std::int64_t line, std::int64_t few) {
+  for (const int a : used_)
+    for (const Box& box : boxes_[static_cast<std::size_t>(a)])
+      pieces(nest_.array(a), box, nullptr,
+             [&](const Piece& p) { by_array_[static_cast<std::size_t>(a)].push_back(p); });
+  listed_ = list(line, few);
+  if (listed_) return;
   lines_ = 0;
   settled_.clear();
   has_spot_ = false;
   for (const int a : used_) {
     const Array& array = nest_.array(a);
     auto& list = by_array_[static_cast<std::size_t>(a)];
-    for (const Box& box : boxes_[static_cast<std::size_t>(a)])
-      pieces(array, box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
       // The largest ones first; of those of a size the order is kept.
       order_.clear();
@@ -181,6 +227,15 @@ void Window::settle(const Spot& x, std::int64_t line) {
 }
 
 double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const {
+  if (listed_) {
+    const std::int64_t own = x.address / line;
+    std::int64_t count = 0;
+    if (std::has_single_bit(static_cast<std::uint64_t>(sets)))
+      for (const std::int64_t l : list_) count += ((l ^ own) & (sets - 1)) == 0 && l != own ? 1 : 0;
+    else
+      for (const std::int64_t l : list_) count += (l - own) % sets == 0 && l != own ? 1 : 0;
+    return static_cast<double>(count);
+  }
   const double own = has_spot_ ? 1 : 0;
   double sum = 0;
   for (const Rows& rows : settled_) {
@@ -190,16 +245,11 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, doubl
   return std::max(sum - own, 0.0);
 }
 
-std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
+std::int64_t Window::fullest(std::int64_t sets) {
   counts_.assign(static_cast<std::size_t>(sets), 0);
   std::int64_t most = 0;
-  for (const Rows& rows : settled_) {
-    rows_.clear();
-    list_rows(rows, line, rows_);
-    for (const auto& [first, last] : rows_)
-      for (std::int64_t l = first; l < last; ++l)
-        most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
-  }
+  for (const std::int64_t l : list_)
+    most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
   return most;
 }
 

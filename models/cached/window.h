@@ -19,18 +19,23 @@ class Window {
   void add(int array, const Piece& p);
   /// Of a tensor at home, that is touched without strides.
   void add(int array, const Box& box);
-  /// Makes the pieces of each array disjoint. Nothing is added after. `x` is what in_set() is asked
-  /// of.
-  void settle(const Spot& x, std::int64_t line);
-  /// Lines, all sets together; an upper bound where rows share lines.
+  /// Lists the lines where they are `few` or less, else makes the pieces of each array disjoint.
+  /// Nothing is added after. `x` is what in_set() is asked of.
+  void settle(const Spot& x, std::int64_t line, std::int64_t few);
+  /// Lines, all sets together; an upper bound where rows share lines and they are not listed.
   std::int64_t lines() const { return lines_; }
+  /// Whether each line is known, so that all counts are exact.
+  bool listed() const { return listed_; }
   /// Lines in the set of that line, it itself not counted; where they are `enough`, some number
   /// from there on.
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
-  /// Lines in the set that has most. Cost: the lines and the sets.
-  std::int64_t fullest(std::int64_t line, std::int64_t sets);
+  /// Where lines are listed: those in the set that has most. Cost: the lines and the sets.
+  std::int64_t fullest(std::int64_t sets);
 
  private:
+  bool list(std::int64_t line, std::int64_t few);
+  bool insert(std::int64_t line);
+
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
   std::vector<std::vector<Box>> boxes_;
@@ -42,6 +47,15 @@ class Window {
   std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
   std::vector<std::int64_t> counts_ = {};
+  // Lines by number, each once, and a table to find them: of no use but where its stamp is now's.
+  struct Place {
+    std::int64_t line = 0;
+    std::int64_t stamp = 0;
+  };
+  bool listed_ = false;
+  std::vector<std::int64_t> list_ = {};
+  std::vector<Place> table_ = {};
+  std::int64_t now_ = 0;
 };
 
 /// Looks back from a touch of a line to the one before it.
