@@ -397,7 +397,7 @@ void Nest::fuse() {
       const auto d =
           static_cast<std::size_t>(array.sources[static_cast<std::size_t>(first - 1)].dimension);
       if (!all && first < kMaxRank &&
-          (pitch > kLine || (2 * pitch > kLine && pitch * w.step[d] > kLine)))
+          (pitch > kLine || pitch * w.step[d] > kLine))
         break;
       all = is_whole(--first) && all;
     }

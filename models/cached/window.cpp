@@ -146,17 +146,21 @@ void Window::add(int array, const Box& box) {
   list.push_back(box);
 }
 
-bool Window::insert(std::int64_t line) {
+/// Of the line in the table, or where it would be.
+std::size_t Window::place_of(std::int64_t line) const {
   const std::size_t mask = table_.size() - 1;
-  for (std::size_t at = static_cast<std::size_t>(line) & mask;; at = (at + 1) & mask) {
-    Place& place = table_[at];
-    if (place.stamp != now_) {
-      place = {line, now_};
-      list_.push_back(line);
-      return true;
-    }
-    if (place.line == line) return false;
-  }
+  // Neighbours stay neighbours, but arrays do not lie upon each other.
+  const auto block = static_cast<std::uint64_t>(line) >> 3;
+  std::size_t at = ((block * 0x9E3779B97F4A7C15ULL >> 29) + static_cast<std::size_t>(line)) & mask;
+  while (table_[at].stamp == now_ && table_[at].line != line) at = (at + 1) & mask;
+  return at;
+}
+
+void Window::insert(std::int64_t line) {
+  Place& place = table_[place_of(line)];
+  if (place.stamp == now_) return;
+  place = {line, now_};
+  list_.push_back(line);
 }
 
 bool Window::list(std::int64_t line, std::int64_t few) {
@@ -251,6 +255,24 @@ std::int64_t Window::fullest(std::int64_t sets) {
   for (const std::int64_t l : list_)
     most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
   return most;
+}
+
+bool Window::has(std::int64_t line) const { return table_[place_of(line)].stamp == now_; }
+
+double Window::lost(const Spot& x, bool misses, const std::vector<std::int64_t>& alike,
+                    std::int64_t line, std::int64_t sets, std::int64_t ways) const {
+  const std::int64_t own = x.address / line;
+  const bool apart = !has(own);
+  std::int64_t seen = 1, gone = misses ? 1 : 0;
+  for (const std::int64_t y : alike) {
+    if (y == own || !has(y)) continue;
+    // All but itself, and x.
+    const std::int64_t others = counts_[static_cast<std::size_t>(y % sets)] - 1 +
+                                (apart && (y - own) % sets == 0 ? 1 : 0);
+    ++seen;
+    if (others >= ways) ++gone;
+  }
+  return static_cast<double>(gone) / static_cast<double>(seen);
 }
 
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,

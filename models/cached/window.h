@@ -31,10 +31,17 @@ class Window {
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
   /// Where lines are listed: those in the set that has most. Cost: the lines and the sets.
   std::int64_t fullest(std::int64_t sets);
+  /// After fullest(): of lines that are touched alike, by number, the share that has lost its place
+  /// among `ways` by then: those listed here, as if each stood where `x` stands. `misses`: what of
+  /// x itself.
+  double lost(const Spot& x, bool misses, const std::vector<std::int64_t>& alike, std::int64_t line,
+              std::int64_t sets, std::int64_t ways) const;
 
  private:
   bool list(std::int64_t line, std::int64_t few);
-  bool insert(std::int64_t line);
+  bool has(std::int64_t line) const;
+  std::size_t place_of(std::int64_t line) const;
+  void insert(std::int64_t line);
 
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
