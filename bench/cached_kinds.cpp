@@ -312,7 +312,8 @@ void kinds(const std::string& machine, const std::string& layout, const std::str
   std::printf("%lld touches of lines that the model does not have\n",
               static_cast<long long>(walk.unseen()));
   std::printf(
-      "%-10s %-8s use depth | touches said, true | L1 misses said, judged, true | off | next level said, "
+      "%-10s %-8s use depth | touches said, true | L1 misses said, judged, true | off | next level "
+      "said, "
       "true | samples\n",
       "operator", "tensor");
   for (const Row& r : rows) {
@@ -325,13 +326,13 @@ void kinds(const std::string& machine, const std::string& layout, const std::str
             : "zero";
     const std::size_t outer = levels > 1 ? 1 : 0;
     std::printf(
-        "%-10s %-8s %3zu%s %4zu | %10.0f %10.0f | %10.1f %8.0f %8.0f | %+6.2f%% | %9.1f %9.0f | %lld\n",
+        "%-10s %-8s %3zu%s %4zu | %10.0f %10.0f | %10.1f %8.0f %8.0f | %+6.2f%% | %9.1f %9.0f | "
+        "%lld\n",
         op.c_str(),
         a.schedule->workload->tensor(walk.nest().array(n.uses[r.kind.use].array).tensor)
             .name.c_str(),
         r.kind.use, n.uses[r.kind.use].write ? "w" : " ", r.kind.depth, r.said.touches,
-        r.truth.touches, r.said.misses[0], r.truth.judged,
-        r.truth.misses[0], 100 * r.off / all,
+        r.truth.touches, r.said.misses[0], r.truth.judged, r.truth.misses[0], 100 * r.off / all,
         r.said.misses[outer], r.truth.misses[outer], static_cast<long long>(r.samples));
   }
 }

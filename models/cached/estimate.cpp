@@ -1,7 +1,6 @@
 // From the outcomes of a few touches of each kind to bytes.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 
 #include "core/base/format.h"
@@ -21,9 +20,9 @@ constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
 constexpr int kTries = 16;
 /// Parts are looked into further until all together may be off by this share of the misses,
-inline const double kGoal = std::getenv("GOAL") ? std::atof(std::getenv("GOAL")) : 0.006;
+constexpr double kGoal = 0.03;
 /// or so many touches were looked into.
-inline const std::int64_t kMostInAll = std::getenv("MIA") ? std::atoll(std::getenv("MIA")) : 1000;
+constexpr std::int64_t kMostInAll = 500;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
 double spread(int n, int dimension, double shift = 0) {
@@ -205,22 +204,10 @@ class Estimate {
       return keep(p, total, out.unwritten, out.dirty, out.fullness, out.unwritten[0] ? 1 : 0);
     }
     if (!judge_.look().first(path, s.leaf, p.use, x)) return;
-    list_alike(array, total);
-    const Outcome out = judge_.of(path, x, alike_);
-    keep(p, total, out.miss, out.dirties, out.fullness, out.misses);
-  }
-
-  /// Lines that the pieces have, where they are few.
-  void list_alike(const Array& array, double total) {
     constexpr double kMostAlike = 1024;
-    alike_.clear();
-    if (total > kMostAlike) return;
-    const std::int64_t line = levels_.front().line;
-    rows_.clear();
-    for (const Piece& piece : pieces_)
-      if (!piece.bytes().empty()) list_rows(rows_of(array, piece, line), line, rows_);
-    for (const auto& [first, last] : rows_)
-      for (std::int64_t l = first; l < last; ++l) alike_.push_back(l);
+    if (total > kMostAlike) pieces_.clear();
+    const Outcome out = judge_.of(path, x, pieces_);
+    keep(p, total, out.miss, out.dirties, out.fullness, out.misses);
   }
 
   using Flags = std::array<bool, kMostLevels>;
@@ -300,8 +287,6 @@ class Estimate {
   double doubt_ = 0;
   Path path_;
   std::vector<Piece> pieces_;
-  std::vector<std::int64_t> alike_ = {};
-  std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
 };
 
 /// What a cache does that a plain one does not; empty: nothing.

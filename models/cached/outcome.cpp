@@ -33,8 +33,7 @@ Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
       double& full = (*fullness)[v];
       full = lines / static_cast<double>(level.ways);
       if (!misses && window_.listed() && level.sets <= kFewSets)
-        full = static_cast<double>(window_.fullest(level.sets)) /
-               static_cast<double>(level.ways);
+        full = static_cast<double>(window_.fullest(level.sets)) / static_cast<double>(level.ways);
       // Another line's set may have what is the mean of all.
       else if (!misses)
         full = std::max(full, static_cast<double>(window_.lines()) /
@@ -88,17 +87,16 @@ std::size_t Judge::since_write(const Path* last, const Spot& x, std::size_t kept
   return kept;
 }
 
-Outcome Judge::of(const Path& touch, const Spot& x, const std::vector<std::int64_t>& alike) {
+Outcome Judge::of(const Path& touch, const Spot& x, const std::vector<Piece>& alike) {
   Outcome out;
   const bool write = nest_.node(touch.back().node).uses[touch.use].write;
   const Step step = back(touch, x, 0, &out.fullness);
   for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
   const CacheLevel& inner = levels_.front();
   out.misses = out.miss[0] ? 1 : 0;
-  if (step.found && window_.listed() && window_.lines() >= inner.ways && alike.size() > 1 &&
+  if (step.found && window_.listed() && window_.lines() >= inner.ways &&
       window_.fullest(inner.sets) >= inner.ways)
-    out.misses =
-        window_.lost(x, out.miss[0], alike, inner.line, inner.sets, inner.ways);
+    out.misses = window_.lost(x, out.miss[0], alike, inner.line, inner.sets, inner.ways);
   if (!write) return out;
   // Dirty already where an earlier write is met before the line has left.
   const std::size_t kept = since_write(&touch, x, step.hit, kMostSteps);

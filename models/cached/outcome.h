@@ -43,8 +43,8 @@ class Judge {
   Judge(const Nest& nest, std::vector<CacheLevel> levels)
       : nest_(nest), levels_(std::move(levels)), look_(nest), window_(nest) {}
 
-  /// `alike`: numbers of lines that the same access touches beside x.
-  Outcome of(const Path& touch, const Spot& x, const std::vector<std::int64_t>& alike = {});
+  /// `alike`: what the same access touches as it touches x.
+  Outcome of(const Path& touch, const Spot& x, const std::vector<Piece>& alike = {});
   Left at_end(const Spot& x);
   const Lookback& look() const { return look_; }
 

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kMostPieces = 64;
 /// Lines that pieces share are listed so many times at most.
 constexpr std::int64_t kMostOverlap = 2;
-constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
+constexpr std::int64_t kWord = 64;  ///< lines of a word
+constexpr int kMostTurns = 8;       ///< iterations that are looked into in vain
 
 double volume(const Piece& p) {
   double v = 1;
@@ -146,21 +147,29 @@ void Window::add(int array, const Box& box) {
   list.push_back(box);
 }
 
-/// Of the line in the table, or where it would be.
-std::size_t Window::place_of(std::int64_t line) const {
+/// Of the word in the table, or where it would be.
+std::size_t Window::place_of(std::int64_t word) const {
   const std::size_t mask = table_.size() - 1;
-  // Neighbours stay neighbours, but arrays do not lie upon each other.
-  const auto block = static_cast<std::uint64_t>(line) >> 3;
-  std::size_t at = ((block * 0x9E3779B97F4A7C15ULL >> 29) + static_cast<std::size_t>(line)) & mask;
-  while (table_[at].stamp == now_ && table_[at].line != line) at = (at + 1) & mask;
+  std::size_t at = (static_cast<std::uint64_t>(word) * 0x9E3779B97F4A7C15ULL >> 40) & mask;
+  while (table_[at].stamp == now_ && table_[at].number != word) at = (at + 1) & mask;
   return at;
 }
 
-void Window::insert(std::int64_t line) {
-  Place& place = table_[place_of(line)];
-  if (place.stamp == now_) return;
-  place = {line, now_};
-  list_.push_back(line);
+/// Lines [first, last).
+void Window::insert(std::int64_t first, std::int64_t last) {
+  for (std::int64_t number = first / kWord; number * kWord < last; ++number) {
+    const std::int64_t from = std::max<std::int64_t>(first - number * kWord, 0);
+    const std::int64_t size = std::min(last - number * kWord, kWord) - from;
+    const std::uint64_t lines = (~std::uint64_t{0} >> (kWord - size)) << from;
+    const std::size_t at = place_of(number);
+    Word& word = table_[at];
+    if (word.stamp != now_) {
+      word = {.number = number, .stamp = now_};
+      list_.push_back(at);
+    }
+    lines_ += std::popcount(lines & ~word.lines);
+    word.lines |= lines;
+  }
 }
 
 bool Window::list(std::int64_t line, std::int64_t few) {
@@ -175,17 +184,18 @@ bool Window::list(std::int64_t line, std::int64_t few) {
       most += count;
       if (most > kMostOverlap * few) return false;
     }
-  if (table_.empty()) table_.resize(std::bit_ceil(static_cast<std::size_t>(4 * few)));
+  const std::size_t places = std::bit_ceil(static_cast<std::size_t>(2 * few + 1));
+  if (table_.size() < places) table_.resize(places);
   ++now_;
   list_.clear();
+  lines_ = 0;
+  counted_ = 0;
   for (const Rows& rows : settled_) {
     rows_.clear();
     list_rows(rows, line, rows_);
-    for (const auto& [first, last] : rows_)
-      for (std::int64_t l = first; l < last; ++l) insert(l);
-    if (static_cast<std::int64_t>(list_.size()) > few) return false;
+    for (const auto& [first, last] : rows_) insert(first, last);
+    if (lines_ > few) return false;
   }
-  lines_ = static_cast<std::int64_t>(list_.size());
   return true;
 }
 
@@ -232,12 +242,16 @@ void Window::settle(const Spot& x, std::int64_t line, std::int64_t few) {
 
 double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const {
   if (listed_) {
-    const std::int64_t own = x.address / line;
-    std::int64_t count = 0;
-    if (std::has_single_bit(static_cast<std::uint64_t>(sets)))
-      for (const std::int64_t l : list_) count += ((l ^ own) & (sets - 1)) == 0 && l != own ? 1 : 0;
-    else
-      for (const std::int64_t l : list_) count += (l - own) % sets == 0 && l != own ? 1 : 0;
+    const std::int64_t own = x.address / line, set = own % sets;
+    if (counted_ == sets)
+      return static_cast<double>(counts_[static_cast<std::size_t>(set)] - (has(own) ? 1 : 0));
+    std::int64_t count = has(own) ? -1 : 0;
+    for (const std::size_t at : list_) {
+      const Word& word = table_[at];
+      // The first line of the word that is of the set, and those after it.
+      std::int64_t l = (set - word.number * kWord % sets + sets) % sets;
+      for (; l < kWord; l += sets) count += static_cast<std::int64_t>(word.lines >> l & 1);
+    }
     return static_cast<double>(count);
   }
   const double own = has_spot_ ? 1 : 0;
@@ -250,28 +264,43 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, doubl
 }
 
 std::int64_t Window::fullest(std::int64_t sets) {
+  if (counted_ == sets) return most_;
   counts_.assign(static_cast<std::size_t>(sets), 0);
-  std::int64_t most = 0;
-  for (const std::int64_t l : list_)
-    most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
-  return most;
+  counted_ = sets;
+  most_ = 0;
+  for (const std::size_t at : list_) {
+    const std::int64_t begin = table_[at].number * kWord % sets;
+    for (std::uint64_t rest = table_[at].lines; rest != 0; rest &= rest - 1) {
+      std::int64_t set = begin + std::countr_zero(rest);
+      if (set >= sets) set %= sets;
+      most_ = std::max(most_, ++counts_[static_cast<std::size_t>(set)]);
+    }
+  }
+  return most_;
 }
 
-bool Window::has(std::int64_t line) const { return table_[place_of(line)].stamp == now_; }
+bool Window::has(std::int64_t line) const {
+  const Word& word = table_[place_of(line / kWord)];
+  return word.stamp == now_ && (word.lines >> (line % kWord) & 1) != 0;
+}
 
-double Window::lost(const Spot& x, bool misses, const std::vector<std::int64_t>& alike,
-                    std::int64_t line, std::int64_t sets, std::int64_t ways) const {
+double Window::lost(const Spot& x, bool misses, const std::vector<Piece>& alike, std::int64_t line,
+                    std::int64_t sets, std::int64_t ways) {
   const std::int64_t own = x.address / line;
   const bool apart = !has(own);
   std::int64_t seen = 1, gone = misses ? 1 : 0;
-  for (const std::int64_t y : alike) {
-    if (y == own || !has(y)) continue;
-    // All but itself, and x.
-    const std::int64_t others = counts_[static_cast<std::size_t>(y % sets)] - 1 +
-                                (apart && (y - own) % sets == 0 ? 1 : 0);
-    ++seen;
-    if (others >= ways) ++gone;
-  }
+  rows_.clear();
+  for (const Piece& p : alike)
+    if (!p.bytes().empty()) list_rows(rows_of(nest_.array(x.array), p, line), line, rows_);
+  for (const auto& [first, last] : rows_)
+    for (std::int64_t y = first; y < last; ++y) {
+      if (y == own || !has(y)) continue;
+      // All but itself, and x.
+      const std::int64_t others = counts_[static_cast<std::size_t>(y % sets)] - 1 +
+                                  (apart && (y - own) % sets == 0 ? 1 : 0);
+      ++seen;
+      if (others >= ways) ++gone;
+    }
   return static_cast<double>(gone) / static_cast<double>(seen);
 }
 

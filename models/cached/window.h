@@ -31,17 +31,17 @@ class Window {
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
   /// Where lines are listed: those in the set that has most. Cost: the lines and the sets.
   std::int64_t fullest(std::int64_t sets);
-  /// After fullest(): of lines that are touched alike, by number, the share that has lost its place
-  /// among `ways` by then: those listed here, as if each stood where `x` stands. `misses`: what of
-  /// x itself.
-  double lost(const Spot& x, bool misses, const std::vector<std::int64_t>& alike, std::int64_t line,
-              std::int64_t sets, std::int64_t ways) const;
+  /// After fullest(): of the lines of pieces that are touched alike, the share that has lost its
+  /// place among `ways` by then: those listed here, as if each stood where `x` stands. `misses`:
+  /// what of x itself.
+  double lost(const Spot& x, bool misses, const std::vector<Piece>& alike, std::int64_t line,
+              std::int64_t sets, std::int64_t ways);
 
  private:
   bool list(std::int64_t line, std::int64_t few);
   bool has(std::int64_t line) const;
-  std::size_t place_of(std::int64_t line) const;
-  void insert(std::int64_t line);
+  std::size_t place_of(std::int64_t word) const;
+  void insert(std::int64_t first, std::int64_t last);
 
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
@@ -53,15 +53,19 @@ class Window {
   std::vector<Piece> disjoint_ = {}, rest_ = {}, next_ = {};
   std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
-  std::vector<std::int64_t> counts_ = {};
-  // Lines by number, each once, and a table to find them: of no use but where its stamp is now's.
-  struct Place {
-    std::int64_t line = 0;
+  std::vector<std::int64_t> counts_ = {};  ///< lines by set
+  std::int64_t most_ = 0;                  ///< of them
+  // Lines by number, each a bit of a word of 64, and a table to find words: an entry is of use only
+  // where its stamp is now's.
+  struct Word {
+    std::int64_t number = 0;
     std::int64_t stamp = 0;
+    std::uint64_t lines = 0;
   };
   bool listed_ = false;
-  std::vector<std::int64_t> list_ = {};
-  std::vector<Place> table_ = {};
+  std::vector<std::size_t> list_ = {};  ///< places of words in the table
+  std::vector<Word> table_ = {};
+  std::int64_t counted_ = 0;  ///< the sets that counts_ is of, as listed now; 0: none
   std::int64_t now_ = 0;
 };
 
