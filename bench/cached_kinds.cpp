@@ -28,6 +28,7 @@
 #include "models/cached/cached.h"
 #include "models/cached/nest.h"
 #include "models/cached/outcome.h"
+#include "models/cached/window.h"
 
 namespace tilewright {
 namespace {
@@ -48,6 +49,13 @@ class Caches {
   }
   std::int64_t line() const { return line_; }
   std::size_t size() const { return levels_.size(); }
+  std::vector<cached::CacheLevel> levels() const {
+    std::vector<cached::CacheLevel> all;
+    for (const Sets& l : levels_)
+      all.push_back(
+          {.line = line_, .sets = static_cast<std::int64_t>(l.sets.size()), .ways = l.ways});
+    return all;
+  }
   /// Levels that missed.
   std::size_t touch(std::int64_t line, bool write) { return touch(0, line, write, true); }
 
@@ -92,12 +100,17 @@ struct Kind {
 struct Seen {
   double touches = 0;
   std::vector<double> misses = {};
+  double judged = 0;  ///< misses in the innermost cache, each touch looked into as samples are
 };
 
 class Walk {
  public:
   Walk(const Schedule& s, Layout layout)
-      : s_(s), nest_(s, layout), map_(s, layout), caches_(*s.machine) {}
+      : s_(s),
+        nest_(s, layout),
+        map_(s, layout),
+        caches_(*s.machine),
+        judge_(nest_, caches_.levels()) {}
 
   std::map<Kind, Seen> run() {
     cached::Path path;
@@ -106,6 +119,7 @@ class Walk {
     return std::move(seen_);
   }
   const cached::Nest& nest() const { return nest_; }
+  std::int64_t unseen() const { return unseen_; }
 
  private:
   void go(cached::Path& path, int node) {
@@ -127,10 +141,11 @@ class Walk {
     const cached::Array& array = nest_.array(use.array);
     const Box box = use.reach.box(path.back().ranges);
     if (box.empty()) return;
+    list_spots(path, u);
     const auto run = [&](std::int64_t address, std::int64_t bytes) {
       const std::int64_t first = address / caches_.line();
       const std::int64_t last = (address + bytes - 1) / caches_.line();
-      for (std::int64_t line = first; line <= last; ++line) touch(node, u, use.write, line);
+      for (std::int64_t line = first; line <= last; ++line) touch(path, u, line);
     };
     if (array.packed)
       map_.packed_runs(nest_.node(node).kernel, use.tile,
@@ -139,7 +154,39 @@ class Walk {
       map_.runs(array.tensor, box, run);
   }
 
-  void touch(int node, std::size_t u, bool write, std::int64_t line) {
+  /// The lines of the use as the model sees them.
+  void list_spots(const cached::Path& path, std::size_t u) {
+    spots_.clear();
+    nest_.once(path, u, [&](const cached::Use& use, const cached::Piece& piece) {
+      const cached::Array& array = nest_.array(use.array);
+      const std::int64_t line = caches_.line();
+      std::vector<std::pair<std::int64_t, std::int64_t>> rows;
+      const cached::Rows all = cached::rows_of(array, piece, line);
+      list_rows(all, line, rows);
+      std::array<double, kMaxRank> where{};
+      const cached::Piece merged = cached::merged(array, piece, line);
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        auto rest = static_cast<std::int64_t>(r);
+        for (int d = merged.dims - 2; d >= 0; --d) {
+          const std::int64_t n = merged.count(d);
+          where[static_cast<std::size_t>(d)] =
+              (static_cast<double>(rest % n) + 0.5) / static_cast<double>(n);
+          rest /= n;
+        }
+        const auto [first, last] = rows[r];
+        for (std::int64_t l = first; l < last; ++l) {
+          where[static_cast<std::size_t>(merged.dims - 1)] =
+              (static_cast<double>(l - first) + 0.5) / static_cast<double>(last - first);
+          spots_.emplace(l, spot(array, use.array, piece, line, where));
+        }
+      }
+      return false;
+    });
+  }
+
+  void touch(const cached::Path& path, std::size_t u, std::int64_t line) {
+    const int node = path.back().node;
+    const bool write = nest_.node(node).uses[u].write;
     auto& before = last_[{node, u}][line];
     std::size_t depth = 0;
     if (!before.empty()) {
@@ -152,7 +199,16 @@ class Walk {
     const std::size_t missed = caches_.touch(line, write);
     Seen& s = seen_[{node, u, again ? at_.size() : depth}];
     s.misses.resize(caches_.size());
-    if (!again) ++s.touches;
+    if (!again) {
+      ++s.touches;
+      const auto x = spots_.find(line);
+      now_ = path;
+      now_.use = u;
+      if (x == spots_.end() || x->second.address != line * caches_.line())
+        ++unseen_;
+      else if (judge_.of(now_, x->second).miss[0])
+        ++s.judged;
+    }
     for (std::size_t v = 0; v < missed; ++v) ++s.misses[v];
   }
 
@@ -160,6 +216,10 @@ class Walk {
   cached::Nest nest_;
   AddressMap map_;
   Caches caches_;
+  cached::Judge judge_;
+  cached::Path now_;
+  std::unordered_map<std::int64_t, cached::Spot> spots_;
+  std::int64_t unseen_ = 0;  ///< touches that the model knows nothing of
   std::vector<std::int64_t> at_;
   std::map<std::pair<int, std::size_t>, std::unordered_map<std::int64_t, std::vector<std::int64_t>>>
       last_;
@@ -249,8 +309,11 @@ void kinds(const std::string& machine, const std::string& layout, const std::str
   }
   std::ranges::sort(rows,
                     [](const Row& x, const Row& y) { return std::abs(x.off) > std::abs(y.off); });
+  std::printf("%lld touches of lines that the model does not have\n",
+              static_cast<long long>(walk.unseen()));
   std::printf(
-      "%-10s %-8s use depth | touches said, true | L1 misses said, true | off | next level said, "
+      "%-10s %-8s use depth | touches said, true | L1 misses said, judged, true | off | next level "
+      "said, "
       "true | samples\n",
       "operator", "tensor");
   for (const Row& r : rows) {
@@ -263,12 +326,13 @@ void kinds(const std::string& machine, const std::string& layout, const std::str
             : "zero";
     const std::size_t outer = levels > 1 ? 1 : 0;
     std::printf(
-        "%-10s %-8s %3zu%s %4zu | %10.0f %10.0f | %10.1f %10.0f | %+6.2f%% | %9.1f %9.0f | %lld\n",
+        "%-10s %-8s %3zu%s %4zu | %10.0f %10.0f | %10.1f %8.0f %8.0f | %+6.2f%% | %9.1f %9.0f | "
+        "%lld\n",
         op.c_str(),
         a.schedule->workload->tensor(walk.nest().array(n.uses[r.kind.use].array).tensor)
             .name.c_str(),
         r.kind.use, n.uses[r.kind.use].write ? "w" : " ", r.kind.depth, r.said.touches,
-        r.truth.touches, r.said.misses[0], r.truth.misses[0], 100 * r.off / all,
+        r.truth.touches, r.said.misses[0], r.truth.judged, r.truth.misses[0], 100 * r.off / all,
         r.said.misses[outer], r.truth.misses[outer], static_cast<long long>(r.samples));
   }
 }

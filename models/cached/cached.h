@@ -49,10 +49,12 @@ inline constexpr std::int64_t kCachedSteps = 800'000;
 /// counted in closed form as differences of footprints. Of each part a few touches are looked into:
 /// from the touch back to the one before it of that line, through the loop tree, a chunk (siblings,
 /// or earlier iterations of a loop) at a time. The union of the boxes that the chunks touch is what
-/// lies between. It is counted in the line's own set, in closed form (sums of floors), with the
-/// addresses that tensors have. The touch hits where that is fewer lines than there are ways.
+/// lies between. It is counted in the line's own set, with the addresses that tensors have: line by
+/// line where they are few, else in closed form (sums of floors). The touch hits where that is
+/// fewer lines than there are ways. Where lines are listed, all that the access touches alike is
+/// judged.
 ///
-/// Cost: at most about a thousand samples, each as the depth of the tree and a logarithm of the
+/// Cost: at most about five hundred samples, each as the depth of the tree and a logarithm of the
 /// trips: some milliseconds at most. Traffic::memory is left empty.
 Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCost* cost = nullptr,
                                std::int64_t most_steps = kCachedSteps);

@@ -20,9 +20,9 @@ constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
 constexpr int kTries = 16;
 /// Parts are looked into further until all together may be off by this share of the misses,
-constexpr double kGoal = 0.006;
+constexpr double kGoal = 0.03;
 /// or so many touches were looked into.
-constexpr std::int64_t kMostInAll = 1000;
+constexpr std::int64_t kMostInAll = 500;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
 double spread(int n, int dimension, double shift = 0) {
@@ -45,7 +45,7 @@ struct Part {
   // Of the samples, by weight.
   int samples = 0, drawn = 0, asked = 0;
   double weight = 0;
-  std::array<double, kMostLevels> misses = {}, dirties = {};
+  std::array<double, kMostLevels> misses = {}, squares = {}, dirties = {};
   std::array<double, kMostLevels> emptiest = {}, fullest = {};  ///< see Outcome::fullness
 
   double share(double of) const { return weight > 0 ? of / weight : 0; }
@@ -55,9 +55,13 @@ struct Part {
     const double n = samples, d = share(dirties[v]);
     const bool clear = fullest[v] < 0.6 || emptiest[v] > 1.6;
     const double more = clear ? 0 : kMore;
-    const double p = (n * share(misses[v]) + more) / (n + 2 * more);
+    const double mean = share(misses[v]);
+    const double p = (n * mean + more) / (n + 2 * more);
+    const double both = mean * (1 - mean);
+    // What differs from one draw to the next is less where each is a share of many lines.
+    const double spread = std::max(share(squares[v]) - mean * mean, 0.0) + p * (1 - p) - both;
     const double unseen = 0.002 / ((n + 1) * (n + 1));
-    return std::sqrt((p * (1 - p) + 0.5 * d * (1 - d) + unseen) / n);
+    return std::sqrt((std::max(spread, 0.0) + 0.5 * d * (1 - d) + unseen) / n);
   }
 };
 
@@ -197,23 +201,27 @@ class Estimate {
     }
     if (p.left) {
       const Left out = judge_.at_end(x);
-      return keep(p, total, out.unwritten, out.dirty, out.fullness);
+      return keep(p, total, out.unwritten, out.dirty, out.fullness, out.unwritten[0] ? 1 : 0);
     }
     if (!judge_.look().first(path, s.leaf, p.use, x)) return;
-    const Outcome out = judge_.of(path, x);
-    keep(p, total, out.miss, out.dirties, out.fullness);
+    constexpr double kMostAlike = 1024;
+    if (total > kMostAlike) pieces_.clear();
+    const Outcome out = judge_.of(path, x, pieces_);
+    keep(p, total, out.miss, out.dirties, out.fullness, out.misses);
   }
 
   using Flags = std::array<bool, kMostLevels>;
   void keep(Part& p, double weight, const Flags& misses, const Flags& dirties,
-            const std::array<double, kMostLevels>& fullness) {
+            const std::array<double, kMostLevels>& fullness, double innermost) {
     ++p.samples;
     ++samples_;
     p.weight += weight;
     for (std::size_t v = 0; v < levels_.size(); ++v) {
       p.emptiest[v] = p.samples == 1 ? fullness[v] : std::min(p.emptiest[v], fullness[v]);
       p.fullest[v] = std::max(p.fullest[v], fullness[v]);
-      if (misses[v]) p.misses[v] += weight;
+      const double share = v == 0 ? innermost : misses[v] ? 1 : 0;
+      p.misses[v] += weight * share;
+      p.squares[v] += weight * share * share;
       if (dirties[v]) p.dirties[v] += weight;
     }
   }
@@ -264,6 +272,7 @@ class Estimate {
       if (other.strata == p.strata && other.use == p.use && !other.left && other.weight > 0) {
         p.weight = other.weight;
         p.misses = other.misses;
+        p.squares = other.squares;
         p.dirties = other.dirties;
         if (other.depth > p.depth) return;
       }

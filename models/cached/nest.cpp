@@ -396,9 +396,7 @@ void Nest::fuse() {
       const std::int64_t pitch = array.parts[0].pitch[static_cast<std::size_t>(first - 1)];
       const auto d =
           static_cast<std::size_t>(array.sources[static_cast<std::size_t>(first - 1)].dimension);
-      if (!all && first < kMaxRank &&
-          (pitch > kLine || (2 * pitch > kLine && pitch * w.step[d] > kLine)))
-        break;
+      if (!all && first < kMaxRank && (pitch > kLine || pitch * w.step[d] > kLine)) break;
       all = is_whole(--first) && all;
     }
     array.measure(first + 1);

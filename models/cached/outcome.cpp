@@ -10,8 +10,8 @@ namespace {
 constexpr int kMostSteps = 6, kMostStepsFromEnd = 24;
 // Lines in a set are counted so far, by the ways.
 constexpr double kFull = 1.75;
-// So few lines, and sets, are looked at one by one.
-constexpr std::int64_t kFewLines = 96, kFewSets = 256;
+// So many lines at most are listed; and where they are, so many sets are looked at one by one.
+constexpr std::int64_t kMostListed = 2048, kFewSets = 256;
 }  // namespace
 
 Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
@@ -20,7 +20,8 @@ Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
   Step step{.found = look_.last(now, x, before_, window_, writes), .hit = levels_.size()};
   if (fullness != nullptr && !step.found) fullness->fill(INFINITY);
   if (!step.found) return step;
-  window_.settle(x, levels_.front().line);
+  const CacheLevel& inner = levels_.front();
+  window_.settle(x, inner.line, std::min(2 * inner.sets * inner.ways, kMostListed));
   for (std::size_t v = from; v < levels_.size(); ++v) {
     const CacheLevel& level = levels_[v];
     const double lines =
@@ -31,9 +32,8 @@ Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
     if (fullness != nullptr) {
       double& full = (*fullness)[v];
       full = lines / static_cast<double>(level.ways);
-      if (!misses && window_.lines() <= kFewLines && level.sets <= kFewSets)
-        full = static_cast<double>(window_.fullest(level.line, level.sets)) /
-               static_cast<double>(level.ways);
+      if (!misses && window_.listed() && level.sets <= kFewSets)
+        full = static_cast<double>(window_.fullest(level.sets)) / static_cast<double>(level.ways);
       // Another line's set may have what is the mean of all.
       else if (!misses)
         full = std::max(full, static_cast<double>(window_.lines()) /
@@ -87,11 +87,16 @@ std::size_t Judge::since_write(const Path* last, const Spot& x, std::size_t kept
   return kept;
 }
 
-Outcome Judge::of(const Path& touch, const Spot& x) {
+Outcome Judge::of(const Path& touch, const Spot& x, const std::vector<Piece>& alike) {
   Outcome out;
   const bool write = nest_.node(touch.back().node).uses[touch.use].write;
   const Step step = back(touch, x, 0, &out.fullness);
   for (std::size_t v = 0; v < levels_.size(); ++v) out.miss[v] = v < step.hit;
+  const CacheLevel& inner = levels_.front();
+  out.misses = out.miss[0] ? 1 : 0;
+  if (step.found && window_.listed() && window_.lines() >= inner.ways &&
+      window_.fullest(inner.sets) >= inner.ways)
+    out.misses = window_.lost(x, out.miss[0], alike, inner.line, inner.sets, inner.ways);
   if (!write) return out;
   // Dirty already where an earlier write is met before the line has left.
   const std::size_t kept = since_write(&touch, x, step.hit, kMostSteps);

@@ -20,6 +20,9 @@ struct CacheLevel {
 /// Of a touch, by level, innermost first.
 struct Outcome {
   std::array<bool, kMostLevels> miss = {};
+  /// The share of all lines that are touched alike which misses the innermost level, where what is
+  /// touched in between is listed; else as this touch.
+  double misses = 0;
   /// Lines touched in between in the line's set, by the ways: the touch misses from 1 on. Where it
   /// hits and lines are few, those of the set that has most. Of levels that are not asked since one
   /// further in has the line, 0; infinite where there is no touch before.
@@ -40,7 +43,8 @@ class Judge {
   Judge(const Nest& nest, std::vector<CacheLevel> levels)
       : nest_(nest), levels_(std::move(levels)), look_(nest), window_(nest) {}
 
-  Outcome of(const Path& touch, const Spot& x);
+  /// `alike`: what the same access touches as it touches x.
+  Outcome of(const Path& touch, const Spot& x, const std::vector<Piece>& alike = {});
   Left at_end(const Spot& x);
   const Lookback& look() const { return look_; }
 

@@ -1,6 +1,7 @@
 #include "models/cached/window.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 namespace tilewright::cached {
@@ -8,7 +9,10 @@ namespace tilewright::cached {
 namespace {
 
 constexpr std::size_t kMostPieces = 64;
-constexpr int kMostTurns = 8;  ///< iterations that are looked into in vain
+/// Lines that pieces share are listed so many times at most.
+constexpr std::int64_t kMostOverlap = 2;
+constexpr std::int64_t kWord = 64;  ///< lines of a word
+constexpr int kMostTurns = 8;       ///< iterations that are looked into in vain
 
 double volume(const Piece& p) {
   double v = 1;
@@ -143,15 +147,71 @@ void Window::add(int array, const Box& box) {
   list.push_back(box);
 }
 
-void Window::settle(const Spot& x, std::int64_t line) {
+/// Of the word in the table, or where it would be.
+std::size_t Window::place_of(std::int64_t word) const {
+  const std::size_t mask = table_.size() - 1;
+  std::size_t at = (static_cast<std::uint64_t>(word) * 0x9E3779B97F4A7C15ULL >> 40) & mask;
+  while (table_[at].stamp == now_ && table_[at].number != word) at = (at + 1) & mask;
+  return at;
+}
+
+/// Lines [first, last).
+void Window::insert(std::int64_t first, std::int64_t last) {
+  for (std::int64_t number = first / kWord; number * kWord < last; ++number) {
+    const std::int64_t from = std::max<std::int64_t>(first - number * kWord, 0);
+    const std::int64_t size = std::min(last - number * kWord, kWord) - from;
+    const std::uint64_t lines = (~std::uint64_t{0} >> (kWord - size)) << from;
+    const std::size_t at = place_of(number);
+    Word& word = table_[at];
+    if (word.stamp != now_) {
+      word = {.number = number, .stamp = now_};
+      list_.push_back(at);
+    }
+    lines_ += std::popcount(lines & ~word.lines);
+    word.lines |= lines;
+  }
+}
+
+bool Window::list(std::int64_t line, std::int64_t few) {
+  settled_.clear();
+  std::int64_t most = 0;
+  for (const int a : used_)
+    for (const Piece& p : by_array_[static_cast<std::size_t>(a)]) {
+      if (p.bytes().empty()) continue;
+      const Rows& rows = settled_.emplace_back(rows_of(nest_.array(a), p, line));
+      std::int64_t count = rows.bytes / line + 1;
+      for (int d = 0; d < rows.dims; ++d) count *= rows.count[static_cast<std::size_t>(d)];
+      most += count;
+      if (most > kMostOverlap * few) return false;
+    }
+  const std::size_t places = std::bit_ceil(static_cast<std::size_t>(2 * few + 1));
+  if (table_.size() < places) table_.resize(places);
+  ++now_;
+  list_.clear();
+  lines_ = 0;
+  counted_ = 0;
+  for (const Rows& rows : settled_) {
+    rows_.clear();
+    list_rows(rows, line, rows_);
+    for (const auto& [first, last] : rows_) insert(first, last);
+    if (lines_ > few) return false;
+  }
+  return true;
+}
+
+void Window::settle(const Spot& x, std::int64_t line, std::int64_t few) {
+  for (const int a : used_)
+    for (const Box& box : boxes_[static_cast<std::size_t>(a)])
+      pieces(nest_.array(a), box, nullptr,
+             [&](const Piece& p) { by_array_[static_cast<std::size_t>(a)].push_back(p); });
+  listed_ = list(line, few);
+  if (listed_) return;
   lines_ = 0;
   settled_.clear();
   has_spot_ = false;
   for (const int a : used_) {
     const Array& array = nest_.array(a);
     auto& list = by_array_[static_cast<std::size_t>(a)];
-    for (const Box& box : boxes_[static_cast<std::size_t>(a)])
-      pieces(array, box, nullptr, [&](const Piece& p) { list.push_back(p); });
     if (list.size() > 1) {
       // The largest ones first; of those of a size the order is kept.
       order_.clear();
@@ -181,6 +241,19 @@ void Window::settle(const Spot& x, std::int64_t line) {
 }
 
 double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const {
+  if (listed_) {
+    const std::int64_t own = x.address / line, set = own % sets;
+    if (counted_ == sets)
+      return static_cast<double>(counts_[static_cast<std::size_t>(set)] - (has(own) ? 1 : 0));
+    std::int64_t count = has(own) ? -1 : 0;
+    for (const std::size_t at : list_) {
+      const Word& word = table_[at];
+      // The first line of the word that is of the set, and those after it.
+      std::int64_t l = (set - word.number * kWord % sets + sets) % sets;
+      for (; l < kWord; l += sets) count += static_cast<std::int64_t>(word.lines >> l & 1);
+    }
+    return static_cast<double>(count);
+  }
   const double own = has_spot_ ? 1 : 0;
   double sum = 0;
   for (const Rows& rows : settled_) {
@@ -190,17 +263,45 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, doubl
   return std::max(sum - own, 0.0);
 }
 
-std::int64_t Window::fullest(std::int64_t line, std::int64_t sets) {
+std::int64_t Window::fullest(std::int64_t sets) {
+  if (counted_ == sets) return most_;
   counts_.assign(static_cast<std::size_t>(sets), 0);
-  std::int64_t most = 0;
-  for (const Rows& rows : settled_) {
-    rows_.clear();
-    list_rows(rows, line, rows_);
-    for (const auto& [first, last] : rows_)
-      for (std::int64_t l = first; l < last; ++l)
-        most = std::max(most, ++counts_[static_cast<std::size_t>(l % sets)]);
+  counted_ = sets;
+  most_ = 0;
+  for (const std::size_t at : list_) {
+    const std::int64_t begin = table_[at].number * kWord % sets;
+    for (std::uint64_t rest = table_[at].lines; rest != 0; rest &= rest - 1) {
+      std::int64_t set = begin + std::countr_zero(rest);
+      if (set >= sets) set %= sets;
+      most_ = std::max(most_, ++counts_[static_cast<std::size_t>(set)]);
+    }
   }
-  return most;
+  return most_;
+}
+
+bool Window::has(std::int64_t line) const {
+  const Word& word = table_[place_of(line / kWord)];
+  return word.stamp == now_ && (word.lines >> (line % kWord) & 1) != 0;
+}
+
+double Window::lost(const Spot& x, bool misses, const std::vector<Piece>& alike, std::int64_t line,
+                    std::int64_t sets, std::int64_t ways) {
+  const std::int64_t own = x.address / line;
+  const bool apart = !has(own);
+  std::int64_t seen = 1, gone = misses ? 1 : 0;
+  rows_.clear();
+  for (const Piece& p : alike)
+    if (!p.bytes().empty()) list_rows(rows_of(nest_.array(x.array), p, line), line, rows_);
+  for (const auto& [first, last] : rows_)
+    for (std::int64_t y = first; y < last; ++y) {
+      if (y == own || !has(y)) continue;
+      // All but itself, and x.
+      const std::int64_t others = counts_[static_cast<std::size_t>(y % sets)] - 1 +
+                                  (apart && (y - own) % sets == 0 ? 1 : 0);
+      ++seen;
+      if (others >= ways) ++gone;
+    }
+  return static_cast<double>(gone) / static_cast<double>(seen);
 }
 
 bool Lookback::holds(const Path& path, const Frame& around, int node, Interval iterations,

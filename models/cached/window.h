@@ -19,18 +19,30 @@ class Window {
   void add(int array, const Piece& p);
   /// Of a tensor at home, that is touched without strides.
   void add(int array, const Box& box);
-  /// Makes the pieces of each array disjoint. Nothing is added after. `x` is what in_set() is asked
-  /// of.
-  void settle(const Spot& x, std::int64_t line);
-  /// Lines, all sets together; an upper bound where rows share lines.
+  /// Lists the lines where they are `few` or less, else makes the pieces of each array disjoint.
+  /// Nothing is added after. `x` is what in_set() is asked of.
+  void settle(const Spot& x, std::int64_t line, std::int64_t few);
+  /// Lines, all sets together; an upper bound where rows share lines and they are not listed.
   std::int64_t lines() const { return lines_; }
+  /// Whether each line is known, so that all counts are exact.
+  bool listed() const { return listed_; }
   /// Lines in the set of that line, it itself not counted; where they are `enough`, some number
   /// from there on.
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
-  /// Lines in the set that has most. Cost: the lines and the sets.
-  std::int64_t fullest(std::int64_t line, std::int64_t sets);
+  /// Where lines are listed: those in the set that has most. Cost: the lines and the sets.
+  std::int64_t fullest(std::int64_t sets);
+  /// After fullest(): of the lines of pieces that are touched alike, the share that has lost its
+  /// place among `ways` by then: those listed here, as if each stood where `x` stands. `misses`:
+  /// what of x itself.
+  double lost(const Spot& x, bool misses, const std::vector<Piece>& alike, std::int64_t line,
+              std::int64_t sets, std::int64_t ways);
 
  private:
+  bool list(std::int64_t line, std::int64_t few);
+  bool has(std::int64_t line) const;
+  std::size_t place_of(std::int64_t word) const;
+  void insert(std::int64_t first, std::int64_t last);
+
   const Nest& nest_;
   std::vector<std::vector<Piece>> by_array_;
   std::vector<std::vector<Box>> boxes_;
@@ -41,7 +53,20 @@ class Window {
   std::vector<Piece> disjoint_ = {}, rest_ = {}, next_ = {};
   std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
-  std::vector<std::int64_t> counts_ = {};
+  std::vector<std::int64_t> counts_ = {};  ///< lines by set
+  std::int64_t most_ = 0;                  ///< of them
+  // Lines by number, each a bit of a word of 64, and a table to find words: an entry is of use only
+  // where its stamp is now's.
+  struct Word {
+    std::int64_t number = 0;
+    std::int64_t stamp = 0;
+    std::uint64_t lines = 0;
+  };
+  bool listed_ = false;
+  std::vector<std::size_t> list_ = {};  ///< places of words in the table
+  std::vector<Word> table_ = {};
+  std::int64_t counted_ = 0;  ///< the sets that counts_ is of, as listed now; 0: none
+  std::int64_t now_ = 0;
 };
 
 /// Looks back from a touch of a line to the one before it.

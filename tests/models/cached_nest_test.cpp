@@ -178,8 +178,17 @@ void compare_last(const std::string& workload, const std::string& kernels, Layou
         // What is touched since is counted, each line once, the line itself left out.
         const Lines after(order.begin() + static_cast<std::ptrdiff_t>(place[line]) + 1,
                           order.end());
-        window.settle(x, kLine);
         const double others = static_cast<double>(after.size() - (after.contains(line) ? 1 : 0));
+        window.settle(x, kLine, 1 << 12);
+        ASSERT_TRUE(window.listed());
+        EXPECT_EQ(window.in_set(x, kLine, 1, 1e9), others) << workload;
+        constexpr std::int64_t kSets = 6;
+        const auto in_set = std::ranges::count_if(after, [&](std::int64_t other) {
+          return other != line && (other - line) % kSets == 0;
+        });
+        EXPECT_EQ(window.in_set(x, kLine, kSets, 1e9), static_cast<double>(in_set)) << workload;
+        window.settle(x, kLine, 0);
+        ASSERT_FALSE(window.listed() && others > 0);
         EXPECT_NEAR(window.in_set(x, kLine, 1, 1e9), others, 2 + 0.02 * others) << workload;
       }
     });
