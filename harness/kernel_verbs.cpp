@@ -151,7 +151,8 @@ Verb run_verb() {
         checked(r, "run");
         if (!s.has("batch")) {
           if (s.find_text("out"))
-            s.refuse("out", "gets the answers of --batch, and there is none", "--batch FILE beside it");
+            s.refuse("out", "gets the answers of --batch, and there is none",
+                     "--batch FILE beside it");
           return run(r, o);
         }
         for (const char* one : {"tune", "tune-log", "split", "profile", "trace", "beside"})

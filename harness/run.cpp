@@ -167,8 +167,9 @@ Answer run(const Request& request, const RunOptions& options) {
                       .value = *options.tune_log,
                       .problem = options.tune ? "is not kept of a network's kernels"
                                               : "keeps the times that --tune takes",
-                      .accepted = options.tune ? "one plan: no --split, --profile or --trace, no ONNX file"
-                                               : "--tune N beside it"});
+                      .accepted = options.tune
+                                      ? "one plan: no --split, --profile or --trace, no ONNX file"
+                                      : "--tune N beside it"});
   if (network) return run_program(job_of(request, options).request, options);
   Job job = job_of(request, options);
   plan_job(job);

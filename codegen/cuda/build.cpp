@@ -138,12 +138,12 @@ void put(const fs::path& file, const std::string& text) {
 }  // namespace
 
 void check_architecture(std::string_view name) {
-  const std::size_t digits = name.find_first_not_of("0123456789", std::min<std::size_t>(3, name.size()));
-  const std::string_view number = name.substr(std::min<std::size_t>(3, name.size()), digits - 3);
-  const std::string_view rest = digits == std::string_view::npos ? "" : name.substr(digits);
-  const bool known = name.starts_with("sm_") && (number.size() == 2 || number.size() == 3) &&
-                     number.front() != '0' && (rest.empty() || rest == "a" || rest == "f");
-  if (!known)
+  std::string_view number = name;
+  if (number.starts_with("sm_")) number.remove_prefix(3);
+  if (number.ends_with('a') || number.ends_with('f')) number.remove_suffix(1);
+  const bool digits = number.find_first_not_of("0123456789") == std::string_view::npos;
+  if (!name.starts_with("sm_") || !digits || number.size() < 2 || number.size() > 3 ||
+      number.front() == '0')
     throw InputError({.where = "--arch",
                       .value = name.empty() ? "an empty text" : std::string(name),
                       .problem = "is not an architecture",

@@ -413,8 +413,7 @@ class Chooser {
     Partition found;
     for (const Candidate* c : best) {
       found.groups.push_back({c->ops, c->workload});  // as rewrites left it
-      found.best.push_back(
-          {.seconds = *c->most[cost_], .by = c->part.by, .plan = c->part.plan});
+      found.best.push_back({.seconds = *c->most[cost_], .by = c->part.by, .plan = c->part.plan});
     }
     return partitioner.edges(found);
   }

@@ -178,9 +178,9 @@ Case dots() {
 std::vector<Case> block_cases() {
   return {
       dots(),
-      {"{loops: {d: 9, f: 1, g: 5, h: 5}, operators: ['a: t[f,d] = x[d] * 2',\n"  // t[0] alone is
-       " 'b: y[g,d] max= t[g+h-4,d]']}",
-       {"d/4@grid ( d/1@lane f/1 ( C.a ) Y.block d/1@lane g/1 h/1@lane ( C.b ) )"}, "shared"},
+      {"{loops: {f: 1, g: 5, h: 5}, operators: ['a: t[f] = x[f]', 'b: y[g] max= t[g+h-4]']}\n",
+       {"f/1 ( C.a ) Y.block g/1 h/1@lane ( C.b )"},
+       "shared"},
       // a tile whose rows, neighbours at home, are not the inner loop of the product
       {"gemm:m=6,n=6,k=7", {"m/2@warp k/3@warp ( L.A C.gemm )"}},
       // sums over rows: registers over a warp's rows, warps in shared memory, blocks by atomics
