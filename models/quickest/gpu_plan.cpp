@@ -37,7 +37,8 @@ constexpr double kNearFloor = 1.1;        // of what no plan is below: nobody el
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
-constexpr std::int64_t kChunkStep = 64;  // keys
+constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
+constexpr std::int64_t kLeastChunk = 32;
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -418,6 +419,19 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
   }
 }
 
+/// About so many iterations: chunks that divide the loop, where there are such within a factor of
+/// two. What reads behind the end of a loop is copied and multiplied by slower forms.
+std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
+  std::int64_t best = 0;
+  const auto off = [part](std::int64_t n) {
+    return std::max(static_cast<double>(n) / static_cast<double>(part),
+                    static_cast<double>(part) / static_cast<double>(n));
+  };
+  for (std::int64_t n = kLeastChunk; n < 2 * part && n < extent; ++n)
+    if (extent % n == 0 && off(n) < 2 && (best == 0 || off(n) < off(best))) best = n;
+  return best == 0 ? round_up(part, kChunkStep) : best;
+}
+
 /// Attention of few query rows also in chunks of its keys, so that there are blocks for all
 /// multiprocessors. Not of grouped queries, whose chunks are predicted too fast.
 void try_chunks(const std::shared_ptr<const Workload>& w, double units,
@@ -434,7 +448,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     rewrites.emplace_back();
     std::int64_t last = 0;
     for (const std::int64_t part : {even / 2, even, 2 * even}) {
-      const std::int64_t chunk = round_up(std::max<std::int64_t>(part, 1), kChunkStep);
+      const std::int64_t chunk = chunk_near(std::max<std::int64_t>(part, 1), found->extent);
       if (chunk == std::exchange(last, chunk) || chunk >= found->extent) continue;
       rewrites.back() = formatted("split-running:{}", chunk);
       if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
