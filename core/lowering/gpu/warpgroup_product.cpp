@@ -311,9 +311,10 @@ class Finder : ProductChain {
       return (room - staged) / (p_.stage_bytes() + barriers);
     };
     // Longer rings gained where they were short or blocks have clusters (h100-products-alone.json):
-    // supposed, because clusters with room for two blocks on an SM leave others without any.
-    if (p_.resident > 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
-        (fit(1) < kLongRing || std::max(p_.share, k_.launch.cluster.value_or(1)) > 1))
+    // supposed, because clusters with room for two blocks on an SM leave others without any. Sums
+    // that clusters share were not timed with them.
+    if (p_.resident > 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
+        (fit(1) < kLongRing || k_.launch.cluster.value_or(1) > 1))
       p_.resident = 1;
     // What lies past the end of a folded depth is the next product's, not zero.
     const bool folds = p_.left_fold + p_.right_fold > 0;
@@ -340,9 +341,8 @@ class Finder : ProductChain {
 
   /// One block an SM is all there is.
   bool alone() const {
-    const std::int64_t blocks = std::max(p_.share, k_.launch.cluster.value_or(1));
-    const std::int64_t sms = s_.machine->units.front().count;
-    return p_.tiles * p_.share <= blocks * clusters_at_once(sms, 1, blocks);
+    const std::int64_t blocks = k_.launch.cluster.value_or(1);
+    return p_.tiles <= blocks * clusters_at_once(s_.machine->units.front().count, 1, blocks);
   }
 
   /// Where a cluster has so many tiles.
