@@ -156,7 +156,7 @@ Verb run_verb() {
           return run(r, o);
         }
         for (const char* one : {"tune", "tune-log", "split", "profile", "trace", "beside"})
-          if (s.has(one))
+          if (s.given(one))
             s.refuse(one, "is of a single run, and --batch has many", "one without --batch");
         return run_batch(r, o, s.text("batch"), s.find_text("out"));
       }};

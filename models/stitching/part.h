@@ -31,7 +31,7 @@ double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
 /// What a price may be off by where nothing but it tells two kernels apart (docs/gpu.md).
-inline constexpr double kTied = 0.002;
+inline constexpr double kTied = 0.005;
 /// Which of these is chosen: the one of least price; where others, of as many threads each the
 /// first of least price, are tied with it, the one of least L, which is the slowest warp's.
 std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o);
