@@ -280,14 +280,15 @@ def import_(
     """
 
 def machines(
-    machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, out: str | PathLike[str] |
-    None = ..., check: bool = ...
+    machine: str | PathLike[str] | Mapping[str, Any] | None = ..., *, yaml: bool | None = ...,
+    out: str | PathLike[str] | None = ..., check: bool = ...
 ) -> Answer:
     """The machines that -m names, or one as a file to start from.
 
     Returns {'machines': [...], 'made': [...]}, or {'machine', 'file', 'content'}: the file's text, and what it says.
 
     Options:
+        yaml: the one named, as a file; what is printed of it anyway
         out: the machine file to write
         check: raise Refused where the outcome says no (default False)
     """
@@ -780,7 +781,8 @@ def validate(
 
 def workloads(
     workload: str | PathLike[str] | Mapping[str, Any] | None = ..., *, rewrite: str |
-    Sequence[str] | None = ..., out: str | PathLike[str] | None = ..., check: bool = ...
+    Sequence[str] | None = ..., yaml: bool | None = ..., out: str | PathLike[str] | None = ...,
+    check: bool = ...
 ) -> Answer:
     """The built-in workloads and their parameters, or one as a file to start from.
 
@@ -788,6 +790,7 @@ def workloads(
 
     Options:
         rewrite: rewrite the workload first: online-softmax, compose, compose-gathers, compose-all, split-variance, split-running:ITERATIONS, share-loops, scale-late, copies:OP=READER+READER/READER;OP=READER, inline:OP;OP, pad:LOOP;LOOP, materialise-gathers
+        yaml: the one named, as a file; what is printed of it anyway
         out: the workload file to write
         check: raise Refused where the outcome says no (default False)
     """
