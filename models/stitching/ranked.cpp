@@ -134,9 +134,13 @@ std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Patter
   for (const std::vector<Component>& parts : packings_of(g, p, o.most_operators))
     rank(g, d, o, parts, all);
   std::ranges::stable_sort(all, {}, [&o](const StitchedKernel& k) { return price_of(k, o); });
-  if (!all.empty()) {
-    const auto chosen = all.begin() + static_cast<std::ptrdiff_t>(chosen_of(all, o));
-    std::rotate(all.begin(), chosen, chosen + 1);
+  // First the one that stitch() takes. Among ties it depends on all numbers of threads, also of
+  // those whose trees are here by another's.
+  if (const auto taken = stitch(g, d, p, o)) {
+    const auto same = std::ranges::find_if(all, [&](const StitchedKernel& k) {
+      return k.overlap == taken->overlap && k.cycles == taken->cycles;
+    });
+    if (same != all.end()) std::rotate(all.begin(), same, same + 1);
   }
   for (StitchedKernel& k : all) k.schedules = static_cast<std::int64_t>(all.size());
   return all;
