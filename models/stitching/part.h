@@ -32,9 +32,6 @@ double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 double price_of(const StitchedKernel& k, const Options& o);
 /// What a price may be off by where nothing but it tells two kernels apart (docs/gpu.md).
 inline constexpr double kTied = 0.005;
-/// Which of these is chosen: the one of least price; where others, of as many threads each the
-/// first of least price, are tied with it, the one of least L, which is the slowest warp's.
-std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o);
 
 /// The part's tree without units: a grid over the rows, Stitched::rows_per_block of them a block.
 Node tree_without_units(const Graph& g, const Stitched& s);

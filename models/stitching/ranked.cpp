@@ -52,24 +52,6 @@ double price_of(const StitchedKernel& k, const Options& o) {
   return o.latency == Latency::overlap ? k.seconds : k.cycles;
 }
 
-std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o) {
-  std::map<std::int64_t, std::size_t> best;  // by threads
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const double price = price_of(all[i], o);
-    least = std::min(least, price);
-    const auto [at, fresh] = best.try_emplace(all[i].threads, i);
-    if (!fresh && price < price_of(all[at->second], o)) at->second = i;
-  }
-  std::size_t chosen = all.size();
-  for (const auto& [threads, i] : best) {
-    if (price_of(all[i], o) > (1 + kTied) * least) continue;
-    const auto key = [&](std::size_t k) { return std::pair(all[k].cycles, price_of(all[k], o)); };
-    if (chosen == all.size() || key(i) < key(chosen)) chosen = i;
-  }
-  return chosen;
-}
-
 bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitched::written); }
 
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {

@@ -345,6 +345,26 @@ class PartsOfPack {
   std::map<std::string, std::pair<NamesInOrder, std::optional<Stitched>>> best_;
 };
 
+/// Which of these is chosen: the one of least price; where others, of as many threads each the
+/// first of least price, are tied with it, the one of least L, which is the slowest warp's.
+std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o) {
+  std::map<std::int64_t, std::size_t> best;  // by threads
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double price = price_of(all[i], o);
+    least = std::min(least, price);
+    const auto [at, fresh] = best.try_emplace(all[i].threads, i);
+    if (!fresh && price < price_of(all[at->second], o)) at->second = i;
+  }
+  std::size_t chosen = all.size();
+  for (const auto& [threads, i] : best) {
+    if (price_of(all[i], o) > (1 + kTied) * least) continue;
+    const auto key = [&](std::size_t k) { return std::pair(all[k].cycles, price_of(all[k], o)); };
+    if (chosen == all.size() || key(i) < key(chosen)) chosen = i;
+  }
+  return chosen;
+}
+
 /// The best schedule of each packing of the pattern; none where nothing fits.
 std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
                                       std::span<const std::vector<Component>> packings,

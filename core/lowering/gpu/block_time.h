@@ -38,7 +38,8 @@ struct BlockRates {
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;
   double launch_unit = 0;  ///< of a launch, for each SM that has blocks
   bool adds_bf16 = true;   ///< in memory; else they are compared and swapped
-  double launch = 0, launch_together = 0, dispatch = 0, block = 0, grid_barrier = 0, grid_barrier_block = 0;
+  double launch = 0, dispatch = 0, block = 0, grid_barrier = 0, grid_barrier_block = 0;
+  double launch_together = 0;  ///< more of a launch whose blocks wait for one another
 };
 /// A Reason where the machine is no GPU, or its file lacks a number (named).
 Result<BlockRates> block_rates(const Machine& m, DType type);

@@ -1,6 +1,7 @@
 // Expressions as rewrites write them. Internal to rewrites.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,5 +19,40 @@ inline Expr index(LoopId l) { return {.kind = Expr::Kind::index, .loop = l}; }
 inline Expr make(std::string function, std::vector<Expr> args) {
   return {.kind = Expr::Kind::call, .function = std::move(function), .args = std::move(args)};
 }
+
+/// Indices are values of f32 on most targets: beyond this they are not exact.
+inline constexpr std::int64_t kExactInF32 = std::int64_t{1} << 24;
+
+/// A loop in chunks of so many iterations, the last of which may have fewer.
+struct CutLoop {
+  LoopId whole, chunk, within;
+  std::int64_t length = 1;
+
+  /// The whole loop's index.
+  Expr place() const {
+    return make("add",
+                {make("mul", {value(static_cast<double>(length)), index(chunk)}), index(within)});
+  }
+  /// Both of them in place of the whole loop.
+  void cut(Affine& i) const {
+    const auto at = std::ranges::find(i.terms, whole, &Term::loop);
+    if (!whole.valid() || at == i.terms.end()) return;
+    const std::int64_t by = at->coefficient;
+    *at = {chunk, by * length};
+    i.terms.insert(at + 1, {within, by});
+  }
+  void cut(Expr& e) const {
+    if (e.kind == Expr::Kind::index && whole.valid() && e.loop == whole) {
+      e = place();
+      return;
+    }
+    for (Expr& a : e.args) cut(a);
+  }
+  /// `e`, and `behind` from the iteration `extent` on.
+  Expr until(std::int64_t extent, Expr e, double behind) const {
+    return make("select", {make("lt", {place(), value(static_cast<double>(extent))}), std::move(e),
+                           value(behind)});
+  }
+};
 
 }  // namespace tilewright::rewrite

@@ -65,16 +65,21 @@ std::optional<double> value_at(const Expr& e, const std::vector<double>& inputs)
 /// One running reduction with what is computed block by block around it.
 class Splitter {
  public:
-  Splitter(const Workload& w, OpId root, std::int64_t chunk)
-      : w_(w), root_(root), length_(chunk), spec_(w.spec()) {}
+  Splitter(const Workload& w, OpId root, std::int64_t chunk) : w_(w), root_(root), spec_(w.spec()) {
+    loop_.length = chunk;
+  }
 
   Result<Workload> run() {
     if (auto why = find()) return *why;
-    const Loop& whole = w_.loop(over_);
-    ragged_ = whole.extent % length_ != 0;
-    chunk_ = add_loop(whole.name + "o", ceil_div(whole.extent, length_));
-    within_ = add_loop(whole.name + "i", length_);
-    for (const LoopId l : {chunk_, within_})
+    const Loop& whole = w_.loop(loop_.whole);
+    ragged_ = whole.extent % loop_.length != 0;
+    if (ragged_ && whole.extent > rewrite::kExactInF32)
+      return refusal(root_, formatted("runs over {} iterations, which chunks of {} do not divide, "
+                                      "and indices past {} are not exact in f32",
+                                      whole.extent, loop_.length, rewrite::kExactInF32));
+    loop_.chunk = rewrite::add_loop(spec_, whole.name + "o", ceil_div(whole.extent, loop_.length));
+    loop_.within = rewrite::add_loop(spec_, whole.name + "i", loop_.length);
+    for (const LoopId l : {loop_.chunk, loop_.within})
       if (auto why = why_no_value(spec_, l)) return Reason{*why};
     make_parts();
     for (const OpId id : chunked_) cut(spec_.operators[id.index()]);
@@ -99,10 +104,10 @@ class Splitter {
   std::optional<Reason> find() {
     const Operator& root = w_.op(root_);
     if (w_.reduction_loops(root_).size() != 1) return refusal(root_, "runs over several loops");
-    over_ = w_.reduction_loops(root_).front();
-    if (w_.loop(over_).extent <= length_)
+    loop_.whole = w_.reduction_loops(root_).front();
+    if (w_.loop(loop_.whole).extent <= loop_.length)
       return refusal(root_, formatted("runs over {} iterations, which are no two chunks of {}",
-                                      w_.loop(over_).extent, length_));
+                                      w_.loop(loop_.whole).extent, loop_.length));
     chunked_.insert(root_);
     for (const OpId id : w_.topological_order())
       if (id != root_ && std::ranges::any_of(w_.op(id).inputs, [&](const Access& a) {
@@ -115,7 +120,7 @@ class Splitter {
     // What they read of all the root's loops is made in the chunk, too; other operands stay whole.
     const auto order = w_.topological_order();
     for (auto id = order.rbegin(); id != order.rend(); ++id)
-      if (has(*id, over_) && !w_.is_reduction(*id, over_) && !w_.op(*id).running &&
+      if (has(*id, loop_.whole) && !w_.is_reduction(*id, loop_.whole) && !w_.op(*id).running &&
           std::ranges::all_of(of_root, [&](LoopId l) { return has(*id, l); }) && feeds(*id))
         chunked_.insert(*id);
     for (const OpId id : chunked_)
@@ -127,7 +132,7 @@ class Splitter {
   bool reads_in_chunk(OpId id, const Access& a) const {
     const OpId p = w_.producer(a.tensor);
     if (!p.valid() || !chunked_.contains(p)) return false;
-    return !w_.is_reduction(p, over_) || has(id, over_) || of_one_block(a.tensor);
+    return !w_.is_reduction(p, loop_.whole) || has(id, loop_.whole) || of_one_block(a.tensor);
   }
   /// Neither a result of the reduction nor one along it: what was before and after a block.
   bool of_one_block(TensorId t) const {
@@ -143,16 +148,16 @@ class Splitter {
   }
 
   std::optional<Reason> check(OpId id) const {
-    if (w_.is_reduction(id, over_) && !w_.op(id).running)
+    if (w_.is_reduction(id, loop_.whole) && !w_.op(id).running)
       return refusal(id, "reduces what is made in chunks, and is not running");
     for (const Access& a : w_.op(id).inputs)
       if (const OpId p = w_.producer(a.tensor);
-          p.valid() && p != root_ && chunked_.contains(p) && w_.is_reduction(p, over_))
+          p.valid() && p != root_ && chunked_.contains(p) && w_.is_reduction(p, loop_.whole))
         return refusal(id, "reads the sum '" + w_.tensor(a.tensor).name + "' in chunks");
     for (const Output& o : w_.op(id).outputs) {
       const TensorId t = o.target.tensor;
       if (is_integer(w_.tensor(t).dtype)) return refusal(id, "writes integers");
-      const bool reduced = w_.is_reduction(id, over_);
+      const bool reduced = w_.is_reduction(id, loop_.whole);
       if (reduced && o.combine != Combine::assign) continue;  // joined
       if (w_.is_output(t)) return refusal(id, "writes an output of the workload in chunks");
       for (const OpId reader : w_.consumers(t)) {
@@ -163,16 +168,11 @@ class Splitter {
             return refusal(reader, "reads '" + w_.tensor(t).name + "' at another index");
       }
       for (const Affine& i : o.target.index)
-        if (!reduced && std::ranges::count(i.terms, over_, &Term::loop) != 0 &&
-            i.plain_loop() != over_)
+        if (!reduced && std::ranges::count(i.terms, loop_.whole, &Term::loop) != 0 &&
+            i.plain_loop() != loop_.whole)
           return refusal(id, "writes at an index of several loops");
     }
     return std::nullopt;
-  }
-
-  LoopId add_loop(const std::string& name, std::int64_t extent) {
-    spec_.loops.push_back({rewrite::unused(spec_.loops, name), extent});
-    return LoopId(spec_.loops.size() - 1);
   }
 
   /// Tensors of a chunk: results get others to be joined, what lies between gets their dimension.
@@ -183,12 +183,13 @@ class Splitter {
         const TensorId t = o.target.tensor;
         parts_[t] = t;
         Tensor part = w_.tensor(t);
-        part.shape.insert(part.shape.begin(), spec_.loops[chunk_.index()].extent);
+        part.shape.insert(part.shape.begin(), spec_.loops[loop_.chunk.index()].extent);
         bool along = false;
         for (std::size_t d = 0; d < o.target.index.size(); ++d)
-          if (o.target.index[d].plain_loop() == over_) part.shape[d + 1] = length_, along = true;
+          if (o.target.index[d].plain_loop() == loop_.whole)
+            part.shape[d + 1] = loop_.length, along = true;
         if (!along && size_of(part.dtype) < 4) part.dtype = DType::f32;
-        if (o.combine != Combine::assign && w_.is_reduction(id, over_)) {
+        if (o.combine != Combine::assign && w_.is_reduction(id, loop_.whole)) {
           if (!w_.is_output(t)) spec_.tensors[t.index()].dtype = part.dtype;
           part.name = rewrite::unused(spec_.tensors, part.name + "_part");
           parts_[t] = TensorId(spec_.tensors.size());
@@ -202,36 +203,24 @@ class Splitter {
   Access cut(Access a) const {
     const auto part = parts_.find(a.tensor);
     for (Affine& i : a.index) {
-      const auto at = std::ranges::find(i.terms, over_, &Term::loop);
-      if (at == i.terms.end()) continue;
-      const std::int64_t by = at->coefficient;
-      at->loop = part != parts_.end() ? within_ : chunk_;
-      if (part != parts_.end()) continue;
-      at->coefficient = by * length_;
-      i.terms.insert(at + 1, {within_, by});
+      if (part == parts_.end())
+        loop_.cut(i);
+      else if (const auto at = std::ranges::find(i.terms, loop_.whole, &Term::loop);
+               at != i.terms.end())
+        at->loop = loop_.within;
     }
     if (part != parts_.end()) {
       a.tensor = part->second;
-      a.index.insert(a.index.begin(), Affine{.terms = {{chunk_, 1}}});
+      a.index.insert(a.index.begin(), Affine{.terms = {{loop_.chunk, 1}}});
     }
     return a;
-  }
-  Expr place() const {
-    return make(
-        "add", {index(within_), make("mul", {value(static_cast<double>(length_)), index(chunk_)})});
-  }
-  void cut(Expr& e) const {
-    if (e.kind == Expr::Kind::index && e.loop == over_)
-      e = place();
-    else
-      for (Expr& a : e.args) cut(a);
   }
   void cut(Operator& op) const {
     for (Access& a : op.inputs) a = cut(std::move(a));
     for (Output& o : op.outputs) {
       o.target = cut(std::move(o.target));
-      cut(o.value);
-      if (o.rescale) cut(*o.rescale);
+      loop_.cut(o.value);
+      if (o.rescale) loop_.cut(*o.rescale);
     }
   }
 
@@ -248,8 +237,7 @@ class Splitter {
                                 "', which is whole: chunks must divide its loop");
     if (auto why = ends_in_zeros(scores)) return why;
     const auto within = [&](Expr score) {
-      const auto all = static_cast<double>(w_.loop(over_).extent);
-      return make("select", {make("lt", {place(), value(all)}), std::move(score), value(kNothing)});
+      return loop_.until(w_.loop(loop_.whole).extent, std::move(score), kNothing);
     };
     const OpId maker = w_.producer(scores);
     Operator& op = spec_.operators[maker.index()];
@@ -278,11 +266,11 @@ class Splitter {
   std::optional<Reason> ends_in_zeros(TensorId scores) const {
     std::set<TensorId> zeros;
     for (const OpId id : w_.topological_order()) {
-      if (id == root_ || !chunked_.contains(id) || !has(id, over_)) continue;
+      if (id == root_ || !chunked_.contains(id) || !has(id, loop_.whole)) continue;
       const Operator& op = w_.op(id);
       bool concerned = false;
       for (const Access& a : op.inputs) concerned |= a.tensor == scores || zeros.contains(a.tensor);
-      const bool sums = w_.is_reduction(id, over_);
+      const bool sums = w_.is_reduction(id, loop_.whole);
       if (!concerned && !sums) continue;
       for (const Output& o : op.outputs) {
         bool zero = concerned && (!sums || o.combine == Combine::sum);
@@ -313,11 +301,12 @@ class Splitter {
   /// Scores are products, scaled by constants alone.
   bool never_all_masked() const {
     for (const OpId id : chunked_) {
-      if (!has(id, over_) || w_.is_reduction(id, over_) || w_.is_contraction(id)) continue;
+      if (!has(id, loop_.whole) || w_.is_reduction(id, loop_.whole) || w_.is_contraction(id))
+        continue;
       const Operator& op = w_.op(id);
       const bool of_maximum = std::ranges::any_of(op.inputs, [&](const Access& a) {
         const OpId p = w_.producer(a.tensor);
-        return p.valid() && chunked_.contains(p) && w_.is_reduction(p, over_);
+        return p.valid() && chunked_.contains(p) && w_.is_reduction(p, loop_.whole);
       });
       if (of_maximum) continue;
       for (const Output& o : op.outputs)
@@ -336,7 +325,7 @@ class Splitter {
 
   /// The results of all chunks from those of each.
   std::optional<Reason> join_chunks(OpId id) {
-    if (!w_.is_reduction(id, over_)) return std::nullopt;
+    if (!w_.is_reduction(id, loop_.whole)) return std::nullopt;
     const Operator& op = w_.op(id);
     for (const Output& o : op.outputs) {
       if (o.combine == Combine::assign) continue;
@@ -391,9 +380,8 @@ class Splitter {
 
   const Workload& w_;
   OpId root_;
-  std::int64_t length_;
   WorkloadSpec spec_;
-  LoopId over_, chunk_, within_;
+  rewrite::CutLoop loop_;
   bool ragged_ = false;
   std::set<OpId> chunked_;
   std::map<TensorId, TensorId> parts_;  ///< by what an operator of a chunk writes

@@ -26,7 +26,6 @@ namespace tilewright {
 namespace {
 
 constexpr std::int64_t kLeastChunk = 64, kMostChunk = 1024;
-constexpr std::int64_t kExactInF32 = 1 << 24;
 constexpr double kChunk = 256;  // points of a chunk, about: with some columns a block's registers
 
 using rewrite::make;
@@ -171,14 +170,15 @@ class VarianceSplitter {
       return Reason{"operator " + w_.op(v_.sum).name + " stores its sum in 16 bits"};
     if (auto why = choose_chunks()) return *why;
     index_ = sum.target.index;
-    index_.insert(index_.begin(), Affine{.terms = {{chunk_, 1}}});
+    index_.insert(index_.begin(), Affine{.terms = {{loop_.chunk, 1}}});
 
     Operator point = v_.op;
     Expr summed = v_.point;
-    cut(summed);
+    loop_.cut(summed);
     point.outputs = {{.target = part(sums, "_part"), .value = summed, .combine = Combine::sum}};
     rewrite::drop_unread(point);
-    for (Access& a : point.inputs) std::ranges::for_each(a.index, [this](Affine& i) { cut(i); });
+    for (Access& a : point.inputs)
+      std::ranges::for_each(a.index, [this](Affine& i) { loop_.cut(i); });
     Operator mean{.inputs = {point.outputs.front().target}};
     mean.outputs = {{.target = part(sums, "_mean"),
                      .value = ragged_ ? make("div", {read(0), points()})
@@ -215,8 +215,8 @@ class VarianceSplitter {
     points_ = 1;
     for (LoopId l : over) points_ *= static_cast<double>(w_.loop(l).extent);
     if (over.size() > 1) {
-      chunk_ = over.front();
-      points_ /= static_cast<double>(w_.loop(chunk_).extent);
+      loop_.chunk = over.front();
+      points_ /= static_cast<double>(w_.loop(loop_.chunk).extent);
       return std::nullopt;
     }
     whole_ = w_.loop(over.front());
@@ -231,67 +231,40 @@ class VarianceSplitter {
                               whole_.extent, kLeastChunk, kMostChunk)};
     ragged_ = best == 0;
     if (ragged_) {
-      if (whole_.extent > kExactInF32)
+      if (whole_.extent > rewrite::kExactInF32)
         return Reason{
             formatted("loop {} of {} iterations has no equal chunks of {} to {}, and "
                       "indices past {} are not exact in f32",
-                      whole_.name, whole_.extent, kLeastChunk, kMostChunk, kExactInF32)};
+                      whole_.name, whole_.extent, kLeastChunk, kMostChunk, rewrite::kExactInF32)};
       const double chunks = std::round(static_cast<double>(whole_.extent) / kChunk);
       best = ceil_div(whole_.extent, std::max<std::int64_t>(2, static_cast<std::int64_t>(chunks)));
     }
-    cut_ = over.front();
-    chunk_ = add_loop(whole_.name + "o", ceil_div(whole_.extent, best));
-    within_ = add_loop(whole_.name + "i", best);
+    loop_.whole = over.front(), loop_.length = best;
+    loop_.chunk = rewrite::add_loop(spec_, whole_.name + "o", ceil_div(whole_.extent, best));
+    loop_.within = rewrite::add_loop(spec_, whole_.name + "i", best);
     points_ = static_cast<double>(best);
     return std::nullopt;
-  }
-
-  /// Where a point of a chunk lies in the whole loop.
-  Expr place() const {
-    return make("add",
-                {make("mul", {value(points_), rewrite::index(chunk_)}), rewrite::index(within_)});
   }
 
   /// How many points a chunk has.
   Expr points() const {
     if (!ragged_) return value(points_);
     const Expr left = make("sub", {value(static_cast<double>(whole_.extent)),
-                                   make("mul", {value(points_), rewrite::index(chunk_)})});
+                                   make("mul", {value(points_), rewrite::index(loop_.chunk)})});
     return make("min", {value(points_), left});
   }
 
   /// The value, or zero behind the last point.
   Expr present(Expr e) const {
     if (!ragged_) return e;
-    return make("select", {make("lt", {place(), value(static_cast<double>(whole_.extent))}),
-                           std::move(e), value(0)});
-  }
-
-  void cut(Expr& e) const {
-    if (e.kind == Expr::Kind::index && cut_.valid() && e.loop == cut_)
-      e = place();
-    else
-      std::ranges::for_each(e.args, [this](Expr& a) { cut(a); });
-  }
-
-  LoopId add_loop(const std::string& name, std::int64_t extent) {
-    spec_.loops.push_back({rewrite::unused(spec_.loops, name), extent});
-    return LoopId(spec_.loops.size() - 1);
-  }
-
-  void cut(Affine& index) const {
-    const auto at = std::ranges::find(index.terms, cut_, &Term::loop);
-    if (!cut_.valid() || at == index.terms.end()) return;
-    const std::int64_t by = at->coefficient;
-    *at = {chunk_, by * spec_.loops[within_.index()].extent};
-    index.terms.insert(at + 1, {within_, by});
+    return loop_.until(whole_.extent, std::move(e), 0);
   }
 
   /// A tensor with a value for each chunk, as it is written and read.
   Access part(const Tensor& like, const char* suffix) {
     Tensor t = like;
     t.name = rewrite::unused(spec_.tensors, like.name + suffix);
-    t.shape.insert(t.shape.begin(), spec_.loops[chunk_.index()].extent);
+    t.shape.insert(t.shape.begin(), spec_.loops[loop_.chunk.index()].extent);
     spec_.tensors.push_back(std::move(t));
     return {TensorId(spec_.tensors.size() - 1), index_};
   }
@@ -305,7 +278,7 @@ class VarianceSplitter {
   const Workload& w_;
   Variance v_;
   WorkloadSpec spec_;
-  LoopId cut_, chunk_, within_;
+  rewrite::CutLoop loop_;      ///< its chunk alone where several loops are summed over
   Loop whole_;                 ///< that is cut
   bool ragged_ = false;        ///< the last chunk has fewer points
   double points_ = 1;          ///< of a chunk, of the last one at most

@@ -317,6 +317,11 @@ void drop(WorkloadSpec& spec, const std::vector<bool>& gone) {
   for (TensorId& t : spec.outputs) t = TensorId(tensors[t.index()]);
 }
 
+LoopId add_loop(WorkloadSpec& spec, const std::string& name, std::int64_t extent) {
+  spec.loops.push_back({unused(spec.loops, name), extent});
+  return LoopId(spec.loops.size() - 1);
+}
+
 void name_loops(Operator& op) {
   op.loops.clear();
   const auto name = [&op](const Access& a) {

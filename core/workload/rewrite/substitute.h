@@ -47,6 +47,8 @@ std::string unused(const Items& items, const std::string& wanted) {
 
 /// Only what an expression mentions, or what that is gathered by, stays an input of the operator.
 void drop_unread(Operator& op);
+/// One more loop, of this name or one like it.
+LoopId add_loop(WorkloadSpec& spec, const std::string& name, std::int64_t extent);
 /// Its loops in the form that Workload::create gives them: outputs' first, then inputs'.
 void name_loops(Operator& op);
 /// How often an expression reads an input.
