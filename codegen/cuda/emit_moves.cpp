@@ -198,7 +198,6 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   out_.comment("L." + tensor);
   const std::string here = names_.fresh(identifier("", tensor) + "_box");
   out_.line("const " + type_of_box(box.size()) + " " + here + " = " + box_text(box) + ";");
-  const std::string columns = columns_text(n.buffer, &box);
   const BlockStep move = block_.movement(id, copying_, at_home(box));
   steps_.push_back(move);
   if (move.way == BlockStep::Way::shifted) shifted_.insert(n.buffer);
@@ -218,7 +217,10 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
     }
     out_.open("if (" + condition + tile + "_ring.needs(" + here + ")" + mine + ")");
     if (groups == 1) out_.line(tile + "_ring.fill(" + here + ");");
-    copy_box(move, box, at);
+    const std::string copiers = std::to_string(copying_threads() / groups),
+                      copier = groups == 1 ? "copier" : "copier % " + copiers;
+    const bool comes_later = copy_box(move, box, at, copier, copiers);
+    out_.line(tile + (comes_later ? "_ring.copies_started();" : "_ring.elements_stored();"));
     return out_.close();
   }
   for (BufferId f = n.flush; f.valid(); f = buffer(f).outer) {
@@ -249,22 +251,22 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   } else {
     out_.line(held(n.buffer) + ".now(" + here + ");");
     act(BlockAct::load, [&] {
-      out_.line("copy_elements(" + tile_text(n.buffer) + ", thread, " + std::to_string(threads()) +
-                ", " + columns + ", " + row_lambda(n.buffer, &box, false) + ");");
+      if (!copy_box(move, box, tile_text(n.buffer), "thread", std::to_string(threads()))) return;
+      out_.line("cp_async_commit();");
+      out_.line("cp_async_wait<0>();");
     });
   }
   out_.close();
 }
 
-/// The copying warps' part of a load: the box into the stage that is free.
-void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std::string& at) {
+/// A load's box by `copiers` threads, of which this one is number `copier`; whether the copies are
+/// asynchronous.
+bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std::string& at,
+                             const std::string& copier, const std::string& copiers) {
   const BufferId b = move.tile;
   const TensorId t = buffer(b).tensor;
   const std::string& tensor = tensor_name(t);
-  const int groups = copying_groups(b);
-  const std::string copiers = std::to_string(copying_threads() / groups),
-                    copier = groups == 1 ? "copier" : "copier % " + copiers,
-                    rows = row_lambda(b, &box, false), columns = columns_text(b, &box);
+  const std::string rows = row_lambda(b, &box, false), columns = columns_text(b, &box);
   const auto note = [&](const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
   };
@@ -279,18 +281,18 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
       }
       out_.line("copy_whole<" + copiers + ">(" + at + ", " + copier + ", " + from + ", " +
                 std::to_string(rows_apart(b)) + ");");
-      break;
+      return true;
     }
     case BlockStep::Way::rows:
       out_.line("copy_async<" + copiers + ">(" + at + ", " + copier + ", " + columns + ", " +
                 home(t) + ", " + rows + ");");
-      break;
+      return true;
     case BlockStep::Way::pieces:
       out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
                 copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
       note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
            " bytes: they are copied in pieces of as many");
-      break;
+      return true;
     case BlockStep::Way::shifted:
       out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
                 (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +
@@ -298,14 +300,14 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
                 std::to_string(workload_.tensor(t).elements().value) + ", " + rows + ");");
       note("rows of " + tensor +
            " do not begin at multiples of 16 bytes: they are copied through registers");
-      return out_.line(name(b) + "_ring.elements_stored();");
+      return false;
     case BlockStep::Way::elements:
       out_.line("copy_elements(" + at + ", " + copier + ", " + copiers + ", " + columns + ", " +
                 rows + ");");
       note("elements of " + tensor + " are i8 at home and i32 in tiles: each is copied alone");
-      return out_.line(name(b) + "_ring.elements_stored();");
+      return false;
   }
-  out_.line(name(b) + "_ring.copies_started();");
+  return false;
 }
 
 std::string KernelEmitter::tile_type(BufferId b) const {

@@ -115,7 +115,8 @@ class KernelEmitter : private RangeEmitter {
   // emit_moves.cpp
   void declare();
   void visit_load(NodeId id, const SymRanges& ranges);
-  void copy_box(const BlockStep& move, const SymBox& box, const std::string& at);
+  bool copy_box(const BlockStep& move, const SymBox& box, const std::string& at,
+                const std::string& copier, const std::string& copiers);
   void visit_store(NodeId id, const SymRanges& ranges);
   void write_out(BufferId b, const SymBox* box);
   std::string row_lambda(BufferId b, const SymBox* box, bool to_write) const;

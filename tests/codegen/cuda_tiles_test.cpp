@@ -152,5 +152,53 @@ TEST(CudaTiles, AreRightAndMoveWhatIsCounted) {
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 2);
 }
 
+/// Where there is no room to copy ahead, computing warps copy in pieces as wide as the rows at home
+/// allow, and wait for them: without that the kernel is wrong.
+TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
+  const auto layers = [](const char* type, int b, int c) {
+    return formatted(
+        "name: layers\ndtype: {}\nloops: {{m: 20, h: 3, a: 33, b: {}, c: {}}}\noperators:\n"
+        "  - \"p: P[h,m,b] += x[m,a] * U[h,a,b]\"\n  - \"q: Q[m,c] += P[h,m,b] * V[h,b,c]\"\n",
+        type, b, c);
+  };
+  struct Form {
+    std::string workload, copies;
+    double tolerance;
+  };
+  const std::vector<Form> forms = {{layers("f16", 64, 72), "copy_async<64>", 1e-2},
+                                   {layers("f16", 64, 64), "copy_whole<64>", 1e-2},
+                                   {layers("f32", 30, 38), "copy_pieces<64, 8>", 1e-5},
+                                   {layers("f32", 31, 37), "copy_shifted<64, ", 1e-5}};
+  const std::string wait = "cp_async_wait<0>();";
+  for (const Form& f : forms) {
+    SCOPED_TRACE(f.copies);
+    const Schedule s = schedule_of({f.workload, "m/20@grid ( L.x h/1 ( L.U C.p L.V C.q ) S.Q )"});
+    cuda::EmitOptions options{.prefix = "k"};
+    options.warps = 2, options.registers = false, options.stages = 1;
+    auto source = cuda::emit(s, options);
+    ASSERT_TRUE(source) << source.reason();
+    // The most room in which a tile waits for its place.
+    for (options.shared_room = source->launches.back().shared_bytes;
+         source && source->text.find(f.copies) == std::string::npos; options.shared_room -= 512)
+      source = cuda::emit(s, options);
+    ASSERT_TRUE(source) << source.reason();
+    cuda::Source hasty = *source;
+    for (std::size_t at; (at = hasty.text.find(wait)) != std::string::npos;)
+      hasty.text.erase(at, wait.size());
+    for (const bool waits : {true, false}) {
+      const auto module = testing::build_cuda({waits ? *source : hasty});
+      ASSERT_TRUE(module) << module.reason();
+      const auto done = testing::run_cuda(*module, *source, *s.workload, 11);
+      ASSERT_TRUE(done) << done.reason();
+      const bool asynchronous = source->text.find(wait) != std::string::npos;
+      EXPECT_EQ(asynchronous, !f.copies.starts_with("copy_shifted"));
+      EXPECT_EQ(done->report.clean(), waits || !asynchronous);
+      if (!waits) continue;
+      EXPECT_LT(done->error, f.tolerance);
+      EXPECT_EQ(done->bytes, moved(s));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

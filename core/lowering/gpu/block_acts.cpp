@@ -7,7 +7,6 @@ namespace tilewright::lowering {
 namespace {
 
 constexpr double kSchedulers = 4;  // of an SM: CUDA C++ Programming Guide
-constexpr double kCopyThreads = 32.0 * kCopyWarps;
 // Instructions of a warp's chain of addresses that are under way at the same time, and of a loop
 // that the compiler unrolls.
 constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
@@ -160,20 +159,20 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
 }
 
 ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
-                  const BlockRates& r) {
+                  int warps, const BlockRates& r) {
   using Way = BlockStep::Way;
   const BlockTile& tile = work.tile(BufferId(x.buffer));
   const auto rows = static_cast<double>(tile.need_rows),
              columns = static_cast<double>(tile.need_columns);
-  const double more = kOfRowDim * std::max(0, x.row_dims - 1);
+  const double more = kOfRowDim * std::max(0, x.row_dims - 1), threads = 32.0 * warps;
   ActTime t;
   if (x.is(Way::elements)) {
-    const double each = std::ceil(rows * columns / kCopyThreads);
+    const double each = std::ceil(rows * columns / threads);
     const double full = std::floor(each / kCopiedAtOnce), rest = each - full * kCopiedAtOnce;
     const double one = kOfCopied + more;
     t.alone = full * (kCopiedAtOnce * one * r.light / kOfCopies + latency) +
               rest * (chain(one, r) + latency);
-    t.issue = each * one * kCopyWarps / kSchedulers;
+    t.issue = each * one * warps / kSchedulers;
     return t;
   }
   // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
@@ -182,7 +181,7 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
   const double pieces = std::ceil(of_row / x.piece());
   double lanes = 1;
   while (lanes < pieces && lanes < 32) lanes *= 2;
-  const double each = std::ceil(rows * lanes / kCopyThreads) * std::ceil(pieces / lanes);
+  const double each = std::ceil(rows * lanes / threads) * std::ceil(pieces / lanes);
   if (x.is(Way::shifted)) {
     // What a thread has under way comes before it begins with more; groups have a tile each.
     // Where a box is smaller than its tile, whose rows are whole pieces and of 16 bits whole
@@ -194,15 +193,14 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     const double edges = more > 0 || smaller ? 1 : x.partial;
     const double of_edge = (halves ? kOfShiftedRows : kOfShiftedWide) - kOfShifted;
     const double one = kOfShifted + edges * of_edge + more,
-                 longer =
-                     std::ceil(rows * lanes * groups / kCopyThreads) * std::ceil(pieces / lanes);
+                 longer = std::ceil(rows * lanes * groups / threads) * std::ceil(pieces / lanes);
     t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
-    t.issue = each * one * kCopyWarps / kSchedulers;
+    t.issue = each * one * warps / kSchedulers;
     return t;
   }
   const double one = x.one_size ? kOfWhole : kOfPiece + more;
   t.alone = each * (x.one_size ? loop(one, r) : chain(one, r));
-  t.issue = each * one * kCopyWarps / kSchedulers;
+  t.issue = each * one * warps / kSchedulers;
   return t;
 }
 

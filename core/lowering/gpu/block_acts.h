@@ -20,10 +20,10 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
 ActTime sums_time(const PointsRun& x, const BlockForms& f, const BlockRates& r);
 /// A contraction, as often as its other loops turn, barriers among it.
 ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRates& r);
-/// A tile from home by the copying threads, without the bytes' time. `latency`: of a load;
-/// `at_once`, `groups`: pieces_at_once, copying_groups (block_rules.h).
+/// A tile from home by so many warps, without the bytes' time. `latency`: of a load; `at_once`,
+/// `groups`: pieces_at_once, copying_groups (block_rules.h).
 ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
-                  const BlockRates& r);
+                  int warps, const BlockRates& r);
 /// What a ring's two sides do for a tile beside copying it: boxes are compared, barriers counted.
 ActTime ring_time(const CopyRun& x, const BlockRates& r);
 /// Whether blocks compare and swap what they add at home.

@@ -245,13 +245,11 @@ void BlockLowering::choose_ahead() {
     const bool first_of_phase = first || seen->second != phase;
     seen->second = phase;
     const BlockTile& p = tile(n.buffer);
-    const OpId producer = workload_.producer(n.tensor);
-    const bool made = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
     bool dropped = false;  // after the barrier: what came before it would be gone again
     for (std::size_t j = 0; j < i; ++j)
       dropped = dropped || (k_.nodes[j].kind == NodeKind::drop && k_.nodes[j].buffer == n.buffer &&
                             phase_of(NodeId(j)) == phase);
-    if (p.form == Form::ring && !made && phase > 0 && first_of_phase && !dropped &&
+    if (p.form == Form::ring && !makes(n.tensor) && phase > 0 && first_of_phase && !dropped &&
         !n.only_for.valid() && (first || p.stages > 1))
       program_.loads_ahead.insert(NodeId(i));
   }

@@ -167,8 +167,10 @@ class BlockLowering {
   std::int64_t finished_boxes(BufferId b) const;
   /// Whether every row of the box begins at a multiple of so many elements.
   bool rows_begin_at(TensorId tensor, const BoxAtHome& box, std::int64_t elements) const;
-  /// The widest that the box's rows at home allow where warps copy it ahead.
-  BlockStep::Way way_from_home(NodeId load, const BoxAtHome& box) const;
+  /// Whether an operator of this kernel makes it.
+  bool makes(TensorId tensor) const;
+  /// A load's way: from home the widest that the box's rows there allow.
+  BlockStep::Way way_of_load(NodeId load, const BoxAtHome& box) const;
   BlockStep movement(NodeId load, bool copying, const BoxAtHome& box) const;
 
   // block_layout.cpp

@@ -139,24 +139,32 @@ class Pricer {
     for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
+    double loaded = 0;  // by the threads that compute
+    const int at_once = pieces_at_once(ceil_div(p.blocks, r_.sms));
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
     std::map<std::size_t, RingTime> rings;
     using Way = BlockStep::Way;
-    const auto shifted =
-        std::ranges::count_if(p.copies, [](const CopyRun& c) { return c.is(Way::shifted); });
+    const auto shifted = std::ranges::count_if(
+        p.copies, [](const CopyRun& c) { return !c.waits && c.is(Way::shifted); });
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
       const bool straddles = c.is(Way::shifted) || (c.piece() >= 16 && !c.sectors);
       const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
+      if (c.waits) {
+        const bool inner = work_.program.kernel->buffer(BufferId(c.buffer)).outer.valid();
+        add(c.runs, load_time(c, inner ? 0 : bytes / c.runs, inner ? r_.near : latency_, at_once),
+            t);
+        if (!inner) loaded += bytes;
+        continue;
+      }
       copied += bytes;
       if (c.gathered) continue;
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
       const int groups = copying_groups(static_cast<std::int64_t>(c.stages), shifted);
-      ActTime copy =
-          copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)), groups, r_);
+      ActTime copy = copy_time(c, work_, latency_, at_once, groups, kCopyWarps, r_);
       const ActTime ring = ring_time(c, r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
@@ -187,7 +195,7 @@ class Pricer {
             std::max(t.waits, (ring.turns * latency_ +
                                std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
                                   ring.stages);
-    t.fill = (copied + p.stored + p.returned + 2 * p.added) / r_.fill;
+    t.fill = (copied + loaded + p.stored + p.returned + 2 * p.added) / r_.fill;
     t.ends = (copied > 0 ? latency_ + std::max(first, first_bytes) : 0) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p));
@@ -198,6 +206,15 @@ class Pricer {
   bool in_step(const BlockPhase& p) const {
     return r_.mma == 0 &&
            std::ranges::any_of(p.products, [](const ProductRun& x) { return !x.contraction; });
+  }
+
+  /// A tile by the threads that compute, between two barriers. They wait for it.
+  ActTime load_time(const CopyRun& c, double bytes, double latency, int at_once) const {
+    ActTime t = copy_time(c, work_, latency, at_once, 1, f_.warps(), r_);
+    using Way = BlockStep::Way;
+    const bool waited = c.is(Way::shifted) || c.is(Way::elements);  // in its own time
+    t.alone += 2 * r_.barrier + bytes / r_.fill + (waited ? 0 : latency);
+    return t;
   }
 
   void add(double runs, const ActTime& of, PhaseTime& t) const {

@@ -48,9 +48,7 @@ BlockLowering::BlockLowering(const Schedule& schedule, int kernel, const BlockCh
     t.most.assign(workload_.tensor(b.tensor).shape.size(), 1);
     t.stride.assign(t.most.size(), 1);
     if (b.role != BufferRole::input) continue;
-    const OpId producer = workload_.producer(b.tensor);
-    const bool own = producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
-    t.form = own || b.sliding || b.outer.valid() ? Form::loaded : Form::ring;
+    t.form = makes(b.tensor) || b.sliding || b.outer.valid() ? Form::loaded : Form::ring;
   }
   place_units();
   choose_views();
@@ -255,10 +253,17 @@ bool BlockLowering::fills(const BlockTile& t, const BoxAtHome& box) const {
   return rows <= 1 && t.rows == t.need_rows && t.columns == t.need_columns;
 }
 
-BlockStep::Way BlockLowering::way_from_home(NodeId load, const BoxAtHome& box) const {
+bool BlockLowering::makes(TensorId tensor) const {
+  const OpId producer = workload_.producer(tensor);
+  return producer.valid() && std::ranges::find(k_.ops, producer) != k_.ops.end();
+}
+
+BlockStep::Way BlockLowering::way_of_load(NodeId load, const BoxAtHome& box) const {
   using Way = BlockStep::Way;
   const ScheduleNode& n = k_.node(load);
   const BlockTile& t = tile(n.buffer);
+  // Part of another level's tile, or of one that slides: its rows begin anywhere in the tile.
+  if (choices_.tight || buffer(n.buffer).outer.valid() || slides(n.buffer)) return Way::elements;
   const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
   if (rows_begin_at(n.tensor, box, 16 / size)) return fills(t, box) ? Way::whole : Way::rows;
   if (size <= 8 && rows_begin_at(n.tensor, box, 8 / size)) return Way::pieces;
@@ -268,7 +273,6 @@ BlockStep::Way BlockLowering::way_from_home(NodeId load, const BoxAtHome& box) c
 BlockStep BlockLowering::movement(NodeId load, bool copying, const BoxAtHome& box) const {
   const ScheduleNode& n = k_.node(load);
   using Kind = BlockStep::Kind;
-  using Way = BlockStep::Way;
   const bool ring = tile(n.buffer).form == Form::ring;
   const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
   return {.kind = !ring     ? Kind::load
@@ -277,7 +281,7 @@ BlockStep BlockLowering::movement(NodeId load, bool copying, const BoxAtHome& bo
           .node = load,
           .tile = n.buffer,
           .other = buffer(n.buffer).outer,
-          .way = ring ? way_from_home(load, box) : Way::elements,
+          .way = way_of_load(load, box),
           .piece = size <= 8 && rows_begin_at(n.tensor, box, 8 / size) ? 8 : 0,
           .kept = true};
 }

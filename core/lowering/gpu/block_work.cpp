@@ -485,7 +485,8 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
       if (!c.gathered) c.stages = block.tile(BufferId(c.buffer)).stages;
   for (const FoundLoad& l : loads_) {
     CopyRun& c = out_.phases[l.phase].copies[l.copy];
-    c.way = block.way_from_home(l.node, l.box);
+    c.way = block.way_of_load(l.node, l.box);
+    c.waits = block.tile(BufferId(c.buffer)).form == BlockTile::Form::loaded;
     c.one_size = (c.is(BlockStep::Way::whole) || c.is(BlockStep::Way::rows)) && c.row_dims <= 1 &&
                  std::ranges::find(l.box.sizes, 0) == l.box.sizes.end();
     const TensorId t = k_.node(l.node).tensor;

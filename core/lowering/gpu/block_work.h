@@ -62,6 +62,7 @@ struct CopyRun {
   BlockStep::Way way = BlockStep::Way::elements;
   bool one_size = false;  ///< by pieces of 16 bytes, all rows of one dimension exist in every box
   bool gathered = false;  ///< by the reader, no tile
+  bool waits = false;     ///< the computing threads copy it, and compute when it is there
   int dims = 1, row_dims = 0;  ///< of its box; of its rows, those of more than one
   bool sectors = true;         ///< rows begin at multiples of a sector, 32 bytes
   double partial = 0;          ///< of its boxes, the part that is smaller than the largest

@@ -104,6 +104,12 @@ class BlockDescriber {
     return text;
   }
 
+  static std::string way(const BlockStep& s) {
+    return s.way == BlockStep::Way::elements  ? ", element by element"
+           : s.way == BlockStep::Way::shifted ? ", through registers"
+                                              : ", asynchronously";
+  }
+
   void step(const BlockStep& s) {
     using Kind = BlockStep::Kind;
     const std::string record = s.kept ? ", where it is not held" : "";
@@ -121,18 +127,14 @@ class BlockDescriber {
         line("ahead, for the next phase");
         break;
       case Kind::copy:
-        line("L." + name(s.tile) + " into the next stage" +
-             (s.way == BlockStep::Way::elements  ? ", element by element"
-              : s.way == BlockStep::Way::shifted ? ", through registers"
-                                                 : ", asynchronously") +
-             record);
+        line("L." + name(s.tile) + " into the next stage" + way(s) + record);
         break;
       case Kind::take:
         line("wait for " + name(s.tile) + record);
         break;
       case Kind::load:
-        line("L." + name(s.tile) + (s.other.valid() ? " from another level's tile" : " from home") +
-             record);
+        line("L." + name(s.tile) +
+             (s.other.valid() ? " from another level's tile" : " from home" + way(s)) + record);
         break;
       case Kind::compute:
         line(compute_text(s));
