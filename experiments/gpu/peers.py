@@ -67,9 +67,12 @@ def error_of(got, reference):
     return ((got.double() - reference).abs().max() / reference.abs().max()).item()
 
 
-def inputs(*shapes):
+TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+
+
+def inputs(*shapes, dtype="f16"):
     generator = torch.Generator(device="cuda").manual_seed(1)
-    return [torch.rand(shape, device="cuda", generator=generator).mul_(2).sub_(1).half()
+    return [torch.rand(shape, device="cuda", generator=generator).mul_(2).sub_(1).to(getattr(torch, TYPES[dtype]))
             for shape in shapes]
 
 
@@ -115,7 +118,7 @@ def triton_product(size, seconds, out):
 def attention(size, out):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     heads, m, n, k, l = (size[x] for x in ("batch", "m", "n", "k", "l"))
-    q, key, v = inputs((1, heads, m, k), (1, heads, l, k), (1, heads, l, n))
+    q, key, v = inputs((1, heads, m, k), (1, heads, l, k), (1, heads, l, n), dtype=size.get("dtype", "f16"))
     causal = bool(size.get("causal", False))
     later = torch.ones(m, l, device="cuda", dtype=torch.bool).triu(1) if causal else None
     scores = torch.matmul(q.double(), key.double().transpose(-1, -2))
@@ -127,7 +130,8 @@ def attention(size, out):
         products = torch.bmm(q3, k3)
         return torch.bmm(torch.softmax(products.masked_fill_(later, float("-inf")) if causal else products, -1), v3)
     contest("eager", eager, reference[0], out)
-    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION)):
+    for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION),
+                          ("efficient", SDPBackend.EFFICIENT_ATTENTION)):
         def run(backend=backend):
             with sdpa_kernel(backend):
                 return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=1.0, is_causal=causal)
