@@ -1,4 +1,4 @@
-// A kernel that is one convolution in 16 bits: the template of device/tilewright_windows.h, with
+// A kernel that is one convolution: the template of device/tilewright_windows.h, with
 // the plan's tile as a struct of constants and, where operators follow, a struct of these.
 #include "codegen/cuda/emit_windows.h"
 
@@ -121,9 +121,9 @@ KernelText emit_windows(Program& p, int index, const WindowProduct& product) {
                         product.stages * product.right_bytes(),
                         "what the points' windows cover, zeros around"});
   add_sums(text, p, index, product.product, product.epilogue,
-           "the sums of a warp's matrix instructions");
+           product.fma() ? "the sums of a thread" : "the sums of a warp's matrix instructions");
   text.program = lowering::describe(product, p.schedule, index);
-  p.used.push_back("mma");
+  p.used.push_back(product.fma() ? "simt" : "mma");
   return text;
 }
 

@@ -102,7 +102,8 @@ class Forms {
           channel = l;
     if (channel.empty()) return {};
     // Other products of matrices have kernels of their own.
-    if (plain && extent(channel) % 8 == 0 && extent(x) % 8 == 0) return {};
+    const bool f32 = w_.tensor(left.tensor).dtype == DType::f32;
+    if (plain && (f32 || (extent(channel) % 8 == 0 && extent(x) % 8 == 0))) return {};
     for (const std::int64_t tall : {64, 128, 32})
       for (const std::int64_t points : {64, 128, 200}) {
         Form f;

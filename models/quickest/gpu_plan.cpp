@@ -199,8 +199,8 @@ class GpuPlanner {
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
     }
-    if (pricer->rates().mma > 0) {
-      forms = window_forms(*w, products, pricer->rates().wgmma > 0);
+    if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
+      forms = window_forms(*w, products, pricer->rates().clusters);
       for (Choice& c : Descent<Choice>(priced, 2 * effort_).run(forms)) all.push_back(std::move(c));
     }
     std::ranges::stable_sort(all, {}, &Choice::seconds);

@@ -1,7 +1,7 @@
 // A whole kernel of a convolution as a product of matrices that are nowhere made: the left operand's rows run along
 // channels and window, as they lie at home; of the right one a block has the part of the image that its points' windows
-// cover, with zeros around, and a column of the product is a place in it. Tensor cores by mma.m16n8k16. Blocks of a
-// cluster may have parts of the channels of one tile; they then add up what each has, each some rows.
+// cover, with zeros around, and a column of the product is a place in it. Tensor cores by mma.m16n8k16, of floats fused
+// multiply-adds on the same sums. Blocks of a cluster may have parts of the channels of one tile; they then add up what each has, each some rows.
 // Plain C++ on top of tilewright_products.h.
 #pragma once
 
@@ -50,7 +50,11 @@ struct WindowProduct {
   static constexpr int kThreads = 32 * S::kWarpsM * S::kWarpsN * S::kWarpsK;
   static constexpr int kTaps = S::kTapsY * S::kTapsX;
   static constexpr int kDepth = S::kStep * kTaps, kSteps = (kDepth + 15) / 16;
-  static constexpr int kLeftPitch = kSteps * 16 + 8;  // rows of eight meet in no bank
+  static constexpr bool kFloats = sizeof(T) == 4;
+  static constexpr int kLeftPitch = kSteps * 16 + 16 / int(sizeof(T));  // rows of eight meet in no bank
+  /// Copied through a register: no asynchronous copy is that small.
+  template <int Piece>
+  static constexpr bool kAlone = Piece * sizeof(T) < 4;
   static constexpr int kPoints = S::kTileY * S::kTileX;
   static constexpr int kInRows = (S::kTileY - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
   static constexpr int kChannel = odd_eights(kInRows * S::kPitch);
@@ -61,12 +65,13 @@ struct WindowProduct {
   static constexpr int kTurns = (S::kPart + S::kStep - 1) / S::kStep;
   static constexpr int kTable = kTaps == 1 ? 0 : 64 * kSteps;  // bytes
   /// Eight points of a column block lie side by side in shared memory, from a multiple of 16 bytes.
-  static constexpr bool kAligned = kTaps == 1 && S::kStrideX == 1 && S::kLead == 0 && S::kPitch % 8 == 0 &&
+  static constexpr bool kAligned = !kFloats && kTaps == 1 && S::kStrideX == 1 && S::kLead == 0 && S::kPitch % 8 == 0 &&
                                    (S::kTileY == 1 || S::kTileX % 8 == 0);
   static_assert(16 * S::kBlocksM * S::kWarpsM == S::kTile && kColumns >= kPoints, "warps have the tile");
   static_assert(S::kStages > 1 || kTurns == 1, "a stage is filled while another is read");
 
   struct At { int x, y, z, w; };
+  static constexpr int kPlaces = kFloats ? 2 * S::kBlocksN : S::kBlocksN;  // of a thread's points
 
   /// Rows of Wide elements, Piece of them a copy: from(row, column, there) is where they begin at home, and `there` how
   /// many exist; the others are zero.
@@ -75,7 +80,7 @@ struct WindowProduct {
   static TW_MEMBER void copy_rows(T* to, int rows, int thread, const From& from) {
     const auto place = [&](int row) { return Group == 1 ? row * Apart : row / Group * Apart + row % Group * Pitch; };
     constexpr int kPieces = Wide / Piece, kAtOnce = 8;
-    if constexpr (Piece == 1) {
+    if constexpr (kAlone<Piece>) {
       for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
         T x[kAtOnce];
         TW_UNROLL
@@ -147,7 +152,7 @@ struct WindowProduct {
   static constexpr int kLeftEach = each(S::kTile * kSteps * 16 / S::kLeftPiece);
   static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
-  static constexpr int kElements = (S::kLeftPiece == 1 ? kLeftEach : 0) + (S::kRightPiece == 1 ? kRightEach : 0);
+  static constexpr int kElements = (kAlone<S::kLeftPiece> ? kLeftEach : 0) + (kAlone<S::kRightPiece> ? kRightEach : 0);
   static constexpr bool kHeld =
       kTurns > 1 && 2 * (kLeftEach + kRightEach) + kElements + kSumsEach <= 168 && kStage < 1 << kToBits;
   static constexpr bool kWhole = S::kChannels % S::kPart == 0 && S::kPart % S::kStep == 0;  // all stages
@@ -173,7 +178,7 @@ struct WindowProduct {
     TW_UNROLL
     for (int e = 0; e < N; ++e) {
       const T* const p = home + held.from[e];
-      if constexpr (Piece == 1) {
+      if constexpr (kAlone<Piece>) {
         x[e] = read_after_launch(p, held.to[e] >> kToBits > 0);
         continue;
       }
@@ -181,12 +186,12 @@ struct WindowProduct {
       const int bytes = held.to[e] >> kToBits;
       T* const at = stage + (held.to[e] & ((1 << kToBits) - 1));
       if constexpr (Piece * sizeof(T) == 16) cp_async16(at, p, bytes);
-      else if constexpr (Piece > 1) cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
+      else if constexpr (!kAlone<Piece>) cp_async_piece<Piece * int(sizeof(T))>(at, p, bytes);
     }
   }
   template <int Piece, int N>
   static TW_MEMBER void end_held(const Held<N>& held, T* stage, const T* x) {
-    if constexpr (Piece == 1) {
+    if constexpr (kAlone<Piece>) {
       TW_UNROLL
       for (int e = 0; e < N; ++e)
         if (e < N - 1 || held.to[e] >= 0)
@@ -195,7 +200,46 @@ struct WindowProduct {
   }
 
   static TW_MEMBER void multiply(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
-                                 const int (&place)[S::kBlocksN], int m, int share, int lane) {
+                                 const int (&place)[kPlaces], int m, int share, int lane) {
+    if constexpr (kFloats) return multiply_floats(sums, stage, table, place, m, share, lane);
+    else return multiply_pairs(sums, stage, table, place, m, share, lane);
+  }
+  /// A thread has 2 kBlocksM rows, of which it reads four of the depth at once, and 2 kBlocksN points.
+  static TW_MEMBER void multiply_floats(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
+                                        const int (&place)[kPlaces], int m, int share, int lane) {
+    const T* const right = stage + kLeft;
+    const T* const left = stage + (m * 16 + lane / 4) * kLeftPitch;
+    TW_NO_UNROLL
+    for (int step = share; step < kSteps; step += S::kWarpsK) {
+      const int s = made_here(step);
+      TW_UNROLL
+      for (int four = 0; four < 16; four += 4) {
+        const int k = s * 16 + four;
+        if (kDepth % 16 != 0 && k >= kDepth) break;
+        float x[2 * S::kBlocksM][4];
+        TW_UNROLL
+        for (int i = 0; i < 2 * S::kBlocksM; ++i) read_strip(x[i], left + 8 * i * kLeftPitch + k);
+        At at;
+        if constexpr (kTaps > 1) at = table[k / 4];
+        // Channels past a stage's end are multiplied by zero, and are any that exist.
+        else at = {k * kChannel, least(k + 1, kDepth - 1) * kChannel, least(k + 2, kDepth - 1) * kChannel,
+                   least(k + 3, kDepth - 1) * kChannel};
+        const int of[4] = {at.x, at.y, at.z, at.w};
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          float y[kPlaces];
+          TW_UNROLL
+          for (int j = 0; j < kPlaces; ++j) y[j] = right[of[e] + place[j]];
+          TW_UNROLL
+          for (int i = 0; i < 2 * S::kBlocksM; ++i)
+            TW_UNROLL
+            for (int j = 0; j < kPlaces; ++j) sums[i / 2][j / 2][i % 2 * 2 + j % 2] += x[i][e] * y[j];
+        }
+      }
+    }
+  }
+  static TW_MEMBER void multiply_pairs(float (&sums)[S::kBlocksM][S::kBlocksN][4], const T* stage, const At* table,
+                                       const int (&place)[kPlaces], int m, int share, int lane) {
     const T* const right = stage + kLeft;
     const T* const left = stage + (m * 16 + lane % 16) * kLeftPitch + lane / 16 * 8;
     // Of few sums the reads of a step are under way beside the products of the one before.
@@ -293,15 +337,17 @@ struct WindowProduct {
     if constexpr (kTaps > 1) {
       int* const places = reinterpret_cast<int*>(memory);
       for (int i = thread; i < kSteps * 16; i += kThreads) {
-        const int k = i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2, tap = k % kTaps;
+        const int k = kFloats ? i : i / 16 * 16 + i / 4 % 4 * 2 + i % 4 / 2 * 8 + i % 2, tap = k % kTaps;
         places[i] = k < kDepth ? k / kTaps * kChannel + tap / S::kTapsX * S::kDilateY * S::kPitch + tap % S::kTapsX * S::kDilateX : 0;
       }
     }
-    int place[S::kBlocksN];
+    int place[kPlaces];
     TW_UNROLL
-    for (int j = 0; j < S::kBlocksN; ++j) {
+    for (int j = 0; j < kPlaces; ++j) {
       // Of two blocks that are read together the upper half of the warp has the second's.
-      const int point = kAligned ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8 : (n + j) * 8 + lane / 4;
+      const int point = kAligned   ? (n + least(j + lane / 16, S::kBlocksN - 1)) * 8
+                        : kFloats ? (n + j / 2) * 8 + lane % 4 * 2 + j % 2
+                                  : (n + j) * 8 + lane / 4;
       const int y = point / S::kTileX, x = point % S::kTileX;
       place[j] = point < kPoints ? y * S::kStrideY * S::kPitch + x * S::kStrideX + S::kLead : S::kLead;
     }
@@ -317,8 +363,8 @@ struct WindowProduct {
     Held<kHeld ? kLeftEach : 1> of_left;
     Held<kHeld ? kRightEach : 1> of_right;
     constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
-    T left_x[kAhead][kHeld && S::kLeftPiece == 1 ? kLeftEach : 1];
-    T right_x[kAhead][kHeld && S::kRightPiece == 1 ? kRightEach : 1];
+    T left_x[kAhead][kHeld && kAlone<S::kLeftPiece> ? kLeftEach : 1];
+    T right_x[kAhead][kHeld && kAlone<S::kRightPiece> ? kRightEach : 1];
     const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
     const T* const right_home = right + i64(first) * S::kInChannel;
     if constexpr (kHeld)
@@ -344,7 +390,7 @@ struct WindowProduct {
         copy_right(stage, right, p, first + turn * S::kStep, least(S::kStep, rest), thread);
     };
     // Elements that go one by one wait in registers: they are read with the others.
-    constexpr bool kBefore = S::kLeftBefore && S::kLeftPiece > 1;
+    constexpr bool kBefore = S::kLeftBefore && !kAlone<S::kLeftPiece>;
     if constexpr (kBefore) {
       TW_UNROLL
       for (int i = 0; i < kAhead; ++i) left_begins(i, i);

@@ -53,12 +53,13 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     const auto at = u.peak.find(std::string(name_of(t)));
     return at == u.peak.end() ? 0.0 : at->second.value / an_sm;
   };
+  // Of 9.x alone: PTX ISA, wgmma.
+  const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
+  const auto each = u.cycles.find("wgmma");
+  r.clusters = hopper && each != u.cycles.end();
   if (type == DType::f16 || type == DType::bf16) {
     r.mma = kOfPeak * peak(type);
-    // Of 9.x alone: PTX ISA, wgmma.
-    const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
-    if (const auto each = u.cycles.find("wgmma"); hopper && each != u.cycles.end())
-      r.wgmma = 64 * 256 * 16 / each->second;
+    if (r.clusters) r.wgmma = 64 * 256 * 16 / each->second;
   }
   r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
   r.fill = needs(m.level(*shared).bandwidth.value, "bandwidth of shared") / r.clock;
@@ -532,27 +533,26 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
   }
-  if (r.mma > 0)
-    if (const auto p = window_product(s, kernel, warps, stages);
-        p && (p->share == 1 || r.wgmma > 0)) {
-      const std::int64_t registers = registers_of(*p);
-      const std::int64_t resident =
-          std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
-                    r.shared / (p->shared_bytes + kReservedShared)});
-      if (resident < 1) return Reason{formatted("{}: no block has room on an SM", k.name)};
-      std::vector<TensorId> tensors = {p->left, p->right, p->result};
-      for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
-      BlockTime t{.memory = memory_of(tensors),
-                  .warps = p->threads() / 32,
-                  .threads = p->threads(),
-                  .registers = registers,
-                  .shared = p->shared_bytes,
-                  .resident = resident};
-      t.phases.push_back(time_of(*p, *s.workload, latency, resident, r));
-      t.seconds = (r.wgmma > 0 ? kLeftOfLaunch : r.launch) / r.clock +
-                  std::max(t.phases.back().seconds, t.memory);
-      return t;
-    }
+  if (const auto p = window_product(s, kernel, warps, stages);
+      p && (p->fma() || r.mma > 0) && (p->share == 1 || r.clusters)) {
+    const std::int64_t registers = registers_of(*p);
+    const std::int64_t resident =
+        std::min({r.blocks, r.threads / p->threads(), r.registers / (p->threads() * registers),
+                  r.shared / (p->shared_bytes + kReservedShared)});
+    if (resident < 1) return Reason{formatted("{}: no block has room on an SM", k.name)};
+    std::vector<TensorId> tensors = {p->left, p->right, p->result};
+    for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
+    BlockTime t{.memory = memory_of(tensors),
+                .warps = p->threads() / 32,
+                .threads = p->threads(),
+                .registers = registers,
+                .shared = p->shared_bytes,
+                .resident = resident};
+    t.phases.push_back(time_of(*p, *s.workload, latency, resident, r));
+    t.seconds = (r.clusters ? kLeftOfLaunch : r.launch) / r.clock +
+                std::max(t.phases.back().seconds, t.memory);
+    return t;
+  }
   const Result<BlockWork> found = block_work(s, kernel, {.warps = warps, .stages = stages});
   if (!found) return found.why();
   const BlockWork& work = *found;

@@ -29,6 +29,7 @@ struct BlockRates {
   std::int64_t shared = 0;  ///< bytes of an SM
   double mma = 0;           ///< multiply-adds a cycle of an SM, by mma.sync; 0: none
   double wgmma = 0;         ///< the same by wgmma, which sm_90a has
+  bool clusters = false;    ///< as it has clusters of blocks, and launches that begin early
   double fma = 0;           ///< the same by fused multiply-adds
   double fill = 0;          ///< bytes a cycle from L2 into an SM
   double memory = 0;        ///< bytes a cycle from memory, all SMs together

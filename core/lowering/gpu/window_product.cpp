@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kMostTile = 256, kMostPoints = 256, kMostSums = 112;  // sums of a thread
 constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
 constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
+constexpr double kFmaUnits = 128;   // and by its units for floats
 constexpr std::int64_t kTwoBlocks = 110 * 1024;  // of shared memory, so that an SM has two blocks
 
 class WindowFinder : ProductChain {
@@ -73,7 +74,8 @@ class WindowFinder : ProductChain {
     p_.loops = {rows_, x_, others_};
     p_.left = left_->tensor, p_.right = right_->tensor, p_.result = result_->tensor;
     p_.operand = w_.tensor(p_.left).dtype;
-    check_operand_types(p_.left, p_.right);
+    if (p_.operand != DType::f32 || w_.tensor(p_.right).dtype != DType::f32)
+      check_operand_types(p_.left, p_.right);
     check_result_type(p_.result);
   }
 
@@ -181,7 +183,8 @@ class WindowFinder : ProductChain {
     const bool points = std::ranges::any_of(others_, [&](LoopId l) {
       return extent(l) > 1 && indexes(*right_, l) && !indexes(*left_, l);
     });
-    if (p_.taps() == 1 && !points && in_sixteens()) refuse("it is a product of matrices");
+    if (p_.taps() == 1 && !points && (p_.fma() || in_sixteens()))
+      refuse("it is a product of matrices");
     p_.tile_x = part(x_), p_.out_x = p_.wide = extent(x_);
   }
   /// All rows of both operands begin at multiples of 16 bytes: other kernels of products copy those
@@ -267,13 +270,15 @@ class WindowFinder : ProductChain {
 
   void choose_pieces() {
     const bool several = p_.part > p_.step || p_.share > 1;
+    std::vector<std::int64_t> pieces;  // of 16 bytes, 8 and 4
+    for (std::int64_t bytes = 16; bytes >= 4; bytes /= 2) pieces.push_back(bytes / p_.element());
     const auto divides = [&](std::int64_t v, std::initializer_list<std::int64_t> all) {
       return std::ranges::all_of(all, [&](std::int64_t n) { return n % v == 0; });
     };
     const auto outer = [&](std::int64_t v, auto member) {
       return std::ranges::all_of(p_.outer, [&](const Outer& o) { return o.*member % v == 0; });
     };
-    for (const std::int64_t v : {8, 4, 2})
+    for (const std::int64_t v : pieces)
       if (divides(v, {p_.left_row, several ? p_.step * p_.taps() : 0,
                       p_.share > 1 ? p_.part * p_.taps() : 0}) &&
           outer(v, &Outer::left)) {
@@ -281,7 +286,7 @@ class WindowFinder : ProductChain {
         break;
       }
     const bool whole = p_.tile_x == p_.out_x;
-    for (const std::int64_t v : {8, 4, 2})
+    for (const std::int64_t v : pieces)
       if (divides(v, {p_.in_x, p_.in_row, p_.in_channel}) && outer(v, &Outer::right) &&
           (whole || divides(v, {p_.pad_x, p_.tile_x * p_.stride_x}))) {
         p_.right_piece = v;
@@ -309,9 +314,10 @@ class WindowFinder : ProductChain {
       const auto each = static_cast<double>(ceil_div(p.steps(), p.warps_k)),
                  of_block = static_cast<double>(p.threads() / 32),
                  blocks = static_cast<double>(p.blocks_m * p.blocks_n);
-      const WindowProduct::Step step = p.step_work(kUsualMma);
+      const WindowProduct::Step step = p.step_work(p.fma() ? kFmaUnits : kUsualMma);
       return each * std::max({std::max(step.tensor, step.issue) * std::ceil(of_block / 4),
-                              step.near * of_block, 90 + step.issue + blocks});
+                              step.near * of_block,
+                              p.fma() ? p.step_alone(step) : 90 + step.issue + blocks});
     };
     for (const std::int64_t all : {4, 8}) {
       if (warps > 0 && warps != all) continue;
@@ -366,24 +372,38 @@ class WindowFinder : ProductChain {
 
 std::int64_t WindowProduct::right_bytes() const {
   const std::int64_t eights = ceil_div(in_rows() * pitch, std::int64_t{8});
-  return 2 * step * 8 * (eights % 2 == 1 ? eights : eights + 1);
+  return element() * step * 8 * (eights % 2 == 1 ? eights : eights + 1);
 }
 
 std::int64_t WindowProduct::cluster_bytes() const {
   return tiles * 4 * (share - 1) * tile * round_up(tile_y * tile_x, 4);
 }
 
-WindowProduct::Step WindowProduct::step_work(double mma) const {
+WindowProduct::Step WindowProduct::step_work(double rate) const {
   const auto m = static_cast<double>(blocks_m), n = static_cast<double>(blocks_n);
+  const double tensor = m * n * 2048 * 4 / rate;
+  // A thread reads 2 m rows, four of the depth at once, and 2 n points, of each of the depth, with
+  // an addition each. Reads of 16 bytes keep shared memory twice as long.
+  if (fma())
+    return {.tensor = tensor,
+            .issue = tensor + 8 * m + 64 * n + 16,
+            .near = 16 * m + 32 * n + (taps() == 1 ? 0 : 4)};
   // Two blocks of points are one read and an addition.
   if (aligned())
-    return {.tensor = m * n * 2048 * 4 / mma,
+    return {.tensor = tensor,
             .issue = 2 * m + 4 + 2 * std::ceil(n / 2) + m * n,
             .near = 4 * std::ceil(n / 2) + 4 * m};
   // Four reads, four additions and two words for 8 points.
-  return {.tensor = m * n * 2048 * 4 / mma,
-          .issue = 2 * m + 10 + 10 * n + m * n,
-          .near = 4 * n + 4 * m + 4};
+  return {.tensor = tensor, .issue = 2 * m + 10 + 10 * n + m * n, .near = 4 * n + 4 * m + 4};
+}
+
+double WindowProduct::step_alone(const Step& step) const {
+  // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of
+  // a warp alone, whose next ones wait for it: chosen with the numbers of window_time.cpp. Floats
+  // are read four times, and multiply-adds do not wait for one another.
+  constexpr double kStepWaits = 105, kStepCycles = 3.8, kFmaStepWaits = 120, kFmaStepCycles = 1.2;
+  if (fma()) return kFmaStepWaits + kFmaStepCycles * step.issue;
+  return kStepWaits + kStepCycles * (step.issue + static_cast<double>(blocks_m * blocks_n));
 }
 
 Result<WindowProduct> window_product(const Schedule& s, int kernel, int warps, int stages) {
@@ -410,9 +430,10 @@ std::string describe(const WindowProduct& p, const Schedule& s, int kernel) {
       name(w.op(p.product).outputs.front().target.tensor), p.blocks_m, p.blocks_n);
   text += formatted("all warps\n  channels by {}, {} of {} a block\n", p.step, p.part, p.channels);
   text += formatted("    {} by {} bytes a copy, {} by {}, zeros around\n", name(p.left),
-                    2 * p.left_piece, name(p.right), 2 * p.right_piece);
-  text += formatted("    {} steps of 16 of channels and {} x {} window by mma, {} warps in turn\n",
-                    p.steps(), p.taps_y, p.taps_x, p.warps_k);
+                    p.element() * p.left_piece, name(p.right), p.element() * p.right_piece);
+  text +=
+      formatted("    {} steps of 16 of channels and {} x {} window by {}, {} warps in turn\n",
+                p.steps(), p.taps_y, p.taps_x, p.fma() ? "fused multiply-adds" : "mma", p.warps_k);
   text += "  sums through shared memory";
   if (p.share > 1)
     text += formatted(", {} rows of {} blocks each; between blocks of clusters: {} bytes",

@@ -1,11 +1,11 @@
-// Kernels that are one convolution in 16 bits, as a product of matrices that are nowhere made:
-// whether a plan's kernel is one, and how its block is arranged (device/tilewright_windows.h). Rows
-// of the product are one loop of the results that the left operand has, columns are points of the
-// image, the depth is channels and the window. Where the launch has clusters, the blocks of one
-// have parts of the channels of one tile. Operators of elements may follow (product_epilogue.h). A
-// product whose columns are two loops, as a 1 x 1 convolution's, is one with a window of one. So is
-// a product of matrices some of whose rows begin at no multiples of 16 bytes: its points are one
-// line.
+// Kernels that are one convolution in 16 bits or f32, as a product of matrices that are nowhere
+// made: whether a plan's kernel is one, and how its block is arranged
+// (device/tilewright_windows.h). Rows of the product are one loop of the results that the left
+// operand has, columns are points of the image, the depth is channels and the window. Where the
+// launch has clusters, the blocks of one have parts of the channels of one tile. Operators of
+// elements may follow (product_epilogue.h). A product whose columns are two loops, as a 1 x 1
+// convolution's, is one with a window of one. So is a product of matrices some of whose rows begin
+// at no multiples of 16 bytes: its points are one line.
 #pragma once
 
 #include <string>
@@ -44,19 +44,22 @@ struct WindowProduct {
   std::vector<Outer> outer;
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
 
+  std::int64_t element() const { return size_of(operand); }
+  /// Fused multiply-adds, which f32 takes, in place of tensor cores.
+  bool fma() const { return operand == DType::f32; }
   std::int64_t taps() const { return taps_y * taps_x; }
   std::int64_t threads() const { return 32 * warps_m * warps_n * warps_k; }
   std::int64_t steps() const { return ceil_div(step * taps(), std::int64_t{16}); }
   std::int64_t turns() const { return ceil_div(part, step); }
   std::int64_t in_rows() const { return (tile_y - 1) * stride_y + (taps_y - 1) * dilate_y + 1; }
   std::int64_t columns() const { return 8 * blocks_n * warps_n; }
-  std::int64_t left_bytes() const { return 2 * tile * (16 * steps() + 8); }
+  std::int64_t left_bytes() const { return element() * tile * 16 * steps() + 16 * tile; }
   std::int64_t right_bytes() const;
   /// Whether eight points of a column block lie side by side in shared memory, from a multiple of
   /// 16 bytes, so that a matrix instruction's operand is read at once: as
   /// device/tilewright_windows.h has it.
   bool aligned() const {
-    return taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
+    return !fma() && taps() == 1 && stride_x == 1 && lead == 0 && pitch % 8 == 0 &&
            (tile_y == 1 || tile_x % 8 == 0);
   }
   std::int64_t down() const { return ceil_div(rows, tile); }
@@ -68,9 +71,11 @@ struct WindowProduct {
     return ceil_div(step * in_rows() * (pitch / right_piece), threads());
   }
   std::int64_t copies() const { return left_copies() + right_copies(); }
+  /// No copy is of less than 4 bytes but by a register.
+  bool alone(std::int64_t piece) const { return piece * element() < 4; }
   /// Those of one element each, which waits in a register.
   std::int64_t elements() const {
-    return (left_piece == 1 ? left_copies() : 0) + (right_piece == 1 ? right_copies() : 0);
+    return (alone(left_piece) ? left_copies() : 0) + (alone(right_piece) ? right_copies() : 0);
   }
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
@@ -79,13 +84,15 @@ struct WindowProduct {
   }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
-  /// What a warp does for 16 of the depth, copies left out; `mma`: multiply-adds a cycle of an SM.
+  /// What a warp does for 16 of the depth, copies left out; `rate`: multiply-adds a cycle of an SM.
   struct Step {
-    double tensor = 0;  ///< cycles of a scheduler's tensor core
+    double tensor = 0;  ///< cycles of a scheduler's units that multiply
     double issue = 0;   ///< instructions, its products among them
     double near = 0;    ///< cycles of shared memory
   };
-  Step step_work(double mma) const;
+  Step step_work(double rate) const;
+  /// Cycles of 16 of the depth in which a warp is alone.
+  double step_alone(const Step& step) const;
 };
 
 /// A Reason: what of the kernel is no such convolution, or which tile none is made of. `warps`,

@@ -24,9 +24,6 @@ constexpr double kIntoSm = 64;
 // chains of odd sizes (h100-products-odd.json, h100-chains-odd.json), which took as much longer
 // than their prices with as many copies. Of an element that leaves alone, instructions (assumed).
 constexpr double kOfElementCopy = 4, kOfElementAlone = 6;
-// Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of a
-// warp alone, whose next ones wait for it.
-constexpr double kStepWaits = 105, kStepCycles = 3.8;
 // Cycles until the blocks of a cluster have met, and until a block that has all of its sums has
 // left them; instructions of an element that leaves (assumed).
 constexpr double kWindowsMeet = 760, kWindowEnds = 415, kOfWindowElement = 1;
@@ -34,13 +31,12 @@ constexpr double kWindowsMeet = 760, kWindowEnds = 415, kOfWindowElement = 1;
 constexpr double kNotHidden = 0.41;
 
 /// Cycles that an SM has a stage's products of one block for, copies left out.
-double stage_cycles(const WindowProduct& p, double mma) {
-  const WindowProduct::Step step = p.step_work(mma);
-  const auto warps = static_cast<double>(p.threads() / 32),
-             blocks = static_cast<double>(p.blocks_m * p.blocks_n);
+double stage_cycles(const WindowProduct& p, double rate) {
+  const WindowProduct::Step step = p.step_work(rate);
+  const auto warps = static_cast<double>(p.threads() / 32);
   return static_cast<double>(ceil_div(p.steps(), p.warps_k)) *
          std::max({std::max(step.tensor, step.issue) * std::ceil(warps / 4), step.near * warps,
-                   kStepWaits + kStepCycles * (step.issue + blocks)});
+                   p.step_alone(step)});
 }
 
 }  // namespace
@@ -50,6 +46,9 @@ std::int64_t registers_of(const WindowProduct& p) {
   // what ptxas gave the plans of h100-convolutions-again.json, 12 off in the root of the mean
   // square.
   const std::int64_t sums = 4 * p.blocks_m * p.blocks_n, held = p.held() ? p.copies() : 0;
+  // Of floats: four of the depth of a thread's rows, and its points' places and elements.
+  if (p.fma())
+    return std::min<std::int64_t>(255, 32 + sums + 8 * p.blocks_m + 4 * p.blocks_n + held * 17 / 8);
   return std::min<std::int64_t>(255, 32 + sums * 5 / 4 + held * 17 / 8);
 }
 
@@ -61,12 +60,13 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   // Of L2's rate an SM has more where others have no blocks.
   const double busy_sms = real(std::min(p.grid, r.sms));
   const double rate = std::min(kIntoSm, kFilled * r.fill * real(r.sms) / busy_sms);
-  const double fill = (left + right) * 2 / rate;
+  const double fill = (left + right) * real(p.element()) / rate;
   // An SM has four schedulers.
   const double issue = copies * real(p.threads()) / 128 * (p.held() ? kOfHeldCopy : kOfWindowCopy);
   // What copies of less than 16 bytes keep an SM busy with.
   const auto served = [&](std::int64_t piece, std::int64_t all) {
-    return piece == 8 ? 0.0 : real(all) * (piece == 1 ? kOfElementCopy : kOfPieces);
+    return piece * p.element() == 16 ? 0.0
+                                     : real(all) * (p.alone(piece) ? kOfElementCopy : kOfPieces);
   };
   const double near =
       real(p.threads()) / 32 *
@@ -77,7 +77,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double come = elements == 0 ? 0
                       : p.held()    ? latency
                                     : latency * std::ceil(elements / kElementsAtOnce);
-  const double products = stage_cycles(p, r.mma);
+  const double products = stage_cycles(p, p.fma() ? r.fma : r.mma);
   const double ahead = std::max<double>(1, real(p.stages - 1));
   PhaseTime t{.blocks = p.grid};
   t.copies = turns * fill;
