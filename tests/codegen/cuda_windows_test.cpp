@@ -58,8 +58,9 @@ class Draw {
     const std::int64_t y = (high + 2 * py - (r - 1) * dy - 1) / sy + 1,
                        x = (wide + 2 * px - (s - 1) * dx - 1) / sx + 1;
     const std::string outer = std::string(batch ? "b," : "") + (groups ? "g," : "");
-    const bool bfloat = number(0, 2) == 0, wider = number(0, 3) == 0;
-    const std::string type = bfloat ? "bf16" : "f16";
+    const bool wider = number(0, 3) == 0;
+    static constexpr const char* kTypes[] = {"bf16", "f16", "f32"};
+    const std::string type = kTypes[number(0, 2)];
     static constexpr const char* kAfter[] = {"", "  - Z[{0}o,y,x] = relu(Y[{0}o,y,x] + B[{1}o])\n",
                                              "  - Z[{0}o,y,x] = Y[{0}o,y,x] + R[{0}o,y,x]\n",
                                              "  - Z[{0}o,y,x] = tanh(Y[{0}o,y,x] * B[y,x])\n"};
@@ -163,7 +164,7 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, pieces = 0, joined = 0, one_by_one = 0;
+  int clusters = 0, pieces = 0, joined = 0, one_by_one = 0, of_floats = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -172,13 +173,16 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
     EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
     const DType out = c.workload->tensor(c.workload->outputs().front()).dtype;
     const bool bfloat = c.workload->dtype() == DType::bf16 || out == DType::bf16;
-    EXPECT_LT(run->error, bfloat ? 2e-2 : 3e-3) << c.text;
+    const bool floats = c.workload->dtype() == DType::f32;
+    EXPECT_LT(run->error, bfloat ? 2e-2 : floats ? 2e-6 : 3e-3) << c.text;
     EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
     const auto product = lowering::window_product(c.schedule, 0);
     clusters += product->share > 1, pieces += product->right_piece > 1;
+    of_floats += floats;
     joined += product->out_x > product->wide;
-    one_by_one += product->left_piece == 1 && product->right_piece == 1;
+    one_by_one += !floats && product->left_piece == 1 && product->right_piece == 1;
   }
+  EXPECT_GE(of_floats, count / 8);
   EXPECT_GE(clusters, count / 8);
   EXPECT_GE(one_by_one, count / 16);
   EXPECT_GE(pieces, count / 16);
@@ -260,15 +264,16 @@ TEST(Windows, WhatIsNoConvolutionIsSaid) {
 TEST(Windows, EachWaitThatIsLeftOutIsFound) {
   // With and without a cluster, warps in turn in the depth, operators, and copies one by one.
   testing::BarriersLeftOut barriers;
-  for (const auto& [size, tree, cluster] :
-       {std::tuple(8, "o/16@grid y/4@grid x/8@grid ( c/4 ( C.conv ) C.Z S.Z )", 1),
-        std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/4 ( C.conv ) C.Z S.Z )", 2)}) {
+  for (const auto& [size, tree, cluster, type] :
+       {std::tuple(8, "o/16@grid y/4@grid x/8@grid ( c/4 ( C.conv ) C.Z S.Z )", 1, "f16"),
+        std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/4 ( C.conv ) C.Z S.Z )", 2, "f16"),
+        std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/2 ( C.conv ) C.Z S.Z )", 2, "f32")}) {
     const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{o: 16, c: 16, y: {0}, x: {0}, r: 3, s: 3}}\n"
+        formatted("name: drawn\ndtype: {1}\nloops: {{o: 16, c: 16, y: {0}, x: {0}, r: 3, s: 3}}\n"
                   "tensors: {{X: [16, {0}, {0}], W: [16, 16, 3, 3], Y: [16, {0}, {0}], B: [16]}}\n"
                   "operators:\n  - conv: Y[o,y,x] += X[c,y+r-1,x+s-1] * W[o,c,r,s]\n"
                   "  - Z[o,y,x] = relu(Y[o,y,x] + B[o])\n",
-                  size),
+                  size, type),
         tree, cluster);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
@@ -286,21 +291,24 @@ TEST(Windows, NoRegisterIsSpilled) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   // Elements of an odd image one by one beside a cluster; the most sums of a thread.
   cuda::Source all{.file_name = "all.cu"};
-  for (const auto& [o, c, size, window, tree, cluster] :
-       {std::tuple(512, 512, 7, 3, "o/32@grid y/4@grid x/7@grid ( c/32 ( C.conv ) C.Z S.Z )", 8),
-        std::tuple(64, 256, 56, 1, "o/64@grid y/4@grid x/56@grid ( c/16 ( C.conv ) C.Z S.Z )",
-                   2)}) {
+  for (const auto& [o, c, size, window, tree, cluster, type] :
+       {std::tuple(512, 512, 7, 3, "o/32@grid y/4@grid x/7@grid ( c/32 ( C.conv ) C.Z S.Z )", 8,
+                   "f16"),
+        std::tuple(64, 256, 56, 1, "o/64@grid y/4@grid x/56@grid ( c/16 ( C.conv ) C.Z S.Z )", 2,
+                   "f16"),
+        std::tuple(216, 168, 65, 3, "o/128@grid y/2@grid x/65@grid ( c/16 ( C.conv ) C.Z S.Z )", 2,
+                   "f32")}) {
     const Case one = make_case(
-        formatted("name: drawn\ndtype: f16\n"
+        formatted("name: drawn\ndtype: {5}\n"
                   "loops: {{o: {0}, c: {1}, y: {2}, x: {2}, r: {3}, s: {3}}}\n"
                   "tensors: {{X: [{1}, {2}, {2}], W: [{0}, {1}, {3}, {3}], Y: [{0}, {2}, {2}], "
                   "B: [{0}]}}\n"
                   "operators:\n  - conv: Y[o,y,x] += X[c,y+r-{4},x+s-{4}] * W[o,c,r,s]\n"
                   "  - Z[o,y,x] = relu(Y[o,y,x] + B[o])\n",
-                  o, c, size, window, window / 2),
+                  o, c, size, window, window / 2, type),
         tree, cluster);
     const cuda::Source source =
-        emitted(one, {.warpgroups = true, .prefix = formatted("window_{}", window)});
+        emitted(one, {.warpgroups = true, .prefix = formatted("window_{}_{}", window, type)});
     all.text += source.text;
     all.launches.push_back(source.launches.back());
   }

@@ -153,8 +153,9 @@ struct WindowProduct {
   static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
   static constexpr int kElements = (kAlone<S::kLeftPiece> ? kLeftEach : 0) + (kAlone<S::kRightPiece> ? kRightEach : 0);
-  static constexpr bool kHeld =
-      kTurns > 1 && 2 * (kLeftEach + kRightEach) + kElements + kSumsEach <= 168 && kStage < 1 << kToBits;
+  static constexpr int kBeside = kFloats ? 8 * S::kBlocksM + 4 * S::kBlocksN : 0;
+  static constexpr bool kHeld = kTurns > 1 && kStage < 1 << kToBits &&
+                                2 * (kLeftEach + kRightEach) + kElements + kSumsEach + kBeside <= (kFloats ? 190 : 168);
   static constexpr bool kWhole = S::kChannels % S::kPart == 0 && S::kPart % S::kStep == 0;  // all stages
 
   template <int Piece, int Wide, int Pitch, int Group, int Apart, int N, class From>

@@ -19,6 +19,7 @@ constexpr std::int64_t kMostTile = 256, kMostPoints = 256, kMostSums = 112;  // 
 constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
 constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
 constexpr double kFmaUnits = 128;   // and by its units for floats
+constexpr double kFmaLasts = 0.7;   // of the issue rate: see step_work
 constexpr std::int64_t kTwoBlocks = 110 * 1024;  // of shared memory, so that an SM has two blocks
 
 class WindowFinder : ProductChain {
@@ -383,10 +384,11 @@ WindowProduct::Step WindowProduct::step_work(double rate) const {
   const auto m = static_cast<double>(blocks_m), n = static_cast<double>(blocks_n);
   const double tensor = m * n * 2048 * 4 / rate;
   // A thread reads 2 m rows, four of the depth at once, and 2 n points, of each of the depth, with
-  // an addition each. Reads of 16 bytes keep shared memory twice as long.
+  // an addition each. Reads of 16 bytes keep shared memory twice as long. The part of the issue
+  // rate that lasts is chosen with the numbers of step_alone.
   if (fma())
     return {.tensor = tensor,
-            .issue = tensor + 8 * m + 64 * n + 16,
+            .issue = (tensor + 8 * m + 64 * n + 16) / kFmaLasts,
             .near = 16 * m + 32 * n + (taps() == 1 ? 0 : 4)};
   // Two blocks of points are one read and an addition.
   if (aligned())
@@ -399,9 +401,10 @@ WindowProduct::Step WindowProduct::step_work(double rate) const {
 
 double WindowProduct::step_alone(const Step& step) const {
   // Of 16 of the depth, cycles that a warp waits for what it reads, and cycles of an instruction of
-  // a warp alone, whose next ones wait for it: chosen with the numbers of window_time.cpp. Floats
-  // are read four times, and multiply-adds do not wait for one another.
-  constexpr double kStepWaits = 105, kStepCycles = 3.8, kFmaStepWaits = 120, kFmaStepCycles = 1.2;
+  // a warp alone, whose next ones wait for it: chosen with the numbers of window_time.cpp. Those of
+  // floats are chosen by h100-convolutions-f32.json, -second and -resnet50: the root of the mean
+  // square of log(price / time) is 0.215 over 247 plans.
+  constexpr double kStepWaits = 105, kStepCycles = 3.8, kFmaStepWaits = 160, kFmaStepCycles = 1;
   if (fma()) return kFmaStepWaits + kFmaStepCycles * step.issue;
   return kStepWaits + kStepCycles * (step.issue + static_cast<double>(blocks_m * blocks_n));
 }

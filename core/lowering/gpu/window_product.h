@@ -80,7 +80,9 @@ struct WindowProduct {
   /// Whether a thread knows the places of its copies once for all stages: as
   /// device/tilewright_windows.h has it.
   bool held() const {
-    return turns() > 1 && 2 * copies() + elements() + 4 * blocks_m * blocks_n <= 168;
+    // Floats are read four of the depth at a time.
+    const std::int64_t beside = fma() ? 8 * blocks_m + 4 * blocks_n : 0, most = fma() ? 190 : 168;
+    return turns() > 1 && 2 * copies() + elements() + 4 * blocks_m * blocks_n + beside <= most;
   }
   /// That the blocks of clusters read of one another, all together.
   std::int64_t cluster_bytes() const;
