@@ -33,7 +33,7 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
 constexpr double kPaddedGain = 0.8;
-constexpr double kNearFloor = 1.1;        // of what no plan is below: nobody else is asked
+constexpr double kNearFloor = 1.05;       // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
@@ -107,15 +107,20 @@ class GpuPlanner {
     return known_[std::move(key)] = search(group);
   }
 
-  /// What others propose of the whole, where that is faster.
+  /// What others propose of the whole, where that is faster: they put phases with barriers of all
+  /// blocks into one kernel, and stitch what no two neighbours gain by.
   void ask_others(Partition& found) const {
-    if (!asks(found.seconds)) return;
+    const double floor = floor_of_whole();
+    if (found.seconds <= kNearFloor * floor) return;
+    // Searches by seconds take seconds themselves where there are more operators.
+    const bool few = cut_each(*q_.workload).size() <= kMostExact;
+    const bool all = few || found.seconds > kFarAbove * floor;
+    if (!few && q_.workload->operators().size() > kMostComposed) return;
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
     std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
-    const bool all = cut_each(*q_.workload).size() <= kMostExact;
     for (const Model* m : q_.others)
-      if (all || m->times) ask(*m, whole, best);
+      if (all || !m->times) ask(*m, whole, best);
     if (best->plan.kernels.empty()) return;
     found.groups = {std::move(whole)};
     found.seconds = best->seconds;
@@ -154,20 +159,14 @@ class GpuPlanner {
     return !best || 4 * multiply_adds / device_.shared_bytes_per_second < best->seconds;
   }
 
-  /// Whether others are asked about the whole, of which `seconds` are known: they put phases with
-  /// barriers of all blocks into one kernel, and stitch what no two neighbours gain by. Not where
-  /// bytes and a launch alone take about as long; of more operators, whose searches take seconds,
-  /// only where they take less than half.
-  bool asks(double seconds) const {
-    const bool few = cut_each(*q_.workload).size() <= kMostExact;
-    if (!few && q_.workload->operators().size() > kMostComposed) return false;
+  /// What no plan of the whole is below: a launch and compulsory bytes.
+  double floor_of_whole() const {
     double bytes = 0;
     for (std::size_t t = 0; t < q_.workload->tensors().size(); ++t)
       if (q_.workload->is_output(TensorId(t)) || !q_.workload->producer(TensorId(t)).valid())
         bytes += static_cast<double>(q_.workload->tensors()[t].bytes().value);
-    const double least = (device_.launch + device_.block + device_.home()) / device_.clock_hz +
-                         device_.brought_seconds(bytes);
-    return seconds > (few ? kNearFloor : kFarAbove) * least;
+    return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
+           device_.brought_seconds(bytes);
   }
 
   /// Refused by nobody, and faster than what there is.

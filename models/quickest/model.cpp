@@ -16,7 +16,8 @@ std::span<const OptionSpec> options();
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kChoices = 12;  // of a kernel that are kept
+constexpr std::size_t kChoices = 12;        // of a kernel that are kept
+constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr double kGain = 0.98;        // of our own kernel's seconds: threads share it as planned
 constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
@@ -36,6 +37,20 @@ class Planner {
     if (asks(group, best))
       for (const Model* m : q_.others) try_model(*m, group, best);
     return best;
+  }
+
+  /// What others propose of the whole, connected or not, where that is faster.
+  void ask_others(Partition& found) {
+    if (q_.workload->operators().size() > kMostOfOthers) return;
+    if (found.seconds < kNearLeast * least_seconds(*q_.workload, r_)) return;
+    Group whole{.ops = {}, .workload = q_.workload};
+    for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
+    std::optional<Best> best = Best{.seconds = found.seconds};
+    for (const Model* m : q_.others) try_model(*m, whole, best);
+    if (best->plan.kernels.empty()) return;
+    found.groups = {std::move(whole)};
+    found.seconds = best->seconds;
+    found.best = {std::move(*best)};
   }
 
  private:
@@ -63,13 +78,13 @@ class Planner {
     return best;
   }
 
-  /// Others are asked about the whole, and about what their papers plan: products with something
-  /// around them. Their searches take up to seconds a group, so that they are asked in small
-  /// workloads only, and not where no kernel can be much faster than the one that is known.
+  /// Of a part others are asked about what their papers plan: products with something around
+  /// them. Their searches take up to seconds a group, so that they are asked in small workloads
+  /// only, and not where no kernel can be much faster than the one that is known.
   bool asks(const Group& group, const std::optional<Best>& best) const {
     if (!others_ || (best && best->seconds < kNearLeast * least_seconds(*group.workload, r_)))
       return false;
-    if (group.ops.size() == q_.workload->operators().size()) return true;
+    if (group.ops.size() == q_.workload->operators().size()) return false;  // ask_others()
     const auto products =
         std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));
@@ -213,8 +228,10 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
   const Rates* const r = &rates;
   Planner planner(q, *r);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
-  const Result<Partition> found = partitioner.run();
-  if (!found) {
+  Result<Partition> found = partitioner.run();
+  if (found) {
+    planner.ask_others(found.value());
+  } else {
     const Result<Proposal> others = propose_elsewhere(q, settings);
     if (others) return Planned{*others};
     return Reason{found.reason()};
