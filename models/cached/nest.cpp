@@ -202,6 +202,10 @@ void Nest::add_body(NestNode& n) {
               k, op, s_.workload->op(op).outputs[static_cast<std::size_t>(output)].target));
       for (const Inference& i : buffer.lookahead) tile.ahead.push_back(narrowing_of(k, i));
       n.tiles.emplace_back(static_cast<int>(a), std::move(tile));
+      // Its users find it there.
+      for (NestNode& user : nodes_)
+        for (Use& u : user.uses)
+          if (u.array == static_cast<int>(a)) u.hull = static_cast<int>(n.tiles.size()) - 1;
     }
 }
 

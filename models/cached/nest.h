@@ -76,6 +76,7 @@ struct Use {
   Reach reach = {};
   BufferId tile = {};    ///< packed: the buffer whose tile the array holds
   int fixed = -1;        ///< packed: the node that fixes it
+  int hull = -1;         ///< packed: its tile among those of that node
   bool strided = false;  ///< some index has a coefficient of more than one
 };
 
@@ -208,6 +209,7 @@ class Nest {
   std::vector<Ranges> whole_;            // by kernel
   mutable std::vector<Ranges> scratch_;  // by depth
   mutable Ranges ahead_;
+  mutable Box swept_;
 };
 
 inline Interval Reach::Dimension::within(const Ranges& r) const {
@@ -276,13 +278,20 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
   if (a.packed) {
     // Where several tiles come and go, each has the array's first places.
     const bool within = node(u.fixed).depth >= node(top).depth;
+    if (within && u.hull >= 0) {
+      const Hull& hull = node(u.fixed).tiles[static_cast<std::size_t>(u.hull)].second;
+      swept_ = hull.box(r, ahead_);
+    }
+    if (within && (u.hull < 0 || swept_.rank() != box.rank())) swept_ = box;
+    for (int d = 0; within && d < box.rank(); ++d)
+      swept_[d].hi = std::min(swept_[d].hi, swept_[d].lo + a.extent[static_cast<std::size_t>(d)]);
+    const Box& held = within ? swept_ : path.tiles[static_cast<std::size_t>(u.array)];
     for (int d = 0; d < box.rank(); ++d) {
       const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
-      const std::int64_t low =
-          within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
+      const std::int64_t low = held[d].lo;
       box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
     }
-    tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
+    tile = &held;
   }
   if (box.empty()) return false;
   bool stop = false;
@@ -408,7 +417,9 @@ inline bool Nest::has(const Path& path, const Frame& around, int at, Interval it
         if (!array(u.array).packed && !u.strided)
           return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
                                    : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
-        return of_use(path, at, u, r, [&](const Use&, const Piece& p) { return touches(p, x); });
+        return of_use(path, at, u, r, [&](const Use&, const Piece& p) {
+          return touches(array(u.array), p, x);
+        });
       });
 }
 
