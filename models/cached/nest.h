@@ -107,14 +107,17 @@ struct Frame {
 /// Where a touch stands: frames from the root to its compute, and which of that one's uses it is.
 class Path {
  public:
-  const Frame& at(std::size_t i) const { return frames_[i]; }
+  const Frame& at(std::size_t i) const { return frames_[i]; }  ///< by depth
   Frame& back() { return frames_[size_ - 1]; }
   const Frame& back() const { return frames_[size_ - 1]; }
   std::size_t size() const { return size_; }
   void cut(std::size_t size) { size_ = size; }
   void copy(const Path& from, std::size_t size);
   Frame& push();
-  std::vector<Box> tiles = {};  ///< by array: the tile that a packed one holds
+  /// By array, up to the last packed one: the tile that it holds, and whether it is to be found
+  /// first, from the frame that fixes it. See Nest::tile().
+  mutable std::vector<Box> tiles = {};
+  mutable std::vector<char> unknown = {};
   std::size_t use = 0;
 
  private:
@@ -139,6 +142,8 @@ class Nest {
   void enter(Path& path, int child, std::int64_t i) const;
   /// From one iteration of the path's last node, a loop, to another.
   void move_on(Path& path, std::int64_t i) const;
+  /// The tile that a packed array holds: its node is on the path.
+  const Box& tile(const Path& path, const Use& u) const;
   /// Whether the compute does nothing: a range of it is empty.
   bool idle(const NestNode& compute, const Ranges& r) const;
   /// Iterations of the loop from the frame around it.
@@ -206,6 +211,7 @@ class Nest {
     TensorId tensor;
   };
   std::vector<Key> keys_;                // by array
+  std::size_t tiles_ = 0;                // arrays up to the last packed one
   std::vector<Ranges> whole_;            // by kernel
   mutable std::vector<Ranges> scratch_;  // by depth
   mutable Ranges ahead_;
@@ -269,6 +275,17 @@ inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
 
 // ---- Templates ----------------------------------------------------------------------------------
 
+inline const Box& Nest::tile(const Path& path, const Use& u) const {
+  const auto i = static_cast<std::size_t>(u.array);
+  if (path.unknown[i] != 0) {
+    const NestNode& n = node(u.fixed);
+    path.tiles[i] = n.tiles[static_cast<std::size_t>(u.hull)].second.box(
+        path.at(static_cast<std::size_t>(n.depth)).ranges, ahead_);
+    path.unknown[i] = 0;
+  }
+  return path.tiles[i];
+}
+
 template <class F>
 bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const {
   const Array& a = array(u.array);
@@ -285,7 +302,7 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
     if (within && (u.hull < 0 || swept_.rank() != box.rank())) swept_ = box;
     for (int d = 0; within && d < box.rank(); ++d)
       swept_[d].hi = std::min(swept_[d].hi, swept_[d].lo + a.extent[static_cast<std::size_t>(d)]);
-    const Box& held = within ? swept_ : path.tiles[static_cast<std::size_t>(u.array)];
+    const Box& held = within ? swept_ : this->tile(path, u);
     for (int d = 0; d < box.rank(); ++d) {
       const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
       const std::int64_t low = held[d].lo;
