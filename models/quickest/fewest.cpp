@@ -10,6 +10,7 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr std::int64_t kMostNodes = 20'000;  ///< of a count: no tree is worth more
+constexpr std::int64_t kNodesOfTree = 2000;  ///< a tree of more counts as several
 constexpr std::size_t kMostOuter = 5;        ///< loops around all operators
 constexpr int kChanged = 4;                  ///< random changes at most from which a descent begins
 
@@ -274,7 +275,9 @@ class Search {
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
       if (!s) return std::nullopt;
-      traffic = tilewright::exact(*s, nullptr, kMostNodes);
+      ExactCost spent;
+      traffic = tilewright::exact(*s, &spent, kMostNodes);
+      left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
     } catch (const InputError&) {
       return std::nullopt;  // no tree of this workload
     }
