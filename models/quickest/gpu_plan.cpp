@@ -29,6 +29,7 @@ constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
 constexpr std::size_t kMostOfLayer = 40;  // operators of a workload whose products may be stitched
+constexpr std::size_t kManySearched = 100;  // groups: later ones' blocks have fewer sizes
 constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
@@ -104,6 +105,7 @@ class GpuPlanner {
     for (const Operator& op : w.operators()) key += ' ' + op.name;
     const auto found = known_.find(key);
     if (found != known_.end()) return found->second;
+    options_.few_sizes = known_.size() > kManySearched;
     return known_[std::move(key)] = search(group);
   }
 
@@ -250,14 +252,13 @@ class GpuPlanner {
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
-    const stitching::Options options;
     const auto graph =
-        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options));
+        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
     if (!graph) return;
     stitching::Pattern all;
     for (int v = 0; v < graph->size(); ++v) all.push_back(v);
     const std::vector<stitching::Pattern> patterns{all};
-    const auto price = stitching::price(*graph, device_, patterns, options);
+    const auto price = stitching::price(*graph, device_, patterns, options_);
     if (!price || price->kernels.size() != 1) return;
     Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
     if (graph->size() == 1)
@@ -276,7 +277,7 @@ class GpuPlanner {
     if (best || !q_.refuses) return;
     int asked = 0;
     for (const stitching::WrittenKernel& k :
-         stitching::kernel_choices(*graph, device_, *price, 0, options)) {
+         stitching::kernel_choices(*graph, device_, *price, 0, options_)) {
       if (++asked > kMostRefused) return;
       const auto other = resolved({.kernels = {k.kernel}}, group.workload, q_);
       if (!other) continue;
@@ -316,6 +317,7 @@ class GpuPlanner {
   std::shared_ptr<const Machine> priced_;
   double working_set_;
   int effort_ = 0;
+  stitching::Options options_ = {};
   std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
   std::vector<int> vertex_;                        ///< by operator
 };
