@@ -188,7 +188,7 @@ class Chooser {
     known.trees = effort;
     const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
     auto& [like, kernel] = own_[{signature(*w), effort}];
-    if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort);
+    if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort, seen_);
     if (!kernel) return;
     Plan plan{.kernels = {Names(*like, *w).rename(*kernel)}};
     const auto s = resolved(plan, w, q_);
@@ -248,7 +248,7 @@ class Chooser {
     double seconds = *c.most[kSeconds];
     for (std::size_t k = 0; k < plan.kernels.size(); ++k)
       refine(plan, k, seconds, *c.workload, tries,
-             [&](const Plan& p) { return by_target(p, c.workload); });
+             [&](const Plan& p) { return seen_.seen(by_target(p, c.workload)); });
     if (seconds >= *c.most[kSeconds]) return;
     const auto s = resolved(plan, c.workload, q_);
     if (!s || (q_.refuses && q_.refuses(*s))) return;
@@ -306,6 +306,7 @@ class Chooser {
         refused_[m.name] = proposal.reason();
         return;
       }
+      ++seen_.generated;
       auto own = rewritten(w, proposal->rewrites);
       if (own == nullptr) return;
       const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
@@ -315,6 +316,7 @@ class Chooser {
           refused_[m.name] = why->text;
           return;
         }
+      ++seen_.priced;
       all.push_back({.ops = p,
                      .part = {.part = *own,
                               .plan = proposal->plan,
@@ -399,6 +401,7 @@ class Chooser {
                                              {"kernels", c->part.plan.kernels.size()},
                                              {unit, or_null(c->most[cost_])}});
     }
+    out.detail["candidates"] = seen_.json();
     if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
     return out;
   }
@@ -427,6 +430,7 @@ class Chooser {
   const Question& q_;
   const Model* clock_;  ///< whose seconds alone count; null: nobody's
   Cost cost_ = kSeconds;
+  Candidates seen_ = {};
   struct Known {
     std::deque<Candidate> all;
     bool asked = false;  ///< others were

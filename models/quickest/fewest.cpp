@@ -47,8 +47,9 @@ struct Worth {
 
 class Search {
  public:
-  Search(const Question& q, const Workload& w, int effort)
-      : w_(std::make_shared<const Workload>(w)),
+  Search(const Question& q, const Workload& w, int effort, Candidates& seen)
+      : candidates_(seen),
+        w_(std::make_shared<const Workload>(w)),
         level_(q.machine->level(q.planned_level()).name),
         room_(q.room_at(q.planned_level())),
         left_(effort) {
@@ -271,6 +272,10 @@ class Search {
     Kernel k = kernel_of(t);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
+    return candidates_.seen(counted(std::move(k)));
+  }
+
+  std::optional<Worth> counted(Kernel k) {
     Traffic traffic;
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
@@ -317,6 +322,7 @@ class Search {
     if (!best_ || its.better_than(best_->second)) best_ = {t, its};
   }
 
+  Candidates& candidates_;
   std::shared_ptr<const Workload> w_;
   std::string level_;
   Bytes room_;
@@ -333,8 +339,9 @@ class Search {
 
 }  // namespace
 
-std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort) {
-  return Search(q, w, effort).run();
+std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort,
+                                   Candidates& seen) {
+  return Search(q, w, effort, seen).run();
 }
 
 }  // namespace tilewright::quickest

@@ -50,7 +50,10 @@ double bytes_of(const Workload& w) {
 
 /// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
 /// of its groups as they are.
-using Known = std::map<std::string, std::optional<Best>>;
+struct Known {
+  std::map<std::string, std::optional<Best>> groups;
+  Candidates seen;
+};
 
 class GpuPlanner {
  public:
@@ -103,10 +106,10 @@ class GpuPlanner {
     for (const Loop& l : w.loops()) key += ' ' + l.name;
     for (const Tensor& t : w.tensors()) key += ' ' + t.name;
     for (const Operator& op : w.operators()) key += ' ' + op.name;
-    const auto found = known_.find(key);
-    if (found != known_.end()) return found->second;
-    options_.few_sizes = known_.size() > kManySearched;
-    return known_[std::move(key)] = search(group);
+    const auto found = known_.groups.find(key);
+    if (found != known_.groups.end()) return found->second;
+    options_.few_sizes = known_.groups.size() > kManySearched;
+    return known_.groups[std::move(key)] = search(group);
   }
 
   /// What others propose of the whole, where that is faster: they put phases with barriers of all
@@ -181,7 +184,7 @@ class GpuPlanner {
     const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer) return;
-    const auto priced = [&](Kernel k) -> std::optional<Choice> {
+    const auto price_of = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
       if (!s) return std::nullopt;
@@ -189,6 +192,7 @@ class GpuPlanner {
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
+    const auto priced = [&](Kernel k) { return known_.seen.seen(price_of(std::move(k))); };
     // Blocks of an image, without tensor cores: rows, lines and parts of the depth move together.
     const bool images = pricer->rates().mma == 0 &&
                         std::ranges::any_of(products, [](const GpuProduct& p) { return p.window; });
@@ -260,6 +264,8 @@ class GpuPlanner {
     const std::vector<stitching::Pattern> patterns{all};
     const auto price = stitching::price(*graph, device_, patterns, options_);
     if (!price || price->kernels.size() != 1) return;
+    known_.seen.generated += price->kernels.front().schedules;
+    known_.seen.priced += price->kernels.front().schedules;
     Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
     if (graph->size() == 1)
       store_at_end(plan.kernels.front().tree, group.workload->operators()[0], *group.workload);
@@ -297,12 +303,14 @@ class GpuPlanner {
     try {
       const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
       if (!p || (!rewrites_ && !p->rewrites.empty())) return;
+      ++known_.seen.generated;
       const auto w = rewritten(group.workload, p->rewrites);
       if (w == nullptr) return;
       const auto s = resolved(p->plan, w, q_);
       const auto pricer = GpuPricer::of(w, *priced_, working_set_);
       if (!s || !pricer) return;
       const auto seconds = pricer->seconds(*s);
+      known_.seen.priced += seconds ? 1 : 0;
       if (seconds && takes(*s, *seconds, best))
         best = Best{.seconds = *seconds, .by = m.name, .plan = p->plan, .rewrites = p->rewrites};
     } catch (const InputError&) {
@@ -492,7 +500,9 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
       }
     }
   }
-  return std::move(wholes).proposal();
+  Result<Proposal> out = std::move(wholes).proposal();
+  if (out) out.value().detail["candidates"] = known.seen.json();
+  return out;
 }
 
 }  // namespace tilewright::quickest

@@ -24,7 +24,7 @@ constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
 
 class Planner {
  public:
-  Planner(const Question& q, const Rates& r) : q_(q), r_(r) {
+  Planner(const Question& q, const Rates& r, Candidates& seen) : q_(q), r_(r), seen_(seen) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
@@ -61,7 +61,8 @@ class Planner {
       const KernelTime time = kernel_time(*s, s->kernels.front(), r_);
       return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
     };
-    std::vector<Choice> all = kernels_for(q_, group, r_, priced, effort_);
+    std::vector<Choice> all = kernels_for(
+        q_, group, r_, [&](Kernel k) { return seen_.seen(priced(std::move(k))); }, effort_);
     int refused = 0;
     while (!all.empty() && q_.refuses && refused < kMostRefused) {
       const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
@@ -112,10 +113,12 @@ class Planner {
       try {
         const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
         if (!p) continue;
+        ++seen_.generated;
         const auto w = rewritten(group.workload, p->rewrites);
         if (w == nullptr) continue;
         const auto s = resolved(p->plan, w, q_);
         if (!s) continue;
+        ++seen_.priced;
         Best its{.by = m.name, .plan = p->plan, .rewrites = p->rewrites};
         for (const ScheduledKernel& k : s->kernels) {
           its.times.push_back(kernel_time(*s, k, r_));
@@ -131,6 +134,7 @@ class Planner {
 
   const Question& q_;
   const Rates& r_;
+  Candidates& seen_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
 };
@@ -222,11 +226,12 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
-                                     const Rates& rates, const Settings& settings) {
+                                     const Rates& rates, const Settings& settings,
+                                     Candidates& seen) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
-  Planner planner(q, *r);
+  Planner planner(q, *r, seen);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
   Result<Partition> found = partitioner.run();
   if (found) {
@@ -268,11 +273,14 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  return Wholes(q.workload,
-                [&](const stitching::Composition& c) {
-                  return planned_on_processor(q, c, rates, settings);
-                })
-      .proposal();
+  Candidates seen;
+  Result<Proposal> best = Wholes(q.workload,
+                                 [&](const stitching::Composition& c) {
+                                   return planned_on_processor(q, c, rates, settings, seen);
+                                 })
+                              .proposal();
+  if (best) best.value().detail["candidates"] = seen.json();
+  return best;
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {
