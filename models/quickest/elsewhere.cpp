@@ -100,10 +100,8 @@ class Chooser {
         }
         if (total < least) least = total, best = chosen;
       }
-      if (by == kBytes) {
-        with_own_partition(least, best);
-        polish(least, best);
-      }
+      if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
+      if (by == kBytes) polish(least, best);
       if (!best.empty()) return joined(best, least, why);
     }
     return Reason{refusals()};
@@ -198,7 +196,7 @@ class Chooser {
                          .workload = w});
   }
 
-  /// In a small workload, the parts of fewest bytes of all there are, where they move fewer than
+  /// In a small workload, the parts of least cost of all there are, where they cost less than
   /// the cuts that are tried in any.
   void with_own_partition(double& least, std::vector<const Candidate*>& best) {
     if (cut_each(*q_.workload).size() > kEveryPartition) return;
@@ -206,12 +204,12 @@ class Chooser {
         q_.workload,
         [this](const Group& g) -> std::optional<Best> {
           const Candidate* c = best_of(g.ops, false);
-          if (c == nullptr || !c->fits) return std::nullopt;
+          if (c == nullptr || (cost_ == kBytes && !c->fits)) return std::nullopt;
           return Best{.seconds = *c->most[cost_]};
         },
         [](const Part&) { return std::nullopt; });
     const Result<Partition> found = partitioner.run();
-    const bool fits = std::ranges::all_of(best, [](const Candidate* c) { return c->fits; });
+    const bool fits = cost_ == kSeconds || std::ranges::all_of(best, &Candidate::fits);
     if (!found || (fits && found->seconds >= least)) return;
     best.clear();
     least = 0;
