@@ -149,7 +149,7 @@ class Walk {
     };
     if (array.packed)
       map_.packed_runs(nest_.node(node).kernel, use.tile,
-                       path.tiles[static_cast<std::size_t>(use.array)], box, run);
+                       nest_.tile(path, use), box, run);
     else
       map_.runs(array.tensor, box, run);
   }

@@ -69,17 +69,18 @@ void Array::list_sources() {
 void Array::measure(int coordinates) {
   dims = coordinates;
   one_block = rank > 0;
-  std::int64_t width = element;
-  for (int d = rank - 1; d >= 0; --d) {
+  for (int d = 0; d < rank; ++d) {
     const auto i = static_cast<std::size_t>(d);
     one_block = one_block && block[i] == extent[i];
-    stride[i] = width;
-    width *= extent[i];
     place[i] = -1;
   }
   for (int j = 0; j + 1 < dims; ++j) {
     const Source& s = sources[static_cast<std::size_t>(j)];
     place[static_cast<std::size_t>(s.dimension)] = j;
+  }
+  if (one_block) {
+    parts.assign(1, part_in_one_block(extent));
+    return;
   }
   parts.assign(std::size_t{1} << rank, {});
   for (std::size_t e = 0; e < parts.size(); ++e) {
@@ -106,6 +107,79 @@ void Array::measure(int coordinates) {
       parts[e].pitch[static_cast<std::size_t>(j)] = std::max<std::int64_t>(pitch, 1);
     }
   }
+}
+
+Array::Part Array::part_in_one_block(const std::array<std::int64_t, kMaxRank>& shape) const {
+  Part part{.shape = shape};
+  std::int64_t width = element;
+  for (int d = rank - 1; d >= 0; --d) {
+    const auto i = static_cast<std::size_t>(d);
+    part.stride[i] = width;
+    width *= shape[i];
+    if (place[i] < 0) continue;
+    part.pitch[static_cast<std::size_t>(place[i])] = part.stride[i];
+    part.whole[static_cast<std::size_t>(place[i])] = {0, shape[i]};
+  }
+  return part;
+}
+
+int Array::part_of(const Box& tile) const {
+  constexpr std::size_t kMostShapes = 64;
+  std::array<std::int64_t, kMaxRank> shape = extent;
+  for (int d = 0; d < rank; ++d) {
+    const auto i = static_cast<std::size_t>(d);
+    shape[i] = std::clamp<std::int64_t>(tile[d].size(), 1, extent[i]);
+  }
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    if (parts[p].shape == shape) return static_cast<int>(p);
+  if (parts.size() >= kMostShapes) return 0;
+  parts.push_back(part_in_one_block(shape));
+  return static_cast<int>(parts.size() - 1);
+}
+
+namespace {
+
+/// From dimension `d` on, of rows that begin at `from` or later: the first row, or the last, with
+/// bytes in [first, end), all counted from the array's begin.
+bool find_row(const Array& a, const Piece& p, int d, std::int64_t from, Interval sought, bool last,
+              RowBytes& row) {
+  const auto i = static_cast<std::size_t>(d);
+  if (d + 1 == p.dims) {
+    row.bytes = {sought.lo - from, sought.hi - from};
+    return row.bytes.lo < p.bytes().hi && p.bytes().lo < row.bytes.hi;
+  }
+  // What lies within one index.
+  std::int64_t lo = p.bytes().lo, hi = p.bytes().hi;
+  for (int in = d + 1; in + 1 < p.dims; ++in) {
+    const Interval& of = p.at[static_cast<std::size_t>(in)];
+    lo += of.lo * pitch_of(a, p, in);
+    hi += (of.hi - 1) * pitch_of(a, p, in);
+  }
+  const std::int64_t pitch = pitch_of(a, p, d);
+  const Interval& all = p.at[i];
+  const std::int64_t begin = std::max(all.lo, floor_div(sought.lo - from - hi, pitch) + 1);
+  const std::int64_t end = std::min(all.hi, floor_div(sought.hi - 1 - from - lo, pitch) + 1);
+  for (std::int64_t n = 0; n < end - begin; ++n) {
+    row.at[i] = last ? end - 1 - n : begin + n;
+    if (find_row(a, p, d + 1, from + row.at[i] * pitch, sought, last, row)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<RowBytes> row_at(const Array& a, const Piece& p, Interval line, bool last) {
+  RowBytes row;
+  if (!find_row(a, p, 0, 0, {line.lo - a.base, line.hi - a.base}, last, row)) return std::nullopt;
+  return row;
+}
+
+bool lies_over(const Array& a, const Piece& by, const Piece& p) {
+  if (!a.packed || by.part == p.part) return false;
+  const Piece all = merged(a, by, 1);
+  if (all.dims > 1) return false;
+  const Piece other = merged(a, p, std::int64_t{1} << 40);
+  return all.bytes().lo <= other.bytes().lo && other.bytes().hi <= all.bytes().hi;
 }
 
 Piece merged(const Array& a, Piece p, std::int64_t line) {

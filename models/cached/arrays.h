@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,13 +40,15 @@ struct Array {
   struct Part {
     std::array<std::int64_t, kMaxRank> pitch = {};  ///< bytes from one index to the next
     std::array<Interval, kMaxRank> whole = {};      ///< the indices that there are
+    // Of an array in one block, by dimension: its size, and bytes from one index to the next.
+    std::array<std::int64_t, kMaxRank> shape = {}, stride = {};
   };
-  std::vector<Part> parts = {};
+  /// Of a packed array beside the largest tile's, the first one: those of smaller tiles that were
+  /// asked for, whose rows are closer. All begin where the array does.
+  mutable std::vector<Part> parts = {};
 
-  // Of an array in one block: bytes from one index of a dimension to the next, and its coordinate;
-  // -1: in the bytes.
+  // Of an array in one block: the coordinate of a dimension; -1: in the bytes.
   bool one_block = false;
-  std::array<std::int64_t, kMaxRank> stride = {};
   std::array<int, kMaxRank> place = {};
 
   std::int64_t edge(int d) const {
@@ -65,6 +68,11 @@ struct Array {
   /// Says how places are told: sources, and of `coordinates` of them each a part's distances.
   void list_sources();
   void measure(int coordinates);
+  /// The part of a packed array whose tile has these sizes, cut to the largest ones.
+  int part_of(const Box& tile) const;
+
+ private:
+  Part part_in_one_block(const std::array<std::int64_t, kMaxRank>& shape) const;
 };
 
 /// A box of an array: intervals of its outer coordinates, and bytes of each row.
@@ -147,9 +155,16 @@ inline std::int64_t row_address(const Array& a, const Piece& p) {
   return address;
 }
 
-/// What of the line the piece touches first, or last; null: nothing.
-inline const RowBytes* touched_row(const Piece& p, const Spot& x, bool last = false) {
-  if (p.part != x.part) return nullptr;
+/// The row of a piece of a packed array that has bytes of a line, by its addresses: the first or
+/// the last one. It may have been touched as a part of another tile.
+std::optional<RowBytes> row_at(const Array& a, const Piece& p, Interval line, bool last);
+
+/// What of the line the piece touches first, or last.
+inline std::optional<RowBytes> touched_row(const Array& a, const Piece& p, const Spot& x,
+                                           bool last = false) {
+  if (a.packed && (p.part != 0 || x.part != 0)) 
+    return row_at(a, p, {x.address, x.address + x.rows[0].bytes.size()}, last);
+  if (p.part != x.part) return std::nullopt;
   for (int r = 0; r < x.count; ++r) {
     const RowBytes& row = x.rows[static_cast<std::size_t>(last ? x.count - 1 - r : r)];
     bool in = p.bytes().lo < row.bytes.hi && row.bytes.lo < p.bytes().hi;
@@ -158,11 +173,15 @@ inline const RowBytes* touched_row(const Piece& p, const Spot& x, bool last = fa
       in = row.at[i] >= p.at[i].lo && row.at[i] < p.at[i].hi &&
            (row.at[i] - p.at[i].lo) % p.step_of(d) == 0;
     }
-    if (in) return &row;
+    if (in) return row;
   }
-  return nullptr;
+  return std::nullopt;
 }
-inline bool touches(const Piece& p, const Spot& x) { return touched_row(p, x) != nullptr; }
+inline bool touches(const Array& a, const Piece& p, const Spot& x) {
+  return touched_row(a, p, x).has_value();
+}
+/// Whether both are parts of tiles of other sizes, of which `by` lies over all of `p`.
+bool lies_over(const Array& a, const Piece& by, const Piece& p);
 
 /// The same lines with dimensions taken together whose rows leave no whole line between them.
 Piece merged(const Array& a, Piece p, std::int64_t line);
@@ -226,15 +245,16 @@ void pieces(const Array& a, const Box& box, const Box* tile, F&& f) {
     return f(p);
   }
   if (a.one_block) {
-    Piece p{.dims = a.dims};
+    Piece p{.dims = a.dims, .part = tile == nullptr ? 0 : a.part_of(*tile)};
+    const auto& stride = a.parts[static_cast<std::size_t>(p.part)].stride;
     std::int64_t first = 0, last = 0;
     for (int d = 0; d < a.rank; ++d) {
       const auto i = static_cast<std::size_t>(d);
       if (a.place[i] >= 0) {
         p.at[static_cast<std::size_t>(a.place[i])] = box[d];
       } else {
-        first += box[d].lo * a.stride[i];
-        last += (box[d].hi - 1) * a.stride[i];
+        first += box[d].lo * stride[i];
+        last += (box[d].hi - 1) * stride[i];
       }
     }
     p.bytes() = {first, last + a.element};

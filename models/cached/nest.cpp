@@ -10,6 +10,7 @@ void Path::copy(const Path& from, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) frames_[i] = from.frames_[i];
   size_ = size;
   tiles = from.tiles;
+  unknown = from.unknown;
 }
 
 Frame& Path::push() {
@@ -58,6 +59,8 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
   for (std::size_t k = 0; k < s.kernels.size(); ++k) add_kernel(static_cast<int>(k));
   for (std::size_t n = 1; n < nodes_.size(); ++n)
     if (nodes_[n].id.valid() && nodes_[n].kind != NodeKind::compute) add_body(nodes_[n]);
+  for (std::size_t a = 0; a < arrays_.size(); ++a)
+    if (arrays_[a].packed) tiles_ = a + 1;
   int deepest = 0;
   for (std::size_t n = nodes_.size(); n-- > 1;) {
     for (const Use& u : nodes_[n].uses)
@@ -202,6 +205,10 @@ void Nest::add_body(NestNode& n) {
               k, op, s_.workload->op(op).outputs[static_cast<std::size_t>(output)].target));
       for (const Inference& i : buffer.lookahead) tile.ahead.push_back(narrowing_of(k, i));
       n.tiles.emplace_back(static_cast<int>(a), std::move(tile));
+      // Its users find it there.
+      for (NestNode& user : nodes_)
+        for (Use& u : user.uses)
+          if (u.array == static_cast<int>(a)) u.hull = static_cast<int>(n.tiles.size()) - 1;
     }
 }
 
@@ -291,13 +298,11 @@ void Nest::size_tiles() {
         const std::int64_t count = loop ? trips_of(way[w], path.back()) : 1;
         enter(path, way[w], std::min(i, count - 1));
       }
-      for (std::size_t a = 0; a < arrays_.size(); ++a) {
-        if (keys_[a].kernel != nodes_[n].kernel ||
-            k.buffer(keys_[a].buffer).fixed_at != nodes_[n].id)
-          continue;
-        const Box& tile = path.tiles[a];
+      for (const auto& [a, hull] : nodes_[n].tiles) {
+        const Box tile = hull.box(path.back().ranges, ahead_);
         for (int d = 0; d < tile.rank(); ++d) {
-          std::int64_t& most = arrays_[a].extent[static_cast<std::size_t>(d)];
+          Array& array = arrays_[static_cast<std::size_t>(a)];
+          std::int64_t& most = array.extent[static_cast<std::size_t>(d)];
           most = std::max(most, tile[d].size());
         }
       }
@@ -406,14 +411,14 @@ void Nest::fuse() {
 void Nest::begin(Path& path) const {
   path.cut(0);
   path.push() = {};
-  path.tiles.assign(arrays_.size(), Box());
+  path.tiles.resize(tiles_);
+  path.unknown.assign(tiles_, 1);
 }
 
 void Nest::enter_body(const NestNode& n, Ranges& r, Path* path) const {
   for (const Narrowing& i : n.inferences) i.apply(r, ahead_);
   if (path == nullptr) return;
-  for (const auto& [array, tile] : n.tiles)
-    path->tiles[static_cast<std::size_t>(array)] = tile.box(r, ahead_);
+  for (const auto& [array, tile] : n.tiles) path->unknown[static_cast<std::size_t>(array)] = 1;
 }
 
 void Nest::cut_to(const NestNode& n, Interval iterations, const Ranges& around, Ranges& r) const {

@@ -76,6 +76,7 @@ struct Use {
   Reach reach = {};
   BufferId tile = {};    ///< packed: the buffer whose tile the array holds
   int fixed = -1;        ///< packed: the node that fixes it
+  int hull = -1;         ///< packed: its tile among those of that node
   bool strided = false;  ///< some index has a coefficient of more than one
 };
 
@@ -106,14 +107,17 @@ struct Frame {
 /// Where a touch stands: frames from the root to its compute, and which of that one's uses it is.
 class Path {
  public:
-  const Frame& at(std::size_t i) const { return frames_[i]; }
+  const Frame& at(std::size_t i) const { return frames_[i]; }  ///< by depth
   Frame& back() { return frames_[size_ - 1]; }
   const Frame& back() const { return frames_[size_ - 1]; }
   std::size_t size() const { return size_; }
   void cut(std::size_t size) { size_ = size; }
   void copy(const Path& from, std::size_t size);
   Frame& push();
-  std::vector<Box> tiles = {};  ///< by array: the tile that a packed one holds
+  /// By array, up to the last packed one: the tile that it holds, and whether it is to be found
+  /// first, from the frame that fixes it. See Nest::tile().
+  mutable std::vector<Box> tiles = {};
+  mutable std::vector<char> unknown = {};
   std::size_t use = 0;
 
  private:
@@ -138,6 +142,8 @@ class Nest {
   void enter(Path& path, int child, std::int64_t i) const;
   /// From one iteration of the path's last node, a loop, to another.
   void move_on(Path& path, std::int64_t i) const;
+  /// The tile that a packed array holds: its node is on the path.
+  const Box& tile(const Path& path, const Use& u) const;
   /// Whether the compute does nothing: a range of it is empty.
   bool idle(const NestNode& compute, const Ranges& r) const;
   /// Iterations of the loop from the frame around it.
@@ -205,9 +211,11 @@ class Nest {
     TensorId tensor;
   };
   std::vector<Key> keys_;                // by array
+  std::size_t tiles_ = 0;                // arrays up to the last packed one
   std::vector<Ranges> whole_;            // by kernel
   mutable std::vector<Ranges> scratch_;  // by depth
   mutable Ranges ahead_;
+  mutable Box swept_;
 };
 
 inline Interval Reach::Dimension::within(const Ranges& r) const {
@@ -267,6 +275,17 @@ inline Reach::Stride Reach::stride(std::size_t d, const Ranges& r) const {
 
 // ---- Templates ----------------------------------------------------------------------------------
 
+inline const Box& Nest::tile(const Path& path, const Use& u) const {
+  const auto i = static_cast<std::size_t>(u.array);
+  if (path.unknown[i] != 0) {
+    const NestNode& n = node(u.fixed);
+    path.tiles[i] = n.tiles[static_cast<std::size_t>(u.hull)].second.box(
+        path.at(static_cast<std::size_t>(n.depth)).ranges, ahead_);
+    path.unknown[i] = 0;
+  }
+  return path.tiles[i];
+}
+
 template <class F>
 bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& f) const {
   const Array& a = array(u.array);
@@ -276,13 +295,20 @@ bool Nest::of_use(const Path& path, int top, const Use& u, const Ranges& r, F&& 
   if (a.packed) {
     // Where several tiles come and go, each has the array's first places.
     const bool within = node(u.fixed).depth >= node(top).depth;
+    if (within && u.hull >= 0) {
+      const Hull& hull = node(u.fixed).tiles[static_cast<std::size_t>(u.hull)].second;
+      swept_ = hull.box(r, ahead_);
+    }
+    if (within && (u.hull < 0 || swept_.rank() != box.rank())) swept_ = box;
+    for (int d = 0; within && d < box.rank(); ++d)
+      swept_[d].hi = std::min(swept_[d].hi, swept_[d].lo + a.extent[static_cast<std::size_t>(d)]);
+    const Box& held = within ? swept_ : this->tile(path, u);
     for (int d = 0; d < box.rank(); ++d) {
       const std::int64_t most = a.extent[static_cast<std::size_t>(d)];
-      const std::int64_t low =
-          within ? box[d].lo : path.tiles[static_cast<std::size_t>(u.array)][d].lo;
+      const std::int64_t low = held[d].lo;
       box[d] = {std::max<std::int64_t>(box[d].lo - low, 0), std::min(box[d].hi - low, most)};
     }
-    tile = within ? &box : &path.tiles[static_cast<std::size_t>(u.array)];
+    tile = &held;
   }
   if (box.empty()) return false;
   bool stop = false;
@@ -408,7 +434,9 @@ inline bool Nest::has(const Path& path, const Frame& around, int at, Interval it
         if (!array(u.array).packed && !u.strided)
           return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
                                    : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
-        return of_use(path, at, u, r, [&](const Use&, const Piece& p) { return touches(p, x); });
+        return of_use(path, at, u, r, [&](const Use&, const Piece& p) {
+          return touches(array(u.array), p, x);
+        });
       });
 }
 

@@ -33,8 +33,12 @@ class Counting {
  private:
   enum class Differs : std::uint8_t { no, last, both };
 
+  /// Where the loops are that are not asked about.
+  enum class Others : std::uint8_t { middle, first, last };
+
   /// The path to the compute with each loop at its middle but one, up to depth `to` of the way.
-  void middle(Path& path, std::size_t loop, std::int64_t iteration, std::size_t to) const {
+  void middle(Path& path, std::size_t loop, std::int64_t iteration, std::size_t to,
+              Others others = Others::middle) const {
     nest_.begin(path);
     std::size_t l = 0;
     for (std::size_t w = 0; w < to; ++w) {
@@ -42,7 +46,10 @@ class Counting {
       std::int64_t i = 0;
       if (nest_.node(node).kind == NodeKind::loop) {
         const std::int64_t n = nest_.trips_of(node, path.back());
-        i = std::clamp<std::int64_t>(l == loop ? iteration : n / 2 - (n % 2 == 0 ? 1 : 0), 0,
+        const std::int64_t other = others == Others::first  ? 0
+                                   : others == Others::last ? n - 1
+                                                            : n / 2 - (n % 2 == 0 ? 1 : 0);
+        i = std::clamp<std::int64_t>(l == loop ? iteration : other, 0,
                                      std::max<std::int64_t>(n - 1, 0));
         ++l;
       }
@@ -120,6 +127,28 @@ class Counting {
         steps_[l][u] = std::gcd(steps_[l][u], step);
       }
     }
+    // A window's place in the padding is told by two loops: the other one may be at an end of it.
+    for (const Others others : {Others::first, Others::last}) {
+      if (!has_window() || differs_[l] == Differs::both) return;
+      Path first, inner, last;
+      middle(first, l, 0, out_.way.size(), others);
+      middle(inner, l, n / 2, out_.way.size(), others);
+      middle(last, l, n - 1, out_.way.size(), others);
+      for (std::size_t u = 0; u < uses_; ++u) {
+        const Touched b = touched(inner, u);
+        if (!same_sizes(touched(first, u), b)) differs_[l] = Differs::both;
+        if (!same_sizes(b, touched(last, u)))
+          differs_[l] = std::max(differs_[l], Differs::last);
+      }
+    }
+  }
+
+  /// Whether an index follows several loops.
+  bool has_window() const {
+    return std::ranges::any_of(nest_.node(out_.leaf).uses, [](const Use& u) {
+      return std::ranges::any_of(u.reach.index,
+                                 [](const auto& d) { return d.terms.size() > 1; });
+    });
   }
 
   /// Lines of a piece on average over where its rows may begin.

@@ -122,8 +122,7 @@ class Walk {
       }
     };
     if (a.packed)
-      nest_.map().packed_runs(n.kernel, u.tile, path.tiles[static_cast<std::size_t>(u.array)], box,
-                              run);
+      nest_.map().packed_runs(n.kernel, u.tile, nest_.tile(path, u), box, run);
     else
       nest_.map().runs(a.tensor, box, run);
   }

@@ -40,7 +40,10 @@ bool covers(const Piece& a, const Piece& b) {
 /// rows begin where rows of it end, leave it the line that both share.
 void subtract(const Array& a, Piece p, const Piece& by, std::int64_t line,
               std::vector<Piece>& out) {
-  if (p.part != by.part) return out.push_back(p);
+  if (p.part != by.part) {
+    if (!lies_over(a, by, p)) out.push_back(p);
+    return;
+  }
   for (int d = 0; d + 1 < p.dims; ++d) {
     const auto i = static_cast<std::size_t>(d);
     if (p.at[i].hi <= by.at[i].lo || by.at[i].hi <= p.at[i].lo) return out.push_back(p);
@@ -133,7 +136,7 @@ void Window::add(int array, const Piece& p) {
   auto& list = by_array_[static_cast<std::size_t>(array)];
   if (list.empty() && boxes_[static_cast<std::size_t>(array)].empty()) used_.push_back(array);
   for (const Piece& other : list)
-    if (covers(other, p)) return;
+    if (covers(other, p) || lies_over(nest_.array(array), other, p)) return;
   list.push_back(p);
 }
 
@@ -235,7 +238,7 @@ void Window::settle(const Spot& x, std::int64_t line, std::int64_t few) {
       if (p.bytes().empty()) continue;
       settled_.push_back(rows_of(array, p, line));
       lines_ += settled_.back().lines;
-      has_spot_ = has_spot_ || (a == x.array && touches(p, x));
+      has_spot_ = has_spot_ || (a == x.array && touches(array, p, x));
     }
   }
 }
@@ -336,12 +339,14 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
         continue;
       }
     } else if (sought) {
-      nest_.once(before, i, [&](const Use&, const Piece& p) { return found = touches(p, x); });
+      nest_.once(before, i, [&](const Use&, const Piece& p) { 
+        return found = touches(nest_.array(use.array), p, x);
+      });
     }
     nest_.once(before, i, [&](const Use&, const Piece& p) {
       if (!found)
         window.add(use.array, p);
-      else if (const RowBytes* row = touched_row(p, x, true))
+      else if (const auto row = touched_row(nest_.array(use.array), p, x, true))
         parts_beside(p, *row, false, [&](const Piece& part) { window.add(use.array, part); });
       return false;
     });
@@ -422,7 +427,7 @@ bool Lookback::last(const Path& now, const Spot& x, Path& before, Window& window
   before.copy(now, now.size());
   const Use& use = nest_.node(now.back().node).uses[now.use];
   nest_.once(now, now.use, [&](const Use&, const Piece& p) {
-    if (const RowBytes* row = touched_row(p, x))
+    if (const auto row = touched_row(nest_.array(use.array), p, x))
       parts_beside(p, *row, true, [&](const Piece& part) { window.add(use.array, part); });
     return false;
   });

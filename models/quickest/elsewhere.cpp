@@ -100,10 +100,8 @@ class Chooser {
         }
         if (total < least) least = total, best = chosen;
       }
-      if (by == kBytes) {
-        with_own_partition(least, best);
-        polish(least, best);
-      }
+      if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
+      if (by == kBytes) polish(least, best);
       if (!best.empty()) return joined(best, least, why);
     }
     return Reason{refusals()};
@@ -188,7 +186,7 @@ class Chooser {
     known.trees = effort;
     const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
     auto& [like, kernel] = own_[{signature(*w), effort}];
-    if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort);
+    if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort, seen_);
     if (!kernel) return;
     Plan plan{.kernels = {Names(*like, *w).rename(*kernel)}};
     const auto s = resolved(plan, w, q_);
@@ -198,7 +196,7 @@ class Chooser {
                          .workload = w});
   }
 
-  /// In a small workload, the parts of fewest bytes of all there are, where they move fewer than
+  /// In a small workload, the parts of least cost of all there are, where they cost less than
   /// the cuts that are tried in any.
   void with_own_partition(double& least, std::vector<const Candidate*>& best) {
     if (cut_each(*q_.workload).size() > kEveryPartition) return;
@@ -206,12 +204,12 @@ class Chooser {
         q_.workload,
         [this](const Group& g) -> std::optional<Best> {
           const Candidate* c = best_of(g.ops, false);
-          if (c == nullptr || !c->fits) return std::nullopt;
+          if (c == nullptr || (cost_ == kBytes && !c->fits)) return std::nullopt;
           return Best{.seconds = *c->most[cost_]};
         },
         [](const Part&) { return std::nullopt; });
     const Result<Partition> found = partitioner.run();
-    const bool fits = std::ranges::all_of(best, [](const Candidate* c) { return c->fits; });
+    const bool fits = cost_ == kSeconds || std::ranges::all_of(best, &Candidate::fits);
     if (!found || (fits && found->seconds >= least)) return;
     best.clear();
     least = 0;
@@ -248,7 +246,7 @@ class Chooser {
     double seconds = *c.most[kSeconds];
     for (std::size_t k = 0; k < plan.kernels.size(); ++k)
       refine(plan, k, seconds, *c.workload, tries,
-             [&](const Plan& p) { return by_target(p, c.workload); });
+             [&](const Plan& p) { return seen_.seen(by_target(p, c.workload)); });
     if (seconds >= *c.most[kSeconds]) return;
     const auto s = resolved(plan, c.workload, q_);
     if (!s || (q_.refuses && q_.refuses(*s))) return;
@@ -306,6 +304,7 @@ class Chooser {
         refused_[m.name] = proposal.reason();
         return;
       }
+      ++seen_.generated;
       auto own = rewritten(w, proposal->rewrites);
       if (own == nullptr) return;
       const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
@@ -315,6 +314,7 @@ class Chooser {
           refused_[m.name] = why->text;
           return;
         }
+      ++seen_.priced;
       all.push_back({.ops = p,
                      .part = {.part = *own,
                               .plan = proposal->plan,
@@ -399,6 +399,7 @@ class Chooser {
                                              {"kernels", c->part.plan.kernels.size()},
                                              {unit, or_null(c->most[cost_])}});
     }
+    out.detail["candidates"] = seen_.json();
     if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
     return out;
   }
@@ -427,6 +428,7 @@ class Chooser {
   const Question& q_;
   const Model* clock_;  ///< whose seconds alone count; null: nobody's
   Cost cost_ = kSeconds;
+  Candidates seen_ = {};
   struct Known {
     std::deque<Candidate> all;
     bool asked = false;  ///< others were

@@ -10,6 +10,7 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr std::int64_t kMostNodes = 20'000;  ///< of a count: no tree is worth more
+constexpr std::int64_t kNodesOfTree = 2000;  ///< a tree of more counts as several
 constexpr std::size_t kMostOuter = 5;        ///< loops around all operators
 constexpr int kChanged = 4;                  ///< random changes at most from which a descent begins
 
@@ -46,8 +47,9 @@ struct Worth {
 
 class Search {
  public:
-  Search(const Question& q, const Workload& w, int effort)
-      : w_(std::make_shared<const Workload>(w)),
+  Search(const Question& q, const Workload& w, int effort, Candidates& seen)
+      : candidates_(seen),
+        w_(std::make_shared<const Workload>(w)),
         level_(q.machine->level(q.planned_level()).name),
         room_(q.room_at(q.planned_level())),
         left_(effort) {
@@ -270,11 +272,17 @@ class Search {
     Kernel k = kernel_of(t);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
+    return candidates_.seen(counted(std::move(k)));
+  }
+
+  std::optional<Worth> counted(Kernel k) {
     Traffic traffic;
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
       if (!s) return std::nullopt;
-      traffic = tilewright::exact(*s, nullptr, kMostNodes);
+      ExactCost spent;
+      traffic = tilewright::exact(*s, &spent, kMostNodes);
+      left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
     } catch (const InputError&) {
       return std::nullopt;  // no tree of this workload
     }
@@ -314,6 +322,7 @@ class Search {
     if (!best_ || its.better_than(best_->second)) best_ = {t, its};
   }
 
+  Candidates& candidates_;
   std::shared_ptr<const Workload> w_;
   std::string level_;
   Bytes room_;
@@ -330,8 +339,9 @@ class Search {
 
 }  // namespace
 
-std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort) {
-  return Search(q, w, effort).run();
+std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort,
+                                   Candidates& seen) {
+  return Search(q, w, effort, seen).run();
 }
 
 }  // namespace tilewright::quickest

@@ -16,6 +16,7 @@ namespace tilewright::quickest {
 /// descents from a few trees and from changed ones, always the same, until `effort` trees are
 /// priced or nothing moves but what must. Nothing where no tree is legal and fits. Cost: a count of
 /// each tree, tens to hundreds of microseconds.
-std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort);
+std::optional<Kernel> fewest_bytes(const Question& q, const Workload& w, int effort,
+                                   Candidates& seen);
 
 }  // namespace tilewright::quickest

@@ -29,11 +29,12 @@ constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
 constexpr std::size_t kMostOfLayer = 40;  // operators of a workload whose products may be stitched
+constexpr std::size_t kManySearched = 100;  // groups: later ones' blocks have fewer sizes
 constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
 constexpr double kPaddedGain = 0.8;
-constexpr double kNearFloor = 1.1;        // of what no plan is below: nobody else is asked
+constexpr double kNearFloor = 1.05;       // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
@@ -49,7 +50,10 @@ double bytes_of(const Workload& w) {
 
 /// What was found for groups, by all that it depends on: rewrites of the whole workload leave most
 /// of its groups as they are.
-using Known = std::map<std::string, std::optional<Best>>;
+struct Known {
+  std::map<std::string, std::optional<Best>> groups;
+  Candidates seen;
+};
 
 class GpuPlanner {
  public:
@@ -102,20 +106,26 @@ class GpuPlanner {
     for (const Loop& l : w.loops()) key += ' ' + l.name;
     for (const Tensor& t : w.tensors()) key += ' ' + t.name;
     for (const Operator& op : w.operators()) key += ' ' + op.name;
-    const auto found = known_.find(key);
-    if (found != known_.end()) return found->second;
-    return known_[std::move(key)] = search(group);
+    const auto found = known_.groups.find(key);
+    if (found != known_.groups.end()) return found->second;
+    options_.few_sizes = known_.groups.size() > kManySearched;
+    return known_.groups[std::move(key)] = search(group);
   }
 
-  /// What others propose of the whole, where that is faster.
+  /// What others propose of the whole, where that is faster: they put phases with barriers of all
+  /// blocks into one kernel, and stitch what no two neighbours gain by.
   void ask_others(Partition& found) const {
-    if (!asks(found.seconds)) return;
+    const double floor = floor_of_whole();
+    if (found.seconds <= kNearFloor * floor) return;
+    // Searches by seconds take seconds themselves where there are more operators.
+    const bool few = cut_each(*q_.workload).size() <= kMostExact;
+    const bool all = few || found.seconds > kFarAbove * floor;
+    if (!few && q_.workload->operators().size() > kMostComposed) return;
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
     std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
-    const bool all = cut_each(*q_.workload).size() <= kMostExact;
     for (const Model* m : q_.others)
-      if (all || m->times) ask(*m, whole, best);
+      if (all || !m->times) ask(*m, whole, best);
     if (best->plan.kernels.empty()) return;
     found.groups = {std::move(whole)};
     found.seconds = best->seconds;
@@ -154,20 +164,14 @@ class GpuPlanner {
     return !best || 4 * multiply_adds / device_.shared_bytes_per_second < best->seconds;
   }
 
-  /// Whether others are asked about the whole, of which `seconds` are known: they put phases with
-  /// barriers of all blocks into one kernel, and stitch what no two neighbours gain by. Not where
-  /// bytes and a launch alone take about as long; of more operators, whose searches take seconds,
-  /// only where they take less than half.
-  bool asks(double seconds) const {
-    const bool few = cut_each(*q_.workload).size() <= kMostExact;
-    if (!few && q_.workload->operators().size() > kMostComposed) return false;
+  /// What no plan of the whole is below: a launch and compulsory bytes.
+  double floor_of_whole() const {
     double bytes = 0;
     for (std::size_t t = 0; t < q_.workload->tensors().size(); ++t)
       if (q_.workload->is_output(TensorId(t)) || !q_.workload->producer(TensorId(t)).valid())
         bytes += static_cast<double>(q_.workload->tensors()[t].bytes().value);
-    const double least = (device_.launch + device_.block + device_.home()) / device_.clock_hz +
-                         device_.brought_seconds(bytes);
-    return seconds > (few ? kNearFloor : kFarAbove) * least;
+    return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
+           device_.brought_seconds(bytes);
   }
 
   /// Refused by nobody, and faster than what there is.
@@ -180,7 +184,7 @@ class GpuPlanner {
     const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer) return;
-    const auto priced = [&](Kernel k) -> std::optional<Choice> {
+    const auto price_of = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
       if (!s) return std::nullopt;
@@ -188,6 +192,7 @@ class GpuPlanner {
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
     };
+    const auto priced = [&](Kernel k) { return known_.seen.seen(price_of(std::move(k))); };
     // Blocks of an image, without tensor cores: rows, lines and parts of the depth move together.
     const bool images = pricer->rates().mma == 0 &&
                         std::ranges::any_of(products, [](const GpuProduct& p) { return p.window; });
@@ -251,15 +256,16 @@ class GpuPlanner {
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
-    const stitching::Options options;
     const auto graph =
-        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options));
+        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
     if (!graph) return;
     stitching::Pattern all;
     for (int v = 0; v < graph->size(); ++v) all.push_back(v);
     const std::vector<stitching::Pattern> patterns{all};
-    const auto price = stitching::price(*graph, device_, patterns, options);
+    const auto price = stitching::price(*graph, device_, patterns, options_);
     if (!price || price->kernels.size() != 1) return;
+    known_.seen.generated += price->kernels.front().schedules;
+    known_.seen.priced += price->kernels.front().schedules;
     Plan plan = stitching::write_plan(*graph, device_, *price, q_.machine).plan;
     if (graph->size() == 1)
       store_at_end(plan.kernels.front().tree, group.workload->operators()[0], *group.workload);
@@ -277,7 +283,7 @@ class GpuPlanner {
     if (best || !q_.refuses) return;
     int asked = 0;
     for (const stitching::WrittenKernel& k :
-         stitching::kernel_choices(*graph, device_, *price, 0, options)) {
+         stitching::kernel_choices(*graph, device_, *price, 0, options_)) {
       if (++asked > kMostRefused) return;
       const auto other = resolved({.kernels = {k.kernel}}, group.workload, q_);
       if (!other) continue;
@@ -297,12 +303,14 @@ class GpuPlanner {
     try {
       const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
       if (!p || (!rewrites_ && !p->rewrites.empty())) return;
+      ++known_.seen.generated;
       const auto w = rewritten(group.workload, p->rewrites);
       if (w == nullptr) return;
       const auto s = resolved(p->plan, w, q_);
       const auto pricer = GpuPricer::of(w, *priced_, working_set_);
       if (!s || !pricer) return;
       const auto seconds = pricer->seconds(*s);
+      known_.seen.priced += seconds ? 1 : 0;
       if (seconds && takes(*s, *seconds, best))
         best = Best{.seconds = *seconds, .by = m.name, .plan = p->plan, .rewrites = p->rewrites};
     } catch (const InputError&) {
@@ -317,6 +325,7 @@ class GpuPlanner {
   std::shared_ptr<const Machine> priced_;
   double working_set_;
   int effort_ = 0;
+  stitching::Options options_ = {};
   std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
   std::vector<int> vertex_;                        ///< by operator
 };
@@ -491,7 +500,9 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
       }
     }
   }
-  return std::move(wholes).proposal();
+  Result<Proposal> out = std::move(wholes).proposal();
+  if (out) out.value().detail["candidates"] = known.seen.json();
+  return out;
 }
 
 }  // namespace tilewright::quickest

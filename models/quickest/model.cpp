@@ -16,14 +16,15 @@ std::span<const OptionSpec> options();
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kChoices = 12;  // of a kernel that are kept
+constexpr std::size_t kChoices = 12;        // of a kernel that are kept
+constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr double kGain = 0.98;        // of our own kernel's seconds: threads share it as planned
 constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
 
 class Planner {
  public:
-  Planner(const Question& q, const Rates& r) : q_(q), r_(r) {
+  Planner(const Question& q, const Rates& r, Candidates& seen) : q_(q), r_(r), seen_(seen) {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
@@ -38,6 +39,20 @@ class Planner {
     return best;
   }
 
+  /// What others propose of the whole, connected or not, where that is faster.
+  void ask_others(Partition& found) {
+    if (q_.workload->operators().size() > kMostOfOthers) return;
+    if (found.seconds < kNearLeast * least_seconds(*q_.workload, r_)) return;
+    Group whole{.ops = {}, .workload = q_.workload};
+    for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
+    std::optional<Best> best = Best{.seconds = found.seconds};
+    for (const Model* m : q_.others) try_model(*m, whole, best);
+    if (best->plan.kernels.empty()) return;
+    found.groups = {std::move(whole)};
+    found.seconds = best->seconds;
+    found.best = {std::move(*best)};
+  }
+
  private:
   std::optional<Best> own(const Group& group) {
     const auto priced = [&](Kernel k) -> std::optional<Choice> {
@@ -46,7 +61,8 @@ class Planner {
       const KernelTime time = kernel_time(*s, s->kernels.front(), r_);
       return Choice{.kernel = std::move(k), .seconds = time.seconds, .time = time};
     };
-    std::vector<Choice> all = kernels_for(q_, group, r_, priced, effort_);
+    std::vector<Choice> all = kernels_for(
+        q_, group, r_, [&](Kernel k) { return seen_.seen(priced(std::move(k))); }, effort_);
     int refused = 0;
     while (!all.empty() && q_.refuses && refused < kMostRefused) {
       const auto s = resolved({.kernels = {all.front().kernel}}, group.workload, q_);
@@ -63,13 +79,13 @@ class Planner {
     return best;
   }
 
-  /// Others are asked about the whole, and about what their papers plan: products with something
-  /// around them. Their searches take up to seconds a group, so that they are asked in small
-  /// workloads only, and not where no kernel can be much faster than the one that is known.
+  /// Of a part others are asked about what their papers plan: products with something around
+  /// them. Their searches take up to seconds a group, so that they are asked in small workloads
+  /// only, and not where no kernel can be much faster than the one that is known.
   bool asks(const Group& group, const std::optional<Best>& best) const {
     if (!others_ || (best && best->seconds < kNearLeast * least_seconds(*group.workload, r_)))
       return false;
-    if (group.ops.size() == q_.workload->operators().size()) return true;
+    if (group.ops.size() == q_.workload->operators().size()) return false;  // ask_others()
     const auto products =
         std::ranges::count_if(group.ops, [&](OpId op) { return q_.workload->is_contraction(op); });
     return products == 2 || (products == 1 && product_window(group));
@@ -97,10 +113,12 @@ class Planner {
       try {
         const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
         if (!p) continue;
+        ++seen_.generated;
         const auto w = rewritten(group.workload, p->rewrites);
         if (w == nullptr) continue;
         const auto s = resolved(p->plan, w, q_);
         if (!s) continue;
+        ++seen_.priced;
         Best its{.by = m.name, .plan = p->plan, .rewrites = p->rewrites};
         for (const ScheduledKernel& k : s->kernels) {
           its.times.push_back(kernel_time(*s, k, r_));
@@ -116,6 +134,7 @@ class Planner {
 
   const Question& q_;
   const Rates& r_;
+  Candidates& seen_;
   int effort_;
   bool others_ = true;  ///< whether other models are asked
 };
@@ -207,14 +226,17 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,
-                                     const Rates& rates, const Settings& settings) {
+                                     const Rates& rates, const Settings& settings,
+                                     Candidates& seen) {
   Question q = asked;
   q.workload = composed.workload;
   const Rates* const r = &rates;
-  Planner planner(q, *r);
+  Planner planner(q, *r, seen);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
-  const Result<Partition> found = partitioner.run();
-  if (!found) {
+  Result<Partition> found = partitioner.run();
+  if (found) {
+    planner.ask_others(found.value());
+  } else {
     const Result<Proposal> others = propose_elsewhere(q, settings);
     if (others) return Planned{*others};
     return Reason{found.reason()};
@@ -251,11 +273,14 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
-  return Wholes(q.workload,
-                [&](const stitching::Composition& c) {
-                  return planned_on_processor(q, c, rates, settings);
-                })
-      .proposal();
+  Candidates seen;
+  Result<Proposal> best = Wholes(q.workload,
+                                 [&](const stitching::Composition& c) {
+                                   return planned_on_processor(q, c, rates, settings, seen);
+                                 })
+                              .proposal();
+  if (best) best.value().detail["candidates"] = seen.json();
+  return best;
 }
 
 Explained explain(const Question& q, const ExplainAsked&, const Settings&) {

@@ -118,6 +118,23 @@ KernelTime kernel_time(const Schedule& s, const ScheduledKernel& k, const Rates&
 
 // ---- kernels.cpp: kernels of our own for a group of operators -----------------------------------
 
+/// Kernels that were searched for, trees and others' plans.
+struct Candidates {
+  std::int64_t generated = 0;
+  std::int64_t priced = 0;  ///< those that are legal, fit and have a price
+
+  /// The one that was generated, if it has come so far.
+  template <class T>
+  std::optional<T> seen(std::optional<T> candidate) {
+    ++generated;
+    priced += candidate ? 1 : 0;
+    return candidate;
+  }
+  nlohmann::ordered_json json() const {
+    return {{"generated", generated}, {"after", {{"legal_and_priced", priced}}}};
+  }
+};
+
 /// A kernel and what it takes.
 struct Choice {
   Kernel kernel;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::array<std::int64_t, 4> kBlockSizes = {128, 256, 512, 1024};
 constexpr std::array<std::int64_t, 7> kWrittenThreads = {32, 64, 128, 192, 256, 512, 1024};
+constexpr std::array<std::int64_t, 3> kFewThreads = {64, 256, 1024};
 constexpr std::array<Scheme, 3> kThreeSchemes = {Scheme::thread, Scheme::warp, Scheme::block};
 constexpr double kSummedByBlock =
     32;  // of a column, at least: its part is written for each 32 read
@@ -281,6 +282,7 @@ std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried, do
 }
 
 std::span<const std::int64_t> threads_of(const Options& o) {
+  if (o.written && o.few_sizes) return kFewThreads;
   if (o.written) return kWrittenThreads;
   return kBlockSizes;
 }

@@ -53,6 +53,7 @@ struct Options {
   bool bandwidth =
       false;         ///< `published`: a kernel takes at least its compulsory bytes at DRAM's rate
   int schedule = 1;  ///< by their time, of the kernel that takes longest; 1: the best
+  bool few_sizes = false;  ///< of `written` blocks, fewer sizes: where there are many kernels
   friend bool operator==(const Options&, const Options&) = default;
 };
 

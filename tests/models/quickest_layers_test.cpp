@@ -204,6 +204,61 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   EXPECT_GE(compared, 6);
 }
 
+/// Nine small operators, which Chimera alone puts into one kernel; and two that share nothing, which
+/// are no connected part of any partition.
+TEST(PlannerOfGraphs, OthersAreAskedAboutEverySmallWhole) {
+  const std::string nine = R"(name: nine
+loops: {"a": 1, "b": 2, "c": 1, "d": 5}
+tensors: {i0: [a], i1: [2], i2: [b], i3: [a], i4: [c, d, a], i5: [10]}
+operators:
+  - "o0: t0[] max= i0[a]"
+  - "o1: t1[c] = exp(0 - abs(t0[])) + i1[2*c]"
+  - "o2: t2[] += t0[] * t1[c]"
+  - "o3: t3[] += t1[c]"
+  - "o4: t4[b,c] = max(i2[b], 0.1) - t3[]"
+  - "o5: t5[a,d] = relu(i3[a]) - t3[]"
+  - "o6: t6[d,a] += t1[c] * i4[c,d,a]"
+  - "o7: t7[] max= t2[] * u7d[d]"
+  - "o8: t8[] max= i5[2*d] * u8a[a]"
+)";
+  const std::string apart = R"(name: apart
+dtype: f64
+loops: {"c": 7, "b": 2}
+tensors: {"i0": [7], "i1": [7], "i2": [2]}
+operators:
+  - "o0: t0[b,c] = gelu(i0[c]) + i1[c]"
+  - "o1: t1[] += i2[b]"
+outputs: [t0, t1]
+)";
+  const std::pair<std::string, std::string> asked[] = {
+      {nine, "a100"}, {nine, "h100"}, {apart, "xeon-gold-6240"}, {apart, "epyc-zen5"}};
+  for (const auto& [text, machine] : asked) {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "the test"));
+    Question q{.name = w->name(), .workload = w};
+    q.machine = std::make_shared<const Machine>(named_machine(machine));
+    q.threads = 1;
+    for (const Model& m : builtin_models())
+      if (&m != &planner()) q.others.push_back(&m);
+    const Result<Proposal> ours = planner().propose(q, {planner().options, {}, "planner"});
+    ASSERT_TRUE(ours.ok()) << machine << ": " << ours.reason();
+    const auto& candidates = ours->detail["candidates"];
+    EXPECT_GE(candidates["generated"], candidates["after"]["legal_and_priced"]);
+    EXPECT_GT(candidates["after"]["legal_and_priced"], 2);
+    int compared = 0;
+    for (const Model* m : q.others) {
+      if (m->propose == nullptr) continue;
+      const Result<Proposal> p = m->propose(q, {m->options, {}, m->name});
+      if (!p || !p->rewrites.empty()) continue;
+      const Result<Price> price = planner().price(q, p->plan, {planner().options, {}, "planner"});
+      if (!price || !price->traffic.seconds) continue;
+      EXPECT_LE(*ours->price.traffic.seconds, 1.05 * *price->traffic.seconds)
+          << machine << ": " << m->name;
+      ++compared;
+    }
+    EXPECT_GE(compared, 2) << machine;
+  }
+}
+
 /// A difference of all rows that a sum's kernel hands on to the last one is computed again there;
 /// in one kernel nothing is, nor is what another kernel has added up.
 TEST(PlannerOfGraphs, WhatIsCheaperToComputeThanToReadIsComputedTwice) {
