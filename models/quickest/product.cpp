@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/checks.h"
 #include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
@@ -43,6 +44,8 @@ std::optional<Product> product_of(const Workload& w, OpId id,
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     p.window = through_window(a) || through_window(b);
+    // What may lie outside of its tensor is asked point by point.
+    if (!p.window && (lowering::can_leave(w, op, a) || lowering::can_leave(w, op, b))) continue;
     for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
       const bool in_a = indexes(a, loop), in_b = indexes(b, loop);
