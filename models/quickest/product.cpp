@@ -91,7 +91,10 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
   return best;
 }
 
-double product_seconds(const Rates& r, double rows, double columns, double depth) {
+double product_seconds(const Rates& r, double rows, double columns, double depth, bool pairs) {
+  const bool paired = pairs && r.fma_pairs > 0;
+  const double fma = paired ? r.fma_pairs : r.fma;
+  if (paired) depth = std::ceil(depth / 2);
   const auto [height, width] = block_of(r, rows, columns);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
   const double groups = std::ceil(rows / static_cast<double>(height));
@@ -99,7 +102,7 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   // Groups and panels are as even as they can be: what is computed is what is there.
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
   const double step =
-      std::max({m * n * r.fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
+      std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
   const double block = depth * step + r.call + m * n * kTouched * r.cycle;
   return groups * panels * block;
 }
@@ -120,7 +123,8 @@ double least_seconds(const Workload& w, const Rates& r) {
     const CacheRate& home = r.caches.back();
     moved = bytes * std::max(home.core / r.threads, home.all);
   }
-  return std::max(vectors * r.fma / r.threads, moved);
+  const double fma = r.fma_pairs > 0 ? std::min(r.fma, r.fma_pairs / 2) : r.fma;
+  return std::max(vectors * fma / r.threads, moved);
 }
 
 }  // namespace tilewright::quickest
