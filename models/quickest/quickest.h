@@ -97,7 +97,8 @@ inline constexpr double kTouched = 0.5;
 
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `pairs`: of
 /// steps of the depth where products take them.
-double product_seconds(const Rates& r, double rows, double columns, double depth, bool pairs);
+double product_seconds(const Rates& r, double rows, double columns, double depth,
+                       bool pairs = false);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);
