@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "codegen/cpu/cpu.h"
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
 #include "harness/circumstances.h"
@@ -29,6 +30,7 @@ constexpr std::size_t kFewest = 5;  // samples that must agree
 constexpr int kSamples = 40;        // of a number, at most
 constexpr int kTurns = 3;           // how often a number that scatters is tried again
 constexpr double kSampleSeconds = 0.004;
+constexpr double kGroupSeconds = 2e-5;  // of short runs, of which the mean is taken
 
 /// On so many threads at once, all begun together; the seconds of the slowest.
 double together(int threads, const std::function<void(int)>& work) {
@@ -136,25 +138,55 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   if (job.refusal) return Reason{*job.refusal};
   const std::shared_ptr<VerifiedKernel> kernel = job.kernel;
   kernel->run();
-  const double once = std::max(1e-7, kernel->run());
-  const int times = std::max(1, static_cast<int>(kSampleSeconds / once));
+  const double once = std::max(1e-8, kernel->run());
+  // The mean of several short runs: a clock may move by ten nanoseconds at a time.
+  const int group = std::max(1, static_cast<int>(kGroupSeconds / once));
+  const int times = std::max(1, static_cast<int>(kSampleSeconds / once / group));
   return Sample([=] {
     double least = 1e9;
-    for (int i = 0; i < times; ++i) least = std::min(least, kernel->run());
+    for (int i = 0; i < times; ++i) {
+      double all = 0;
+      for (int run = 0; run < group; ++run) all += kernel->run();
+      least = std::min(least, all / group);
+    }
     return least / units;
   });
 }
 
-std::string product_text(int m, int n, int k) {
-  return formatted(
-      "name: product\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += A[m,k] * "
-      "B[k,n]\"]\n",
-      m, n, k);
+/// The same with arrays at several places, in turn: tiles of a few elements may take twice as long
+/// or longer where two arrays' addresses collide in the first cache.
+Prepared at_places(const std::function<Prepared()>& prepare) {
+  constexpr std::size_t kPlaces = 4;
+  std::vector<Sample> all;
+  while (all.size() < kPlaces) {
+    Prepared one = prepare();
+    if (!one) return one;
+    all.push_back(std::move(one).value());
+  }
+  auto turn = std::make_shared<std::size_t>(0);
+  return Sample([=] { return all[(*turn)++ % all.size()](); });
 }
 
-constexpr int kPointsOfRow = 1024, kRows = 8;
+std::string product_text(int m, int n, int k, const std::string& dtype = "f32") {
+  return formatted(
+      "name: product\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += "
+      "A[m,k] * B[k,n]\"]\n",
+      dtype, m, n, k);
+}
+/// Rows and depths of products whose operands are taken in pairs of steps.
+constexpr int kTallPairs = 96, kFlatPairs = 24, kDeepPairs = 256, kShortPairs = 32;
+
 /// So few that what is read and written stays in the first cache.
 constexpr int kNearRows = 3;
+
+constexpr int kPointsOfRow = 1024, kRows = 8;
+/// X + 1, where X or Y has another type at home than the points are computed in.
+constexpr int kConvertedRows = 2;
+std::string converted_text(const std::string& tensor, const std::string& type, int rows) {
+  return formatted("name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
+                   "= X[i,j] + 1\"]\n",
+                   tensor, type, rows, kPointsOfRow);
+}
 
 std::string points_text(const std::string& value, int rows) {
   return formatted("name: points\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] = {}\"]\n", rows,
@@ -230,6 +262,18 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   };
   all.push_back({"points light", light(kNearRows)});
   all.push_back({"points light, one row", light(1)});
+  // What is converted as it is copied in, and as it is copied out.
+  for (const char* type : {"f16", "bf16"})
+    for (const char* tensor : {"X", "Y"})
+      for (int rows : {kConvertedRows, 1})
+        all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
+                       [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
+  if (cpu::host_isa(DType::bf16) == cpu::Isa::avx512_bf16)
+    for (int m : {kTallPairs, kFlatPairs})
+      for (int k : {kDeepPairs, kShortPairs})
+        all.push_back({formatted("pairs, {} rows, {} steps", m, k), [=] {
+                         return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1);
+                       }});
   constexpr double kPoints = kRows * kPointsOfRow;
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
@@ -261,7 +305,9 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"sums read, few rows", sums(kFewRows)});
   all.push_back({"sums read, many rows", sums(kManyRows)});
   all.push_back({"visits", [] {
-                   return running(std::string(kVisits), "i/1 j/6 ( C.T C.Y )", 1, kVisitTiles);
+                   return at_places([] {
+                     return running(std::string(kVisits), "i/1 j/6 ( C.T C.Y )", 1, kVisitTiles);
+                   });
                  }});
   const auto taps = [=](int step) {
     return
@@ -406,6 +452,46 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     // Two operations, a store and half a load (the time model's count of this operator).
     const double vectors = (kNearRows - 1) * kPointsOfRow / lanes;
     cycles("light", (rows->seconds - row->seconds) / vectors / 3.5, source(*rows, "relu(x + 1)"));
+  }
+  for (const std::string type : {"f16", "bf16"}) {
+    const auto more = [&](const char* how) -> std::optional<std::pair<double, const Gauged*>> {
+      const Gauged* const two = find(formatted("{}, {}, {}", how, type, kConvertedRows));
+      const Gauged* const one = find(formatted("{}, {}, 1", how, type));
+      if (!two || !one || lanes <= 0 || !u.cycles.contains("light")) return std::nullopt;
+      // Beside a row's operation, store and half a load (the time model's count).
+      const double row = two->seconds - one->seconds;
+      const double vectors = (kConvertedRows - 1) * kPointsOfRow / lanes;
+      return std::pair{row / vectors - 2.5 * u.cycles.at("light") / clock, two};
+    };
+    if (const auto in = more("widened"))
+      cycles("widen_" + type, std::max(1e-3 / clock, in->first), source(*in->second, "rows read"));
+    // All else is copied beside what is rounded.
+    const double copied = u.cycles.contains("copy") ? u.cycles.at("copy") / clock * lanes / 16 : 0;
+    if (const auto out = more("narrowed"))
+      cycles("narrow_" + type, std::max(1e-3 / clock, out->first - copied),
+             source(*out->second, "rows written"));
+  }
+  const auto step_of = [&](int m) {
+    const Gauged* const many = find(formatted("pairs, {} rows, {} steps", m, kDeepPairs));
+    const Gauged* const few = find(formatted("pairs, {} rows, {} steps", m, kShortPairs));
+    return many && few ? (many->seconds - few->seconds) / (kDeepPairs - kShortPairs) : 0.0;
+  };
+  if (const double tall = step_of(kTallPairs), flat = step_of(kFlatPairs);
+      tall > 0 && flat > 0 && lanes > 0) {
+    // A step has multiply-adds of m x 128, and operands of m + 128 that are widened and paired:
+    // two equations.
+    const double ratio = static_cast<double>(kTallPairs) / kFlatPairs;
+    const double operands = ((kFlatPairs + 128) - (kTallPairs + 128) / ratio) / lanes;
+    const double operand = std::max(0.0, (flat - tall / ratio) / operands);
+    const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
+    const Gauged& from = *find(formatted("pairs, {} rows, {} steps", kTallPairs, kDeepPairs));
+    if (add > 0) {
+      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count));
+      u.sources["peak.bf16"] =
+          source(from, "a product's steps in pairs, one thread, times the cores");
+    }
+    const double widen = u.cycles.contains("widen_bf16") ? u.cycles.at("widen_bf16") / clock : 0;
+    cycles("pair", std::max(1e-3 / clock, operand - widen), source(from, "operands of such steps"));
   }
   if (const Gauged* const g = find("points expensive"))
     cycles("expensive", g->seconds, source(*g, "exp(x)"));

@@ -216,6 +216,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.prelude.count = options.count;
   p.prelude.f64 = types->real == DType::f64;
   p.prelude.home = types->home;
+  p.prelude.vector_bytes = static_cast<int>(p.vector_bytes);
   p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
 
   std::vector<KernelText> kernels;
@@ -256,7 +257,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
 
   std::string text = head(p, source);
   const bool vectors = p.vector_bytes > 0 && (p.prelude.products || p.prelude.vectors);
-  if (vectors) text += "#include <immintrin.h>\n\n";
+  if (vectors || p.prelude.converts_f16()) text += "#include <immintrin.h>\n\n";
   text += "#include <cmath>\n#include <cstdint>\n#include <cstring>\n#include <new>\n";
   if (parallel) text += "#ifdef _OPENMP\n#include <omp.h>\n#endif\n";
   text += "\n#define TILEWRIGHT_TARGET " + target_attribute(options.isa) + "\n";

@@ -497,7 +497,7 @@ std::string target_attribute(Isa isa) {
     case Isa::generic:
       return "";
     case Isa::avx2:
-      return "__attribute__((target(\"avx2,fma\")))";
+      return "__attribute__((target(\"avx2,fma,f16c\")))";
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
     case Isa::avx512_bf16:

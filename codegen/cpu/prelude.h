@@ -12,6 +12,7 @@ namespace tilewright::cpu {
 struct PreludeOptions {
   bool count = false;
   bool f64 = false;
+  int vector_bytes = 0;       ///< of the isa's vectors; 0: none
   DType home = DType::f32;    ///< of what is written, where its tensor lies
   std::set<DType> read = {};  ///< others, that tiles or gathers convert as they read them
   int most_steps = 1;         ///< boundaries that one copy crosses, at most
@@ -26,6 +27,10 @@ struct PreludeOptions {
   bool in_place = false;      ///< some tile is used where its tensor lies
   bool prefetch = false;      ///< some tile's lines are asked for
   DType real() const { return f64 ? DType::f64 : DType::f32; }
+  /// Whether instructions convert rows of f16, which <immintrin.h> is needed for.
+  bool converts_f16() const {
+    return !f64 && vector_bytes > 0 && (home == DType::f16 || read.contains(DType::f16));
+  }
 };
 
 /// What an element of that type is called in the program.

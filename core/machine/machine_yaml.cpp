@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 31> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 36> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -45,6 +45,11 @@ constexpr std::array<std::string_view, 31> kOfKernels = {"l2",
                                                          "divide",
                                                          "part",
                                                          "join",
+                                                         "widen_f16",
+                                                         "widen_bf16",
+                                                         "narrow_f16",
+                                                         "narrow_bf16",
+                                                         "pair",
                                                          "wgmma",
                                                          "launch_unit"};
 

@@ -86,8 +86,12 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
   double seconds =
-      box.times * box.blocks * product_seconds(r_, box.rows, box.columns, box.depth / box.blocks);
+      box.times * box.blocks *
+      product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, !x.window);
   if (!x.window) seconds += box.times * rows_begun(x, box);
+  if (!x.window && r_.fma_pairs > 0)
+    seconds += box.times * (box.rows + box.columns) * box.depth / static_cast<double>(r_.lanes) *
+               r_.pair;
   const double begun = x.window ? 0 : box.times * panels_begun(x, box);
   if (groups > 1)
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
@@ -212,26 +216,36 @@ BufferId Compute::buffer_read(int input) const {
 
 std::optional<double> Compute::taps(const Product& x) const {
   constexpr double kFewRows = 3;
+  constexpr double kAtEdge = 2;  // cycles more of a vector that lies partly in the padding: lanes
+                                 // are chosen for each tap
   const Operator& op = w_.op(n_.op);
   const Access& left = op.inputs[static_cast<std::size_t>(x.left)];
   const Access& right = op.inputs[static_cast<std::size_t>(x.right)];
   double rows = 1, along = 1;
   bool apart = false;
+  double edges = 0;
+  std::vector<Interval> everywhere;
+  for (LoopId l : op.loops) everywhere.push_back({0, w_.loop(l).extent});
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const auto extent = static_cast<double>(extents_[l]);
     if (w_.is_reduction(n_.op, op.loops[l])) continue;
     if (moves(left, op.loops[l]) && !moves(right, op.loops[l])) rows = std::max(rows, extent);
     if (op.outputs.front().target.index.back().plain_loop() != op.loops[l]) continue;
     along = extent;
-    for (const Affine& index : right.index)
-      for (const Term& t : index.terms)
-        apart = apart || (t.loop == op.loops[l] && t.coefficient > 1);
+    for (std::size_t d = 0; d < right.index.size(); ++d)
+      for (const Term& t : right.index[d].terms) {
+        if (t.loop != op.loops[l]) continue;
+        apart = apart || t.coefficient > 1;
+        const Interval reach = footprint(op, right.index[d], everywhere);
+        edges = (reach.lo < 0) + (reach.hi > w_.tensor(right.tensor).shape[d]);
+      }
   }
   if (rows > kFewRows) return std::nullopt;
   // A load that begins anywhere in a line and a multiply-add a tap; elements that lie apart are two
   // loads and put together.
   const double tap = apart ? r_.tap_apart : r_.tap;
-  return all_points() / along * std::ceil(along / static_cast<double>(r_.lanes)) * tap;
+  const double vectors = std::ceil(along / static_cast<double>(r_.lanes));
+  return all_points() / along * (vectors * tap + std::min(vectors, edges) * kAtEdge * r_.cycle);
 }
 
 std::optional<double> Compute::plane() const {

@@ -26,8 +26,7 @@ bool Places::in_place(BufferId id) const {
   const Buffer& b = k_.buffer(id);
   const Level& level = s_.machine->level(b.level);
   if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
-  const DType type = w_.tensor(b.tensor).dtype;
-  if (type != DType::f32 && type != DType::f64) return false;
+  if (converts_ || converted(b.tensor)) return false;
   if (level.managed == Managed::software) return false;
   const auto known = packed_.find(id);
   return known == packed_.end() || !known->second;

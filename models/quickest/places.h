@@ -16,7 +16,20 @@ std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k
 class Places {
  public:
   Places(const Schedule& s, const ScheduledKernel& k, const Rates& r)
-      : s_(s), k_(k), w_(*s.workload), r_(r) {}
+      : s_(s), k_(k), w_(*s.workload), r_(r) {
+    for (const Buffer& b : k.buffers)
+      converts_ = converts_ || (leaves(b) && converted(b.tensor));
+  }
+
+  /// Whether a buffer is written home.
+  static bool leaves(const Buffer& b) {
+    return b.role == BufferRole::output || (b.role == BufferRole::intermediate && b.leaves);
+  }
+  /// Whether a tensor has another type than what kernels compute in.
+  bool converted(TensorId t) const {
+    const DType type = w_.tensor(t).dtype;
+    return type != DType::f32 && type != DType::f64;
+  }
 
   /// Whether a buffer's tiles are read and written where their tensor lies. A buffer that a load
   /// fills is packed or not from `decide` on.
@@ -45,6 +58,7 @@ class Places {
   const ScheduledKernel& k_;
   const Workload& w_;
   const Rates& r_;
+  bool converts_ = false;  // what is written: then no tile is in place
   std::map<BufferId, bool> packed_;
 };
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/checks.h"
 #include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
@@ -43,6 +44,8 @@ std::optional<Product> product_of(const Workload& w, OpId id,
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
     p.window = through_window(a) || through_window(b);
+    // What may lie outside of its tensor is asked point by point.
+    if (!p.window && (lowering::can_leave(w, op, a) || lowering::can_leave(w, op, b))) continue;
     for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
       const bool in_a = indexes(a, loop), in_b = indexes(b, loop);
@@ -88,7 +91,10 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
   return best;
 }
 
-double product_seconds(const Rates& r, double rows, double columns, double depth) {
+double product_seconds(const Rates& r, double rows, double columns, double depth, bool pairs) {
+  const bool paired = pairs && r.fma_pairs > 0;
+  const double fma = paired ? r.fma_pairs : r.fma;
+  if (paired) depth = std::ceil(depth / 2);
   const auto [height, width] = block_of(r, rows, columns);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
   const double groups = std::ceil(rows / static_cast<double>(height));
@@ -96,7 +102,7 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   // Groups and panels are as even as they can be: what is computed is what is there.
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
   const double step =
-      std::max({m * n * r.fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
+      std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
   const double block = depth * step + r.call + m * n * kTouched * r.cycle;
   return groups * panels * block;
 }
@@ -117,7 +123,8 @@ double least_seconds(const Workload& w, const Rates& r) {
     const CacheRate& home = r.caches.back();
     moved = bytes * std::max(home.core / r.threads, home.all);
   }
-  return std::max(vectors * r.fma / r.threads, moved);
+  const double fma = r.fma_pairs > 0 ? std::min(r.fma, r.fma_pairs / 2) : r.fma;
+  return std::max(vectors * fma / r.threads, moved);
 }
 
 }  // namespace tilewright::quickest

@@ -54,6 +54,11 @@ struct Rates {
   double part = 0;  ///< a vector of which some lanes are left out, beside the others
   double join = 0;  ///< lanes of a vector joined into one element of a sum
   double copy = 0, copy_row = 0;    ///< a line that is packed, and a row of lines begun
+  /// A vector of f16 or bf16 that is converted as it is copied in, and as it is copied out.
+  double widen_f16 = 0, widen_bf16 = 0, narrow_f16 = 0, narrow_bf16 = 0;
+  /// Where products take bf16 in pairs: a vector's multiply-adds of two steps of the depth (0:
+  /// they do not), and a vector of an operand that is paired.
+  double fma_pairs = 0, pair = 0;
   double visit = 0;                 ///< a tile of a compute that is no product
   double reread = 0;                ///< sums stored one by one that are read as a vector
   double tap = 0, tap_apart = 0;    ///< a vector of a window's tap, neighbours or not
@@ -90,8 +95,10 @@ inline constexpr double kLatency = 4;
 /// (`calibrate` takes the same off what it measures of a block).
 inline constexpr double kTouched = 0.5;
 
-/// Seconds of a product of rows x columns over a depth, operands at hand, one thread.
-double product_seconds(const Rates& r, double rows, double columns, double depth);
+/// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `pairs`: of
+/// steps of the depth where products take them.
+double product_seconds(const Rates& r, double rows, double columns, double depth,
+                       bool pairs = false);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);

@@ -2,6 +2,7 @@
 
 #include "core/base/format.h"
 #include "core/machine/written.h"
+#include "core/workload/expr.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
@@ -15,7 +16,7 @@ constexpr double kHomeBytesACycle = 4;  // from memory, one core
 constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000,
                  kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3, kLightOne = 0.4,
                  kExpensiveOne = 8, kLibraryOne = 35, kDivide = 5, kPart = 1, kJoin = 7,
-                 kDram = 400;
+                 kDram = 400, kWidenF16 = 2, kWidenBf16 = 2, kNarrowF16 = 3, kNarrowBf16 = 8, kPair = 3;
 
 double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
                    std::vector<std::string>& assumed) {
@@ -109,6 +110,26 @@ Result<Rates> rates_of(const Question& q) {
   r.join = r.cycle * find_cycles(u, "join", kJoin, r.assumed);
   r.copy = r.cycle * find_cycles(u, "copy", kCopy, r.assumed);
   r.copy_row = r.cycle * find_cycles(u, "copy_row", kCopyRow, r.assumed);
+  const auto has = [&q](auto is) {
+    return std::ranges::any_of(q.workload->tensors(), [&](const Tensor& t) { return is(t.dtype); });
+  };
+  if (has([](DType t) { return t == DType::f16; })) {
+    r.widen_f16 = r.cycle * find_cycles(u, "widen_f16", kWidenF16, r.assumed);
+    r.narrow_f16 = r.cycle * find_cycles(u, "narrow_f16", kNarrowF16, r.assumed);
+  }
+  if (has([](DType t) { return t == DType::bf16 || is_integer(t); })) {  // integers about as bf16
+    r.widen_bf16 = r.cycle * find_cycles(u, "widen_bf16", kWidenBf16, r.assumed);
+    r.narrow_bf16 = r.cycle * find_cycles(u, "narrow_bf16", kNarrowBf16, r.assumed);
+  }
+  // Products take pairs where all is bf16 and the processor has instructions for it, as its file
+  // says (codegen/cpu/emit.cpp).
+  if (const auto pairs = u.peak.find("bf16");
+      pairs != u.peak.end() && type == DType::f32 &&
+      !has([](DType t) { return t != DType::bf16 && !is_integer(t); })) {
+    r.fma_pairs = 4.0 * static_cast<double>(r.lanes) *
+                  static_cast<double>(std::max<std::int64_t>(1, u.count)) / pairs->second.value;
+    r.pair = r.cycle * find_cycles(u, "pair", kPair, r.assumed);
+  }
   r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);
   r.reread = r.cycle * find_cycles(u, "reread", kReread, r.assumed);
   r.tap = r.cycle * find_cycles(u, "tap", kTap, r.assumed);

@@ -3,6 +3,7 @@
 // body touches.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -30,6 +31,7 @@ struct Work {
 struct Pending {
   NodeId load;
   double lines = 0;  ///< that are copied, in one run of the subtree
+  double vectors = 0;  ///< of these, what is converted
   double rows = 0;   ///< of lines
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
@@ -77,6 +79,7 @@ class Walk {
   KernelTime run() {
     Visit all = visit_body(NodeId(0), whole_ranges(s_, k_));
     for (const Pending& p : all.loads) finish_load(p, all.part);
+    finish_stores(all.part);
     return total(all.part);
   }
 
@@ -208,7 +211,7 @@ class Walk {
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       p.changes = p.changes || depends(p.load, id);
-      if (p.changes) p.lines *= n, p.rows *= n, p.bytes *= n;
+      if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
     return all;
@@ -359,18 +362,50 @@ class Walk {
     if (places_.in_place(n.buffer)) return v;
     note_tile(n.buffer, box);
     const double bytes = places_.bytes_of_box(n.tensor, box, true);
-    v.loads.push_back({.load = id,
-                       .lines = bytes / places_.line(),
-                       .rows = places_.rows_of_box(n.tensor, box),
-                       .bytes = bytes});
+    Pending load{.load = id,
+                 .lines = bytes / places_.line(),
+                 .rows = places_.rows_of_box(n.tensor, box),
+                 .bytes = bytes};
+    if (places_.converted(n.tensor)) {
+      const double row = row_of(box);
+      load.lines = 0, load.rows = points_of(box) / row, load.vectors = load.rows * vectors_of(row);
+    }
+    v.loads.push_back(load);
     v.part.foot[object_of(n.buffer)] = places_.bytes_of_box(n.tensor, box, false);
     return v;
+  }
+
+  /// Elements of a box, and of its rows as they are converted: those of the last dimension.
+  static double points_of(const Box& box) {
+    double points = 1;
+    for (int i = 0; i < box.rank(); ++i)
+      points *= static_cast<double>(std::max<std::int64_t>(1, box[i].hi - box[i].lo));
+    return points;
+  }
+  static double row_of(const Box& box) {
+    const int d = box.rank() - 1;
+    return d < 0 ? 1 : static_cast<double>(std::max<std::int64_t>(1, box[d].hi - box[d].lo));
+  }
+  double vectors_of(double row) const { return std::ceil(row / static_cast<double>(r_.lanes)); }
+
+  /// What is written home in another type, once: rounded as it is copied.
+  void finish_stores(Work& all) const {
+    for (const auto& [buffer, row] : stored_rows_) {
+      const Tensor& tensor = w_.tensor(k_.buffer(buffer).tensor);
+      const auto bytes = static_cast<double>(tensor.bytes().value);
+      const double rows = bytes / static_cast<double>(size_of(tensor.dtype)) / row;
+      all.packing += rows * (vectors_of(row) * (tensor.dtype == DType::f16 ? r_.narrow_f16
+                                                                           : r_.narrow_bf16) +
+                             r_.copy_row);
+      for (Objects& copied : all.copied) copied[k_.buffer(buffer).tensor.index()] += bytes;
+    }
   }
 
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
   void finish_load(const Pending& p, Work& all) const {
     const ScheduleNode& n = k_.node(p.load);
-    all.packing += p.lines * r_.copy + p.rows * r_.copy_row;
+    const double widen = w_.tensor(n.tensor).dtype == DType::f16 ? r_.widen_f16 : r_.widen_bf16;
+    all.packing += p.lines * r_.copy + p.vectors * widen + p.rows * r_.copy_row;
     const double tensor = static_cast<double>(w_.tensor(n.tensor).bytes().value);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(tensor * 2, r_.caches[c].capacity);
@@ -384,6 +419,13 @@ class Walk {
     const ScheduleNode& n = k_.node(id);
     const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
     if (std::ranges::find(extents, 0) != extents.end()) return nothing();
+    for (const OutputUse& use : n.writes) {
+      const Buffer& b = k_.buffer(use.buffer);
+      if (!Places::leaves(b) || !places_.converted(b.tensor)) continue;
+      double& row = stored_rows_[use.buffer];
+      row = std::max(row, row_of(write_box(s_, k_, n.op, use.output, ranges)));
+      written_[b.tensor.index()] = true;
+    }
     return computed(n, ranges, extents);
   }
   Work computed(const ScheduleNode& n, const Ranges& ranges,
@@ -578,6 +620,7 @@ class Walk {
   std::size_t tensors_, objects_;
   InRegisters registers_;
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
+  std::map<BufferId, double> stored_rows_;  ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;  ///< by object
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
   std::vector<bool> panels_;   ///< by object: such products read it, and nothing else

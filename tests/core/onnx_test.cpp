@@ -205,6 +205,31 @@ TEST_F(Onnx, TheLargestOfAWindowAtTheEdgeMayBeNegative) {
   EXPECT_THAT(values(made, "y", in), ElementsAre(-2, -1, -1));
 }
 
+/// Taps of a convolution that meet padding in every window are left out: of three, the middle one
+/// of an image of one element, and two of an image of two that one window reads.
+TEST_F(Onnx, TapsThatMeetPaddingAloneAreLeftOut) {
+  const auto conv = [](std::int64_t size, std::int64_t stride) {
+    return Graph{.nodes = {node("Conv", {"x", "w"}, {"y"},
+                                {attribute_ints("pads", {1, 1}),
+                                 attribute_ints("strides", {stride})})},
+                 .tensors = {floats("w", {1, 2, 3}, {1, 2, 3, 4, 5, 6})},
+                 .inputs = {value("x", {1, 2, size})},
+                 .outputs = {value("y", {1, 1, 1})}};
+  };
+  const auto of = [&](const Graph& g, const std::vector<double>& x) {
+    const OnnxImport made = import(g);
+    TensorValues in = random_inputs(made.workload, 1);
+    in[made.workload.find_tensor(made.tensors.at("x"))->index()] = x;
+    return std::pair{operators(made.workload).front(), values(made, "y", in)};
+  };
+  const auto [one, sum] = of(conv(1, 1), {10, 1});
+  EXPECT_EQ(one, "y: y[] += x[i2] * w[i2,1]");
+  EXPECT_THAT(sum, ElementsAre(2 * 10 + 5 * 1));
+  const auto [two, sums] = of(conv(2, 2), {10, 1, 7, 3});
+  EXPECT_EQ(two, "y: y[] += x[i2,j2] * w[i2,j2+1]");
+  EXPECT_THAT(sums, ElementsAre(2 * 10 + 3 * 1 + 5 * 7 + 6 * 3));
+}
+
 /// Running sums and the first few of long rows, in each direction, beside the definition; their
 /// work does not grow with the square of the row.
 TEST_F(Onnx, LongRowsAreOrderedAndAddedUpInLessThanTheirSquare) {

@@ -45,6 +45,17 @@ std::map<std::string, Gauged> numbers() {
   // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
   add("points light, one row", (64 * 3.5 + 50) * 0.25e-9);
+  // Rows of 64 vectors that are converted, beside two operations and a half.
+  for (const auto& [name, cycles] : {std::pair{"widened, f16", 2.0}, {"widened, bf16", 3.0},
+                                     {"narrowed, f16", 4 + 4.0}, {"narrowed, bf16", 6 + 4.0}}) {
+    add((std::string(name) + ", 2").c_str(), (2 * 64 * (2.5 + cycles) + 50) * 0.25e-9);
+    add((std::string(name) + ", 1").c_str(), (64 * (2.5 + cycles) + 50) * 0.25e-9);
+  }
+  // Half a cycle a vector's multiply-add; an operand's vector is widened (3 cycles) and paired (5).
+  for (const int m : {96, 24})
+    for (const int k : {256, 32})
+      add(("pairs, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps").c_str(),
+          (k * (m * 8 * 0.5 + (m + 128) / 16.0 * (3 + 5)) + 70) * 0.25e-9);
   add("points expensive", 3e-9), add("points library", 10e-9);
   add("points divide", (2.5 + 6) * 0.25e-9);
   // Points one by one: half a cycle an operation, and 9 and 40 more of the functions.
@@ -89,6 +100,12 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("part"), 2, 0.01);
   EXPECT_NEAR(core.cycles.at("join"), 7, 0.01);
   EXPECT_NEAR(core.cycles.at("tap"), 2, 0.01);
+  EXPECT_NEAR(core.cycles.at("widen_f16"), 2, 0.01);
+  EXPECT_NEAR(core.cycles.at("widen_bf16"), 3, 0.01);
+  EXPECT_NEAR(core.cycles.at("narrow_f16"), 4, 0.01);
+  EXPECT_NEAR(core.cycles.at("narrow_bf16"), 6, 0.01);
+  EXPECT_NEAR(core.cycles.at("pair"), 5, 0.01);
+  EXPECT_NEAR(core.peak.at("bf16").value / core.peak.at("f32").value, 2, 0.01);
   EXPECT_NEAR(core.cycles.at("tap_apart"), 4, 0.01);
   EXPECT_NEAR(m.levels[1].bandwidth.value, 1 / 3e-11, 1);
   EXPECT_NEAR(m.levels[2].bandwidth.value, 1 / 2e-11, 1);

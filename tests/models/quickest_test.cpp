@@ -392,6 +392,41 @@ TEST(Planner, MoreWorkTakesLonger) {
   }
 }
 
+/// What may be read outside of its tensor is no product of a micro-kernel.
+TEST(Planner, AReadOutsideOfATensorIsNoProduct) {
+  const auto text = [](const char* index) {
+    return std::string("name: c\nloops: {b: 8, o: 16, c: 64, r: 3}\ntensors: {X: [8, 64, 3]}\n") +
+           "operators: [\"Y[b,o] += X[b,c," + index + "] * W[o,c,r]\"]\n";
+  };
+  EXPECT_TRUE(product_of(workload_from_yaml(text("r"), "test"), OpId(0)));
+  EXPECT_FALSE(product_of(workload_from_yaml(text("r-1"), "test"), OpId(0)));
+}
+
+/// 16-bit tensors are converted as they are copied, which takes longer than f32 that lies in place;
+/// a processor that multiplies bf16 in pairs takes less for it.
+TEST(Planner, TypesOfSixteenBitsHaveTheirPrice) {
+  const auto seconds = [](const std::string& workload, bool pairs) {
+    Question q = question(workload, "epyc-zen5");
+    auto m = std::make_shared<Machine>(*q.machine);
+    ComputeUnit& u = m->units.front();
+    u.clock_hz = 4e9, u.vector_width.value = 64, u.cycles["widen_f16"] = 2;
+    u.peak["f32"] = FlopsPerSecond(static_cast<double>(u.count) * 128e9);
+    if (pairs) u.peak["bf16"] = FlopsPerSecond(static_cast<double>(u.count) * 256e9);
+    q.machine = m;
+    const auto found = planner().propose(q, standard());
+    return found.ok() ? found->price.traffic.seconds.value_or(0) : 0.0;
+  };
+  const double f32 = seconds("gelu:rows=256,cols=256", false);
+  const double f16 = seconds("gelu:rows=256,cols=256,dtype=f16", false);
+  // Rows of 16 vectors are widened, two cycles each, and rounded.
+  EXPECT_GT(f16, f32 + 256 * 16 * 2 / 4e9);
+  const double whole = seconds("gemm:m=256,n=256,k=256,dtype=bf16", false);
+  const double paired = seconds("gemm:m=256,n=256,k=256,dtype=bf16", true);
+  EXPECT_LT(paired, 0.8 * whole);
+  EXPECT_GT(paired, 0.5 * whole);
+  EXPECT_DOUBLE_EQ(seconds("gemm:m=256,n=256,k=256", true), seconds("gemm:m=256,n=256,k=256", false));
+}
+
 /// A rough price may be wrong: what it joined for nothing is taken apart again, what it was right
 /// about stays.
 TEST(Planner, WhatARoughPriceWasWrongAboutIsTakenApart) {

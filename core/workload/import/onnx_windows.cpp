@@ -95,6 +95,15 @@ bool slide(Builder& b, View& x, std::size_t first, const std::vector<Window>& ws
   return true;
 }
 
+/// Of a convolution, the taps that read the image in any window: those at either end that meet
+/// padding alone add nothing. All of them where none reads it.
+std::pair<std::int64_t, std::int64_t> taps_inside(const Window& w) {
+  std::int64_t first = 0, end = w.kernel;
+  while (first < end && (w.out - 1) * w.stride - w.begin + first * w.dilation < 0) ++first;
+  while (end > first && (end - 1) * w.dilation - w.begin >= w.in) --end;
+  return first == end ? std::pair{std::int64_t{0}, w.kernel} : std::pair{first, end};
+}
+
 std::vector<bool> moved_of(const std::vector<Window>& ws) {
   std::vector<bool> moved;
   for (const Window& w : ws) moved.push_back(!w.trivial());
@@ -117,9 +126,16 @@ void say_conv(NodeReader& n) {
   const std::size_t spatial = x.shape.size() - 2;
   const std::int64_t g = n.integer("group", 1), c = x.shape[1], m = w.shape[0];
   if (g < 1 || m % g != 0 || c != w.shape[1] * g) throw Unsupported{"groups that do not divide"};
-  const std::vector<Window> ws = windows(n, {w.shape.begin() + 2, w.shape.end()});
+  std::vector<Window> ws = windows(n, {w.shape.begin() + 2, w.shape.end()});
   if (x.uniform) x = b.copied(n.name + "_image", x);
   if (w.uniform) w = b.copied(n.name + "_kernel", w);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const auto [first, end] = taps_inside(ws[i]);
+    if (end - first == ws[i].kernel) continue;
+    w = b.sliced(n.name + "_taps", w, 2 + i, first, 1, end - first);
+    ws[i].begin -= first * ws[i].dilation;
+    ws[i].kernel = end - first;
+  }
   x = movable(b, n.name, x, 2, moved_of(ws));
   const std::string name = n.has(2) ? n.name + "_conv" : n.name;
   for (int turn = 0; turn < 2; ++turn) {
