@@ -148,8 +148,7 @@ class Walk {
       for (std::int64_t line = first; line <= last; ++line) touch(path, u, line);
     };
     if (array.packed)
-      map_.packed_runs(nest_.node(node).kernel, use.tile,
-                       nest_.tile(path, use), box, run);
+      map_.packed_runs(nest_.node(node).kernel, use.tile, nest_.tile(path, use), box, run);
     else
       map_.runs(array.tensor, box, run);
   }

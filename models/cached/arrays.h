@@ -162,7 +162,7 @@ std::optional<RowBytes> row_at(const Array& a, const Piece& p, Interval line, bo
 /// What of the line the piece touches first, or last.
 inline std::optional<RowBytes> touched_row(const Array& a, const Piece& p, const Spot& x,
                                            bool last = false) {
-  if (a.packed && (p.part != 0 || x.part != 0)) 
+  if (a.packed && (p.part != 0 || x.part != 0))
     return row_at(a, p, {x.address, x.address + x.rows[0].bytes.size()}, last);
   if (p.part != x.part) return std::nullopt;
   for (int r = 0; r < x.count; ++r) {

@@ -14,15 +14,15 @@ namespace tilewright {
 namespace cached {
 namespace {
 
-constexpr int kFirstSamples = 2, kFirstOfLeft = 4, kMostSamples = 512;
+constexpr int kFirstSamples = 3, kFirstOfLeft = 4, kMostSamples = 512;
 /// Draws that fall both ways where none is known to; see Part::doubt.
 constexpr double kMore = 0.25;
 /// How many draws may fall outside a part for each sample of it.
 constexpr int kTries = 16;
 /// Parts are looked into further until all together may be off by this share of the misses,
-constexpr double kGoal = 0.03;
+constexpr double kGoal = 0.05;
 /// or so many touches were looked into.
-constexpr std::int64_t kMostInAll = 320;
+constexpr std::int64_t kMostInAll = 480;
 
 /// Points that fill a cube evenly: multiples of the roots of primes, modulo one.
 double spread(int n, int dimension, double shift = 0) {

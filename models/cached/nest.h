@@ -434,9 +434,8 @@ inline bool Nest::has(const Path& path, const Frame& around, int at, Interval it
         if (!array(u.array).packed && !u.strided)
           return x.cell_count == 1 ? u.reach.meets(r, x.cells[0])
                                    : u.reach.meets(r, x.hull) && x.meets(u.reach.box(r));
-        return of_use(path, at, u, r, [&](const Use&, const Piece& p) {
-          return touches(array(u.array), p, x);
-        });
+        return of_use(path, at, u, r,
+                      [&](const Use&, const Piece& p) { return touches(array(u.array), p, x); });
       });
 }
 

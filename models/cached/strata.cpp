@@ -137,8 +137,7 @@ class Counting {
       for (std::size_t u = 0; u < uses_; ++u) {
         const Touched b = touched(inner, u);
         if (!same_sizes(touched(first, u), b)) differs_[l] = Differs::both;
-        if (!same_sizes(b, touched(last, u)))
-          differs_[l] = std::max(differs_[l], Differs::last);
+        if (!same_sizes(b, touched(last, u))) differs_[l] = std::max(differs_[l], Differs::last);
       }
     }
   }
@@ -146,8 +145,7 @@ class Counting {
   /// Whether an index follows several loops.
   bool has_window() const {
     return std::ranges::any_of(nest_.node(out_.leaf).uses, [](const Use& u) {
-      return std::ranges::any_of(u.reach.index,
-                                 [](const auto& d) { return d.terms.size() > 1; });
+      return std::ranges::any_of(u.reach.index, [](const auto& d) { return d.terms.size() > 1; });
     });
   }
 

@@ -339,7 +339,7 @@ bool Lookback::into_uses(Path& before, std::size_t end, const Spot& x, Window& w
         continue;
       }
     } else if (sought) {
-      nest_.once(before, i, [&](const Use&, const Piece& p) { 
+      nest_.once(before, i, [&](const Use&, const Piece& p) {
         return found = touches(nest_.array(use.array), p, x);
       });
     }

@@ -34,7 +34,7 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
 constexpr double kPaddedGain = 0.8;
-constexpr double kNearFloor = 1.05;       // of what no plan is below: nobody else is asked
+constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all

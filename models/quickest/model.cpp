@@ -16,7 +16,7 @@ std::span<const OptionSpec> options();
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kChoices = 12;        // of a kernel that are kept
+constexpr std::size_t kChoices = 12;       // of a kernel that are kept
 constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
 constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr double kGain = 0.98;        // of our own kernel's seconds: threads share it as planned
@@ -274,11 +274,9 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings) {
   Candidates seen;
-  Result<Proposal> best = Wholes(q.workload,
-                                 [&](const stitching::Composition& c) {
-                                   return planned_on_processor(q, c, rates, settings, seen);
-                                 })
-                              .proposal();
+  Result<Proposal> best = Wholes(q.workload, [&](const stitching::Composition& c) {
+                            return planned_on_processor(q, c, rates, settings, seen);
+                          }).proposal();
   if (best) best.value().detail["candidates"] = seen.json();
   return best;
 }

@@ -93,8 +93,8 @@ TEST(Cached, IterationsThatStandForAllAreFew) {
 
 /// Bytes read across a boundary, predicted and simulated, of the plan's text on a machine.
 std::pair<double, double> read_across(const std::string& workload, const std::string& kernels,
-                                         const std::string& caches = "cache:9K/9,100K/5",
-                                         const std::string& boundary = "DRAM/L2") {
+                                      const std::string& caches = "cache:9K/9,100K/5",
+                                      const std::string& boundary = "DRAM/L2") {
   const auto machine = std::make_shared<const Machine>(named_machine(caches));
   const PlanFile file =
       plan_file_from_yaml("workload: \"" + workload + "\"\nkernels:\n" + kernels, "the plan");
@@ -124,15 +124,16 @@ TEST(Cached, SaysWhatACacheDoesThatItDoesNotKnow) {
 TEST(Cached, TilesInThePaddingAreNoWholeTensors) {
   const auto [predicted, simulated] =
       read_across("conv-chain:ic=8,h=27,w=7,oc1=3,oc2=3,st1=1,st2=1,k1=5,k2=1",
-                     "  - {tree: 'r1/2 x/5 s1/4 oc1/3 y/1 ic/2 ( C.conv1 )'}\n"
-                     "  - {tree: 'oc1/2 h/1 w/6 ( C.conv2 )'}\n");
+                  "  - {tree: 'r1/2 x/5 s1/4 oc1/3 y/1 ic/2 ( C.conv1 )'}\n"
+                  "  - {tree: 'oc1/2 h/1 w/6 ( C.conv2 )'}\n");
   EXPECT_NEAR(predicted / simulated, 1, 0.02);
 }
 
 /// The last tiles of an intermediate that lies packed are smaller, and so are their rows.
 TEST(Cached, SmallerTilesHaveRowsThatAreCloser) {
-  const std::string workload = "conv-chain:ic=9,h=24,w=23,oc1=22,oc2=29,st1=1,st2=1,k1=1,k2=1,"
-                               "relu=1,batch=2";
+  const std::string workload =
+      "conv-chain:ic=9,h=24,w=23,oc1=22,oc2=29,st1=1,st2=1,k1=1,k2=1,"
+      "relu=1,batch=2";
   const std::string kernels = "  - {tree: 'b/1 oc2/8 h/14 w/18 ( C.conv1 C.relu C.conv2 )'}\n";
   const auto [predicted, simulated] =
       read_across(workload, kernels, "cache:48K/12,1M/16,32M/16", "L2/L1");
@@ -141,11 +142,11 @@ TEST(Cached, SmallerTilesHaveRowsThatAreCloser) {
 
 /// The first iterations of a window are in the padding only at the ends of its other loop.
 TEST(Cached, IterationsInThePaddingStandForNoOthers) {
-  const auto [predicted, simulated] = read_across(
-      "conv-chain:ic=17,h=7,w=20,oc1=2,oc2=10,st1=2,st2=2,k1=5,k2=1,batch=2",
-      "  - {tree: 'r1/3 y/3 s1/1 ic/17 b/2 oc1/2 x/1 ( C.conv1 )'}\n"
-      "  - {tree: 's2/1 r2/1 h/1 oc1/2 b/2 w/1 oc2/3 ( C.conv2 )'}\n",
-      "cache:9K/9,100K/5", "L2/L1");
+  const auto [predicted, simulated] =
+      read_across("conv-chain:ic=17,h=7,w=20,oc1=2,oc2=10,st1=2,st2=2,k1=5,k2=1,batch=2",
+                  "  - {tree: 'r1/3 y/3 s1/1 ic/17 b/2 oc1/2 x/1 ( C.conv1 )'}\n"
+                  "  - {tree: 's2/1 r2/1 h/1 oc1/2 b/2 w/1 oc2/3 ( C.conv2 )'}\n",
+                  "cache:9K/9,100K/5", "L2/L1");
   EXPECT_NEAR(predicted / simulated, 1, 0.05);
 }
 
@@ -153,8 +154,8 @@ TEST(Cached, IterationsInThePaddingStandForNoOthers) {
 TEST(Cached, RowsThatAStridePassesOverAreNotRead) {
   const auto [predicted, simulated] =
       read_across("conv-chain:ic=8,h=31,w=38,oc1=29,oc2=15,st1=2,st2=1,k1=1,k2=1",
-                     "  - {tree: 'r1/1 y/1 oc1/3 ic/1 s1/1 x/4 ( C.conv1 )'}\n"
-                     "  - {tree: 'w/4 h/1 oc1/13 oc2/7 ( C.conv2 )'}\n");
+                  "  - {tree: 'r1/1 y/1 oc1/3 ic/1 s1/1 x/4 ( C.conv1 )'}\n"
+                  "  - {tree: 'w/4 h/1 oc1/13 oc2/7 ( C.conv2 )'}\n");
   EXPECT_NEAR(predicted / simulated, 1, 0.04);
 }
 

@@ -204,8 +204,8 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   EXPECT_GE(compared, 6);
 }
 
-/// Nine small operators, which Chimera alone puts into one kernel; and two that share nothing, which
-/// are no connected part of any partition.
+/// Nine small operators, which Chimera alone puts into one kernel; and two that share nothing,
+/// which are no connected part of any partition.
 TEST(PlannerOfGraphs, OthersAreAskedAboutEverySmallWhole) {
   const std::string nine = R"(name: nine
 loops: {"a": 1, "b": 2, "c": 1, "d": 5}
