@@ -153,8 +153,7 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   });
 }
 
-/// The same with arrays at several places, in turn: tiles of a few elements may take twice as long
-/// or longer where two arrays' addresses collide in the first cache.
+/// The same with arrays at several places, in turn: small tiles take longer where addresses collide.
 Prepared at_places(const std::function<Prepared()>& prepare) {
   constexpr std::size_t kPlaces = 4;
   std::vector<Sample> all;
@@ -485,11 +484,9 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double operand = std::max(0.0, (flat - tall / ratio) / operands);
     const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
     const Gauged& from = *find(formatted("pairs, {} rows, {} steps", kTallPairs, kDeepPairs));
-    if (add > 0) {
-      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count));
-      u.sources["peak.bf16"] =
-          source(from, "a product's steps in pairs, one thread, times the cores");
-    }
+    if (add > 0)
+      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
+      u.sources["peak.bf16"] = source(from, "steps in pairs, one thread, times the cores");
     const double widen = u.cycles.contains("widen_bf16") ? u.cycles.at("widen_bf16") / clock : 0;
     cycles("pair", std::max(1e-3 / clock, operand - widen), source(from, "operands of such steps"));
   }
