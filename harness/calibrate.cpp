@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "codegen/cpu/cpu.h"
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
 #include "harness/circumstances.h"
@@ -153,7 +152,8 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   });
 }
 
-/// The same with arrays at several places, in turn: small tiles take longer where addresses collide.
+/// The same with arrays at several places, in turn: small tiles take longer where addresses
+/// collide.
 Prepared at_places(const std::function<Prepared()>& prepare) {
   constexpr std::size_t kPlaces = 4;
   std::vector<Sample> all;
@@ -182,9 +182,10 @@ constexpr int kPointsOfRow = 1024, kRows = 8;
 /// X + 1, where X or Y has another type at home than the points are computed in.
 constexpr int kConvertedRows = 2;
 std::string converted_text(const std::string& tensor, const std::string& type, int rows) {
-  return formatted("name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
-                   "= X[i,j] + 1\"]\n",
-                   tensor, type, rows, kPointsOfRow);
+  return formatted(
+      "name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
+      "= X[i,j] + 1\"]\n",
+      tensor, type, rows, kPointsOfRow);
 }
 
 std::string points_text(const std::string& value, int rows) {
@@ -267,12 +268,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
       for (int rows : {kConvertedRows, 1})
         all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
                        [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
-  if (cpu::host_isa(DType::bf16) == cpu::Isa::avx512_bf16)
-    for (int m : {kTallPairs, kFlatPairs})
-      for (int k : {kDeepPairs, kShortPairs})
-        all.push_back({formatted("pairs, {} rows, {} steps", m, k), [=] {
-                         return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1);
-                       }});
+  // What products of bf16 reach, in pairs where there are instructions for it.
+  for (int m : {kTallPairs, kFlatPairs})
+    for (int k : {kDeepPairs, kShortPairs})
+      all.push_back({formatted("pairs, {} rows, {} steps", m, k),
+                     [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
   constexpr double kPoints = kRows * kPointsOfRow;
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);

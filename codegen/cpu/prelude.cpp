@@ -606,8 +606,7 @@ std::string elements_text(const PreludeOptions& options) {
   text += same ? "inline void place(Real*& at, Home* element) { at = element; }\n"
                : "inline void place(Real*&, Home*) {}  // no tile is in place: all are converted\n";
   text += kRows;
-  if (options.converts_f16())
-    text += rows_of_f16_text(options.vector_bytes);
+  if (options.converts_f16()) text += rows_of_f16_text(options.vector_bytes);
   return text;
 }
 

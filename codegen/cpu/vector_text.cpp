@@ -393,7 +393,8 @@ TILEWRIGHT_TARGET inline void copy_plane(Real* plane, int64_t pitch, const Real*
 )";
 
 // A row of f16 by instructions; what is left of it under a mask, or one by one (F16C has no masks).
-constexpr const char* kFloat16Rows512 = R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
+constexpr const char* kFloat16Rows512 =
+    R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
   int64_t i = 0;
   for (; i + 16 <= n; i += 16)
     _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
@@ -411,7 +412,8 @@ TILEWRIGHT_TARGET inline void copy_row(Float16* to, const Real* from, int64_t n)
   _mm256_mask_storeu_epi16(to + i, left, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(left, from + i), _MM_FROUND_TO_NEAREST_INT));
 }
 )";
-constexpr const char* kFloat16Rows256 = R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
+constexpr const char* kFloat16Rows256 =
+    R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));

@@ -27,8 +27,7 @@ class Places {
  public:
   Places(const Schedule& s, const ScheduledKernel& k, const Rates& r)
       : s_(s), k_(k), w_(*s.workload), r_(r) {
-    for (const Buffer& b : k.buffers)
-      converts_ = converts_ || (leaves(b) && converted(b.tensor));
+    for (const Buffer& b : k.buffers) converts_ = converts_ || (leaves(b) && converted(b.tensor));
   }
 
   /// Whether a buffer is written home.
@@ -59,7 +58,8 @@ class Places {
   /// Elements of a row of a box, at least one.
   static std::int64_t row_of(const Box& box);
   ConvertedRows converted_rows(const Box& box) const;
-  /// What rounding a whole tensor takes as its tiles, with rows of so many elements, are copied home.
+  /// What rounding a whole tensor takes as its tiles, with rows of so many elements, are copied
+  /// home.
   double seconds_of_stores(TensorId t, std::int64_t row) const;
 
   /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie

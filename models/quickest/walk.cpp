@@ -581,7 +581,8 @@ class Walk {
   InRegisters registers_;
   std::set<LoopId> joined_;    ///< whose iterations are not alike
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
-  std::map<BufferId, std::int64_t> stored_rows_;  ///< of another type at home: elements of a tile's row
+  std::map<BufferId, std::int64_t>
+      stored_rows_;            ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;  ///< by object
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
   std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
