@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "codegen/cpu/cpu.h"
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
 #include "harness/circumstances.h"
@@ -153,8 +152,8 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   });
 }
 
-/// The same with arrays at several places, in turn: tiles of a few elements may take twice as long
-/// or longer where two arrays' addresses collide in the first cache.
+/// The same with arrays at several places, in turn: small tiles take longer where addresses
+/// collide.
 Prepared at_places(const std::function<Prepared()>& prepare) {
   constexpr std::size_t kPlaces = 4;
   std::vector<Sample> all;
@@ -183,9 +182,10 @@ constexpr int kPointsOfRow = 1024, kRows = 8;
 /// X + 1, where X or Y has another type at home than the points are computed in.
 constexpr int kConvertedRows = 2;
 std::string converted_text(const std::string& tensor, const std::string& type, int rows) {
-  return formatted("name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
-                   "= X[i,j] + 1\"]\n",
-                   tensor, type, rows, kPointsOfRow);
+  return formatted(
+      "name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
+      "= X[i,j] + 1\"]\n",
+      tensor, type, rows, kPointsOfRow);
 }
 
 std::string points_text(const std::string& value, int rows) {
@@ -268,12 +268,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
       for (int rows : {kConvertedRows, 1})
         all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
                        [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
-  if (cpu::host_isa(DType::bf16) == cpu::Isa::avx512_bf16)
-    for (int m : {kTallPairs, kFlatPairs})
-      for (int k : {kDeepPairs, kShortPairs})
-        all.push_back({formatted("pairs, {} rows, {} steps", m, k), [=] {
-                         return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1);
-                       }});
+  // What products of bf16 reach, in pairs where there are instructions for it.
+  for (int m : {kTallPairs, kFlatPairs})
+    for (int k : {kDeepPairs, kShortPairs})
+      all.push_back({formatted("pairs, {} rows, {} steps", m, k),
+                     [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
   constexpr double kPoints = kRows * kPointsOfRow;
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
@@ -485,11 +484,9 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double operand = std::max(0.0, (flat - tall / ratio) / operands);
     const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
     const Gauged& from = *find(formatted("pairs, {} rows, {} steps", kTallPairs, kDeepPairs));
-    if (add > 0) {
-      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count));
-      u.sources["peak.bf16"] =
-          source(from, "a product's steps in pairs, one thread, times the cores");
-    }
+    if (add > 0)
+      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
+      u.sources["peak.bf16"] = source(from, "steps in pairs, one thread, times the cores");
     const double widen = u.cycles.contains("widen_bf16") ? u.cycles.at("widen_bf16") / clock : 0;
     cycles("pair", std::max(1e-3 / clock, operand - widen), source(from, "operands of such steps"));
   }

@@ -39,6 +39,8 @@ std::string element_type(DType type);
 /// and after the macro TILEWRIGHT_TARGET.
 std::string prelude_text(const PreludeOptions& options);
 
+/// `copy_row` of f16 by F16C (32 bytes) or AVX-512 (64), after <immintrin.h>.
+std::string rows_of_f16_text(int vector_bytes);
 /// `Vector`, `Lanes` and their loads and stores, of 64 bytes (AVX-512) or 32 (AVX2), after
 /// <immintrin.h>.
 std::string lanes_text(int vector_bytes, bool f64);

@@ -392,9 +392,49 @@ TILEWRIGHT_TARGET inline void copy_plane(Real* plane, int64_t pitch, const Real*
 }
 )";
 
+// A row of f16 by instructions; what is left of it under a mask, or one by one (F16C has no masks).
+constexpr const char* kFloat16Rows512 =
+    R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + i))));
+  if (i == n) return;
+  const __mmask16 left = static_cast<__mmask16>((1u << (n - i)) - 1);
+  _mm512_mask_storeu_ps(to + i, left, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(left, from + i)));
+}
+TILEWRIGHT_TARGET inline void copy_row(Float16* to, const Real* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                        _mm512_cvtps_ph(_mm512_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  if (i == n) return;
+  const __mmask16 left = static_cast<__mmask16>((1u << (n - i)) - 1);
+  _mm256_mask_storeu_epi16(to + i, left, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(left, from + i), _MM_FROUND_TO_NEAREST_INT));
+}
+)";
+constexpr const char* kFloat16Rows256 =
+    R"(TILEWRIGHT_TARGET inline void copy_row(Real* to, const Float16* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  for (; i < n; ++i) to[i] = _cvtsh_ss(from[i].bits);
+}
+TILEWRIGHT_TARGET inline void copy_row(Float16* to, const Real* from, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  for (; i < n; ++i) to[i].bits = _cvtss_sh(from[i], _MM_FROUND_TO_NEAREST_INT);
+}
+)";
+
 }  // namespace
 
 std::string planes_text() { return kPlanes; }
+
+std::string rows_of_f16_text(int vector_bytes) {
+  return vector_bytes == 64 ? kFloat16Rows512 : kFloat16Rows256;
+}
 
 std::string lanes_text(int vector_bytes, bool f64) {
   return specialised(vector_bytes == 64 ? kLanes512 : kLanes256, vector_bytes, f64);

@@ -85,13 +85,12 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
-  double seconds =
-      box.times * box.blocks *
-      product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, !x.window);
+  double seconds = box.times * box.blocks *
+                   product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, !x.window);
   if (!x.window) seconds += box.times * rows_begun(x, box);
   if (!x.window && r_.fma_pairs > 0)
-    seconds += box.times * (box.rows + box.columns) * box.depth / static_cast<double>(r_.lanes) *
-               r_.pair;
+    seconds +=
+        box.times * (box.rows + box.columns) * box.depth / static_cast<double>(r_.lanes) * r_.pair;
   const double begun = x.window ? 0 : box.times * panels_begun(x, box);
   if (groups > 1)
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *

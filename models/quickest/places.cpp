@@ -22,6 +22,25 @@ std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k
   return extents;
 }
 
+std::set<LoopId> joined_loops(const Schedule& s, const ScheduledKernel& k) {
+  const Workload& w = *s.workload;
+  std::set<LoopId> joined;
+  for (const ScheduleNode& n : k.nodes) {
+    if (n.kind != NodeKind::compute) continue;
+    const Operator& op = w.op(n.op);
+    std::vector<Interval> whole;
+    for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+    for (const Access& a : op.inputs)
+      for (std::size_t d = 0; d < a.index.size(); ++d) {
+        const auto extent = w.tensor(a.tensor).shape[d];
+        const Interval reach = footprint(op, a.index[d], whole);
+        if (a.index[d].gathered < 0 && std::max(-reach.lo, reach.hi - extent) > extent / 4 + 8)
+          for (const Term& t : a.index[d].terms) joined.insert(t.loop);
+      }
+  }
+  return joined;
+}
+
 bool Places::in_place(BufferId id) const {
   const Buffer& b = k_.buffer(id);
   const Level& level = s_.machine->level(b.level);
@@ -49,6 +68,26 @@ double Places::bytes_of_box(TensorId t, const Box& box, bool home) const {
   }
   if (row <= 0 || rows <= 0) return 0;
   return rows * (contiguous || rows == 1 ? row : std::max(row, line()));
+}
+
+std::int64_t Places::row_of(const Box& box) {
+  const int d = box.rank() - 1;
+  return d < 0 ? 1 : std::max<std::int64_t>(1, box[d].hi - box[d].lo);
+}
+
+ConvertedRows Places::converted_rows(const Box& box) const {
+  ConvertedRows found;
+  for (int i = 0; i + 1 < box.rank(); ++i)
+    found.rows *= static_cast<double>(std::max<std::int64_t>(1, box[i].hi - box[i].lo));
+  found.vectors = found.rows * static_cast<double>(ceil_div(row_of(box), r_.lanes));
+  return found;
+}
+
+double Places::seconds_of_stores(TensorId t, std::int64_t row) const {
+  const Tensor& tensor = w_.tensor(t);
+  const double narrow = tensor.dtype == DType::f16 ? r_.narrow_f16 : r_.narrow_bf16;
+  const double rows = static_cast<double>(tensor.elements().value) / static_cast<double>(row);
+  return rows * (static_cast<double>(ceil_div(row, r_.lanes)) * narrow + r_.copy_row);
 }
 
 /// Rows that lie a multiple of a cache's sets apart share them: such a tile is packed.

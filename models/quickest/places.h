@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "core/plan/schedule.h"
 #include "models/quickest/quickest.h"
@@ -13,12 +14,20 @@ namespace tilewright::quickest {
 std::vector<std::int64_t> extents_of(const Schedule& s, const ScheduledKernel& k,
                                      const Ranges& ranges, OpId op);
 
+/// Loops of which some operator reads an input well outside of it, without summing there, as one
+/// that joins several tensors along a dimension does.
+std::set<LoopId> joined_loops(const Schedule& s, const ScheduledKernel& k);
+
+/// How a box is converted: by rows of its last dimension.
+struct ConvertedRows {
+  double rows = 1, vectors = 1;  ///< vectors of all rows
+};
+
 class Places {
  public:
   Places(const Schedule& s, const ScheduledKernel& k, const Rates& r)
       : s_(s), k_(k), w_(*s.workload), r_(r) {
-    for (const Buffer& b : k.buffers)
-      converts_ = converts_ || (leaves(b) && converted(b.tensor));
+    for (const Buffer& b : k.buffers) converts_ = converts_ || (leaves(b) && converted(b.tensor));
   }
 
   /// Whether a buffer is written home.
@@ -45,6 +54,13 @@ class Places {
   /// Rows of a box of the tensor that lie apart.
   double rows_of_box(TensorId t, const Box& box) const;
   double line() const { return r_.caches.empty() ? 64 : r_.caches.front().line; }
+
+  /// Elements of a row of a box, at least one.
+  static std::int64_t row_of(const Box& box);
+  ConvertedRows converted_rows(const Box& box) const;
+  /// What rounding a whole tensor takes as its tiles, with rows of so many elements, are copied
+  /// home.
+  double seconds_of_stores(TensorId t, std::int64_t row) const;
 
   /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
   /// far apart (codegen/cpu/emit_product.cpp).

@@ -16,7 +16,8 @@ constexpr double kHomeBytesACycle = 4;  // from memory, one core
 constexpr double kLight = 1, kExpensive = 12, kLibrary = 40, kCopy = 4, kCall = 20, kRegion = 6000,
                  kCopyRow = 4, kVisit = 2, kReread = 60, kTap = 2, kTapApart = 3, kLightOne = 0.4,
                  kExpensiveOne = 8, kLibraryOne = 35, kDivide = 5, kPart = 1, kJoin = 7,
-                 kDram = 400, kWidenF16 = 2, kWidenBf16 = 2, kNarrowF16 = 3, kNarrowBf16 = 8, kPair = 3;
+                 kDram = 400, kWidenF16 = 2, kWidenBf16 = 2, kNarrowF16 = 3, kNarrowBf16 = 8,
+                 kPair = 3;
 
 double find_cycles(const ComputeUnit& u, const std::string& name, double standard,
                    std::vector<std::string>& assumed) {

@@ -31,8 +31,7 @@ struct Work {
 struct Pending {
   NodeId load;
   double lines = 0;  ///< that are copied, in one run of the subtree
-  double vectors = 0;  ///< of these, what is converted
-  double rows = 0;   ///< of lines
+  double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
 };
@@ -51,11 +50,11 @@ class Walk {
         r_(r),
         places_(s, k, r),
         tensors_(w_.tensors().size()),
-        registers_(in_registers(s, k, r.lanes)) {
+        registers_(in_registers(s, k, r.lanes)),
+        joined_(joined_loops(s, k)) {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
-    find_joined_loops();
     find_shared_loop();
     whole_.assign(objects_, false);
     sums_.assign(objects_, false);
@@ -79,7 +78,12 @@ class Walk {
   KernelTime run() {
     Visit all = visit_body(NodeId(0), whole_ranges(s_, k_));
     for (const Pending& p : all.loads) finish_load(p, all.part);
-    finish_stores(all.part);
+    for (const auto& [buffer, row] : stored_rows_) {
+      const TensorId t = k_.buffer(buffer).tensor;
+      all.part.packing += places_.seconds_of_stores(t, row);
+      for (Objects& copied : all.part.copied)
+        copied[t.index()] += static_cast<double>(w_.tensor(t).bytes().value);
+    }
     return total(all.part);
   }
 
@@ -261,24 +265,6 @@ class Walk {
     }
   }
 
-  /// Loops of which some operator reads an input well outside of it, without summing there, as one
-  /// that joins several tensors along a dimension does.
-  void find_joined_loops() {
-    for (const ScheduleNode& n : k_.nodes) {
-      if (n.kind != NodeKind::compute) continue;
-      const Operator& op = w_.op(n.op);
-      std::vector<Interval> whole;
-      for (LoopId l : op.loops) whole.push_back({0, w_.loop(l).extent});
-      for (const Access& a : op.inputs)
-        for (std::size_t d = 0; d < a.index.size(); ++d) {
-          const auto extent = w_.tensor(a.tensor).shape[d];
-          const Interval reach = footprint(op, a.index[d], whole);
-          if (a.index[d].gathered < 0 && std::max(-reach.lo, reach.hi - extent) > extent / 4 + 8)
-            for (const Term& t : a.index[d].terms) joined_.insert(t.loop);
-        }
-    }
-  }
-
   static void average(Work& middle, const Work& last, double n) {
     const auto mean = [n](double& m, double l) { m = (m * (n - 1) + l) / n; };
     mean(middle.arithmetic, last.arithmetic);
@@ -367,38 +353,12 @@ class Walk {
                  .rows = places_.rows_of_box(n.tensor, box),
                  .bytes = bytes};
     if (places_.converted(n.tensor)) {
-      const double row = row_of(box);
-      load.lines = 0, load.rows = points_of(box) / row, load.vectors = load.rows * vectors_of(row);
+      const ConvertedRows rows = places_.converted_rows(box);
+      load.lines = 0, load.rows = rows.rows, load.vectors = rows.vectors;
     }
     v.loads.push_back(load);
     v.part.foot[object_of(n.buffer)] = places_.bytes_of_box(n.tensor, box, false);
     return v;
-  }
-
-  /// Elements of a box, and of its rows as they are converted: those of the last dimension.
-  static double points_of(const Box& box) {
-    double points = 1;
-    for (int i = 0; i < box.rank(); ++i)
-      points *= static_cast<double>(std::max<std::int64_t>(1, box[i].hi - box[i].lo));
-    return points;
-  }
-  static double row_of(const Box& box) {
-    const int d = box.rank() - 1;
-    return d < 0 ? 1 : static_cast<double>(std::max<std::int64_t>(1, box[d].hi - box[d].lo));
-  }
-  double vectors_of(double row) const { return std::ceil(row / static_cast<double>(r_.lanes)); }
-
-  /// What is written home in another type, once: rounded as it is copied.
-  void finish_stores(Work& all) const {
-    for (const auto& [buffer, row] : stored_rows_) {
-      const Tensor& tensor = w_.tensor(k_.buffer(buffer).tensor);
-      const auto bytes = static_cast<double>(tensor.bytes().value);
-      const double rows = bytes / static_cast<double>(size_of(tensor.dtype)) / row;
-      all.packing += rows * (vectors_of(row) * (tensor.dtype == DType::f16 ? r_.narrow_f16
-                                                                           : r_.narrow_bf16) +
-                             r_.copy_row);
-      for (Objects& copied : all.copied) copied[k_.buffer(buffer).tensor.index()] += bytes;
-    }
   }
 
   /// What a load copies, in all its runs: from home, however often, into the tile's own array.
@@ -422,8 +382,8 @@ class Walk {
     for (const OutputUse& use : n.writes) {
       const Buffer& b = k_.buffer(use.buffer);
       if (!Places::leaves(b) || !places_.converted(b.tensor)) continue;
-      double& row = stored_rows_[use.buffer];
-      row = std::max(row, row_of(write_box(s_, k_, n.op, use.output, ranges)));
+      std::int64_t& row = stored_rows_[use.buffer];
+      row = std::max(row, Places::row_of(write_box(s_, k_, n.op, use.output, ranges)));
       written_[b.tensor.index()] = true;
     }
     return computed(n, ranges, extents);
@@ -619,12 +579,13 @@ class Walk {
   Places places_;
   std::size_t tensors_, objects_;
   InRegisters registers_;
+  std::set<LoopId> joined_;    ///< whose iterations are not alike
   std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
-  std::map<BufferId, double> stored_rows_;  ///< of another type at home: elements of a tile's row
+  std::map<BufferId, std::int64_t>
+      stored_rows_;            ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;  ///< by object
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
   std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
-  std::set<LoopId> joined_;    ///< whose iterations are not alike
   NodeId shared_loop_;
   bool looked_ = false;      ///< at that loop
   double share_ = 1;         ///< of its threads' time, that is used

@@ -209,12 +209,12 @@ TEST_F(Onnx, TheLargestOfAWindowAtTheEdgeMayBeNegative) {
 /// of an image of one element, and two of an image of two that one window reads.
 TEST_F(Onnx, TapsThatMeetPaddingAloneAreLeftOut) {
   const auto conv = [](std::int64_t size, std::int64_t stride) {
-    return Graph{.nodes = {node("Conv", {"x", "w"}, {"y"},
-                                {attribute_ints("pads", {1, 1}),
-                                 attribute_ints("strides", {stride})})},
-                 .tensors = {floats("w", {1, 2, 3}, {1, 2, 3, 4, 5, 6})},
-                 .inputs = {value("x", {1, 2, size})},
-                 .outputs = {value("y", {1, 1, 1})}};
+    return Graph{
+        .nodes = {node("Conv", {"x", "w"}, {"y"},
+                       {attribute_ints("pads", {1, 1}), attribute_ints("strides", {stride})})},
+        .tensors = {floats("w", {1, 2, 3}, {1, 2, 3, 4, 5, 6})},
+        .inputs = {value("x", {1, 2, size})},
+        .outputs = {value("y", {1, 1, 1})}};
   };
   const auto of = [&](const Graph& g, const std::vector<double>& x) {
     const OnnxImport made = import(g);

@@ -424,7 +424,8 @@ TEST(Planner, TypesOfSixteenBitsHaveTheirPrice) {
   const double paired = seconds("gemm:m=256,n=256,k=256,dtype=bf16", true);
   EXPECT_LT(paired, 0.8 * whole);
   EXPECT_GT(paired, 0.5 * whole);
-  EXPECT_DOUBLE_EQ(seconds("gemm:m=256,n=256,k=256", true), seconds("gemm:m=256,n=256,k=256", false));
+  EXPECT_DOUBLE_EQ(seconds("gemm:m=256,n=256,k=256", true),
+                   seconds("gemm:m=256,n=256,k=256", false));
 }
 
 /// A rough price may be wrong: what it joined for nothing is taken apart again, what it was right
