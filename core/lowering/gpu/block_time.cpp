@@ -432,6 +432,11 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   }
   // A comparison and a choice for each edge, in the turns that it goes through alone.
   light -= 2 * static_cast<double>(p.edges.size()) * (1 - p.part_masked());
+  if (p.before_end) {
+    double not_taken = 1, special = 0;  // and a choice, but in the last chunk
+    count_operations(*p.before_end, not_taken, special);
+    light -= not_taken;
+  }
   if (w.op(p.second_op).outputs.front().rescale)
     light += columns / middle;  // what there is so far, rescaled
   const double operators = 64 * middle * (light / 128 + expensive / kSpecialUnits);
@@ -511,9 +516,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       return by_warpgroups(*p, tensors, kLeftOfLaunch,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
     }
-    if (const auto p = warpgroup_pair(s, kernel, warps, stages))
-      return by_warpgroups(*p, {p->left, p->right, p->second, p->result}, 0,
+    if (const auto p = warpgroup_pair(s, kernel, warps, stages)) {
+      std::vector<TensorId> tensors = {p->left, p->right, p->second, p->result};
+      tensors.insert(tensors.end(), p->row_results.begin(), p->row_results.end());
+      return by_warpgroups(*p, tensors, 0,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+    }
   }
   if (r.mma > 0)
     if (const auto p = window_product(s, kernel, warps, stages);
