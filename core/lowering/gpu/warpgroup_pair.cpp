@@ -524,6 +524,9 @@ class PairFinder : KernelReader {
     };
     p_.tile_middle =
         tile(p_.middle_loop, multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
+    // A box would have rows of the next chunk.
+    if (p_.chunk.valid() && p_.ragged())
+      refuse(formatted("turns of {} do not divide its chunks of {}", p_.tile_middle, p_.middle));
     p_.tile_columns = tile(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
     if (p_.depth > 256) refuse("its first product's depth is more than 256");
     if (warps > 0 && warps != 4 * p_.groups)
