@@ -39,7 +39,7 @@ constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
-constexpr double kMostTurns = 1;  // of blocks on all multiprocessors, to be split further
+constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -433,7 +433,8 @@ std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
 }
 
 /// Attention of few query rows also in chunks of its keys, so that there are blocks for all
-/// multiprocessors: about one for each, half as many, and twice, which may have room together.
+/// multiprocessors: about one for each, half as many, twice, which may have room together, and more
+/// where blocks without chunks fill multiprocessors unevenly.
 void try_chunks(const std::shared_ptr<const Workload>& w, double units,
                 const std::function<bool(const Composition&)>& tried) {
   for (std::vector<std::string> rewrites :
@@ -445,7 +446,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (found->rows > kFewRows || static_cast<double>(found->others) > kMostTurns * units) return;
     rewrites.emplace_back();
     std::set<std::int64_t> known;
-    for (const double blocks : {units / 2, units, 2 * units}) {
+    for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
       const auto chunks = static_cast<std::int64_t>(blocks / static_cast<double>(found->others));
       if (chunks < 2) continue;
       const std::int64_t even = ceil_div(found->extent, chunks);

@@ -111,6 +111,12 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
       "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
       "with {}\n",
       name(p.right), name(p.second), name(p.left), name(p.right));
+  if (p.joined.valid())
+    text += formatted("rows: {} of {} for each of {}, one tile\n", p.inner_rows,
+                      w.loop(p.rows_loop).name, w.loop(p.joined).name);
+  if (p.chunk.valid())
+    text += formatted("chunks: {} of {} rows of {} and {}, by {}\n", p.chunk_modulo, p.chunk_step,
+                      name(p.right), name(p.second), w.loop(p.chunk).name);
   const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
   if (!p.edges.empty()) {
     std::int64_t taken = 0;
@@ -144,6 +150,8 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
   for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
   text += formatted("    of the last turn: {}\n", second);
   for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
+  for (const TensorId t : p.row_results)
+    text += "    " + name(t) + ": one number a row, stored by the first of its four threads\n";
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[3]))
                   : formatted("{} elements a store\n", p.vector);
