@@ -68,27 +68,28 @@ class OperatorsText {
     const auto yes = [](bool b) { return b ? "true" : "false"; };
     out_.line("static constexpr bool kMasked = " + std::string(yes(!p_.edges.empty())) +
               ", kLastFirst = " + yes(!p_.edges.empty() && p_.last_first()) + ";");
-    out_.line("static constexpr int kEnd = " +
-              std::to_string(p_.before_end ? p_.end : std::int64_t{-1}) + ";");
-    for (const bool needed : {true, false}) {
-      if (p_.edges.empty()) break;
-      out_.open("static TW_MEMBER PairColumns " + std::string(needed ? "needed" : "whole") +
-                "(int low, int high, int all)");
-      out_.line("(void)low, (void)high;");
-      std::string from = "0", to = "all";
-      for (const lowering::MaskEdge& m : p_.edges) {
-        const std::string row = (m.by_row > 0) == needed ? "high" : "low";
-        const std::string here =
-            std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
-        const std::string by = std::to_string(std::abs(m.by_column));
-        if (m.by_column < 0)
-          to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";
-        else
-          from = "most(" + from + ", -floor_divide(" + here + ", " + by + "))";
-      }
-      out_.line("return {" + from + ", " + to + "};");
-      out_.close();
+    out_.line("static constexpr bool kGuarded = " + std::string(yes(!p_.guards.empty())) + ";");
+    if (!p_.edges.empty()) columns("needed", p_.edges, true), columns("whole", p_.edges, false);
+    if (!p_.guards.empty()) columns("guarded", p_.guards, false);
+  }
+  void columns(const std::string& named, const std::vector<lowering::MaskEdge>& edges,
+               bool needed) {
+    out_.open("static TW_MEMBER PairColumns " + named + "(int low, int high, int all)");
+    if (p_.joined.valid()) out_.line("low = 0, high = " + std::to_string(p_.inner_rows - 1) + ";");
+    out_.line("(void)low, (void)high;");
+    std::string from = "0", to = "all";
+    for (const lowering::MaskEdge& m : edges) {
+      const std::string row = (m.by_row > 0) == needed ? "high" : "low";
+      const std::string here =
+          std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
+      const std::string by = std::to_string(std::abs(m.by_column));
+      if (m.by_column < 0)
+        to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";
+      else
+        from = "most(" + from + ", -floor_divide(" + here + ", " + by + "))";
     }
+    out_.line("return {" + from + ", " + to + "};");
+    out_.close();
   }
 
   void begin() {
@@ -212,7 +213,8 @@ class OperatorsText {
       for (std::size_t i = 0; i < e.args.size(); ++i)
         text += (i == 0 ? "" : ", ") + expression(e.args[i]);
       text += ")";
-      if (p_.before_end && e == *p_.before_end) return "(Masked ? " + text + " : 1.0f)";
+      if (std::ranges::find(p_.guarded, e) != p_.guarded.end())
+        return "(Masked ? " + text + (p_.guard(e)->value ? " : 1.0f)" : " : 0.0f)");
       const auto within = lowering::value_within(p_.edges, e, p_.rows_loop, p_.middle_loop);
       return within ? "(Masked ? " + text + (*within ? " : 1.0f)" : " : 0.0f)") : text;
     }
@@ -343,17 +345,17 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   text.text =
       OperatorsText(w, pair).text(operators) + "extern \"C\" __global__ void __launch_bounds__(" +
       std::to_string(launch.threads) + number(pair.resident) + ") " + launch.symbol + "(" + list +
-      ") {\n  TW_SHARED(memory);\n" + given + "  using Pair = WarpgroupPair<" + element_type(pair.operand) +
-      ", " + out + ", " + operators + number(pair.groups) + number(pair.tile_middle) +
-      number(pair.tile_columns) + number(pair.depth) + number(pair.stages) + yes(pair.left_across) +
-      yes(pair.right_across) + yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) +
-      number(pair.vector) + ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " +
-      name(pair.right) + "_map, " + name(pair.second) + "_map, " +
-      name(pair.boxed ? pair.result : pair.left) + "_map, " + home_of(w, pair.result) +
-      number(pair.of_result.outer) + number(pair.of_result.apart) + ",\n            {" +
-      std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) + number(pair.count) +
-      of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) +
-      number(pair.section) +
+      ") {\n  TW_SHARED(memory);\n" + given + "  using Pair = WarpgroupPair<" +
+      element_type(pair.operand) + ", " + out + ", " + operators + number(pair.groups) +
+      number(pair.tile_middle) + number(pair.tile_columns) + number(pair.depth) +
+      number(pair.stages) + yes(pair.left_across) + yes(pair.right_across) +
+      yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) + number(pair.vector) +
+      ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " + name(pair.right) + "_map, " +
+      name(pair.second) + "_map, " + name(pair.boxed ? pair.result : pair.left) + "_map, " +
+      home_of(w, pair.result) + number(pair.of_result.outer) + number(pair.of_result.apart) +
+      ",\n            {" + std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) +
+      number(pair.count) + of(pair.of_left) + of(pair.of_right) + of(pair.of_second) +
+      of(pair.of_result) + number(pair.section) +
       of({.divide = pair.chunk_divide, .modulo = pair.chunk_modulo}) + number(pair.chunk_step) +
       "}" + (pair.row_results.empty() ? "" : ", given") + ");\n}\n";
   text.launches.push_back(std::move(launch));

@@ -156,9 +156,8 @@ class Forms {
     return std::ranges::all_of(products_, [&](const GpuProduct& p) {
       const Operator& op = w_.op(*w_.find_op(p.op));
       const LoopId columns = *w_.find_loop(p.columns);
-      return std::ranges::none_of(op.inputs, [&](const Access& a) {
-        return indexes(a, columns) && indexes(a, l);
-      });
+      return std::ranges::none_of(
+          op.inputs, [&](const Access& a) { return indexes(a, columns) && indexes(a, l); });
     });
   }
 
@@ -313,8 +312,8 @@ class Forms {
               ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, 64)
           : l == longest    ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
           : kind.rectangles ? variable(l, extent(l), {1, 2, 4, 7, 8, 16}, 4)
-          : pair && shares_keys(l)  ? Variable{l, {1, extent(l)}}
-                                    : Variable{l, {1}});
+          : pair && shares_keys(l) ? Variable{l, {1, extent(l)}}
+                                   : Variable{l, {1}});
     if (kind.split) {
       const std::string& l = products_.front().depth;
       f.variables.push_back(
@@ -431,9 +430,8 @@ class Forms {
 static bool in_chunks(const Workload& w, OpId op) {
   return std::ranges::all_of(w.op(op).inputs, [&](const Access& a) {
     return std::ranges::all_of(a.index, [&](const Affine& i) {
-      return i.terms.size() < 2 ||
-             (i.terms.size() == 2 && i.terms[1].coefficient == 1 &&
-              i.terms[0].coefficient == w.loop(i.terms[1].loop).extent);
+      return i.terms.size() < 2 || (i.terms.size() == 2 && i.terms[1].coefficient == 1 &&
+                                    i.terms[0].coefficient == w.loop(i.terms[1].loop).extent);
     });
   });
 }

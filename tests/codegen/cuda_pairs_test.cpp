@@ -269,10 +269,10 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
 /// Chunks of keys as split-running makes them, the last one with fewer of them or not, for queries
 /// of some heads that share keys (`joined`: one tile has the rows of all).
 Case chunks(Draw& draw, bool joined) {
-  const std::int64_t heads = draw.number(2, 5), m = draw.number(1, 12), step = 16 * draw.number(1, 5),
-                     chunk = step * draw.number(1, 3), count = draw.number(2, 4),
-                     last = draw.coin() ? chunk : draw.number(1, chunk), k = 8 * draw.number(1, 16),
-                     n = 8 * draw.number(1, 16);
+  const std::int64_t heads = draw.number(2, 5), m = draw.number(1, 12),
+                     step = 16 * draw.number(1, 5), chunk = step * draw.number(1, 3),
+                     count = draw.number(2, 4), last = draw.coin() ? chunk : draw.number(1, chunk),
+                     k = 8 * draw.number(1, 16), n = 8 * draw.number(1, 16);
   const std::string place = formatted("{}*lo+li", chunk);
   std::string ops, tree, scores = "S";
   const auto element = [&](const std::string& to, const std::string& text) {
@@ -289,7 +289,8 @@ Case chunks(Draw& draw, bool joined) {
   if (draw.coin()) element("H", "h * 0.125 + b * 0.25 + " + scores + "[lo,b,h,m,li]");
   return make_case(
       formatted(
-          "name: chunks\ndtype: {}\nloops: {{lo: {}, li: {}, b: 2, h: {}, m: {}, k: {}, \"n\": {}}}\n"
+          "name: chunks\ndtype: {}\nloops: {{lo: {}, li: {}, b: 2, h: {}, m: {}, k: {}, \"n\": "
+          "{}}}\n"
           "tensors:\n  K: [b, {}, k]\n  V: [b, {}, n]\n"
           "dtypes: {{R: f32, Z: f32, O: f32, shift: f32, alpha: f32}}\noperators:\n"
           "  - \"qk: S[lo,b,h,m,li] += Q[b,h,m,k] * K[b,{},k]\"\n{}"
@@ -298,10 +299,12 @@ Case chunks(Draw& draw, bool joined) {
           "  - \"exp: P[lo,b,h,m,li] = exp({}[lo,b,h,m,li] - R[lo,b,h,m])\"\n"
           "  - \"rowsum: Z[lo,b,h,m] += P[lo,b,h,m,li] rescale(exp(shift[lo,b,h,m])) running\"\n"
           "  - \"rescale: alpha[lo,b,h,m] = exp(shift[lo,b,h,m])\"\n"
-          "  - \"pv: O[lo,b,h,m,n] += P[lo,b,h,m,li] * V[b,{},n] rescale(alpha[lo,b,h,m]) running\"\n"
+          "  - \"pv: O[lo,b,h,m,n] += P[lo,b,h,m,li] * V[b,{},n] rescale(alpha[lo,b,h,m]) "
+          "running\"\n"
           "outputs: [O, R, Z]\n",
           draw.number(0, 3) == 0 ? "bf16" : "f16", count, chunk, heads, m, k, n,
-          (count - 1) * chunk + last, (count - 1) * chunk + last, place, ops, scores, scores, place),
+          (count - 1) * chunk + last, (count - 1) * chunk + last, place, ops, scores, scores,
+          place),
       formatted("lo/1@grid b/1@grid h/{}@grid m/{}@grid ( li/{} ( k/{} ( C.qk ) {}C.rowmax C.exp "
                 "C.rowsum C.rescale C.pv ) S.O )",
                 joined ? heads : 1, m, step, k, tree),
@@ -345,10 +348,11 @@ TEST(Pairs, TurnsDivideChunks) {
   const auto with = [](int step) {
     return lowering::warpgroup_pair(
         make_case(
-            formatted("name: chunks\ndtype: f16\nloops: {{lo: 2, li: 96, m: 16, k: 64, \"n\": 64}}\n"
-                      "tensors:\n  K: [192, k]\n  V: [192, n]\noperators:\n"
-                      "  - \"qk: S[lo,m,li] += Q[m,k] * K[96*lo+li,k]\"\n"
-                      "  - \"pv: O[lo,m,n] += S[lo,m,li] * V[96*lo+li,n]\"\n"),
+            formatted(
+                "name: chunks\ndtype: f16\nloops: {{lo: 2, li: 96, m: 16, k: 64, \"n\": 64}}\n"
+                "tensors:\n  K: [192, k]\n  V: [192, n]\noperators:\n"
+                "  - \"qk: S[lo,m,li] += Q[m,k] * K[96*lo+li,k]\"\n"
+                "  - \"pv: O[lo,m,n] += S[lo,m,li] * V[96*lo+li,n]\"\n"),
             formatted("lo/1@grid m/16@grid ( li/{} ( k/64 ( C.qk ) C.pv ) S.O )", step), 4)
             .schedule,
         0);

@@ -75,7 +75,7 @@ struct WarpgroupPair {
   // Whether a turn waits for the next one's operand before it waits for the second product. ptxas moves a wait for
   // products forward over arithmetic, to where the operators begin that run meanwhile, but not over a branch. Where edges
   // or masks are, the operators have one.
-  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked && Between::kEnd < 0;
+  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked && !Between::kGuarded;
   static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
   static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
 
@@ -185,7 +185,7 @@ struct WarpgroupPair {
   /// The operators between; columns past the end add nothing to what follows. `whole`: columns of the warpgroup's
   /// rows that no mask touches and that are none past the end.
   static TW_MEMBER void between(Between& ops, float (&x)[Middle / 2], const PairPoint& at, const PairColumns& whole) {
-    if constexpr (Ragged || Between::kMasked || Between::kEnd >= 0) {
+    if constexpr (Ragged || Between::kMasked || Between::kGuarded) {
       const int column = at.column - int(threadIdx.x % 4 * 2);
       if (column < whole.from || column + Middle > whole.to) return ops.template step<Ragged, true>(x, at);
     }
@@ -295,8 +295,11 @@ struct WarpgroupPair {
       const Turns all = turns(s, p.row);
       PairColumns whole{0, s.middle};
       if constexpr (Between::kMasked) whole = Between::whole(row, row + 63, s.middle);
-      // Only the last chunk has rows past the operands' end.
-      if constexpr (Between::kEnd >= 0) whole.to = least(whole.to, Between::kEnd - s.chunk.of(p.product) * s.step);
+      if constexpr (Between::kGuarded) {
+        const int begin = s.chunk.of(p.product) * s.step;
+        const PairColumns in = Between::guarded(row, row + 63, begin + s.middle);
+        whole = {most(whole.from, in.from - begin), least(whole.to, in.to - begin)};
+      }
       float sums[Columns / 2];
       Between ops = given;
       compute(ops, sums, memory, left_free, rights, seconds, order, all, whole,

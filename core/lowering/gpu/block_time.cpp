@@ -432,9 +432,9 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   }
   // A comparison and a choice for each edge, in the turns that it goes through alone.
   light -= 2 * static_cast<double>(p.edges.size()) * (1 - p.part_masked());
-  if (p.before_end) {
-    double not_taken = 1, special = 0;  // and a choice, but in the last chunk
-    count_operations(*p.before_end, not_taken, special);
+  for (const Expr& e : p.guarded) {
+    double not_taken = 1, special = 0;  // and a choice, but in few turns
+    count_operations(e, not_taken, special);
     light -= not_taken;
   }
   if (w.op(p.second_op).outputs.front().rescale)

@@ -97,8 +97,7 @@ std::int64_t box_bytes(const WarpgroupPair& p) {
       const auto [from, to] = p.turns(d);
       for (std::int64_t turn = from; turn < to; ++turn) {
         const std::int64_t l = p.middle_begin(product) + turn * p.tile_middle;
-        bytes += p.tiles_across() *
-                 right.of(l, p.tile_middle, 0, deep, at(p.of_right, product));
+        bytes += p.tiles_across() * right.of(l, p.tile_middle, 0, deep, at(p.of_right, product));
         for (std::int64_t c = 0; c < p.tiles_across(); ++c)
           bytes += second.of(c * p.tile_columns, p.tile_columns, l, p.tile_middle,
                              at(p.of_second, product));

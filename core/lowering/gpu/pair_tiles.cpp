@@ -20,6 +20,33 @@ const PairValue* WarpgroupPair::find(TensorId t) const {
   const auto v = std::ranges::find(values, t, &PairValue::tensor);
   return v == values.end() ? nullptr : &*v;
 }
+
+std::optional<PairGuard> WarpgroupPair::guard(const Expr& condition) const {
+  if (!chunk.valid() && !joined.valid()) return std::nullopt;
+  bool placed = !chunk.valid();
+  const auto is = [](const Expr& e, const char* function) {
+    return e.kind == Expr::Kind::call && e.function == function;
+  };
+  const auto of = [](const Expr& e, LoopId l) {
+    return e.kind == Expr::Kind::index && e.loop == l;
+  };
+  // chunk * chunk_step + middle, as split-running writes it, is one place.
+  const auto in_operands = [&](const auto& self, const Expr& e) -> Expr {
+    if (is(e, "add") && is(e.args[0], "mul") && of(e.args[1], middle_loop) &&
+        of(e.args[0].args[1], chunk) && e.args[0].args[0].kind == Expr::Kind::constant &&
+        e.args[0].args[0].constant == static_cast<double>(chunk_step)) {
+      placed = true;
+      return e.args[1];
+    }
+    Expr to = e;
+    for (Expr& a : to.args) a = self(self, a);
+    return to;
+  };
+  const auto m = true_beyond(in_operands(in_operands, condition), rows_loop, middle_loop);
+  if (!m || !placed) return std::nullopt;
+  // What it is of the first row and column.
+  return m->offset < 0 ? PairGuard{opposite(*m), true} : PairGuard{*m, false};
+}
 std::int64_t WarpgroupPair::left_bytes() const {
   return tile_bytes(tile_rows(), depth, left_across);
 }

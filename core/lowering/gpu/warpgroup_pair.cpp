@@ -46,7 +46,7 @@ class PairFinder : KernelReader {
     if (!p_.joined.valid())
       p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
                                  p_.depth, p_.operand});
-    find_end();
+    find_guards();
     arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
             stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();
@@ -204,26 +204,20 @@ class PairFinder : KernelReader {
     p_.chunk_modulo = extent(p_.chunk), p_.chunk_step = extent(p_.middle_loop);
   }
 
-  /// lt(place in the operands, a number).
-  void find_end() {
-    if (!p_.chunk.valid()) return;
-    const auto is = [](const Expr& e, const char* function) {
-      return e.kind == Expr::Kind::call && e.function == function;
+  void find_guards() {
+    const std::int64_t columns = p_.chunk.valid() ? p_.chunk_modulo * p_.chunk_step : p_.middle;
+    const auto exact = [&](const MaskEdge& m) {
+      return std::abs(static_cast<double>(m.by_row)) * static_cast<double>(p_.inner_rows) +
+                 std::abs(static_cast<double>(m.by_column)) * static_cast<double>(columns) +
+                 std::abs(static_cast<double>(m.offset)) <
+             1 << 24;
     };
     const auto find = [&](const auto& self, const Expr& e) -> void {
       for (const Expr& a : e.args) self(self, a);
-      if (p_.before_end || !is(e, "lt") || e.args[1].kind != Expr::Kind::constant ||
-          !is(e.args[0], "add") || !is(e.args[0].args[0], "mul"))
-        return;
-      const Expr &begin = e.args[0].args[0], &within = e.args[0].args[1];
-      const double end = e.args[1].constant;
-      if (begin.args[0].kind != Expr::Kind::constant ||
-          begin.args[0].constant != static_cast<double>(p_.chunk_step) ||
-          begin.args[1].kind != Expr::Kind::index || begin.args[1].loop != p_.chunk ||
-          within.kind != Expr::Kind::index || within.loop != p_.middle_loop || end < 0 ||
-          end > 1 << 24 || end != std::floor(end))
-        return;
-      p_.before_end = e, p_.end = static_cast<std::int64_t>(end);
+      const auto g = p_.guard(e);
+      if (!g || !exact(g->edge)) return;
+      p_.guarded.push_back(e);
+      if (std::ranges::find(p_.guards, g->edge) == p_.guards.end()) p_.guards.push_back(g->edge);
     };
     for (const OpId op : between_)
       for (const Output& o : w_.op(op).outputs) find(find, o.value);
@@ -368,8 +362,8 @@ class PairFinder : KernelReader {
           continue;
         }
         if (p_.result.valid()) refuse("it has several results");
-        if (std::ranges::any_of(
-                k_.buffers, [&](const Buffer& b) { return b.tensor == t && b.leaves; }))
+        if (std::ranges::any_of(k_.buffers,
+                                [&](const Buffer& b) { return b.tensor == t && b.leaves; }))
           refuse("tensor " + name(t) + " leaves the kernel, and is read in it");
         p_.result = t, result_ = &o.target;
       }
@@ -515,7 +509,8 @@ class PairFinder : KernelReader {
   }
 
   void arrange(int warps, int stages) {
-    if (p_.joined.valid() && p_.rows > 192) refuse("a block's rows of several products are too many");
+    if (p_.joined.valid() && p_.rows > 192)
+      refuse("a block's rows of several products are too many");
     p_.groups = p_.joined.valid() ? static_cast<int>(ceil_div(p_.rows, std::int64_t{64}))
                                   : tile(p_.rows_loop, 64, 192) / 64;
     // Boxes have 64 elements of a row: a tile of rows that go on is a multiple of that.
@@ -534,7 +529,7 @@ class PairFinder : KernelReader {
                        p_.tile_rows()));
     const std::int64_t middle = p_.tile_middle / 2, columns = p_.tile_columns / 2,
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
-    const bool masked = !p_.edges.empty() || p_.before_end;
+    const bool masked = !p_.edges.empty() || !p_.guards.empty();
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
         rows + (p_.groups == 3 && !masked && !p_.ragged() ? kOtherOfThree : kOther) +
@@ -589,8 +584,8 @@ class PairFinder : KernelReader {
       const auto ends = [&](LoopId loop) {
         if (loop == p_.rows_loop && p_.joined.valid()) return p_.rows;
         if (loop != p_.middle_loop || !p_.chunk.valid()) return reached(w_, a, loop);
-        const auto d = std::ranges::find_if(
-            a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
+        const auto d =
+            std::ranges::find_if(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
         return w_.tensor(a.tensor).shape[static_cast<std::size_t>(d - a.index.begin())];
       };
       const std::int64_t outer = ends(outer_loop), depth = ends(deep_loop);

@@ -12,8 +12,8 @@
 //                                            Z[m] += Z_part[lo,m] * exp(R_part[lo,m] - R[m])
 //
 // Where chunks do not divide the loop, the last one's scores behind its end are -inf. Where masks
-// may leave a chunk without a score, its maximum is half the least finite number of 32 bits: then its
-// terms are zero, and so is what its sums are joined with.
+// may leave a chunk without a score, its maximum is half the least finite number of 32 bits: then
+// its terms are zero, and so is what its sums are joined with.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
