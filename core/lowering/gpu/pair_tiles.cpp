@@ -1,5 +1,6 @@
 // What a pair of products has by the numbers of its tiles, and the pair for people.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -7,6 +8,8 @@
 
 namespace tilewright::lowering {
 namespace {
+
+constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 
 /// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
 std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
@@ -47,6 +50,41 @@ std::optional<PairGuard> WarpgroupPair::guard(const Expr& condition) const {
   // What it is of the first row and column.
   return m->offset < 0 ? PairGuard{opposite(*m), true} : PairGuard{*m, false};
 }
+void WarpgroupPair::find_guards(const Workload& w, std::span<const OpId> ops) {
+  const std::int64_t all = chunk.valid() ? chunk_modulo * chunk_step : middle;
+  const auto exact = [&](const MaskEdge& m) {
+    return std::abs(static_cast<double>(m.by_row)) * static_cast<double>(inner_rows) +
+               std::abs(static_cast<double>(m.by_column)) * static_cast<double>(all) +
+               std::abs(static_cast<double>(m.offset)) <
+           1 << 24;
+  };
+  const auto find = [&](const auto& self, const Expr& e) -> void {
+    for (const Expr& a : e.args) self(self, a);
+    const auto g = guard(e);
+    if (!g || !exact(g->edge)) return;
+    guarded.push_back(e);
+    if (std::ranges::find(guards, g->edge) == guards.end()) guards.push_back(g->edge);
+  };
+  for (const OpId op : ops)
+    for (const Output& o : w.op(op).outputs) find(find, o.value);
+}
+
+/// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of all
+/// do not stay in a cache those of a few products come together: of numbers whose operands stay,
+/// the one that fills blocks best.
+void WarpgroupPair::choose_section(std::int64_t bytes, std::int64_t kept) {
+  section = count;
+  if (kept == 0 || bytes <= kept / 4 * 3) return;
+  const std::int64_t most = std::clamp(kept / 2 * count / bytes, std::int64_t{1}, count);
+  std::int64_t best = 0;
+  for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
+    WarpgroupPair with = *this;
+    with.section = n;
+    const std::int64_t turns = with.most_turns();
+    if (best == 0 || turns < best) best = turns, section = n;
+  }
+}
+
 std::int64_t WarpgroupPair::left_bytes() const {
   return tile_bytes(tile_rows(), depth, left_across);
 }

@@ -18,7 +18,6 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
-constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
 // one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
 // tile that this allows is spilled (cuda_pairs_test).
@@ -46,7 +45,7 @@ class PairFinder : KernelReader {
     if (!p_.joined.valid())
       p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
                                  p_.depth, p_.operand});
-    find_guards();
+    p_.find_guards(w_, between_);
     arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
             stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();
@@ -202,25 +201,6 @@ class PairFinder : KernelReader {
     for (std::size_t i = p_.products.size(); p_.products[--i] != p_.chunk;)
       p_.chunk_divide *= extent(p_.products[i]);
     p_.chunk_modulo = extent(p_.chunk), p_.chunk_step = extent(p_.middle_loop);
-  }
-
-  void find_guards() {
-    const std::int64_t columns = p_.chunk.valid() ? p_.chunk_modulo * p_.chunk_step : p_.middle;
-    const auto exact = [&](const MaskEdge& m) {
-      return std::abs(static_cast<double>(m.by_row)) * static_cast<double>(p_.inner_rows) +
-                 std::abs(static_cast<double>(m.by_column)) * static_cast<double>(columns) +
-                 std::abs(static_cast<double>(m.offset)) <
-             1 << 24;
-    };
-    const auto find = [&](const auto& self, const Expr& e) -> void {
-      for (const Expr& a : e.args) self(self, a);
-      const auto g = p_.guard(e);
-      if (!g || !exact(g->edge)) return;
-      p_.guarded.push_back(e);
-      if (std::ranges::find(p_.guards, g->edge) == p_.guards.end()) p_.guards.push_back(g->edge);
-    };
-    for (const OpId op : between_)
-      for (const Output& o : w_.op(op).outputs) find(find, o.value);
   }
 
   /// Whether the access has just these loops and those that tell products apart.
@@ -555,26 +535,12 @@ class PairFinder : KernelReader {
     p_.tiles = p_.count * p_.tiles_down() * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
-    if (!p_.edges.empty()) choose_section();
-  }
-
-  /// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of
-  /// all do not stay in L2 those of a few products come together: of numbers whose operands stay,
-  /// the one that fills blocks best.
-  void choose_section() {
-    p_.section = p_.count;
-    const Level& outer =
-        s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
-    const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
-    const std::int64_t all = bytes(p_.right) + bytes(p_.second), kept = outer.capacity.value;
-    if (outer.kind != LevelKind::cache || all <= kept / 4 * 3) return;
-    const std::int64_t most = std::clamp(kept / 2 * p_.count / all, std::int64_t{1}, p_.count);
-    std::int64_t best = 0;
-    for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
-      WarpgroupPair with = p_;
-      with.section = n;
-      const std::int64_t turns = with.most_turns();
-      if (best == 0 || turns < best) best = turns, p_.section = n;
+    if (!p_.edges.empty()) {
+      const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
+      const Level& outer =
+          s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
+      p_.choose_section(bytes(p_.right) + bytes(p_.second),
+                        outer.kind == LevelKind::cache ? outer.capacity.value : 0);
     }
   }
 

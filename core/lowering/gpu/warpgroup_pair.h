@@ -12,6 +12,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,11 @@ struct WarpgroupPair {
   /// Of a condition on the rows of one product and places in the operands. None of others, or where
   /// `edges` are of all conditions.
   std::optional<PairGuard> guard(const Expr& condition) const;
+  /// `guards` and `guarded`, of the operators between the products.
+  void find_guards(const Workload& w, std::span<const OpId> ops);
+  /// `section`, where the right and second operands have so many bytes and a cache keeps `kept` of
+  /// them; zero: none does.
+  void choose_section(std::int64_t bytes, std::int64_t kept);
   int tile_rows() const { return groups * 64; }
   /// In the operands: where the middle of a product begins.
   std::int64_t middle_begin(std::int64_t product) const {
