@@ -75,11 +75,14 @@ class OperatorsText {
   void columns(const std::string& named, const std::vector<lowering::MaskEdge>& edges,
                bool needed) {
     out_.open("static TW_MEMBER PairColumns " + named + "(int low, int high, int all)");
-    if (p_.joined.valid()) out_.line("low = 0, high = " + std::to_string(p_.inner_rows - 1) + ";");
     out_.line("(void)low, (void)high;");
     std::string from = "0", to = "all";
     for (const lowering::MaskEdge& m : edges) {
-      const std::string row = (m.by_row > 0) == needed ? "high" : "low";
+      const bool high = (m.by_row > 0) == needed;
+      // A tile of several heads has rows from the first to the last of each.
+      const std::string row = !p_.joined.valid() ? (high ? "high" : "low")
+                              : high             ? std::to_string(p_.inner_rows - 1)
+                                                 : "0";
       const std::string here =
           std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
       const std::string by = std::to_string(std::abs(m.by_column));

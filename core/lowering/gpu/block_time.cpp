@@ -519,7 +519,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     if (const auto p = warpgroup_pair(s, kernel, warps, stages)) {
       std::vector<TensorId> tensors = {p->left, p->right, p->second, p->result};
       tensors.insert(tensors.end(), p->row_results.begin(), p->row_results.end());
-      return by_warpgroups(*p, tensors, 0,
+      // What joins chunks does not let the next launch begin early on, as products do.
+      return by_warpgroups(*p, tensors, p->row_results.empty() ? 0 : kLeftOfLaunch,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
     }
   }
