@@ -443,11 +443,13 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (from == nullptr) continue;
     std::optional<RunningRows> found = running_rows(*from);
     if (!found) continue;
-    if (found->rows > kFewRows || static_cast<double>(found->others) > kMostTurns * units) return;
+    const double tiles =
+        static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
+    if (found->rows > kFewRows || tiles > kMostTurns * units) return;
     rewrites.emplace_back();
     std::set<std::int64_t> known;
     for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
-      const auto chunks = static_cast<std::int64_t>(blocks / static_cast<double>(found->others));
+      const auto chunks = static_cast<std::int64_t>(blocks / tiles);
       if (chunks < 2) continue;
       const std::int64_t even = ceil_div(found->extent, chunks);
       for (const std::int64_t chunk :
