@@ -218,12 +218,11 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   // What joins chunks begins while the last of them end: it takes less than a launch.
   const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
   const bool early = behind_chunks && k.zeroed.empty() && !k.co_resident;
-  KernelText text =
-      launch_text(p, index,
-                  {.body = (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") +
-                           printer.body(),
-                   .threads = threads,
-                   .shared_bytes = shared_bytes});
+  KernelText text = launch_text(
+      p, index,
+      {.body = (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + printer.body(),
+       .threads = threads,
+       .shared_bytes = shared_bytes});
   text.launches.back().early = early;
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
