@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
 #include <utility>
 
 #include "core/base/format.h"
