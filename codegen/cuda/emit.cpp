@@ -1,6 +1,7 @@
 // emit: a schedule as one .cu file.
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "codegen/common/program_head.h"
 #include "codegen/cuda/cuda.h"
@@ -154,6 +155,7 @@ void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
 /// What templates of whole kernels some kernel is.
 struct Templates {
   bool warpgroups = false, windows = false;
+  bool chunks = false;  ///< the kernel before is a pair of products in chunks, by warpgroups
 };
 
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two; as
@@ -170,6 +172,7 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
     const auto pair =
         lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
     templates.warpgroups = templates.warpgroups || pair.ok();
+    templates.chunks = pair.ok() && !pair->row_results.empty();
     if (pair) return emit_pair(p, index, *pair);
     why = "not by warpgroups: as one product, " + product.reason() + "; as two, " + pair.reason() +
           "; ";
@@ -191,7 +194,8 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
 
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
 /// that cannot be, the block's warps together share the work of one iteration after the other.
-Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
+Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched,
+                                bool behind_chunks) {
   auto program = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
@@ -211,8 +215,15 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   const std::int64_t shared_bytes = program->shared_bytes;
   std::string description = lowering::describe(*program);
   ProgramPrinter printer(std::move(*program));
+  // What joins chunks begins while the last of them end: it takes less than a launch.
+  const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
+  const bool early = behind_chunks && k.zeroed.empty() && !k.co_resident;
   KernelText text = launch_text(
-      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
+      p, index,
+      {.body = (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + printer.body(),
+       .threads = threads,
+       .shared_bytes = shared_bytes});
+  text.launches.back().early = early;
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;
@@ -244,8 +255,10 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Templates templates;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     const int index = static_cast<int>(k);
-    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
-                                                    : emit_shared(p, index, source, templates);
+    const bool behind_chunks = std::exchange(templates.chunks, false);
+    auto text = lowering::binds_units(s.kernels[k])
+                    ? print_kernel(p, index, source, stitched, behind_chunks)
+                    : emit_shared(p, index, source, templates);
     if (!text) return text.why();
     note_clusters(s.kernels[k], text.value(), source);
     if (options.own_form && source.makeshift) return *source.makeshift;

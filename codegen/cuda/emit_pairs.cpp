@@ -37,6 +37,7 @@ class OperatorsText {
     out_.open("struct " + name);
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (p_.values[i].place == Place::row) out_.line("float " + names_[i] + "[2];");
+    for (const TensorId t : p_.row_results) out_.line("float* " + home(t) + ";");
     mask();
     begin(), step(), rescale(), finish();
     out_.end();
@@ -49,6 +50,7 @@ class OperatorsText {
     const std::string first = place == Place::middle ? "inner" : "sums";
     return slot == 0 ? first : first + std::to_string(slot);
   }
+  std::string home(TensorId t) const { return identifier("home_", w_.tensor(t).name); }
   const std::string& name(TensorId t) const {
     return names_[static_cast<std::size_t>(p_.find(t) - p_.values.data())];
   }
@@ -66,25 +68,31 @@ class OperatorsText {
     const auto yes = [](bool b) { return b ? "true" : "false"; };
     out_.line("static constexpr bool kMasked = " + std::string(yes(!p_.edges.empty())) +
               ", kLastFirst = " + yes(!p_.edges.empty() && p_.last_first()) + ";");
-    for (const bool needed : {true, false}) {
-      if (p_.edges.empty()) break;
-      out_.open("static TW_MEMBER PairColumns " + std::string(needed ? "needed" : "whole") +
-                "(int low, int high, int all)");
-      out_.line("(void)low, (void)high;");
-      std::string from = "0", to = "all";
-      for (const lowering::MaskEdge& m : p_.edges) {
-        const std::string row = (m.by_row > 0) == needed ? "high" : "low";
-        const std::string here =
-            std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
-        const std::string by = std::to_string(std::abs(m.by_column));
-        if (m.by_column < 0)
-          to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";
-        else
-          from = "most(" + from + ", -floor_divide(" + here + ", " + by + "))";
-      }
-      out_.line("return {" + from + ", " + to + "};");
-      out_.close();
+    out_.line("static constexpr bool kGuarded = " + std::string(yes(!p_.guards.empty())) + ";");
+    if (!p_.edges.empty()) columns("needed", p_.edges, true), columns("whole", p_.edges, false);
+    if (!p_.guards.empty()) columns("guarded", p_.guards, false);
+  }
+  void columns(const std::string& named, const std::vector<lowering::MaskEdge>& edges,
+               bool needed) {
+    out_.open("static TW_MEMBER PairColumns " + named + "(int low, int high, int all)");
+    out_.line("(void)low, (void)high;");
+    std::string from = "0", to = "all";
+    for (const lowering::MaskEdge& m : edges) {
+      const bool high = (m.by_row > 0) == needed;
+      // A tile of several heads has rows from the first to the last of each.
+      const std::string row = !p_.joined.valid() ? (high ? "high" : "low")
+                              : high             ? std::to_string(p_.inner_rows - 1)
+                                                 : "0";
+      const std::string here =
+          std::to_string(m.by_row) + " * " + row + " + " + std::to_string(m.offset);
+      const std::string by = std::to_string(std::abs(m.by_column));
+      if (m.by_column < 0)
+        to = "least(" + to + ", floor_divide(" + here + ", " + by + ") + 1)";
+      else
+        from = "most(" + from + ", -floor_divide(" + here + ", " + by + "))";
     }
+    out_.line("return {" + from + ", " + to + "};");
+    out_.close();
   }
 
   void begin() {
@@ -160,6 +168,17 @@ class OperatorsText {
     out_.line("[[maybe_unused]] constexpr bool Edge = " +
               std::string(p_.columns % p_.tile_columns != 0 ? "true" : "false") + ";");
     for (const PairOperator& o : p_.after) compute(o, true);
+    if (!p_.row_results.empty()) {
+      const std::string rows = std::to_string(p_.rows);
+      out_.comment("Of the four threads of a row the first one stores its numbers.");
+      out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+      out_.open("if (at.column == 0 && at.row + h * 8 < " + rows + ")");
+      out_.line("const i64 place = i64(at.product) * " + rows + " + at.row + h * 8;");
+      for (const TensorId t : p_.row_results)
+        out_.line("store_home(" + home(t) + " + place, " + at(t) + ");");
+      out_.close();
+      out_.close();
+    }
     if (const std::string result = at(p_.result); result != "sums[i]") {
       open_elements(Place::columns, false);
       out_.line("sums[i] = " + result + ";");
@@ -197,10 +216,15 @@ class OperatorsText {
       for (std::size_t i = 0; i < e.args.size(); ++i)
         text += (i == 0 ? "" : ", ") + expression(e.args[i]);
       text += ")";
+      if (std::ranges::find(p_.guarded, e) != p_.guarded.end())
+        return "(Masked ? " + text + (p_.guard(e)->value ? " : 1.0f)" : " : 0.0f)");
       const auto within = lowering::value_within(p_.edges, e, p_.rows_loop, p_.middle_loop);
       return within ? "(Masked ? " + text + (*within ? " : 1.0f)" : " : 0.0f)") : text;
     }
     const auto of_index = [&](LoopId loop) -> std::string {
+      if (p_.joined.valid() && (loop == p_.rows_loop || loop == p_.joined))
+        return "float((at.row + h * 8) " + std::string(loop == p_.joined ? "/ " : "% ") +
+               std::to_string(p_.inner_rows) + ")";
       if (loop == p_.rows_loop) return "(float(at.row) + float(h * 8))";
       // Of indices below 2^24 the sum is exact, and needs no conversion for each element.
       if (loop == p_.middle_loop || loop == p_.columns_loop)
@@ -306,6 +330,7 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
                 .threads = pair.threads(),
                 .shared_bytes = pair.shared_bytes,
                 .early = true};
+  launch.tensors.insert(launch.tensors.end(), pair.row_results.begin(), pair.row_results.end());
   const std::string out = element_type(w.tensor(pair.result).dtype),
                     operators = "Operators_" + launch.symbol;
   std::string list = home_parameters(p, launch, {}).list;
@@ -316,20 +341,26 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   const auto of = [](const lowering::MatrixAccess& m) {
     return ", {" + std::to_string(m.divide) + ", " + std::to_string(m.modulo) + "}";
   };
+  std::string given;
+  if (!pair.row_results.empty()) given = "  " + operators + " given;\n";
+  for (const TensorId t : pair.row_results)
+    given += "  given." + identifier("home_", w.tensor(t).name) + " = " + home_of(w, t) + ";\n";
   text.text =
       OperatorsText(w, pair).text(operators) + "extern \"C\" __global__ void __launch_bounds__(" +
       std::to_string(launch.threads) + number(pair.resident) + ") " + launch.symbol + "(" + list +
-      ") {\n  TW_SHARED(memory);\n  using Pair = WarpgroupPair<" + element_type(pair.operand) +
-      ", " + out + ", " + operators + number(pair.groups) + number(pair.tile_middle) +
-      number(pair.tile_columns) + number(pair.depth) + number(pair.stages) + yes(pair.left_across) +
-      yes(pair.right_across) + yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) +
-      number(pair.vector) + ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " +
-      name(pair.right) + "_map, " + name(pair.second) + "_map, " +
-      name(pair.boxed ? pair.result : pair.left) + "_map, " + home_of(w, pair.result) +
-      number(pair.of_result.outer) + number(pair.of_result.apart) + ",\n            {" +
-      std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) + number(pair.count) +
-      of(pair.of_left) + of(pair.of_right) + of(pair.of_second) + of(pair.of_result) +
-      number(pair.section) + "});\n}\n";
+      ") {\n  TW_SHARED(memory);\n" + given + "  using Pair = WarpgroupPair<" +
+      element_type(pair.operand) + ", " + out + ", " + operators + number(pair.groups) +
+      number(pair.tile_middle) + number(pair.tile_columns) + number(pair.depth) +
+      number(pair.stages) + yes(pair.left_across) + yes(pair.right_across) +
+      yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) + number(pair.vector) +
+      ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " + name(pair.right) + "_map, " +
+      name(pair.second) + "_map, " + name(pair.boxed ? pair.result : pair.left) + "_map, " +
+      home_of(w, pair.result) + number(pair.of_result.outer) + number(pair.of_result.apart) +
+      ",\n            {" + std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) +
+      number(pair.count) + of(pair.of_left) + of(pair.of_right) + of(pair.of_second) +
+      of(pair.of_result) + number(pair.section) +
+      of({.divide = pair.chunk_divide, .modulo = pair.chunk_modulo}) + number(pair.chunk_step) +
+      "}" + (pair.row_results.empty() ? "" : ", given") + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const auto shared = [&](TensorId t, int stages, std::int64_t bytes) {

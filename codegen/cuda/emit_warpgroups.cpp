@@ -14,14 +14,16 @@ namespace tilewright::cuda {
 HomeParameters home_parameters(Program& p, Launch& launch,
                                const lowering::ProductEpilogue& epilogue) {
   const Workload& w = p.workload();
+  const std::size_t written = launch.tensors.size();
   HomeParameters found;
   for (const lowering::EpilogueRead& r : epilogue.reads) {
     launch.tensors.push_back(r.tensor);
     found.after += (found.after.empty() ? "" : ", ") + home_of(w, r.tensor);
   }
-  for (const TensorId t : launch.tensors) {
-    found.list += (found.list.empty() ? "" : ", const ") + element_type(w.tensor(t).dtype) + "* " +
-                  home_of(w, t);
+  for (std::size_t i = 0; i < launch.tensors.size(); ++i) {
+    const TensorId t = launch.tensors[i];
+    found.list += std::string(i == 0 ? "" : ", ") + (i < written ? "" : "const ") +
+                  element_type(w.tensor(t).dtype) + "* " + home_of(w, t);
     p.needed[t.index()] = true;
   }
   return found;

@@ -60,6 +60,8 @@ def time_graph(run, quick=False, runs=RUNS_A_GRAPH):
     return times[len(times) // 2]
 
 
+
+
 def error_of(got, reference):
     """The largest difference over the largest value; of several tensors the worst."""
     if isinstance(reference, (tuple, list)):
@@ -116,26 +118,45 @@ def triton_product(size, seconds, out):
 
 
 def attention(size, out):
+    """Optional: causal (row i reads columns up to i + l - m), groups (so many heads share keys and values; eager
+    products have their rows together), dtype, and scale 1: by the root of k."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     heads, m, n, k, l = (size[x] for x in ("batch", "m", "n", "k", "l"))
-    q, key, v = inputs((1, heads, m, k), (1, heads, l, k), (1, heads, l, n), dtype=size.get("dtype", "f16"))
-    causal = bool(size.get("causal", False))
-    later = torch.ones(m, l, device="cuda", dtype=torch.bool).triu(1) if causal else None
-    scores = torch.matmul(q.double(), key.double().transpose(-1, -2))
-    scores = scores.masked_fill(later, float("-inf")) if causal else scores
-    reference = torch.matmul(torch.softmax(scores, -1), v.double())
-    q3, k3, v3 = q[0], key[0].transpose(-1, -2), v[0]
+    groups, causal = size.get("groups", 1), bool(size.get("causal", False)) and m > 1
+    scale = k ** -0.5 if size.get("scale") else 1.0
+    q, key, v = inputs((1, heads, m, k), (1, heads // groups, l, k), (1, heads // groups, l, n),
+                       dtype=size.get("dtype", "f16"))
+    later = torch.ones(m, l, device="cuda", dtype=torch.bool).triu(1 + l - m).repeat(groups, 1) if causal else None
+    q3, k3, v3 = q.view(heads // groups, groups * m, k), key[0].transpose(-1, -2), v[0]
+    scores = torch.matmul(q3.double(), k3.double()) * scale
+    scores = scores.masked_fill_(later, float("-inf")) if causal else scores
+    reference = torch.matmul(torch.softmax(scores, -1), v3.double())
+    whole = reference.view(1, heads, m, n)
+    del scores
 
     def eager():
         products = torch.bmm(q3, k3)
+        products = products.mul_(scale) if scale != 1 else products
         return torch.bmm(torch.softmax(products.masked_fill_(later, float("-inf")) if causal else products, -1), v3)
-    contest("eager", eager, reference[0], out)
+    contest("eager", eager, reference, out)
+    more = {"enable_gqa": True} if groups > 1 else {}
+    mask = {"is_causal": causal}
+    if causal and m != l:
+        from torch.nn.attention.bias import causal_lower_right
+        mask = {"attn_mask": causal_lower_right(m, l)}
     for name, backend in (("flash", SDPBackend.FLASH_ATTENTION), ("cudnn", SDPBackend.CUDNN_ATTENTION),
                           ("efficient", SDPBackend.EFFICIENT_ATTENTION)):
         def run(backend=backend):
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=1.0, is_causal=causal)
-        contest(name, run, reference, out)
+                return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=scale, **mask, **more)
+        contest(name, run, whole, out)
+        if "reason" in out[name] and "attn_mask" in mask:
+            given = ~later[:m][None, None]
+
+            def masked(backend=backend):
+                with sdpa_kernel(backend):
+                    return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=scale, attn_mask=given, **more)
+            contest(name, masked, whole, out)
 
 
 def compile_all(rows):

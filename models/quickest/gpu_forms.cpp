@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/workload/access.h"
 #include "models/quickest/gpu.h"
 
 namespace tilewright::quickest {
@@ -149,6 +150,18 @@ class Forms {
     return std::move(forms_);
   }
 
+  /// A loop of rows that neither product's right operand has: its rows may be together in a block.
+  bool shares_keys(const std::string& loop) const {
+    if (extent(loop) == 1 || extent(loop) > kMostTogether) return false;
+    const LoopId l = *w_.find_loop(loop);
+    return std::ranges::all_of(products_, [&](const GpuProduct& p) {
+      const Operator& op = w_.op(*w_.find_op(p.op));
+      const LoopId columns = *w_.find_loop(p.columns);
+      return std::ranges::none_of(
+          op.inputs, [&](const Access& a) { return indexes(a, columns) && indexes(a, l); });
+    });
+  }
+
   /// The product is first, and what follows is of its elements.
   bool elements_follow() const {
     if (place(products_.front().op) != 0) return false;
@@ -158,6 +171,7 @@ class Forms {
   }
 
   static constexpr std::int64_t kMostColumns = 256;  // of an instruction
+  static constexpr std::int64_t kMostTogether = 192;  // rows of a block
   std::int64_t extent(const std::string& loop) const { return w_.loop(*w_.find_loop(loop)).extent; }
   std::size_t place(const std::string& op) const {
     return static_cast<std::size_t>(std::ranges::find(order_, op) - order_.begin());
@@ -299,7 +313,8 @@ class Forms {
               ? variable(l, extent(l), {16, 32, 48, 64, 96, 128, 192, 256}, 64)
           : l == longest    ? variable(l, extent(l), {16, 32, 48, 64, 80, 96, 128, 192, 256}, rows)
           : kind.rectangles ? variable(l, extent(l), {1, 2, 4, 7, 8, 16}, 4)
-                            : Variable{l, {1}});
+          : pair && shares_keys(l) ? Variable{l, {1, extent(l)}}
+                                   : Variable{l, {1}});
     if (kind.split) {
       const std::string& l = products_.front().depth;
       f.variables.push_back(
@@ -412,15 +427,26 @@ class Forms {
 
 }  // namespace
 
+/// Whether every index of several loops is one of a loop in chunks (the rewrite split-running).
+static bool in_chunks(const Workload& w, OpId op) {
+  return std::ranges::all_of(w.op(op).inputs, [&](const Access& a) {
+    return std::ranges::all_of(a.index, [&](const Affine& i) {
+      return i.terms.size() < 2 || (i.terms.size() == 2 && i.terms[1].coefficient == 1 &&
+                                    i.terms[0].coefficient == w.loop(i.terms[1].loop).extent);
+    });
+  });
+}
+
 std::vector<GpuProduct> gpu_products(const Workload& w) {
   std::vector<GpuProduct> all;
   for (OpId op : w.topological_order()) {
-    const auto p = product_of(w, op);
+    const auto p = product_of(w, op, true);
     if (!p || p->rows < 0 || p->columns < 0 || p->depth < 0) continue;
     const auto name = [&](int l) {
       return w.loop(w.op(op).loops[static_cast<std::size_t>(l)]).name;
     };
-    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth), p->window});
+    all.push_back({w.op(op).name, name(p->rows), name(p->columns), name(p->depth),
+                   p->window && !in_chunks(w, op)});
   }
   return all;
 }

@@ -37,9 +37,10 @@ constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
-constexpr std::int64_t kFewRows = 64;    // of queries: one block has them all
+constexpr std::int64_t kFewRows = 256;   // of queries that share keys: some blocks have them
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
+constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
 
 double bytes_of(const Workload& w) {
@@ -377,7 +378,7 @@ struct RunningRows {
   std::int64_t others = 1;  ///< products, beside another
 };
 
-/// The first one; none where the product's rows are of several loops.
+/// The first one.
 std::optional<RunningRows> running_rows(const Workload& w) {
   for (std::size_t i = 0; i < w.operators().size(); ++i) {
     const Operator& op = w.operators()[i];
@@ -390,7 +391,6 @@ std::optional<RunningRows> running_rows(const Workload& w) {
              !w.is_reduction(id, over.front());
     });
     if (product == w.topological_order().end()) return std::nullopt;
-    int loops = 0;
     for (const Affine& at : op.outputs.front().target.index)
       for (const Term& t : at.terms) {
         // Rows have one operand together: the one along the loop that the maximum runs over.
@@ -398,9 +398,8 @@ std::optional<RunningRows> running_rows(const Workload& w) {
           return indexes(a, over.front()) && !indexes(a, t.loop);
         });
         (shared ? found.rows : found.others) *= w.loop(t.loop).extent;
-        loops += shared ? 1 : 0;
       }
-    return loops > 1 ? std::nullopt : std::optional(found);
+    return found;
   }
   return std::nullopt;
 }
@@ -429,7 +428,8 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
 }
 
 /// About so many iterations: chunks that divide the loop, where there are such within a factor of
-/// two. What reads behind the end of a loop is copied and multiplied by slower forms.
+/// two. What reads behind the end of a loop is copied and multiplied by slower forms, but by
+/// warpgroups.
 std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
   std::int64_t best = 0;
   const auto off = [part](std::int64_t n) {
@@ -442,7 +442,8 @@ std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
 }
 
 /// Attention of few query rows also in chunks of its keys, so that there are blocks for all
-/// multiprocessors. Not of grouped queries, whose chunks are predicted too fast.
+/// multiprocessors: about one for each, half as many, twice, which may have room together, and more
+/// where blocks without chunks fill multiprocessors unevenly.
 void try_chunks(const std::shared_ptr<const Workload>& w, double units,
                 const std::function<bool(const Composition&)>& tried) {
   for (std::vector<std::string> rewrites :
@@ -451,16 +452,21 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (from == nullptr) continue;
     std::optional<RunningRows> found = running_rows(*from);
     if (!found) continue;
-    if (found->rows > kFewRows || 2 * found->others > units) return;
-    const auto even = static_cast<std::int64_t>(static_cast<double>(found->extent) *
-                                                static_cast<double>(found->others) / units);
+    const double tiles =
+        static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
+    if (found->rows > kFewRows || tiles > kMostTurns * units) return;
     rewrites.emplace_back();
-    std::int64_t last = 0;
-    for (const std::int64_t part : {even / 2, even, 2 * even}) {
-      const std::int64_t chunk = chunk_near(std::max<std::int64_t>(part, 1), found->extent);
-      if (chunk == std::exchange(last, chunk) || chunk >= found->extent) continue;
-      rewrites.back() = formatted("split-running:{}", chunk);
-      if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
+    std::set<std::int64_t> known;
+    for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
+      const auto chunks = static_cast<std::int64_t>(blocks / tiles);
+      if (chunks < 2) continue;
+      const std::int64_t even = ceil_div(found->extent, chunks);
+      for (const std::int64_t chunk :
+           {chunk_near(even, found->extent), round_up(even, kChunkStep)}) {
+        if (chunk >= found->extent || !known.insert(chunk).second) continue;
+        rewrites.back() = formatted("split-running:{}", chunk);
+        if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
+      }
     }
     return;
   }

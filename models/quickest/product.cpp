@@ -26,9 +26,11 @@ bool through_window(const Access& a) {
 }
 
 std::optional<Product> product_of(const Workload& w, OpId id,
-                                  const std::vector<std::int64_t>& extents) {
+                                  const std::vector<std::int64_t>& extents, bool rescaled) {
   const Operator& op = w.op(id);
-  if (op.outputs.size() != 1 || op.inputs.size() != 2 || w.gathers(id)) return std::nullopt;
+  if (op.outputs.size() != 1 || op.inputs.size() < 2 || w.gathers(id) ||
+      (op.inputs.size() > 2 && (!rescaled || !op.outputs[0].rescale)))
+    return std::nullopt;
   const Output& out = op.outputs[0];
   const Expr& e = out.value;
   if (out.combine != Combine::sum || e.kind != Expr::Kind::call || e.function != "mul" ||
@@ -64,10 +66,10 @@ std::optional<Product> product_of(const Workload& w, OpId id,
   return best;
 }
 
-std::optional<Product> product_of(const Workload& w, OpId op) {
+std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
   std::vector<std::int64_t> extents;
   for (LoopId l : w.op(op).loops) extents.push_back(w.loop(l).extent);
-  return product_of(w, op, extents);
+  return product_of(w, op, extents, rescaled);
 }
 
 std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns) {

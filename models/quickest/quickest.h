@@ -82,8 +82,8 @@ struct Product {
 /// The loops that are longest in `extents` (by position in op.loops); nothing where the operator is
 /// no sum of products of two inputs.
 std::optional<Product> product_of(const Workload& w, OpId op,
-                                  const std::vector<std::int64_t>& extents);
-std::optional<Product> product_of(const Workload& w, OpId op);
+                                  const std::vector<std::int64_t>& extents, bool rescaled = false);
+std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled = false);
 
 /// Several loops in one dimension, or one by steps of several elements: a window.
 bool through_window(const Access& a);

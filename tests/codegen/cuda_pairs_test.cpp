@@ -266,6 +266,102 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
             << " with too few registers\n";
 }
 
+/// Chunks of keys as split-running makes them, the last one with fewer of them or not, for queries
+/// of some heads that share keys (`joined`: one tile has the rows of all).
+Case chunks(Draw& draw, bool joined) {
+  const std::int64_t heads = draw.number(2, 5), m = draw.number(1, 12),
+                     step = 16 * draw.number(1, 5), chunk = step * draw.number(1, 3),
+                     count = draw.number(2, 4), last = draw.coin() ? chunk : draw.number(1, chunk),
+                     k = 8 * draw.number(1, 16), n = 8 * draw.number(1, 16);
+  const std::string place = formatted("{}*lo+li", chunk);
+  std::string ops, tree, scores = "S";
+  const auto element = [&](const std::string& to, const std::string& text) {
+    ops += formatted("  - \"{}_made: {}[lo,b,h,m,li] = {}\"\n", to, to, text);
+    tree += "C." + to + "_made ";
+    scores = to;
+  };
+  if (last < chunk || draw.coin())
+    element("T", formatted("select(lt({}*lo + li, {}), S[lo,b,h,m,li], -inf)", chunk,
+                           (count - 1) * chunk + last));
+  if (draw.coin())  // of every row the last elements stay
+    element("U", formatted("select(lt(li, m - {}), -inf, {}[lo,b,h,m,li])", draw.number(11, 12),
+                           scores));
+  if (draw.coin()) element("H", "h * 0.125 + b * 0.25 + " + scores + "[lo,b,h,m,li]");
+  return make_case(
+      formatted(
+          "name: chunks\ndtype: {}\nloops: {{lo: {}, li: {}, b: 2, h: {}, m: {}, k: {}, \"n\": "
+          "{}}}\n"
+          "tensors:\n  K: [b, {}, k]\n  V: [b, {}, n]\n"
+          "dtypes: {{R: f32, Z: f32, O: f32, shift: f32, alpha: f32}}\noperators:\n"
+          "  - \"qk: S[lo,b,h,m,li] += Q[b,h,m,k] * K[b,{},k]\"\n{}"
+          "  - \"rowmax: R[lo,b,h,m] max= {}[lo,b,h,m,li]; shift[lo,b,h,m] = before(R) - after(R) "
+          "running\"\n"
+          "  - \"exp: P[lo,b,h,m,li] = exp({}[lo,b,h,m,li] - R[lo,b,h,m])\"\n"
+          "  - \"rowsum: Z[lo,b,h,m] += P[lo,b,h,m,li] rescale(exp(shift[lo,b,h,m])) running\"\n"
+          "  - \"rescale: alpha[lo,b,h,m] = exp(shift[lo,b,h,m])\"\n"
+          "  - \"pv: O[lo,b,h,m,n] += P[lo,b,h,m,li] * V[b,{},n] rescale(alpha[lo,b,h,m]) "
+          "running\"\n"
+          "outputs: [O, R, Z]\n",
+          draw.number(0, 3) == 0 ? "bf16" : "f16", count, chunk, heads, m, k, n,
+          (count - 1) * chunk + last, (count - 1) * chunk + last, place, ops, scores, scores,
+          place),
+      formatted("lo/1@grid b/1@grid h/{}@grid m/{}@grid ( li/{} ( k/{} ( C.qk ) {}C.rowmax C.exp "
+                "C.rowsum C.rescale C.pv ) S.O )",
+                joined ? heads : 1, m, step, k, tree),
+      draw.number(1, 3));
+}
+
+TEST(Pairs, ChunksOfKeysAndRowsOfSeveralHeads) {
+  const char* const other = std::getenv("TILEWRIGHT_SEED");
+  const std::uint64_t seed = other != nullptr ? std::strtoull(other, nullptr, 10) : kSeed;
+  Draw draw(seed);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < 10; ++i) {
+    drawn.push_back(chunks(draw, i % 3 > 0));
+    sources.push_back(
+        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
+    ASSERT_TRUE(pair.ok()) << pair.reason() << "\n" << drawn.back().text;
+    EXPECT_EQ(pair->joined.valid(), i % 3 > 0);
+    EXPECT_EQ(pair->row_results.size(), 2U);
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const Case& c = drawn[i];
+    const auto run = testing::run_cuda(*module, sources[i], *c.workload, seed, {.turns = i % 3});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    EXPECT_LT(run->error, c.workload->dtype() == DType::f16 ? 4e-3 : 3e-2) << c.text;
+    const auto pair = lowering::warpgroup_pair(c.schedule, 0);
+    const auto [rights, seconds] = pair->left_out();
+    auto bytes = testing::sm_bytes(c.schedule);
+    bytes["K"].first -= rights, bytes["V"].first -= seconds;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;
+    EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
+  }
+}
+
+/// Turns that do not divide a chunk would read the next one's.
+TEST(Pairs, TurnsDivideChunks) {
+  const auto with = [](int step) {
+    return lowering::warpgroup_pair(
+        make_case(
+            formatted(
+                "name: chunks\ndtype: f16\nloops: {{lo: 2, li: 96, m: 16, k: 64, \"n\": 64}}\n"
+                "tensors:\n  K: [192, k]\n  V: [192, n]\noperators:\n"
+                "  - \"qk: S[lo,m,li] += Q[m,k] * K[96*lo+li,k]\"\n"
+                "  - \"pv: O[lo,m,n] += S[lo,m,li] * V[96*lo+li,n]\"\n"),
+            formatted("lo/1@grid m/16@grid ( li/{} ( k/64 ( C.qk ) C.pv ) S.O )", step), 4)
+            .schedule,
+        0);
+  };
+  EXPECT_TRUE(with(48).ok()) << with(48).reason();
+  EXPECT_NE(with(64).reason().find("turns of 64 do not divide its chunks of 96"), std::string::npos)
+      << with(64).reason();
+}
+
 /// Attention of 512 rows and columns with such a mask, in tiles of 128 x 64.
 Case masked(const std::string& mask, const std::string& type = "f16", int l = 512,
             const std::string& p = "exp(U[m,l] - R[m])", int scale = 1) {

@@ -95,6 +95,18 @@ TEST(Chunks, ThePlannerTakesThemForFewRowsOfManyKeys) {
       << a.json.at("plan").dump();
 }
 
+/// Rows of heads that share keys are in one block.
+TEST(Chunks, ThePlannerPutsHeadsThatShareKeysTogether) {
+  const Answer a =
+      plan({.subject = "attention:heads=16,m=2,l=4099,groups=8,causal=1,scale=1,dtype=f16,online=1",
+            .machine = "h200",
+            .model = "tilewright"});
+  ASSERT_TRUE(a.ok());
+  const std::string text = a.json.at("plan").dump();
+  EXPECT_NE(text.find("split-running:"), std::string::npos) << text;
+  EXPECT_NE(text.find("h/8@grid m/2@grid ( li/"), std::string::npos) << text;
+}
+
 /// The NPU has no code for indices and says so.
 TEST(Causal, NpuRefusesIndices) {
   const Request r{.subject = "ramp",

@@ -14,11 +14,14 @@ struct MatrixOf {
   TW_MEMBER int of(int product) const { return product / divide % modulo; }
 };
 /// Extents: rows of the results, what the second product sums over, columns of the results; how many there are.
-/// `section`: with a mask, how many of them have their tiles together.
+/// `section`: with a mask, how many of them have their tiles together. `chunk`: of the right and second operands' rows,
+/// `step` apart; of a step of zero there are none.
 struct PairSize {
   int rows, middle, columns, count;
   MatrixOf left, right, second, result;
   int section;
+  MatrixOf chunk;
+  int step;
 };
 /// Columns of the first product from `from` on, before `to`.
 struct PairColumns { int from, to; };
@@ -72,7 +75,7 @@ struct WarpgroupPair {
   // Whether a turn waits for the next one's operand before it waits for the second product. ptxas moves a wait for
   // products forward over arithmetic, to where the operators begin that run meanwhile, but not over a branch. Where edges
   // or masks are, the operators have one.
-  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked;
+  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked && !Between::kGuarded;
   static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
   static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
 
@@ -154,8 +157,9 @@ struct WarpgroupPair {
     mbarrier_wait(left_free, parity ^ 1);
     parity ^= 1;
     const Turns all = turns(s, p.row);
+    const int begin = s.chunk.of(p.product) * s.step;
     for (int turn = all.from; turn < all.to; ++turn) {
-      const int l = turn * Middle;
+      const int l = begin + turn * Middle;
       u64* const full = rights.fill(turn == all.from ? Left::kBytes : 0);
       if (turn == all.from) Left::load(of_left, left, full, p.row, 0, s.left.of(p.product));
       Right::load(rights.tile(), right, full, l, 0, s.right.of(p.product));
@@ -181,7 +185,7 @@ struct WarpgroupPair {
   /// The operators between; columns past the end add nothing to what follows. `whole`: columns of the warpgroup's
   /// rows that no mask touches and that are none past the end.
   static TW_MEMBER void between(Between& ops, float (&x)[Middle / 2], const PairPoint& at, const PairColumns& whole) {
-    if constexpr (Ragged || Between::kMasked) {
+    if constexpr (Ragged || Between::kMasked || Between::kGuarded) {
       const int column = at.column - int(threadIdx.x % 4 * 2);
       if (column < whole.from || column + Middle > whole.to) return ops.template step<Ragged, true>(x, at);
     }
@@ -253,7 +257,8 @@ struct WarpgroupPair {
   }
 
   static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right, const TensorMap& second,
-                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const PairSize& s) {
+                            const TensorMap& out, Out* home, i64 pitch, i64 apart, const PairSize& s,
+                            const Between& given = {}) {
     unsigned char* const of_right = memory + Left::kBytes;
     unsigned char* const of_second = of_right + Stages * Right::kBytes;
     unsigned char* const boxes = of_second + Stages * Second::kBytes;
@@ -290,8 +295,13 @@ struct WarpgroupPair {
       const Turns all = turns(s, p.row);
       PairColumns whole{0, s.middle};
       if constexpr (Between::kMasked) whole = Between::whole(row, row + 63, s.middle);
+      if constexpr (Between::kGuarded) {
+        const int begin = s.chunk.of(p.product) * s.step;
+        const PairColumns in = Between::guarded(row, row + 63, begin + s.middle);
+        whole = {most(whole.from, in.from - begin), least(whole.to, in.to - begin)};
+      }
       float sums[Columns / 2];
-      Between ops;
+      Between ops = given;
       compute(ops, sums, memory, left_free, rights, seconds, order, all, whole,
               {row + warp * 16 + g, all.from * Middle + t, p.product, s.middle}, group, thread == 0);
       if (tile_of(round + 1) >= tiles(s)) next_launch_may_begin();

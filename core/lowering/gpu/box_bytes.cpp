@@ -96,11 +96,11 @@ std::int64_t box_bytes(const WarpgroupPair& p) {
                left.of(d * p.tile_rows(), p.tile_rows(), 0, deep, at(p.of_left, product));
       const auto [from, to] = p.turns(d);
       for (std::int64_t turn = from; turn < to; ++turn) {
-        bytes += p.tiles_across() *
-                 right.of(turn * p.tile_middle, p.tile_middle, 0, deep, at(p.of_right, product));
+        const std::int64_t l = p.middle_begin(product) + turn * p.tile_middle;
+        bytes += p.tiles_across() * right.of(l, p.tile_middle, 0, deep, at(p.of_right, product));
         for (std::int64_t c = 0; c < p.tiles_across(); ++c)
-          bytes += second.of(c * p.tile_columns, p.tile_columns, turn * p.tile_middle,
-                             p.tile_middle, at(p.of_second, product));
+          bytes += second.of(c * p.tile_columns, p.tile_columns, l, p.tile_middle,
+                             at(p.of_second, product));
       }
     }
   return bytes;

@@ -90,7 +90,8 @@ std::optional<Plane> plane(const Expr& e, LoopId rows, LoopId columns) {
   return std::nullopt;
 }
 
-/// Elements at which lt(a, b) of two planes is true.
+}  // namespace
+
 std::optional<MaskEdge> true_beyond(const Expr& e, LoopId rows, LoopId columns) {
   if (e.kind != Expr::Kind::call || e.function != "lt") return std::nullopt;
   const auto a = plane(e.args[0], rows, columns), b = plane(e.args[1], rows, columns);
@@ -101,6 +102,8 @@ std::optional<MaskEdge> true_beyond(const Expr& e, LoopId rows, LoopId columns) 
   return m;
 }
 MaskEdge opposite(const MaskEdge& m) { return {-m.by_row, -m.by_column, -m.offset - 1}; }
+
+namespace {
 
 class Prover {
  public:

@@ -40,6 +40,12 @@ struct MaskedChain {
 /// -32768 is not, because a sum of products of f16 may be less. Cost: the expressions, some times.
 std::vector<MaskEdge> mask_edges(const Workload& w, const MaskedChain& chain);
 
+/// Elements beyond the edge that a condition is true at, lt(m, l): none where it is of another
+/// kind.
+std::optional<MaskEdge> true_beyond(const Expr& condition, LoopId rows, LoopId columns);
+/// Beyond it lie all other elements.
+MaskEdge opposite(const MaskEdge& m);
+
 /// Where the condition is one of the edges': its value at elements that are beyond none of them.
 std::optional<bool> value_within(std::span<const MaskEdge> edges, const Expr& condition,
                                  LoopId rows, LoopId columns);

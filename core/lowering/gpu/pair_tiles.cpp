@@ -1,5 +1,6 @@
 // What a pair of products has by the numbers of its tiles, and the pair for people.
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -7,6 +8,8 @@
 
 namespace tilewright::lowering {
 namespace {
+
+constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 
 /// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
 std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
@@ -20,6 +23,68 @@ const PairValue* WarpgroupPair::find(TensorId t) const {
   const auto v = std::ranges::find(values, t, &PairValue::tensor);
   return v == values.end() ? nullptr : &*v;
 }
+
+std::optional<PairGuard> WarpgroupPair::guard(const Expr& condition) const {
+  if (!chunk.valid() && !joined.valid()) return std::nullopt;
+  bool placed = !chunk.valid();
+  const auto is = [](const Expr& e, const char* function) {
+    return e.kind == Expr::Kind::call && e.function == function;
+  };
+  const auto of = [](const Expr& e, LoopId l) {
+    return e.kind == Expr::Kind::index && e.loop == l;
+  };
+  // chunk * chunk_step + middle, as split-running writes it, is one place.
+  const auto in_operands = [&](const auto& self, const Expr& e) -> Expr {
+    if (is(e, "add") && is(e.args[0], "mul") && of(e.args[1], middle_loop) &&
+        of(e.args[0].args[1], chunk) && e.args[0].args[0].kind == Expr::Kind::constant &&
+        e.args[0].args[0].constant == static_cast<double>(chunk_step)) {
+      placed = true;
+      return e.args[1];
+    }
+    Expr to = e;
+    for (Expr& a : to.args) a = self(self, a);
+    return to;
+  };
+  const auto m = true_beyond(in_operands(in_operands, condition), rows_loop, middle_loop);
+  if (!m || !placed) return std::nullopt;
+  // What it is of the first row and column.
+  return m->offset < 0 ? PairGuard{opposite(*m), true} : PairGuard{*m, false};
+}
+void WarpgroupPair::find_guards(const Workload& w, std::span<const OpId> ops) {
+  const std::int64_t all = chunk.valid() ? chunk_modulo * chunk_step : middle;
+  const auto exact = [&](const MaskEdge& m) {
+    return std::abs(static_cast<double>(m.by_row)) * static_cast<double>(inner_rows) +
+               std::abs(static_cast<double>(m.by_column)) * static_cast<double>(all) +
+               std::abs(static_cast<double>(m.offset)) <
+           1 << 24;
+  };
+  const auto find = [&](const auto& self, const Expr& e) -> void {
+    for (const Expr& a : e.args) self(self, a);
+    const auto g = guard(e);
+    if (!g || !exact(g->edge)) return;
+    guarded.push_back(e);
+    if (std::ranges::find(guards, g->edge) == guards.end()) guards.push_back(g->edge);
+  };
+  for (const OpId op : ops)
+    for (const Output& o : w.op(op).outputs) find(find, o.value);
+}
+
+/// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of all
+/// do not stay in a cache those of a few products come together: of numbers whose operands stay,
+/// the one that fills blocks best.
+void WarpgroupPair::choose_section(std::int64_t bytes, std::int64_t kept) {
+  section = count;
+  if (kept == 0 || bytes <= kept / 4 * 3) return;
+  const std::int64_t most = std::clamp(kept / 2 * count / bytes, std::int64_t{1}, count);
+  std::int64_t best = 0;
+  for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
+    WarpgroupPair with = *this;
+    with.section = n;
+    const std::int64_t turns = with.most_turns();
+    if (best == 0 || turns < best) best = turns, section = n;
+  }
+}
+
 std::int64_t WarpgroupPair::left_bytes() const {
   return tile_bytes(tile_rows(), depth, left_across);
 }
@@ -111,6 +176,12 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
       "barriers: of each stage of {} and of {} one full, one free; of {} one free, which comes "
       "with {}\n",
       name(p.right), name(p.second), name(p.left), name(p.right));
+  if (p.joined.valid())
+    text += formatted("rows: {} of {} for each of {}, one tile\n", p.inner_rows,
+                      w.loop(p.rows_loop).name, w.loop(p.joined).name);
+  if (p.chunk.valid())
+    text += formatted("chunks: {} of {} rows of {} and {}, by {}\n", p.chunk_modulo, p.chunk_step,
+                      name(p.right), name(p.second), w.loop(p.chunk).name);
   const std::string turns = formatted("{} by {}", w.loop(p.middle_loop).name, p.tile_middle);
   if (!p.edges.empty()) {
     std::int64_t taken = 0;
@@ -144,6 +215,8 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
   for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
   text += formatted("    of the last turn: {}\n", second);
   for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
+  for (const TensorId t : p.row_results)
+    text += "    " + name(t) + ": one number a row, stored by the first of its four threads\n";
   text += "    results through shared memory, ";
   text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[3]))
                   : formatted("{} elements a store\n", p.vector);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/lowering/checks.h"
@@ -16,7 +16,6 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
-constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 // A thread's registers beside its values: addresses, places, what instructions need for a moment,
 // one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
 // tile that this allows is spilled (cuda_pairs_test).
@@ -41,8 +40,10 @@ class PairFinder : KernelReader {
     place_tensors();
     cut_tiles();
     place_values();
-    p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
-                               p_.depth, p_.operand});
+    if (!p_.joined.valid())
+      p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
+                                 p_.depth, p_.operand});
+    p_.find_guards(w_, between_);
     arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
             stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();
@@ -77,8 +78,6 @@ class PairFinder : KernelReader {
 
   void check_nodes() const {
     check_kernel();
-    for (const Buffer& b : k_.buffers)
-      if (b.leaves) refuse("tensor " + name(b.tensor) + " leaves the kernel, and is read in it");
     for (NodeId g : grid_)
       for (NodeId c : computes_)
         if (!around(g, c)) refuse("its loops of blocks are not a chain around all operators");
@@ -130,29 +129,39 @@ class PairFinder : KernelReader {
     const Access& scores = first.outputs.front().target;
     p_.middle_loop = w_.reduction_loops(p_.second_op).front();
     depth_ = w_.reduction_loops(p_.first_op).front();
+    for (std::size_t i = 0; i < 2; ++i) of_first_[i] = without_chunk(first.inputs[i]);
+    of_second_ = without_chunk(*second_);
+    second_ = &of_second_;
     for (const Access* a : {&scores, inner_, target_}) check_whole_loops(w_, *a);
-    for (const Access* a : {&first.inputs[0], &first.inputs[1]}) check_loops(w_, *a, first.loops);
+    for (const Access& a : of_first_) check_loops(w_, a, first.loops);
     check_loops(w_, *second_, second.loops);
     if (!has_whole_loop(scores, p_.middle_loop) || !has_whole_loop(*inner_, p_.middle_loop) ||
         !has_whole_loop(*second_, p_.middle_loop))
       refuse("its second product sums over no columns of the first");
-    const bool swapped = has_whole_loop(first.inputs[0], p_.middle_loop);
-    left_ = &first.inputs[swapped ? 1 : 0], right_ = &first.inputs[swapped ? 0 : 1];
+    const bool swapped = has_whole_loop(of_first_[0], p_.middle_loop);
+    left_ = &of_first_[swapped ? 1 : 0], right_ = &of_first_[swapped ? 0 : 1];
     if (has_whole_loop(*left_, p_.middle_loop) || !has_whole_loop(*right_, p_.middle_loop))
       refuse("both operands of its first product have loop " + loop_name(p_.middle_loop));
     for (const Affine& i : target_->index) {
       const LoopId l = *i.plain_loop();
       if (!has_whole_loop(*inner_, l)) p_.columns_loop = l;
       if (has_whole_loop(*inner_, l) && has_whole_loop(*left_, l) && !has_whole_loop(*right_, l) &&
-          !has_whole_loop(*second_, l))
-        p_.rows_loop = l;  // the innermost of these
+          !has_whole_loop(*second_, l) && l != p_.chunk)
+        // The innermost of these, and one around it of which a block has all.
+        p_.joined = std::exchange(p_.rows_loop, l);
     }
+    if (p_.joined.valid() && (extent(p_.joined) == 1 || part(p_.joined) < extent(p_.joined)))
+      p_.joined = {};
+    if (p_.joined.valid() && part(p_.rows_loop) < extent(p_.rows_loop))
+      refuse("a block has some rows of several products");
     if (!p_.rows_loop.valid() || !p_.columns_loop.valid() ||
         !has_whole_loop(*second_, p_.columns_loop))
       refuse("its results have no rows or no columns");
     for (const Affine& i : target_->index)
-      if (const LoopId l = *i.plain_loop(); l != p_.rows_loop && l != p_.columns_loop)
+      if (const LoopId l = *i.plain_loop();
+          l != p_.rows_loop && l != p_.columns_loop && l != p_.joined)
         p_.products.push_back(l);
+    find_chunks();
     if (!made_of(scores, {p_.rows_loop, p_.middle_loop}) ||
         !made_of(*inner_, {p_.rows_loop, p_.middle_loop}))
       refuse("what lies between its products is not of their rows and columns");
@@ -164,8 +173,38 @@ class PairFinder : KernelReader {
     for (const Access* a : {left_, right_, second_}) check_loops(w_, *a, of_matrix);
   }
 
+  /// An access of which an index is in chunks of the middle as if it were of the first of them.
+  Access without_chunk(const Access& a) {
+    Access to = a;
+    for (Affine& i : to.index) {
+      if (i.terms.size() != 2 || i.offset != 0) continue;
+      const bool last = i.terms[0].loop == p_.middle_loop;
+      const Term &within = i.terms[last ? 0 : 1], &chunk = i.terms[last ? 1 : 0];
+      if (within.loop != p_.middle_loop || within.coefficient != 1 ||
+          chunk.coefficient != extent(p_.middle_loop))
+        continue;
+      if (p_.chunk.valid() && p_.chunk != chunk.loop) refuse("its operands are in other chunks");
+      p_.chunk = chunk.loop;
+      i.terms = {{p_.middle_loop, 1}};
+      ++in_chunks_;
+    }
+    return to;
+  }
+  void find_chunks() {
+    if (!p_.chunk.valid()) return;
+    if (in_chunks_ != 2 || std::ranges::find(p_.products, p_.chunk) == p_.products.end())
+      refuse("only some of its operands and results are in chunks");
+    for (const Access* a : {left_, right_, second_})
+      if (has_whole_loop(*a, p_.chunk)) refuse("its operands are in chunks, and of several");
+    for (std::size_t i = p_.products.size(); p_.products[--i] != p_.chunk;)
+      p_.chunk_divide *= extent(p_.products[i]);
+    p_.chunk_modulo = extent(p_.chunk), p_.chunk_step = extent(p_.middle_loop);
+  }
+
   /// Whether the access has just these loops and those that tell products apart.
   bool made_of(const Access& a, std::vector<LoopId> loops) const {
+    if (p_.joined.valid() && std::ranges::find(loops, p_.rows_loop) != loops.end())
+      loops.push_back(p_.joined);
     loops.insert(loops.end(), p_.products.begin(), p_.products.end());
     return a.index.size() == loops.size() &&
            std::ranges::all_of(loops, [&](LoopId l) { return has_whole_loop(a, l); });
@@ -194,19 +233,35 @@ class PairFinder : KernelReader {
     p_.right_across = across(*right_, p_.middle_loop, depth_);
     p_.second_across = across(*second_, p_.columns_loop, p_.middle_loop);
     const auto lies = [&](const Access& a, LoopId outer, LoopId deep, bool rows_across) {
-      return rows_across ? matrix_access(w_, a, outer, deep, p_.products)
-                         : matrix_access(w_, a, deep, outer, p_.products);
+      const LoopId joined = outer == p_.rows_loop ? p_.joined : LoopId();
+      return rows_across ? matrix_access(w_, a, outer, deep, p_.products, joined)
+                         : matrix_access(w_, a, deep, outer, p_.products, joined);
     };
+    for (const Access* a : {left_, target_}) check_joined(*a);
     p_.of_left = lies(*left_, p_.rows_loop, depth_, p_.left_across);
     p_.of_right = lies(*right_, p_.middle_loop, depth_, p_.right_across);
     p_.of_second = lies(*second_, p_.columns_loop, p_.middle_loop, p_.second_across);
     check_box_rows(w_, p_.left, p_.of_left), check_box_rows(w_, p_.right, p_.of_right);
     check_box_rows(w_, p_.second, p_.of_second);
-    p_.rows = extent(p_.rows_loop), p_.columns = extent(p_.columns_loop);
+    p_.rows = p_.inner_rows = extent(p_.rows_loop), p_.columns = extent(p_.columns_loop);
+    if (p_.joined.valid()) p_.rows *= extent(p_.joined);
     p_.middle = extent(p_.middle_loop), p_.depth = extent(depth_);
     for (const LoopId loop : p_.products) p_.count *= extent(loop);
     for (const std::int64_t e : {p_.rows, p_.columns, p_.middle})
       if (e >= 1 << 30) refuse("a loop has 2^30 iterations or more");
+  }
+
+  /// Rows of the joined loops must follow one another.
+  void check_joined(const Access& a) const {
+    if (!p_.joined.valid()) return;
+    const auto strides = strides_of(w_.tensor(a.tensor));
+    std::int64_t outer = 0, inner = 0;
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      if (a.index[d].plain_loop() == p_.joined) outer = strides[d];
+      if (a.index[d].plain_loop() == p_.rows_loop) inner = strides[d];
+    }
+    if (outer != inner * extent(p_.rows_loop))
+      refuse("tensor " + name(a.tensor) + "'s rows of several products do not follow one another");
   }
 
   /// A block's or a turn's part of a loop: the step of the innermost loop over it.
@@ -276,10 +331,18 @@ class PairFinder : KernelReader {
       for (const Output& o : w_.op(op).outputs) {
         const TensorId t = o.target.tensor;
         const bool leaves = std::ranges::any_of(k_.buffers, [&](const Buffer& b) {
-          return b.tensor == t && b.role == BufferRole::output;
+          return b.tensor == t && (b.role == BufferRole::output || b.leaves);
         });
         if (!leaves) continue;
+        if (p_.find(t)->place == Place::row) {
+          check_row_result(o.target);
+          p_.row_results.push_back(t);
+          continue;
+        }
         if (p_.result.valid()) refuse("it has several results");
+        if (std::ranges::any_of(k_.buffers,
+                                [&](const Buffer& b) { return b.tensor == t && b.leaves; }))
+          refuse("tensor " + name(t) + " leaves the kernel, and is read in it");
         p_.result = t, result_ = &o.target;
       }
     if (!p_.result.valid() || p_.find(p_.result)->place != Place::columns)
@@ -287,8 +350,24 @@ class PairFinder : KernelReader {
     check_result_type(p_.result);
     if (result_->index.back().plain_loop() != p_.columns_loop)
       refuse("tensor " + name(p_.result) + "'s rows are not rows of a matrix");
-    p_.of_result = matrix_access(w_, *result_, p_.columns_loop, p_.rows_loop, p_.products);
+    check_joined(*result_);
+    p_.of_result =
+        matrix_access(w_, *result_, p_.columns_loop, p_.rows_loop, p_.products, p_.joined);
     for (PairValue& v : p_.values) v.parts = v.parts && !read_between(v.tensor);
+  }
+
+  /// One number for each row of each product, in their order.
+  void check_row_result(const Access& a) const {
+    std::vector<LoopId> order = p_.products;
+    if (p_.joined.valid()) order.push_back(p_.joined);
+    order.push_back(p_.rows_loop);
+    for (std::size_t d = 0; d < order.size(); ++d)
+      if (a.index[d].plain_loop() != order[d])
+        refuse("tensor " + name(a.tensor) + "'s numbers are not in the order of its rows");
+    if (w_.tensor(a.tensor).dtype != DType::f32)
+      refuse("tensor " + name(a.tensor) + " has a number for each row, which is not of f32");
+    if (part(p_.columns_loop) < extent(p_.columns_loop))
+      refuse("blocks share rows of tensor " + name(a.tensor));
   }
 
   /// The second product's operands beside the right one.
@@ -375,7 +454,7 @@ class PairFinder : KernelReader {
 
   void check_indices(const Operator& op, Place domain) const {
     const auto check = [&](const auto& self, const Expr& e) -> void {
-      if (e.kind == Expr::Kind::index && e.loop != p_.rows_loop &&
+      if (e.kind == Expr::Kind::index && e.loop != p_.rows_loop && e.loop != p_.joined &&
           std::ranges::find(p_.products, e.loop) == p_.products.end() &&
           !(e.loop == p_.middle_loop && domain == Place::middle) &&
           !(e.loop == p_.columns_loop && domain == Place::columns))
@@ -408,13 +487,19 @@ class PairFinder : KernelReader {
   }
 
   void arrange(int warps, int stages) {
-    p_.groups = tile(p_.rows_loop, 64, 192) / 64;
+    if (p_.joined.valid() && p_.rows > 192)
+      refuse("a block's rows of several products are too many");
+    p_.groups = p_.joined.valid() ? static_cast<int>(ceil_div(p_.rows, std::int64_t{64}))
+                                  : tile(p_.rows_loop, 64, 192) / 64;
     // Boxes have 64 elements of a row: a tile of rows that go on is a multiple of that.
     const auto multiple = [&](LoopId loop, bool along) {
       return along && part(loop) < extent(loop) ? 64 : 16;
     };
     p_.tile_middle =
         tile(p_.middle_loop, multiple(p_.middle_loop, p_.right_across || !p_.second_across), 256);
+    // A box would have rows of the next chunk.
+    if (p_.chunk.valid() && p_.ragged())
+      refuse(formatted("turns of {} do not divide its chunks of {}", p_.tile_middle, p_.middle));
     p_.tile_columns = tile(p_.columns_loop, multiple(p_.columns_loop, p_.second_across), 256);
     if (p_.depth > 256) refuse("its first product's depth is more than 256");
     if (warps > 0 && warps != 4 * p_.groups)
@@ -422,10 +507,11 @@ class PairFinder : KernelReader {
                        p_.tile_rows()));
     const std::int64_t middle = p_.tile_middle / 2, columns = p_.tile_columns / 2,
                        rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
+    const bool masked = !p_.edges.empty() || !p_.guards.empty();
     p_.registers = static_cast<int>(
         std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + (p_.groups == 3 && p_.edges.empty() && !p_.ragged() ? kOtherOfThree : kOther) +
-        p_.tile_middle / kColumnsEach + (p_.edges.empty() ? 0 : kOfMask));
+        rows + (p_.groups == 3 && !masked && !p_.ragged() ? kOtherOfThree : kOther) +
+        p_.tile_middle / kColumnsEach + (masked ? kOfMask : 0));
     if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
       refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
                        p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
@@ -447,33 +533,26 @@ class PairFinder : KernelReader {
     p_.tiles = p_.count * p_.tiles_down() * p_.tiles_across();
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.grid = std::min(p_.tiles, s_.machine->units.front().count * p_.resident);
-    if (!p_.edges.empty()) choose_section();
-  }
-
-  /// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of
-  /// all do not stay in L2 those of a few products come together: of numbers whose operands stay,
-  /// the one that fills blocks best.
-  void choose_section() {
-    p_.section = p_.count;
-    const Level& outer =
-        s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
-    const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
-    const std::int64_t all = bytes(p_.right) + bytes(p_.second), kept = outer.capacity.value;
-    if (outer.kind != LevelKind::cache || all <= kept / 4 * 3) return;
-    const std::int64_t most = std::clamp(kept / 2 * p_.count / all, std::int64_t{1}, p_.count);
-    std::int64_t best = 0;
-    for (std::int64_t n = most; n > 0 && n > most - kSections; --n) {
-      WarpgroupPair with = p_;
-      with.section = n;
-      const std::int64_t turns = with.most_turns();
-      if (best == 0 || turns < best) best = turns, p_.section = n;
+    if (!p_.edges.empty()) {
+      const auto bytes = [&](TensorId t) { return w_.tensor(t).bytes().value; };
+      const Level& outer =
+          s_.machine->level(s_.machine->path(s_.machine->home(), k_.level).front().second);
+      p_.choose_section(bytes(p_.right) + bytes(p_.second),
+                        outer.kind == LevelKind::cache ? outer.capacity.value : 0);
     }
   }
 
   void make_maps() {
     const auto map = [&](const Access& a, const MatrixAccess& m, bool across, LoopId outer_loop,
                          LoopId deep_loop, int tile_outer, std::int64_t tile_depth) {
-      const std::int64_t outer = reached(w_, a, outer_loop), depth = reached(w_, a, deep_loop);
+      const auto ends = [&](LoopId loop) {
+        if (loop == p_.rows_loop && p_.joined.valid()) return p_.rows;
+        if (loop != p_.middle_loop || !p_.chunk.valid()) return reached(w_, a, loop);
+        const auto d =
+            std::ranges::find_if(a.index, [&](const Affine& i) { return i.plain_loop() == loop; });
+        return w_.tensor(a.tensor).shape[static_cast<std::size_t>(d - a.index.begin())];
+      };
+      const std::int64_t outer = ends(outer_loop), depth = ends(deep_loop);
       const int tall = static_cast<int>(round_up(tile_depth, 16));
       p_.maps.push_back(across ? box_map(w_, a.tensor, m, outer, depth, tall)
                                : box_map(w_, a.tensor, m, depth, outer, tile_outer));
@@ -498,6 +577,9 @@ class PairFinder : KernelReader {
   NodeId turns_;                          ///< the loop over the second product's sum
   std::vector<std::size_t> products_at_;  ///< in computes_
   LoopId depth_;
+  std::array<Access, 2> of_first_;  ///< operands of the products, of the first chunk
+  Access of_second_;
+  int in_chunks_ = 0;
   const Access *left_ = nullptr, *right_ = nullptr, *second_ = nullptr, *inner_ = nullptr,
                *target_ = nullptr, *result_ = nullptr;
   int second_left_ = 0, second_right_ = 1;

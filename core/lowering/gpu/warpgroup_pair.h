@@ -6,9 +6,13 @@
 // results, also running ones that rescale what there is so far. What they are, the plan says.
 // The products overlap: the second one of a turn is under way while the operators of the next run
 // (Shah et al., FlashAttention-3, arXiv:2407.08608, section 3.2). Turns that a mask empties are not
-// taken, and the mask is not evaluated where it leaves all.
+// taken, and the mask is not evaluated where it leaves all. Of products in chunks (the rewrite
+// split-running) the middle is a part of the operands' rows, and maxima and sums of rows leave,
+// too.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +41,12 @@ struct PairOperator {
   PairValue::Place domain = PairValue::Place::row;  ///< whose points it goes through
 };
 
+/// A condition's value where an element is not beyond an edge.
+struct PairGuard {
+  MaskEdge edge;
+  bool value = false;
+};
+
 struct WarpgroupPair {
   // Operands of the first product, the right one of the second, results.
   TensorId left, right, second, result;
@@ -45,9 +55,20 @@ struct WarpgroupPair {
   // Extents: rows, the first one's columns (the second one's sum), columns, the first one's sum.
   std::int64_t rows = 1, middle = 1, columns = 1, depth = 1, count = 1;
   LoopId rows_loop, middle_loop, columns_loop;
+  LoopId joined;                ///< with it rows are (joined, rows_loop): queries that share keys
+  std::int64_t inner_rows = 1;  ///< of rows_loop
+  /// The loop of the chunks of the right and second operands' middle, one of `products`; none where
+  /// these are whole.
+  LoopId chunk;
   std::vector<LoopId> products;  ///< outermost first
   bool left_across = false, right_across = false, second_across = false;
   MatrixAccess of_left, of_right, of_second, of_result;
+  std::int64_t chunk_divide = 1, chunk_modulo = 1, chunk_step = 0;
+  /// Of rows and the operands' rows in place of columns: edges beyond which conditions change that
+  /// are not evaluated where a tile has nothing beyond one (the end of the last chunk, a mask); and
+  /// these conditions.
+  std::vector<MaskEdge> guards;
+  std::vector<Expr> guarded;
   // A block: warpgroups that compute, 64 rows each.
   int groups = 1, tile_middle = 64, tile_columns = 64;
   int stages = 2;
@@ -58,6 +79,7 @@ struct WarpgroupPair {
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
   std::vector<BoxMap> maps;  ///< left, right, second and, where boxed, result
   std::vector<PairOperator> between, after;
+  std::vector<TensorId> row_results;  ///< beside `result`: one number a row, by product and row
   std::vector<PairValue> values;
   /// Of rows and the first product's columns, what a mask leaves out. With any, tiles of more turns
   /// come first, of so many products together.
@@ -66,7 +88,19 @@ struct WarpgroupPair {
   int middle_arrays = 1, column_arrays = 1;
 
   const PairValue* find(TensorId t) const;
+  /// Of a condition on the rows of one product and places in the operands. None of others, or where
+  /// `edges` are of all conditions.
+  std::optional<PairGuard> guard(const Expr& condition) const;
+  /// `guards` and `guarded`, of the operators between the products.
+  void find_guards(const Workload& w, std::span<const OpId> ops);
+  /// `section`, where the right and second operands have so many bytes and a cache keeps `kept` of
+  /// them; zero: none does.
+  void choose_section(std::int64_t bytes, std::int64_t kept);
   int tile_rows() const { return groups * 64; }
+  /// In the operands: where the middle of a product begins.
+  std::int64_t middle_begin(std::int64_t product) const {
+    return product / chunk_divide % chunk_modulo * chunk_step;
+  }
   int threads() const { return 128 * (groups + 1); }
   std::int64_t left_bytes() const;
   std::int64_t right_bytes() const;   ///< of a stage

@@ -12,8 +12,8 @@
 //                                            Z[m] += Z_part[lo,m] * exp(R_part[lo,m] - R[m])
 //
 // Where chunks do not divide the loop, the last one's scores behind its end are -inf. Where masks
-// may leave a chunk without a score, its maximum is the least finite number of 32 bits: then its
-// terms are zero, and so is what its sums are joined with.
+// may leave a chunk without a score, its maximum is half the least finite number of 32 bits: then
+// its terms are zero, and so is what its sums are joined with.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -43,7 +43,8 @@ bool looks_back(const Operator& op) {
   return std::ranges::any_of(op.outputs, [](const Output& o) { return names_outputs(o.value); });
 }
 
-constexpr double kLowest = std::numeric_limits<float>::lowest();
+// What some targets make of it, its product with the logarithm of two, is finite, too.
+constexpr double kLowest = std::numeric_limits<float>::lowest() / 2;
 
 /// An expression's value where inputs have these; nothing where it is not of inputs, constants,
 /// indices and calls alone.
@@ -291,7 +292,7 @@ class Splitter {
     return std::nullopt;
   }
 
-  /// The maximum of a chunk that may have nothing but -inf is the least finite number.
+  /// The maximum of a chunk that may have nothing but -inf is a finite number below all scores.
   void keep_finite() {
     const Output& given = w_.op(root_).outputs.front();
     if (given.combine != Combine::max || never_all_masked()) return;
