@@ -126,6 +126,15 @@ template <class T>
 TW_DEVICE auto load_one(T* from) -> decltype(to_float(*from)) {
   return to_float(load_global(static_cast<const T*>(from)));
 }
+/// The same, zero where not `in`.
+template <class T>
+TW_DEVICE auto load_one(const T* from, bool in) -> decltype(to_float(*from)) {
+  return to_float(read_if(from, in));
+}
+template <class T>
+TW_DEVICE auto load_one(T* from, bool in) -> decltype(to_float(*from)) {
+  return in ? load_one(from) : decltype(to_float(*from))(0);
+}
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in = true) {
   Several<T, N> v;

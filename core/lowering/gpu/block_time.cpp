@@ -139,6 +139,7 @@ class Pricer {
     for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
+    bool waited = false;  // for copies that are under way by themselves
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
     };
@@ -164,13 +165,17 @@ class Pricer {
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      // Groups have a tile each, and the first one waits for all of one group's.
-      first += copy.alone * (c.is(Way::shifted) ? groups : 1);
+      // Groups have a tile each, and the first one waits for all of one group's; other groups have
+      // other rings' first tiles. The computing warps look at their rings meanwhile.
+      const double others = std::min<double>(groups, static_cast<double>(shifted));
+      first += copy.alone * (c.is(Way::shifted) ? groups / others : 1) + ring.alone;
+      // Who copies elements, or pieces that are moved together, waits for them itself.
+      waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
       own.copying += c.runs * (copy.alone + ring.alone);
-      t.work += c.runs * ring.alone;
+      t.work += std::max(0.0, c.runs - 1) * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
     t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
@@ -188,7 +193,7 @@ class Pricer {
                                std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
                                   ring.stages);
     t.fill = (copied + p.stored + p.returned + 2 * p.added) / r_.fill;
-    t.ends = (copied > 0 ? latency_ + std::max(first, first_bytes) : 0) +
+    t.ends = (waited ? latency_ : 0) + std::max(first, first_bytes) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p));
     return t;
