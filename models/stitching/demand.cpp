@@ -36,6 +36,11 @@ constexpr double kOfLoad = 3, kOfThread = 16;
 // Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
 // of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
 constexpr double kDoubles = 2, kOfDouble = 18;
+// Of an element that a thread brings to shared memory (a load, a conversion, a store, their
+// conditions), and more of it for each further dimension that a thread goes along, by which its
+// number is divided twice; how many of them are under way together. Counted in the SASS of nvcc 13.0: 72 for eight
+// elements of a row, 126 and 197 for eight of two rows.
+constexpr double kOfStaged = 9, kOfStagedDimension = 12, kStagedTogether = 1.6;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
@@ -258,9 +263,16 @@ class Tally {
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
-    const double rounds =
-        size(s.dims) * static_cast<double>(ceil_div(p_.turns_of(s), lowering::kTurnsTogether));
-    return rounds * l1_.latency(s.from, fresh);
+    // Dimensions that a thread goes along: of the innermost, its part of a row.
+    double along = 0;
+    for (std::size_t d = 0; d < s.elements.size(); ++d)
+      if (p_.index(s.elements[d]).count > (d + 1 < s.elements.size() ? 1 : s.threads)) ++along;
+    const double each = kOfStaged + kOfStagedDimension * std::max(0.0, along - 1);
+    out_.instructions += (each - kOfAccess * fresh) * turns * repeats * moving;
+    const auto own = static_cast<double>(p_.turns_of(s));
+    const double rounds = size(s.dims) * std::ceil(own / lowering::kTurnsTogether);
+    return rounds * l1_.latency(s.from, fresh) +
+           size(s.dims) * own * each * d_.light / kStagedTogether;
   }
 
   /// Registers of a thread that are taken when the pass begins.
