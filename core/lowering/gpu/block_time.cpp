@@ -579,9 +579,14 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
     const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
                                                        : t.phases.back().seconds;
-    seconds += (t.phases.back().seconds + crowded) / 2;
-    // Those of all rounds but the last leave while the next one's blocks compute.
-    leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
+    // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
+    // of the last one while their threads store.
+    const double parts = p.stored_in_pieces * blocks / kPartsOfSectors,
+                 last = parts / std::max(1.0, t.phases.back().rounds);
+    double storing = 0;
+    for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;
+    seconds += std::max((t.phases.back().seconds + crowded) / 2, parts - last);
+    leaves += std::max(0.0, last - storing / r.clock);
   }
   if (k.co_resident) cycles += r.launch_together;
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
