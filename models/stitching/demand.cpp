@@ -554,7 +554,7 @@ class Tally {
     }
     return fetches && computes == 1           ? pass.turns
            : serial && pass.turns > kUnrolled ? 1
-                                              : kLoopsAhead;
+                                              : std::max(1.0, pass.turns / pass.waits);
   }
 
   const Graph& g_;

@@ -4,9 +4,10 @@
 #include "tilewright_products.h"
 
 #if defined(__CUDACC__)
-#define TW_UNROLL_4 _Pragma("unroll 4")
+#define TW_PRAGMA(text) _Pragma(#text)
+#define TW_UNROLL_BY(n) TW_PRAGMA(unroll n)
 #else
-#define TW_UNROLL_4
+#define TW_UNROLL_BY(n)
 #endif
 
 namespace tw {
