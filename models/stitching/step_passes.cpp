@@ -80,11 +80,12 @@ void StepPasses::collect(const Step& s, double times, double waits, double toget
   if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
   pass.loops.push_back(s.index);
   const std::int64_t count = p_.index(s.index).count;
-  if (p_.index(s.index).unrolled) {
+  const bool few = s.few;
+  if (p_.index(s.index).unrolled || (few && lowering::turns_unrolled(count) >= count)) {
     together *= static_cast<double>(count);
   } else {
     // A loop within: turns around it are no longer one after the other's loads.
-    waits *= together * static_cast<double>(s.few ? lowering::waits_of(count) : count);
+    waits *= together * static_cast<double>(few ? lowering::waits_of(count) : count);
     together = 1;
   }
   for (const Step& inner : s.body)
