@@ -166,16 +166,16 @@ class Pricer {
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
       // Groups have a tile each, and the first one waits for all of one group's; other groups have
-      // other rings' first tiles. The computing warps look at their rings meanwhile.
+      // other rings' first tiles.
       const double others = std::min<double>(groups, static_cast<double>(shifted));
-      first += copy.alone * (c.is(Way::shifted) ? groups / others : 1) + ring.alone;
+      first += copy.alone * (c.is(Way::shifted) ? groups / others : 1);
       // Who copies elements, or pieces that are moved together, waits for them itself.
       waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
       own.copying += c.runs * (copy.alone + ring.alone);
-      t.work += std::max(0.0, c.runs - 1) * ring.alone;
+      t.work += c.runs * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
     t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
