@@ -59,10 +59,9 @@ std::string ProgramPrinter::read(const Read& r) {
     case Read::From::gather:
     case Read::From::run: {
       const Gathered g = gathered_at(r.gather);
-      return from_lane(
-          g.lane, r.gather.alike
-                      ? where(g.there, "to_float(read_alike(" + g.place + ", thread == 0))")
-                      : loaded(g.place, g.there));
+      return from_lane(g.lane, r.gather.alike ? where(g.there, "to_float(read_alike(" + g.place +
+                                                                   ", thread == 0))")
+                                              : loaded(g.place, g.there));
     }
   }
   return {};

@@ -38,14 +38,13 @@ constexpr double kOfLoad = 3, kOfThread = 16;
 constexpr double kDoubles = 2, kOfDouble = 18;
 // Of an element that a thread brings to shared memory (a load, a conversion, a store, their
 // conditions), and more of it for each further dimension that a thread goes along, by which its
-// number is divided twice; how many of them are under way together. Counted in the SASS of nvcc 13.0: 72 for eight
-// elements of a row, 126 and 197 for eight of two rows.
+// number is divided twice; how many of them are under way together. Counted in the SASS of
+// nvcc 13.0: 72 for eight elements of a row, 126 and 197 for eight of two rows.
 constexpr double kOfStaged = 9, kOfStagedDimension = 12, kStagedTogether = 1.6;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;
-
 using Counted = std::map<const void*, Accesses>;
 
 class Tally {
@@ -110,8 +109,7 @@ class Tally {
     std::vector<int> all;
     for (const Step& s : steps) {
       if (s.kind == Step::Kind::blocks && s.index >= 0) all.push_back(s.index);
-      const std::vector<int> inner = grid_of(s.body);
-      all.insert(all.end(), inner.begin(), inner.end());
+      std::ranges::copy(grid_of(s.body), std::back_inserter(all));
     }
     return all;
   }
@@ -264,10 +262,10 @@ class Tally {
       }
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
     // Dimensions that a thread goes along: of the innermost, its part of a row.
-    double along = 0;
-    for (std::size_t d = 0; d < s.elements.size(); ++d)
-      if (p_.index(s.elements[d]).count > (d + 1 < s.elements.size() ? 1 : s.threads)) ++along;
-    const double each = kOfStaged + kOfStagedDimension * std::max(0.0, along - 1);
+    int along = 0;
+    for (const int& e : s.elements)
+      along += p_.index(e).count > (&e == &s.elements.back() ? s.threads : 1) ? 1 : 0;
+    const double each = kOfStaged + kOfStagedDimension * std::max(0, along - 1);
     out_.instructions += (each - kOfAccess * fresh) * turns * repeats * moving;
     const auto own = static_cast<double>(p_.turns_of(s));
     const double rounds = size(s.dims) * std::ceil(own / lowering::kTurnsTogether);

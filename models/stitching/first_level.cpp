@@ -65,8 +65,8 @@ double FirstLevel::from_l2(TensorId t, const Linear& at, double sectors) const {
 }
 
 bool FirstLevel::others_read(const Linear& at) const {
-  return std::ranges::any_of(
-      grid_, [&](int i) { return p_.index(i).count > 1 && !at.terms.contains(i); });
+  return std::ranges::any_of(grid_,
+                             [&](int i) { return p_.index(i).count > 1 && !at.terms.contains(i); });
 }
 double FirstLevel::latency(const Linear& at, double fresh) const {
   return std::min(1.0, fresh) * (others_read(at) ? d_.l2 : d_.home()) +

@@ -15,12 +15,7 @@ class FirstLevel {
   /// `grid`: the block indices of what runs in `blocks` blocks, outer ones first.
   FirstLevel(const Device& d, const lowering::ThreadProgram& p, std::vector<int> grid,
              double blocks)
-      : d_(d),
-        p_(p),
-        k_(*p.kernel),
-        grid_(std::move(grid)),
-        blocks_(blocks),
-        room_(of_tensor()) {}
+      : d_(d), p_(p), k_(*p.kernel), grid_(std::move(grid)), blocks_(blocks), room_(of_tensor()) {}
 
   /// Of a block's sectors of a load, those that L2 gives: blocks of an SM that follow one another
   /// find in L1 what others of them have brought, where it has room for what all of these read.

@@ -57,10 +57,10 @@ struct Device;
 struct Component;
 class Graph;
 
-/// The work of a block of each part of a pack, or of the one kernel, from what its threads do. Loads before a loop are under way
-/// together; of those in a loop, a few turns; a sum over lanes is five shuffles, over warps a
-/// barrier more. `vertices` of `g` are the program's operators, by name. Cost: the program's steps
-/// times 32 lanes.
+/// The work of a block of each part of a pack, or of the one kernel, from what its threads do.
+/// Loads before a loop are under way together; of those in a loop, a few turns; a sum over lanes is
+/// five shuffles, over warps a barrier more. `vertices` of `g` are the program's operators, by
+/// name. Cost: the program's steps times 32 lanes.
 std::vector<Demand> demands_of(const Graph& g, std::span<const int> vertices, const Device& d,
                                const lowering::ThreadProgram& program);
 

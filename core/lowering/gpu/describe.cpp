@@ -145,9 +145,9 @@ class Describer {
       case Kind::loop:
         line("loop " + p_.index(s.index).text + ", " + count(p_.index(s.index).count, "turn") +
              (p_.index(s.index).unrolled ? ", unrolled"
-              : s.few ? ", " + std::to_string(turns_unrolled(p_.index(s.index).count)) +
-                            " at a time"
-                                         : ""));
+              : s.few
+                  ? ", " + std::to_string(turns_unrolled(p_.index(s.index).count)) + " at a time"
+                  : ""));
         return body(s.body);
       case Kind::blocks:
         line("blocks" + (s.index < 0 ? "" : " " + p_.index(s.index).text) + ", " +
