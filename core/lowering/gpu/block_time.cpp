@@ -165,10 +165,8 @@ class Pricer {
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      // Groups have a tile each, and the first one waits for all of one group's; other groups have
-      // other rings' first tiles.
-      const double others = std::min<double>(groups, static_cast<double>(shifted));
-      first += copy.alone * (c.is(Way::shifted) ? groups / others : 1);
+      // Groups have a tile each, and the first one waits for all of one group's.
+      first += copy.alone * (c.is(Way::shifted) ? groups : 1);
       // Who copies elements, or pieces that are moved together, waits for them itself.
       waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
       copying += c.runs * (copy.alone + ring.alone);
