@@ -149,6 +149,16 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
       out_.line("const float x" + std::to_string(x) + " = " + value + ";");
     }
   };
+  // Where all that is read lies in registers an element is computed whether it exists or not: a
+  // branch around it would make elements wait for one another.
+  const auto only_registers = [&](const Expr& e) {
+    for (std::size_t x = 0; x < op.inputs.size(); ++x) {
+      if (!reads_input(e, static_cast<int>(x))) continue;
+      const Form form = block_.tile(block_.buffer_of_input(n, static_cast<int>(x))).form;
+      if (form != Form::sums && form != Form::rows) return false;
+    }
+    return true;
+  };
   const auto each_text = [&] {
     return "each<" + std::to_string(m) + ", " + std::to_string(columns) + ">(me, " + first +
            ", [&](int i, int j, int e, int r, int c)";
@@ -163,7 +173,9 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     if (p.form == Form::sums) {
       out_.open(each_text());
       unused();
-      if (!in.empty()) {
+      const bool branch =
+          !in.empty() && (out.combine != Combine::assign || !only_registers(out.value));
+      if (branch) {
         out_.line("if (!(" + in + ")) {");
         out_.line("  " + target + ".x[i][j][e] = 0;");
         out_.line("  return;");
@@ -178,7 +190,13 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
           out_.line((fresh == "true" ? "" : "if (" + fresh + ") ") + y + " = " +
                     literal_text(identity_of(out.combine)) + ";");
       }
-      out_.line(combined(out.combine, y, made_text(out, n.op, loops_at(true))));
+      const std::string made = made_text(out, n.op, loops_at(true));
+      if (in.empty() || branch) {
+        out_.line(combined(out.combine, y, made));
+      } else {
+        out_.line("const float made = " + made + ";");
+        out_.line(y + " = " + in + " ? made : 0.0f;");
+      }
       out_.end();
       out_.line("});");
       continue;
@@ -191,10 +209,15 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
     out_.line("fill(" + parts[o] + ", " + literal_text(identity_of(out.combine)) + ");");
     out_.open(each_text());
     unused();
-    if (!in.empty()) out_.line("if (!(" + in + ")) return;");
+    const bool branch = !in.empty() && !only_registers(out.value);
+    if (branch) out_.line("if (!(" + in + ")) return;");
     inputs(out.value, true);
-    out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]",
-                       expression_text(out.value, n.op, loops_at(true))));
+    std::string made = expression_text(out.value, n.op, loops_at(true));
+    if (!in.empty() && !branch) {
+      out_.line("const float made = " + made + ";");
+      made = "(" + in + " ? made : " + literal_text(identity_of(out.combine)) + ")";
+    }
+    out_.line(combined(out.combine, parts[o] + ".x[i][e / 2]", made));
     out_.end();
     out_.line("});");
     out_.line("combine_rows<" + std::to_string(block_.program().warp_columns) + ", " +

@@ -32,6 +32,10 @@ std::string ProgramPrinter::read(const Read& r) {
   const auto where = [&](const std::string& in, const std::string& value) {
     return in.empty() ? value : in + " ? " + value + " : " + none;
   };
+  // No branch: loads of other turns would not pass it.
+  const auto loaded = [](const std::string& place, const std::string& in) {
+    return "load_one(" + place + (in.empty() ? "" : ", " + in) + ")";
+  };
   const auto from_lane = [](const std::string& lane, const std::string& value) {
     return lane.empty() ? value : "shuffle(" + value + ", " + lane + ")";
   };
@@ -48,18 +52,16 @@ std::string ProgramPrinter::read(const Read& r) {
       return where(in, shared(p_.value(r.value), r.at));
     }
     case Read::From::home: {
-      const std::string in = condition(r.inside);
-      const std::string value =
-          "load_one(" + home(r.tensor) + " + " + offset_text(r.tensor, r.at) + ")";
+      const std::string in = both(condition(r.inside), owner(r.copies));
       return from_lane(r.copies.lane ? p_.variables.text(*r.copies.lane) : "",
-                       where(both(in, owner(r.copies)), value));
+                       loaded(home(r.tensor) + " + " + offset_text(r.tensor, r.at), in));
     }
     case Read::From::gather:
     case Read::From::run: {
       const Gathered g = gathered_at(r.gather);
-      return from_lane(g.lane, where(g.there, r.gather.alike ? "to_float(read_alike(" + g.place +
-                                                                   ", thread == 0))"
-                                                             : "load_one(" + g.place + ")"));
+      return from_lane(g.lane, r.gather.alike ? where(g.there, "to_float(read_alike(" + g.place +
+                                                                   ", thread == 0))")
+                                              : loaded(g.place, g.there));
     }
   }
   return {};

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/unrolled.h"
 
 namespace tilewright::cuda {
 namespace {
@@ -143,7 +144,10 @@ void ProgramPrinter::close_loops(std::size_t count) {
 }
 
 void ProgramPrinter::loop(const Step& s) {
-  open_loop(s.index, 1, s.few ? "TW_UNROLL_4" : "");
+  open_loop(
+      s.index, 1,
+      s.few ? "TW_UNROLL_BY(" + std::to_string(lowering::turns_unrolled(index(s.index).count)) + ")"
+            : "");
   print(s.body);
   close_loop();
 }

@@ -60,8 +60,6 @@ def time_graph(run, quick=False, runs=RUNS_A_GRAPH):
     return times[len(times) // 2]
 
 
-
-
 def error_of(got, reference):
     """The largest difference over the largest value; of several tensors the worst."""
     if isinstance(reference, (tuple, list)):

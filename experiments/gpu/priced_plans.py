@@ -1,6 +1,7 @@
 """Plans of recordings whose prices can be asked for again: experiments/gpu/drawn_seconds, experiments/gpu/unit_costs."""
 import json
 import pathlib
+import re
 
 from drawn_plans import call
 
@@ -14,6 +15,17 @@ def priced(a, path):
         return {"predicted": said["seconds"]}
     except (ValueError, KeyError) as reason:
         return {"unpriced": str(reason)}
+
+
+def class_of(row, plan):
+    """What emits the plan, the bits of its type, and what else it has."""
+    said = row["workload"] + row.get("text", "")
+    bits = next((b for t, b in (("f16", 16), ("f64", 64)) if re.search(rf"dtype[=:] ?b?{t}", said)), 32)
+    text = plan["plan"]
+    units = re.search("@(warp|lane|thread)", text)
+    more = [name for name, has in (("several kernels", text.count("tree:") > 1), ("a pack", " | " in text), ("additions in memory",
+            "!atomic" in text)) if has]
+    return f"{'with' if units else 'without'} units, {bits} bits" + "".join(f", {m}" for m in more)
 
 
 def written(folder, rows):

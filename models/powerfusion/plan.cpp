@@ -450,9 +450,10 @@ Result<double> tree_seconds(const Graph& g, const Device& d, const Options& o,
   if (o.price == PriceBy::overlap) {
     double moved = 0;
     for (const stitching::Component& c : *parts) moved += stitching::memory_bytes(g, c);
-    const stitching::Demand demand = stitching::demand_of(g, ops, d, *program);
-    const double resident = stitching::resident_blocks(d, demand, program->shared_bytes);
-    return stitching::overlap(d, {&demand, 1}, resident, moved).seconds;
+    const std::vector<stitching::Demand> demands = stitching::demands_of(g, ops, d, *program);
+    const double resident =
+        stitching::resident_blocks(d, stitching::largest_of(demands), program->shared_bytes);
+    return stitching::overlap(d, demands, resident, moved).seconds;
   }
   std::vector<Gir> girs;
   if (o.price == PriceBy::parallel)

@@ -38,6 +38,16 @@ double AccessCounts::elements(const Linear& at, const std::vector<int>& dims) co
   return n;
 }
 
+bool AccessCounts::takes_part(std::int64_t lane, const std::vector<Linear>& inside) const {
+  return std::ranges::none_of(inside, [&](const Linear& x) {
+    return std::ranges::all_of(x.terms,
+                               [&](const auto& term) {
+                                 return p_.index(term.first).kind == ProgramIndex::Kind::unit;
+                               }) &&
+           in_lane(x, lane) <= 0;
+  });
+}
+
 Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>& dims,
                             std::int64_t width, const lowering::Copies& copies,
                             const std::vector<Linear>& inside,
@@ -66,15 +76,7 @@ Accesses AccessCounts::home(TensorId t, const Linear& at, const std::vector<int>
     }
   for (std::int64_t lane = 0; lane < kLanes; ++lane) {
     if (copies.lane && in_lane(*copies.lane, lane) != lane) continue;
-    // What a lane lacks for itself alone: conditions on others are another's.
-    if (std::ranges::any_of(inside, [&](const Linear& x) {
-          return std::ranges::all_of(x.terms,
-                                     [&](const auto& term) {
-                                       return p_.index(term.first).kind == ProgramIndex::Kind::unit;
-                                     }) &&
-                 in_lane(x, lane) <= 0;
-        }))
-      continue;
+    if (!takes_part(lane, inside)) continue;
     const std::int64_t first = (in_lane(at, lane) - at.constant) * bytes;
     for (std::int64_t b = first; b < first + width * bytes; b += std::min(bytes, kSector)) {
       sectors.push_back(b / kSector);
@@ -102,7 +104,11 @@ Accesses AccessCounts::staged(const lowering::Step& s) const {
   const std::int64_t apart = row < 0 || !s.from.terms.contains(row) ? 0 : s.from.terms.at(row);
   const std::int64_t lanes = row < 0 ? 1 : std::min({p_.index(row).count, s.threads, kLanes});
   // Of lanes with tiles of their own each is somewhere else.
-  const std::int64_t others = s.threads == 1 ? kLanes : 1;
+  std::int64_t others = 1;
+  if (s.threads == 1) {
+    others = 0;
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) others += takes_part(lane, s.inside) ? 1 : 0;
+  }
   const auto touched = [&](std::int64_t unit) {
     return static_cast<double>((std::max<std::int64_t>(1, lanes - 1) * apart * bytes) / unit + 1);
   };

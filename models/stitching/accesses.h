@@ -38,6 +38,8 @@ class AccessCounts {
  private:
   /// The value of an expression in a lane of the first warp, its loops at their beginning.
   std::int64_t in_lane(const lowering::Linear& x, std::int64_t lane) const;
+  /// What a lane lacks for itself alone: conditions on others are another's.
+  bool takes_part(std::int64_t lane, const std::vector<lowering::Linear>& inside) const;
   /// Of `dims`, values that the address has.
   double elements(const lowering::Linear& at, const std::vector<int>& dims) const;
   const lowering::ThreadProgram& p_;

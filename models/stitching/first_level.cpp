@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "models/stitching/gpu_time.h"
 #include "models/stitching/loops.h"
@@ -43,25 +42,20 @@ bool FirstLevel::is_read_only(TensorId t) const {
 double FirstLevel::from_l2(TensorId t, const Linear& at, double sectors) const {
   if (!t.valid() || !is_read_only(t)) return sectors;
   const auto bytes = static_cast<double>(size_of(p_.workload->tensor(t).dtype));
-  std::vector<int> grid;
   double all = 1, span = kVectorElements;
-  for (std::size_t i = 0; i < p_.indices.size(); ++i) {
-    const auto& index = p_.indices[i];
-    const auto term = at.terms.find(static_cast<int>(i));
-    if (index.kind == lowering::ProgramIndex::Kind::block)
-      grid.push_back(static_cast<int>(i)), all *= static_cast<double>(index.count);
-    else if (term != at.terms.end())
-      span += std::abs(static_cast<double>(term->second)) * static_cast<double>(index.count - 1);
-  }
-  if (all != static_cast<double>(k_.blocks)) return sectors;  // a pack
+  for (int i : grid_) all *= static_cast<double>(p_.index(i).count);
+  for (const auto& [id, c] : at.terms)
+    if (const auto& index = p_.index(id); index.kind != lowering::ProgramIndex::Kind::block)
+      span += std::abs(static_cast<double>(c)) * static_cast<double>(index.count - 1);
+  if (all != blocks_) return sectors;  // phases with a barrier between
   const double room = room_, resident = most_resident();
   double least = sectors, blocks = 1, others = 1;
-  for (auto inner = grid.rbegin();; ++inner) {
+  for (auto inner = grid_.rbegin();; ++inner) {
     const double touched = std::min(sectors * others, span * bytes / kSectorBytes + 1),
                  own = std::max(1.0, blocks / static_cast<double>(d_.sms));
     if (touched * kSectorBytes * std::max(1.0, resident / own) > room) break;
     least = std::min(least, touched / own);
-    if (inner == grid.rend()) break;
+    if (inner == grid_.rend()) break;
     const auto count = static_cast<double>(p_.index(*inner).count);
     blocks *= count;
     if (const auto term = at.terms.find(*inner); term != at.terms.end())
@@ -71,11 +65,8 @@ double FirstLevel::from_l2(TensorId t, const Linear& at, double sectors) const {
 }
 
 bool FirstLevel::others_read(const Linear& at) const {
-  for (std::size_t i = 0; i < p_.indices.size(); ++i)
-    if (p_.indices[i].kind == lowering::ProgramIndex::Kind::block && p_.indices[i].count > 1 &&
-        !at.terms.contains(static_cast<int>(i)))
-      return true;
-  return false;
+  return std::ranges::any_of(grid_,
+                             [&](int i) { return p_.index(i).count > 1 && !at.terms.contains(i); });
 }
 double FirstLevel::latency(const Linear& at, double fresh) const {
   return std::min(1.0, fresh) * (others_read(at) ? d_.l2 : d_.home()) +

@@ -1,6 +1,9 @@
 // What the blocks of an SM find in the L1 that they share, and what comes from further away.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "core/lowering/gpu/thread_program.h"
 
 namespace tilewright::stitching {
@@ -9,8 +12,10 @@ struct Device;
 
 class FirstLevel {
  public:
-  FirstLevel(const Device& d, const lowering::ThreadProgram& p)
-      : d_(d), p_(p), k_(*p.kernel), room_(of_tensor()) {}
+  /// `grid`: the block indices of what runs in `blocks` blocks, outer ones first.
+  FirstLevel(const Device& d, const lowering::ThreadProgram& p, std::vector<int> grid,
+             double blocks)
+      : d_(d), p_(p), k_(*p.kernel), grid_(std::move(grid)), blocks_(blocks), room_(of_tensor()) {}
 
   /// Of a block's sectors of a load, those that L2 gives: blocks of an SM that follow one another
   /// find in L1 what others of them have brought, where it has room for what all of these read.
@@ -30,6 +35,8 @@ class FirstLevel {
   const Device& d_;
   const lowering::ThreadProgram& p_;
   const ScheduledKernel& k_;
+  std::vector<int> grid_;
+  double blocks_;
   double room_;  ///< bytes, for a tensor
 };
 

@@ -59,12 +59,12 @@ Result<GpuTime> GpuPricer::kernel(const Schedule& s, std::size_t kernel) const {
       join_equal(*graph_, *parts);
     for (const Component& c : *parts) moved += memory_bytes(*graph_, c);
   }
-  const Demand demand = demand_of(*graph_, ops, device_, *program);
-  const double resident = resident_blocks(device_, demand, program->shared_bytes);
+  const std::vector<Demand> demands = demands_of(*graph_, ops, device_, *program);
+  const double resident = resident_blocks(device_, largest_of(demands), program->shared_bytes);
   if (k.co_resident && static_cast<double>(k.blocks) > resident * static_cast<double>(device_.sms))
     return Reason{formatted("{}: its {} blocks wait for one another, and {} are resident", k.name,
                             k.blocks, resident * static_cast<double>(device_.sms))};
-  const Overlap t = overlap(device_, {&demand, 1}, resident, moved);
+  const Overlap t = overlap(device_, demands, resident, moved);
   return GpuTime{.seconds = t.seconds, .units = t};
 }
 

@@ -43,6 +43,15 @@ double resident_blocks(const Device& d, const Demand& w, std::int64_t shared) {
   return std::max(1.0, static_cast<double>(warps) / w.warps / static_cast<double>(d.sms));
 }
 
+Demand largest_of(std::span<const Demand> parts) {
+  Demand largest;
+  for (const Demand& p : parts) {
+    largest.warps = std::max(largest.warps, p.warps);
+    largest.registers = std::max(largest.registers, p.registers);
+  }
+  return largest;
+}
+
 // ---- Resources
 // ------------------------------------------------------------------------------------
 
@@ -97,7 +106,7 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
   const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
   if (!schedule) return std::nullopt;
   if (const auto program = lowering::lower(*schedule, 0))
-    known->second = demand_of(g_, c_.vertices, d_, *program);
+    known->second = demands_of(g_, c_.vertices, d_, *program).front();
   return known->second;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace tilewright::lowering {
 struct ThreadProgram;
@@ -56,12 +57,12 @@ struct Device;
 struct Component;
 class Graph;
 
-/// The work of a block of a part, from what its threads do. Loads before a loop are under way
-/// together; of those in a loop, a few turns; a sum over lanes is five shuffles, over warps a
-/// barrier more. `vertices` of `g` are the program's operators, by name. Cost: the program's steps
-/// times 32 lanes.
-Demand demand_of(const Graph& g, std::span<const int> vertices, const Device& d,
-                 const lowering::ThreadProgram& program);
+/// The work of a block of each part of a pack, or of the one kernel, from what its threads do.
+/// Loads before a loop are under way together; of those in a loop, a few turns; a sum over lanes is
+/// five shuffles, over warps a barrier more. `vertices` of `g` are the program's operators, by
+/// name. Cost: the program's steps times 32 lanes.
+std::vector<Demand> demands_of(const Graph& g, std::span<const int> vertices, const Device& d,
+                               const lowering::ThreadProgram& program);
 
 /// The kernel's time: launch + (sum of t^p)^(1/p) over the resources' seconds t, p = kSharpness:
 /// nearly the longest of them, more where several are about as long; and what blocks add.

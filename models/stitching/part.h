@@ -28,6 +28,8 @@ std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t sha
 
 /// Blocks that an SM has at once; registers are given out in eights.
 double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
+/// Of the parts of a kernel: what its blocks, which are alike, must have room for.
+Demand largest_of(std::span<const Demand> parts);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
 /// What a price may be off by where nothing but it tells two kernels apart (docs/gpu.md).

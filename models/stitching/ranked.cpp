@@ -37,13 +37,8 @@ StitchedKernel put_together(const Graph& g, const Device& d, const Options& o,
   if (std::ranges::any_of(k.parts, [](const Stitched& s) { return s.demand.blocks == 0; }))
     return k;
   std::vector<Demand> demands;
-  Demand largest;
-  for (const Stitched& s : k.parts) {
-    demands.push_back(s.demand);
-    largest.warps = std::max(largest.warps, s.demand.warps);
-    largest.registers = std::max(largest.registers, s.demand.registers);
-  }
-  k.overlap = overlap(d, demands, resident_blocks(d, largest, shared), bytes);
+  for (const Stitched& s : k.parts) demands.push_back(s.demand);
+  k.overlap = overlap(d, demands, resident_blocks(d, largest_of(demands), shared), bytes);
   if (o.latency == Latency::overlap) k.seconds = k.overlap.seconds;
   return k;
 }

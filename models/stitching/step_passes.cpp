@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/lowering/gpu/unrolled.h"
+
 namespace tilewright::stitching {
 
 using lowering::Step;
@@ -71,12 +73,23 @@ bool StepPasses::costless(const Step& s) {
   return s.kind == Step::Kind::declare || s.kind == Step::Kind::spread;
 }
 
-void StepPasses::collect(const Step& s, double times, StepPass& pass) const {
-  if (s.kind == Step::Kind::compute) pass.turns = std::max(pass.turns, times);
+void StepPasses::collect(const Step& s, double times, double waits, double together,
+                         StepPass& pass) const {
+  if (s.kind == Step::Kind::compute)
+    pass.turns = std::max(pass.turns, times), pass.waits = std::max(pass.waits, waits);
   if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
   pass.loops.push_back(s.index);
+  const std::int64_t count = p_.index(s.index).count;
+  const bool few = s.few;
+  if (p_.index(s.index).unrolled || (few && lowering::turns_unrolled(count) >= count)) {
+    together *= static_cast<double>(count);
+  } else {
+    // A loop within: turns around it are no longer one after the other's loads.
+    waits *= together * static_cast<double>(few ? lowering::waits_of(count) : count);
+    together = 1;
+  }
   for (const Step& inner : s.body)
-    collect(inner, times * static_cast<double>(p_.index(s.index).count), pass);
+    collect(inner, times * static_cast<double>(count), waits, together, pass);
 }
 
 std::size_t StepPasses::loops_of(const StepPass& pass) const {

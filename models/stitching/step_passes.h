@@ -16,6 +16,7 @@ struct StepPass {
   std::vector<int> loops;  ///< indices of the program's loops
   NodeId root;             ///< of the schedule
   double turns = 1;        ///< of a thread, over all loops
+  double waits = 1;        ///< so often all loads that are under way are waited for
 };
 
 class StepPasses {
@@ -25,7 +26,9 @@ class StepPasses {
   /// The outermost node of the pass that a step belongs to; none: it is between passes.
   NodeId root_of(const lowering::Step& s) const;
   /// Adds a step and those in it, which a thread comes to `times` times.
-  void collect(const lowering::Step& s, double times, StepPass& pass) const;
+  void collect(const lowering::Step& s, double times, StepPass& pass) const {
+    collect(s, times, 1, 1, pass);
+  }
   /// How many loops of the schedule the pass goes over.
   std::size_t loops_of(const StepPass& pass) const;
   /// Whether a sum goes on over several turns of the pass; `anchor`: of its value.
@@ -34,6 +37,9 @@ class StepPasses {
   static bool costless(const lowering::Step& s);
 
  private:
+  /// `waits`: of the loops around; `together`: of their turns, those that are unrolled.
+  void collect(const lowering::Step& s, double times, double waits, double together,
+               StepPass& pass) const;
   bool beside_readers(NodeId load) const;
   bool is_leaf(NodeId id) const;
 

@@ -47,7 +47,7 @@ Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin
           .value();
   std::vector<int> all;
   for (int v = 0; v < g.size(); ++v) all.push_back(v);
-  return demand_of(g, all, device, lowering::lower(schedule, 0).value());
+  return demands_of(g, all, device, lowering::lower(schedule, 0).value()).front();
 }
 /// A kernel of this many blocks that ask for little.
 Demand blocks(double n, double chain = 1) {

@@ -4,9 +4,10 @@
 #include "tilewright_products.h"
 
 #if defined(__CUDACC__)
-#define TW_UNROLL_4 _Pragma("unroll 4")
+#define TW_PRAGMA(text) _Pragma(#text)
+#define TW_UNROLL_BY(n) TW_PRAGMA(unroll n)
 #else
-#define TW_UNROLL_4
+#define TW_UNROLL_BY(n)
 #endif
 
 namespace tw {
@@ -125,6 +126,15 @@ TW_DEVICE auto load_one(const T* from) -> decltype(to_float(*from)) {
 template <class T>
 TW_DEVICE auto load_one(T* from) -> decltype(to_float(*from)) {
   return to_float(load_global(static_cast<const T*>(from)));
+}
+/// The same, zero where not `in`.
+template <class T>
+TW_DEVICE auto load_one(const T* from, bool in) -> decltype(to_float(*from)) {
+  return to_float(read_if(from, in));
+}
+template <class T>
+TW_DEVICE auto load_one(T* from, bool in) -> decltype(to_float(*from)) {
+  return in ? load_one(from) : decltype(to_float(*from))(0);
 }
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in = true) {

@@ -140,7 +140,8 @@ class Pricer {
     for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
-    double loaded = 0;  // by the threads that compute
+    double loaded = 0;    // by the threads that compute
+    bool waited = false;  // for copies that are under way by themselves
     const int at_once = pieces_at_once(ceil_div(p.blocks, r_.sms));
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
@@ -175,6 +176,8 @@ class Pricer {
       }
       // Groups have a tile each, and the first one waits for all of one group's.
       first += copy.alone * (c.is(Way::shifted) ? groups : 1);
+      // Who copies elements, or pieces that are moved together, waits for them itself.
+      waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
       copying += c.runs * (copy.alone + ring.alone);
       RingTime& own = rings[c.buffer];
       own.bytes += bytes, own.turns += c.runs, own.stages = c.stages;
@@ -197,7 +200,7 @@ class Pricer {
                                std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
                                   ring.stages);
     t.fill = (copied + loaded + p.stored + p.returned + 2 * p.added) / r_.fill;
-    t.ends = (copied > 0 ? latency_ + std::max(first, first_bytes) : 0) +
+    t.ends = (waited ? latency_ : 0) + std::max(first, first_bytes) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p));
     return t;
@@ -601,9 +604,14 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
     const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
                                                        : t.phases.back().seconds;
-    seconds += (t.phases.back().seconds + crowded) / 2;
-    // Those of all rounds but the last leave while the next one's blocks compute.
-    leaves += p.stored_in_pieces * blocks / kPartsOfSectors / std::max(1.0, t.phases.back().rounds);
+    // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
+    // of the last one while their threads store.
+    const double parts = p.stored_in_pieces * blocks / kPartsOfSectors,
+                 last = parts / std::max(1.0, t.phases.back().rounds);
+    double storing = 0;
+    for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;
+    seconds += std::max((t.phases.back().seconds + crowded) / 2, parts - last);
+    leaves += std::max(0.0, last - storing / r.clock);
   }
   if (k.co_resident) cycles += r.launch_together;
   cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));

@@ -266,9 +266,20 @@ class BlockWalk {
     const double bytes = static_cast<double>(tiles_[n.buffer.index()].elements() *
                                              size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
-    if (!n.atomic && !rows_aligned(n.tensor)) phase().stored_in_pieces += runs * bytes;
+    if (!n.atomic && !rows_aligned(n.tensor))
+      phase().stored_in_pieces += runs * bytes * in_sectors(n.buffer, n.tensor);
     stores(n.buffer, runs, n.atomic);
     needs(n.tensor);
+  }
+
+  /// Bytes of the sectors that a tile's rows touch over their own: one sector more a row, where the
+  /// next row does not go on where it ends.
+  double in_sectors(BufferId b, TensorId id) const {
+    constexpr double kSector = 32;
+    const Tensor& t = w_.tensor(id);
+    const std::int64_t columns = tiles_[b.index()].extents.back();
+    if (columns >= t.shape.back()) return 1;
+    return 1 + kSector / static_cast<double>(columns * size_of(t.dtype));
   }
 
   void stores(BufferId b, double runs, bool added) {
@@ -341,7 +352,8 @@ class BlockWalk {
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       const double leaves = changes(of, ranges);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
-      if (!b.atomic && !rows_aligned(b.tensor)) phase().stored_in_pieces += leaves * bytes;
+      if (!b.atomic && !rows_aligned(b.tensor))
+        phase().stored_in_pieces += leaves * bytes * in_sectors(use.buffer, b.tensor);
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.

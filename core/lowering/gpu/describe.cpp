@@ -1,5 +1,6 @@
 // A ThreadProgram for people.
 #include "core/lowering/gpu/thread_program.h"
+#include "core/lowering/gpu/unrolled.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -144,8 +145,9 @@ class Describer {
       case Kind::loop:
         line("loop " + p_.index(s.index).text + ", " + count(p_.index(s.index).count, "turn") +
              (p_.index(s.index).unrolled ? ", unrolled"
-              : s.few                    ? ", four at a time"
-                                         : ""));
+              : s.few
+                  ? ", " + std::to_string(turns_unrolled(p_.index(s.index).count)) + " at a time"
+                  : ""));
         return body(s.body);
       case Kind::blocks:
         line("blocks" + (s.index < 0 ? "" : " " + p_.index(s.index).text) + ", " +
