@@ -204,16 +204,20 @@ BlockTile* BlockLowering::largest_that_can_wait() {
 }
 
 /// From which node to which: what a loop comes back to, in all of the loop. A ring is filled again
-/// in every loop around it.
+/// in every loop around it. What a running operator makes goes from one turn to the next, wherever
+/// its tile is fixed.
 std::pair<NodeId, NodeId> BlockLowering::used_between(BufferId b) const {
   const std::vector<NodeId> last_below = last_nodes_below(k_);
   const NodeId anew = waits_.contains(b) ? loads_anew(b) : NodeId();
+  const OpId producer = workload_.producer(buffer(b).tensor);
+  const bool running =
+      buffer(b).role != BufferRole::input && producer.valid() && workload_.op(producer).running;
   std::pair<NodeId, NodeId> span{NodeId(k_.nodes.size()), NodeId(0)};
   const auto touch = [&](NodeId n) {
     NodeId first = n, last = n;
-    const NodeId scope = tile(b).form == Form::ring ? NodeId()
-                         : waits_.contains(b)       ? anew
-                                                    : buffer(b).fixed_at;
+    const NodeId scope = running || tile(b).form == Form::ring ? NodeId()
+                         : waits_.contains(b)                  ? anew
+                                                               : buffer(b).fixed_at;
     for (NodeId l = k_.node(n).parent; l.valid() && l != scope; l = k_.node(l).parent)
       if (k_.node(l).kind == NodeKind::loop && k_.node(l).binding != Binding::grid &&
           k_.node(l).max_trips > 1)
