@@ -287,7 +287,8 @@ void KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
       break;
     case BlockStep::Way::pieces:
       out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
-                copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
+                copier + ", " + columns + ", " + std::to_string(rows_apart(b)) + ", " + home(t) +
+                ", " + rows + ");");
       note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
            " bytes: they are copied in pieces of as many");
       break;

@@ -382,6 +382,17 @@ TW_DEVICE void atomic_add_two(bf16* p, float x, float y) {
   atomic_add(p + 1, y);
 #endif
 }
+/// Four floats, the first on a multiple of 16 bytes.
+TW_DEVICE void atomic_add_four(float* p, float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+#else
+  atomic_add(p, a);
+  atomic_add(p + 1, b);
+  atomic_add(p + 2, c);
+  atomic_add(p + 3, d);
+#endif
+}
 TW_DEVICE void atomic_add(int* p, double x) { atomicAdd(p, Rounded<int>::of(x)); }
 
 /// The same for other ways to combine (kLargest, kSmallest, kTimes): again until nobody came between.

@@ -32,6 +32,8 @@ struct BlockChoices {
   int stages = 0;                 ///< of loaded tiles
   bool registers = true;          ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;   ///< bytes of shared memory a block may have
+  /// The text is for sm_90a, where a warpgroup may give registers to others.
+  bool gives_registers = false;
   /// Tiles as small as the plan has them: rows without padding, loaded by the warps that compute,
   /// every operator point by point. Slow.
   bool tight = false;
@@ -169,6 +171,7 @@ class BlockLowering {
   bool rows_begin_at(TensorId tensor, const BoxAtHome& box, std::int64_t elements) const;
   /// The widest that the box's rows at home allow where warps copy it ahead.
   BlockStep::Way way_from_home(NodeId load, const BoxAtHome& box) const;
+  std::int64_t piece_from_home(NodeId load, const BoxAtHome& box) const;
   BlockStep movement(NodeId load, bool copying, const BoxAtHome& box) const;
 
   // block_layout.cpp
@@ -205,6 +208,8 @@ class BlockLowering {
   std::optional<BufferId> misused() const;
   void choose_warps();
   std::vector<BufferId> most_sums_alive() const;
+  bool gives_registers() const;
+  void share_registers();
   std::int64_t rows_exchanged(NodeId compute) const;
   std::int64_t exchanged() const;
 

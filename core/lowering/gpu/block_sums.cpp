@@ -138,12 +138,43 @@ void BlockLowering::choose_forms() {
       if (mine > largest) largest = mine, victim = b;
     }
     const std::int64_t each =
-        most_registers(program_.threads() + program_.copying_threads(), kRegisters);
+        gives_registers()
+            ? register_shares(program_.threads(), program_.copying_threads(), 1, kRegisters)
+                  .computing
+            : most_registers(program_.threads() + program_.copying_threads(), kRegisters);
     sums_alive_ = floats;
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (!victim || floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     at(*victim).reason = "its sums would need too many registers";
+  }
+}
+
+/// Whether the copying warps give registers to the computing ones: both are whole warpgroups, and
+/// the kernel is one product by fused multiply-adds, whose copies wait in no registers.
+bool BlockLowering::gives_registers() const {
+  const auto warpgroups = [](int threads) { return threads > 0 && threads % 128 == 0; };
+  const auto sums = [&](OpId op) { return !workload_.reduction_loops(op).empty(); };
+  return choices_.gives_registers && micro_kernel().fours && !k_.co_resident &&
+         warpgroups(program_.threads()) && warpgroups(program_.copying_threads()) &&
+         program_.products.size() == 1 && std::ranges::count_if(k_.ops, sums) == 1 &&
+         std::ranges::all_of(program_.tiles, [&](const BlockTile& t) {
+           return size_of(workload_.tensor(buffer(t.buffer).tensor).dtype) == 4;
+         });
+}
+
+/// As many blocks on a multiprocessor as registers and shared memory suffice for.
+void BlockLowering::share_registers() {
+  program_.registers = {};
+  if (!gives_registers() || sums_alive_ == 0) return;
+  const std::int64_t threads = program_.threads(), copying = program_.copying_threads();
+  const std::int64_t shared =
+      (room() + kSharedReserved) / (program_.shared_bytes + kSharedReserved);
+  for (std::int64_t blocks = std::clamp<std::int64_t>(shared, 1, 4); blocks > 0; --blocks) {
+    const RegisterShares shares = register_shares(threads, copying, blocks, kRegisters);
+    if (shares.computing < sums_alive_ + kBesideSums && blocks > 1) continue;
+    program_.registers = shares;
+    return;
   }
 }
 

@@ -53,10 +53,11 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     const auto at = u.peak.find(std::string(name_of(t)));
     return at == u.peak.end() ? 0.0 : at->second.value / an_sm;
   };
+  // Of 9.x alone: PTX ISA, wgmma and setmaxnreg.
+  const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
+  r.gives_registers = hopper;
   if (type == DType::f16 || type == DType::bf16) {
     r.mma = kOfPeak * peak(type);
-    // Of 9.x alone: PTX ISA, wgmma.
-    const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
     if (const auto each = u.cycles.find("wgmma"); hopper && each != u.cycles.end())
       r.wgmma = 64 * 256 * 16 / each->second;
   }
@@ -536,7 +537,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                   std::max(t.phases.back().seconds, t.memory);
       return t;
     }
-  const Result<BlockWork> found = block_work(s, kernel, {.warps = warps, .stages = stages});
+  const Result<BlockWork> found = block_work(
+      s, kernel, {.warps = warps, .stages = stages, .gives_registers = r.gives_registers});
   if (!found) return found.why();
   const BlockWork& work = *found;
   double compulsory = 0;

@@ -486,6 +486,7 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
   for (const FoundLoad& l : loads_) {
     CopyRun& c = out_.phases[l.phase].copies[l.copy];
     c.way = block.way_from_home(l.node, l.box);
+    c.of_piece = static_cast<double>(block.piece_from_home(l.node, l.box));
     c.one_size = (c.is(BlockStep::Way::whole) || c.is(BlockStep::Way::rows)) && c.row_dims <= 1 &&
                  std::ranges::find(l.box.sizes, 0) == l.box.sizes.end();
     const TensorId t = k_.node(l.node).tensor;

@@ -69,7 +69,8 @@ struct CopyRun {
   double stages = 1;
   bool is(BlockStep::Way w) const { return way == w; }
   /// Bytes that a thread copies at once: rows begin at multiples of them.
-  double piece() const { return is(BlockStep::Way::pieces) ? 8 : 16; }
+  double piece() const { return is(BlockStep::Way::pieces) ? of_piece : 16; }
+  double of_piece = 8;
 };
 /// A tile's elements to home, by the computing threads.
 struct StoreRun {

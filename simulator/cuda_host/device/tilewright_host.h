@@ -380,6 +380,12 @@ TW_DEVICE void atomic_add_two(T* p, float x, float y) {
   atomic_add(p, x);
   atomic_add(p + 1, y);
 }
+TW_DEVICE void atomic_add_four(float* p, float a, float b, float c, float d) {
+  atomic_add(p, a);
+  atomic_add(p + 1, b);
+  atomic_add(p + 2, c);
+  atomic_add(p + 3, d);
+}
 TW_DEVICE void atomic_add(int* p, double x) { TW_CALL(atomic_add, p, TW_I32, Rounded<int>::of(x)); }
 TW_DEVICE void atomic_add(signed char* p, double x) {
   TW_CALL(atomic_add, p, TW_I8, Rounded<signed char>::of(x));
