@@ -172,6 +172,10 @@ TW_DEVICE int made_here(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+TW_DEVICE float made_here(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
 /// An address, or null. Not by ?:, of which ptxas (13.0) makes a zero and a predicated addition, and then reads the
 /// zero before it is there.
 template <class T>

@@ -43,6 +43,7 @@ using PlaceOfFours = PlaceOf<true>;
 
 template <int M, int N>
 TW_DEVICE void fill(Sums<M, N>& s, float value) {
+  value = made_here(value);  // where only some turns begin afresh, the others branch past it
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL

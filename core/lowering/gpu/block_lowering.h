@@ -209,6 +209,7 @@ class BlockLowering {
   void choose_warps();
   std::vector<BufferId> most_sums_alive() const;
   bool gives_registers() const;
+  std::int64_t copying_registers() const;
   void share_registers();
   std::int64_t rows_exchanged(NodeId compute) const;
   std::int64_t exchanged() const;

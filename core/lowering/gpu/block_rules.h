@@ -65,15 +65,13 @@ constexpr std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm) 
 struct RegisterShares {
   std::int64_t copying = 0, computing = 0, blocks = 0;
 };
-/// ptxas of nvcc 13.0 spills nothing of copies with 40, nothing of products by fused multiply-adds
-/// with so many beside their sums, and at most 32 bytes of a thread (64 x 128 by four warps).
-inline constexpr std::int64_t kCopyingRegisters = 40, kBesideSums = 56;
 constexpr RegisterShares register_shares(std::int64_t computing, std::int64_t copying,
-                                         std::int64_t blocks, std::int64_t of_sm) {
+                                         std::int64_t each_copying, std::int64_t blocks,
+                                         std::int64_t of_sm) {
   constexpr std::int64_t kMost = 240;
   const std::int64_t each = of_sm / ((computing + copying) * blocks) / 8 * 8;
-  const std::int64_t left = each * (computing + copying) - kCopyingRegisters * copying;
-  return {kCopyingRegisters, std::min(kMost, left / computing / 8 * 8), blocks};
+  const std::int64_t left = each * (computing + copying) - each_copying * copying;
+  return {each_copying, std::min(kMost, left / computing / 8 * 8), blocks};
 }
 
 }  // namespace tilewright::lowering
