@@ -305,6 +305,7 @@ TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) { TW_CALL(mbarrier_init, b, a
 TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
 TW_DEVICE int made_here(int x) { return x; }
+TW_DEVICE float made_here(float x) { return x; }
 template <class T>
 TW_DEVICE T* there_if(bool in, T* p) {
   return in ? p : nullptr;
