@@ -152,5 +152,61 @@ TEST(CudaTiles, AreRightAndMoveWhatIsCounted) {
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 2);
 }
 
+/// Products by fused multiply-adds with as many copying as computing warps: for sm_90a alone they
+/// share out registers, more blocks fit a multiprocessor the fewer sums a thread has, and sums of
+/// 128 a thread stay in registers. Rows that begin anywhere are copied in pieces of 4 bytes, sums
+/// end in zeros, and four neighbours are added at once where they begin at 16 bytes.
+TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
+  struct Drawn {
+    int m, n, k;
+    bool along, added;
+    int rows, columns, warps, blocks;  ///< blocks: of a multiprocessor, as the launch says
+    const char* registers;
+  };
+  const Drawn drawn[] = {{70, 68, 45, false, false, 64, 64, 4, 3, "more_registers<120>"},
+                         {70, 68, 48, false, false, 64, 64, 4, 4, "more_registers<104>"},
+                         {66, 71, 37, true, false, 64, 64, 4, 3, "more_registers<120>"},
+                         {130, 132, 36, true, true, 128, 128, 4, 2, "more_registers<232>"},
+                         {130, 129, 41, false, true, 128, 128, 4, 2, "more_registers<216>"},
+                         {257, 132, 32, false, false, 256, 128, 8, 1, "more_registers<240>"}};
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Drawn& d : drawn) {
+    const std::string sum = d.added ? "k/16@grid ( k/16 ( C.c ) S.C!atomic )" : "( k/16 ( C.c ) S.C )";
+    const Case c{formatted("name: product\ndtype: f32\nloops: {{m: {}, n: {}, k: {}}}\noperators:\n"
+                           "  - \"c: C[m,n] += x[m,k] * u[{}]\"\n",
+                           d.m, d.n, d.k, d.along ? "n,k" : "k,n"),
+                 formatted("m/{}@grid n/{}@grid {}", d.rows, d.columns, sum)};
+    SCOPED_TRACE(c.tree);
+    schedules.push_back(schedule_of(c));
+    for (const bool hopper : {true, false}) {
+      auto source = cuda::emit(schedules.back(), {.warps = d.warps,
+                                                  .stages = 2,
+                                                  .warpgroups = hopper,
+                                                  .prefix = formatted("k{}", sources.size())});
+      ASSERT_TRUE(source) << source.reason();
+      const auto has = [&](const std::string& what) {
+        return source->text.find(what) != std::string::npos;
+      };
+      EXPECT_EQ(has(d.registers), hopper) << source->text;
+      EXPECT_EQ(has(formatted("__launch_bounds__({}, {})", 32 * (d.warps + 4), d.blocks)),
+                hopper && d.blocks > 0);
+      EXPECT_EQ(has("copy_pieces<128, 4>"), d.k % 2 != 0 || d.n % 2 != 0);
+      EXPECT_FALSE(has("copy_shifted"));
+      if (hopper) sources.push_back(std::move(source).value());
+    }
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    SCOPED_TRACE(sources[i].text);
+    const auto done = testing::run_cuda(*module, sources[i], *schedules[i].workload, 7 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, 1e-5);
+    EXPECT_EQ(done->bytes, moved(schedules[i]));
+  }
+}
+
 }  // namespace
 }  // namespace tilewright
