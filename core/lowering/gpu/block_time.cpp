@@ -87,7 +87,7 @@ namespace {
 // Bytes that all blocks together add up at home in a second, after everything else; that they store
 // where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
 // by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
-constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
+constexpr double kAddedBytes = 1.2e12, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
@@ -104,6 +104,8 @@ constexpr double kFmaWaits = 8;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
+// Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them.
+constexpr double kOfFmaPieces = 2;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -161,7 +163,8 @@ class Pricer {
       const ActTime ring = ring_time(c, r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
-                                                 : c.bytes / (c.piece() * 32) * kOfPieces;
+                                                 : c.bytes / (c.piece() * 32) *
+                                                       (in_step(p) ? kOfFmaPieces : kOfPieces);
         copy.alone = std::max(copy.alone, pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
