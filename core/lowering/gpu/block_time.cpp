@@ -84,10 +84,11 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
 
 namespace {
 
-// Bytes that all blocks together add up at home in a second, after everything else; that they store
-// where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
-// by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
-constexpr double kAddedBytes = 1.2e12, kPartsOfSectors = 6.7e11;
+// Bytes that all blocks together add up at home in a second, after everything else, four neighbours
+// at once (h100-products-f32-registers-tiles.json); and one by one, and that they store, where rows
+// begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen by products
+// in f32 on an H100 (h100-products-f32.json, its -again and -third).
+constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
@@ -565,7 +566,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
-    leaves += p.added * blocks / kAddedBytes;
+    const bool fours = r.mma == 0 && r.gives_registers;  // floats, where an instruction adds them
+    leaves += blocks * ((p.added - p.added_in_pieces) / (fours ? kAddedBytes : kAddedOneByOne) +
+                        p.added_in_pieces / kAddedOneByOne);
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)

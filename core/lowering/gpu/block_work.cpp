@@ -266,7 +266,8 @@ class BlockWalk {
     const double bytes = static_cast<double>(tiles_[n.buffer.index()].elements() *
                                              size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
-    if (!n.atomic && !rows_aligned(n.tensor)) phase().stored_in_pieces += runs * bytes;
+    if (!rows_aligned(n.tensor))
+      (n.atomic ? phase().added_in_pieces : phase().stored_in_pieces) += runs * bytes;
     stores(n.buffer, runs, n.atomic);
     needs(n.tensor);
   }
@@ -341,7 +342,8 @@ class BlockWalk {
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       const double leaves = changes(of, ranges);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
-      if (!b.atomic && !rows_aligned(b.tensor)) phase().stored_in_pieces += leaves * bytes;
+      if (!rows_aligned(b.tensor))
+        (b.atomic ? phase().added_in_pieces : phase().stored_in_pieces) += leaves * bytes;
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.

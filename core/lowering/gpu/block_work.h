@@ -88,7 +88,8 @@ struct BlockPhase {
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
-  double stored_in_pieces = 0;       ///< of `stored`, where rows begin elsewhere
+  /// Of `stored` and `added`, where rows begin elsewhere.
+  double stored_in_pieces = 0, added_in_pieces = 0;
   double compulsory = 0;             ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;
