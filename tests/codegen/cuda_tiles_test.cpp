@@ -172,7 +172,8 @@ TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
   std::vector<Schedule> schedules;
   std::vector<cuda::Source> sources;
   for (const Drawn& d : drawn) {
-    const std::string sum = d.added ? "k/16@grid ( k/16 ( C.c ) S.C!atomic )" : "( k/16 ( C.c ) S.C )";
+    const std::string sum =
+        d.added ? "k/16@grid ( k/16 ( C.c ) S.C!atomic )" : "( k/16 ( C.c ) S.C )";
     const Case c{formatted("name: product\ndtype: f32\nloops: {{m: {}, n: {}, k: {}}}\noperators:\n"
                            "  - \"c: C[m,n] += x[m,k] * u[{}]\"\n",
                            d.m, d.n, d.k, d.along ? "n,k" : "k,n"),

@@ -45,10 +45,10 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   const bool shares = p.registers.blocks > 0;
   f.registers = shares ? p.registers.computing : registers_of(work, f, r);
   const auto resident = [&](std::int64_t registers) {
-    return std::min({r.blocks, r.threads / f.threads,
-                     shares ? p.registers.blocks
-                            : r.registers / (f.threads * round_up(registers, 8)),
-                     r.shared / (p.shared_bytes + kSharedReserved)});
+    return std::min(
+        {r.blocks, r.threads / f.threads,
+         shares ? p.registers.blocks : r.registers / (f.threads * round_up(registers, 8)),
+         r.shared / (p.shared_bytes + kSharedReserved)});
   };
   f.resident = resident(f.registers);
   // Of products by fused multiply-adds ptxas' numbers are known to a tenth; in kernels of 16-bit

@@ -59,9 +59,9 @@ constexpr std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm) 
   return std::min(kMost, of_sm / ((threads + kTogether - 1) / kTogether * kTogether) / 8 * 8);
 }
 
-/// Registers of a thread where the copying warps give some of theirs to the computing ones (PTX ISA,
-/// setmaxnreg: of whole warpgroups, in eights), and blocks on a multiprocessor that the launch then
-/// leaves room for; 0: they do not.
+/// Registers of a thread where the copying warps give some of theirs to the computing ones (PTX
+/// ISA, setmaxnreg: of whole warpgroups, in eights), and blocks on a multiprocessor that the launch
+/// then leaves room for; 0: they do not.
 struct RegisterShares {
   std::int64_t copying = 0, computing = 0, blocks = 0;
 };
