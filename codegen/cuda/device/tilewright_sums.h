@@ -260,14 +260,8 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
       }
     }
 }
-TW_DEVICE bool add_four(float* p, float a, float b, float c, float d) {
-  if (reinterpret_cast<u64>(p) % 16 != 0) return false;
-  atomic_add_four(p, a, b, c, d);
-  return true;
-}
-template <class T>
-TW_DEVICE bool add_four(T*, float, float, float, float) { return false; }
-template <class T, int How = kSum, int M, int N, class Row, bool Fours>
+/// Whole: rows begin at multiples of 16 bytes.
+template <class T, int How = kSum, bool Whole = false, int M, int N, class Row, bool Fours>
 TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -278,11 +272,12 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first,
       bool added = false;  // four neighbours, of two blocks of columns
       TW_UNROLL
       for (int j = 0; j < N; ++j) {
-        if constexpr (Fours && How == kSum) {
+        if constexpr (Whole && Fours) {
           const int c = p.column_of(first, j, 0);
           if (j % 2 == 0)
-            added = c + 3 < columns && add_four(to + c, s.x[i][j][2 * h], s.x[i][j][2 * h + 1],
-                                                s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
+            added = c + 3 < columns;
+          if (added && j % 2 == 0)
+            atomic_add_four(to + c, s.x[i][j][2 * h], s.x[i][j][2 * h + 1], s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
           if (added) continue;
         }
         if constexpr (sizeof(T) == 2 && How == kSum) {

@@ -105,8 +105,9 @@ constexpr double kFmaWaits = 8;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
-// Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them.
-constexpr double kOfFmaPieces = 2;
+// Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
+// block's four copying warps, which do no more at a time: h100-products-f32-fifth-rows-registers.json.
+constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 28;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -163,10 +164,13 @@ class Pricer {
           copy_time(c, work_, latency_, pieces_at_once(ceil_div(p.blocks, r_.sms)), groups, r_);
       const ActTime ring = ring_time(c, r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
+        const double instructions = c.bytes / (c.piece() * 32);
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
-                                                 : c.bytes / (c.piece() * 32) *
-                                                       (in_step(p) ? kOfFmaPieces : kOfPieces);
-        copy.alone = std::max(copy.alone, pieces);
+                              : in_step(p)       ? instructions * kOfFmaPieces
+                                                 : instructions * kOfPieces;
+        copy.alone = std::max(copy.alone, in_step(p) && c.is(Way::pieces)
+                                              ? instructions * kOfFmaPieceAlone
+                                              : pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
       // Groups have a tile each, and the first one waits for all of one group's.
