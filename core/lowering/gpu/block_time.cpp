@@ -107,7 +107,7 @@ constexpr double kFmaWaits = 8;
 constexpr double kFmaTurn = 100;
 // Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
 // block's four copying warps, which do no more at a time: h100-products-f32-fifth-rows-registers.json.
-constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 28;
+constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 20;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
