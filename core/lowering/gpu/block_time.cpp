@@ -106,7 +106,8 @@ constexpr double kFmaWaits = 8;
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
 // Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
-// block's four copying warps, which do no more at a time: h100-products-f32-fifth-rows-registers.json.
+// block's four copying warps, which do no more at a time:
+// h100-products-f32-fifth-rows-registers.json.
 constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 20;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
@@ -168,9 +169,8 @@ class Pricer {
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
                               : in_step(p)       ? instructions * kOfFmaPieces
                                                  : instructions * kOfPieces;
-        copy.alone = std::max(copy.alone, in_step(p) && c.is(Way::pieces)
-                                              ? instructions * kOfFmaPieceAlone
-                                              : pieces);
+        copy.alone = std::max(
+            copy.alone, in_step(p) && c.is(Way::pieces) ? instructions * kOfFmaPieceAlone : pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
       // Groups have a tile each, and the first one waits for all of one group's.
