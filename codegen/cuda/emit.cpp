@@ -154,7 +154,7 @@ void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
 
 /// What templates of whole kernels some kernel is.
 struct Templates {
-  bool warpgroups = false, windows = false;
+  bool warpgroups = false, windows = false, hopper = false;
   bool chunks = false;  ///< the kernel before is a pair of products in chunks, by warpgroups
 };
 
@@ -264,6 +264,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
     if (options.own_form && source.makeshift) return *source.makeshift;
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
+    templates.hopper = templates.hopper || text->gives_registers;
     cold = cold || text->cold;
     const bool shared = functions.share(text.value());
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" +
@@ -287,6 +288,7 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   source.text = head(p, source) +
                 (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
                 "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
+                (templates.hopper ? "#include \"tilewright_hopper.h\"\n" : "") +
                 (templates.warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
                 (templates.windows ? "#include \"tilewright_windows.h\"\n" : "") +
                 "\nusing namespace tw;\n\n" + kernels;

@@ -23,6 +23,7 @@ KernelEmitter::KernelEmitter(Program& program, int index, bool tight)
               .stages = program.options.stages,
               .registers = program.options.registers,
               .shared_room = program.options.shared_room,
+              .gives_registers = program.options.warpgroups,
               .tight = tight}) {
   for (const Buffer& b : k_.buffers)
     names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
@@ -65,7 +66,9 @@ Result<KernelText> KernelEmitter::emit() {
   KernelText text = launch_text(p_, index_,
                                 {.body = out_.text(),
                                  .threads = threads() + copying_threads(),
-                                 .shared_bytes = block_.program().shared_bytes});
+                                 .shared_bytes = block_.program().shared_bytes,
+                                 .resident = block_.program().registers.blocks});
+  text.gives_registers = block_.program().registers.blocks > 0;
   text.tiles = tile_uses();
   text.notes = notes_;
   text.program = lowering::describe(block_.described(roles_));
@@ -108,6 +111,8 @@ void KernelEmitter::pass() {
   if (has_copies(NodeId(0))) {
     out_.open("if (warp >= " + std::to_string(threads() / 32) + ")");
     out_.comment("Copying warps: every tile that is loaded, as soon as there is room for it.");
+    if (const auto& r = block_.program().registers; r.blocks > 0)
+      out_.line("fewer_registers<" + std::to_string(r.copying) + ">();");
     out_.line("const int copier = thread - " + std::to_string(threads()) + ";");
     copying_ = true;
     walk();
@@ -120,6 +125,8 @@ void KernelEmitter::pass() {
   }
   names_ = kept;
   copying_ = false;
+  if (const auto& r = block_.program().registers; r.blocks > 0)
+    out_.line("more_registers<" + std::to_string(r.computing) + ">();");
   out_.line("const " + place_type() + " me{warp / " +
             std::to_string(block_.program().warp_columns) + ", warp % " +
             std::to_string(block_.program().warp_columns) + ", thread % 32};");

@@ -289,7 +289,8 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
       return true;
     case BlockStep::Way::pieces:
       out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
-                copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
+                copier + ", " + columns + ", " + std::to_string(rows_apart(b)) + ", " + home(t) +
+                ", " + rows + ");");
       note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
            " bytes: they are copied in pieces of as many");
       return true;
@@ -379,7 +380,11 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
   } else {
     const Joined sums = joined(b);
     std::string pairs;
-    if (!buf.atomic) {
+    if (buf.atomic) {
+      // Four at once only where all rows begin so: lanes of other rows would wait.
+      if (how.empty() && type == "float" && box != nullptr && aligned(b, *box, 4))
+        pairs = ", kSum, true";
+    } else {
       pairs = box == nullptr || is_integer(workload_.tensor(buf.tensor).dtype) ? ", false"
               : aligned(b, *box, at_once(type))                                ? ", true"
               : type == "float" && aligned(b, *box, 2)                         ? ", kPairs"

@@ -99,12 +99,28 @@ void KernelEmitter::call_product(NodeId id, const BlockProduct& p, const SymRang
   const SymRange& depth = range(ranges, n.op, p.depth);
   const DType type = workload_.tensor(op.inputs[static_cast<std::size_t>(p.left)].tensor).dtype;
   const bool blocks = block_.micro_kernel().blocks;
+  // Tiles that come from home are zero behind their ends, so that four of the depth may go past.
+  const auto ends_in_zeros = [&](int input) {
+    const BufferId b = block_.buffer_of_input(n, input);
+    const BlockTile& t = block_.tile(b);
+    const Access& a = op.inputs[static_cast<std::size_t>(input)];
+    const LoopId loop = op.loops[static_cast<std::size_t>(p.depth)];
+    for (std::size_t d = 0; d < a.index.size(); ++d)
+      if (block_.runs_along(n.op, a.index[d], mosts(n.op, ranges)) == loop)
+        return t.form == Form::ring && t.most[d] == depth.most &&
+               (d + 1 == a.index.size() ? t.need_columns : t.need_rows) % 4 == 0;
+    return false;
+  };
+  std::string deep = size_text(depth);
+  if (block_.micro_kernel().fours && deep != std::to_string(depth.most) && depth.most % 4 == 0 &&
+      ends_in_zeros(p.left) && ends_in_zeros(p.right))
+    deep = "(" + deep + " + 3) / 4 * 4";
   out_.line(kernel_text(type) + "::" +
             (blocks ? "template multiply<" + std::to_string(ceil_div(depth.most, 16) * 16) + ">("
                     : "multiply(") +
             sums + ", " + operand(id, p.left, p.rows, p.depth, ranges) + ", " +
             operand(id, p.right, p.columns, p.depth, ranges) + ", me, " + first +
-            (blocks ? "" : ", " + size_text(depth)) + ");");
+            (blocks ? "" : ", " + deep) + ");");
 }
 
 /// The sums of a product stay in registers.

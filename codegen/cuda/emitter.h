@@ -65,6 +65,7 @@ struct KernelText {
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
   std::string program = {};  ///< for people
+  bool gives_registers = false;  ///< warpgroups to others
   bool cold = false;         ///< instructions are fetched for a few turns of them each
 };
 

@@ -201,6 +201,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   std::string bounds = std::to_string(launch.threads);
   if (const std::int64_t each = resident_blocks(p.machine(), launch); each > 1)
     bounds += ", " + std::to_string(each);
+  else if (body.resident > 0)
+    bounds += ", " + std::to_string(body.resident);
   SharedPhases phases{.functions = {}, .body = body.body};
   if (launch.workspace) phases = share_phases(body.body, list, symbol);
   text.text += phases.functions + "extern \"C\" __global__ void __launch_bounds__(" + bounds +

@@ -9,6 +9,7 @@ struct KernelBody {
   std::string body;
   int threads = 32;
   std::int64_t shared_bytes = 0;
+  std::int64_t resident = 0;  ///< blocks that a multiprocessor must have registers for; 0: any
 };
 /// Text and launches; tiles and notes are left to the caller. Marks what the kernel needs at home.
 KernelText launch_text(Program& program, int kernel, const KernelBody& body);

@@ -2,6 +2,8 @@
 // whose operands or sums are met in unusual ways: what the emulated kernels compute, and move.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
@@ -168,7 +170,8 @@ TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
   const std::vector<Form> forms = {{layers("f16", 64, 72), "copy_async<64>", 1e-2},
                                    {layers("f16", 64, 64), "copy_whole<64>", 1e-2},
                                    {layers("f32", 30, 38), "copy_pieces<64, 8>", 1e-5},
-                                   {layers("f32", 31, 37), "copy_shifted<64, ", 1e-5}};
+                                   {layers("f32", 31, 37), "copy_pieces<64, 4>", 1e-5},
+                                   {layers("f16", 31, 37), "copy_shifted<64, ", 1e-2}};
   const std::string wait = "cp_async_wait<0>();";
   for (const Form& f : forms) {
     SCOPED_TRACE(f.copies);
@@ -197,6 +200,122 @@ TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
       EXPECT_LT(done->error, f.tolerance);
       EXPECT_EQ(done->bytes, moved(s));
     }
+  }
+}
+
+/// A running maximum and sum go from one turn to the next: no tile that is loaded in a turn has
+/// their place.
+TEST(CudaTiles, RunningResultsHaveNoPlaceOfATileThatWaits) {
+  std::mt19937 random(27112);
+  const auto number = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  std::vector<std::string> texts;
+  for (int tries = 0; tries < 60 && sources.size() < 6; ++tries) {
+    const int tile = 16 * number(2, 6), keys = tile * number(2, 3) - number(0, 20);
+    const Case c{
+        formatted("name: online\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, n: {}}}\noperators:\n"
+                  "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n  - \"scaled: T[m,l] = S[m,l] * 0.3\"\n"
+                  "  - \"rowmax: R[m] max= T[m,l]; shift[m] = before(R) - after(R) running\"\n"
+                  "  - \"exp: P[m,l] = exp(T[m,l] - R[m])\"\n"
+                  "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
+                  "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(exp(shift[m])) running\"\n"
+                  "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
+                  tries % 2 == 0 ? "f32" : "bf16", number(1, 16), keys, 8 * number(3, 12),
+                  8 * number(1, 6)),
+        formatted("m/16@grid n@grid ( L.Q l/{} ( L.K C.qk C.scaled C.rowmax C.exp C.rowsum L.V "
+                  "C.pv ) C.divide S.E )",
+                  tile)};
+    const Schedule s = schedule_of(c);
+    cuda::EmitOptions options{.prefix = formatted("k{}", sources.size())};
+    options.warps = number(1, 4), options.registers = false;
+    auto source = cuda::emit(s, options);
+    const auto waits = [&] {
+      return std::ranges::any_of(source->tiles, [](const cuda::TileUse& t) {
+        return t.reason == "there is no room to copy it ahead of its use";
+      });
+    };
+    if (!source) continue;
+    // The least room of those in which a tile waits: others have its place in turn.
+    std::optional<cuda::Source> least;
+    for (options.shared_room = source->launches.back().shared_bytes; source;
+         options.shared_room -= 512) {
+      if (waits() && !source->makeshift) least = *source;
+      source = cuda::emit(s, options);
+    }
+    if (!least) continue;
+    schedules.push_back(s), sources.push_back(*std::move(least)),
+        texts.push_back(c.workload + c.tree);
+  }
+  ASSERT_EQ(sources.size(), 6u);
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    SCOPED_TRACE(texts[i]);
+    const auto done = testing::run_cuda(*module, sources[i], *schedules[i].workload, 17 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, schedules[i].workload->dtype() == DType::f32 ? 1e-5 : 3e-2);
+    EXPECT_EQ(done->bytes, moved(schedules[i]));
+  }
+}
+
+/// Products by fused multiply-adds with as many copying as computing warps: for sm_90a alone they
+/// share out registers, more blocks fit a multiprocessor the fewer sums a thread has, and sums of
+/// 128 a thread stay in registers. Rows that begin anywhere are copied in pieces of 4 bytes, sums
+/// end in zeros, and four neighbours are added at once where they begin at 16 bytes.
+TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
+  struct Drawn {
+    int m, n, k;
+    bool along, added;
+    int rows, columns, warps, blocks;  ///< blocks: of a multiprocessor, as the launch says
+    const char* registers;
+  };
+  const Drawn drawn[] = {{70, 68, 45, false, false, 64, 64, 4, 3, "more_registers<120>"},
+                         {70, 68, 48, false, false, 64, 64, 4, 4, "more_registers<104>"},
+                         {66, 71, 37, true, false, 64, 64, 4, 3, "more_registers<120>"},
+                         {130, 132, 36, true, true, 128, 128, 4, 2, "more_registers<232>"},
+                         {130, 129, 41, false, true, 128, 128, 4, 2, "more_registers<216>"},
+                         {257, 132, 32, false, false, 256, 128, 8, 1, "more_registers<240>"}};
+  std::vector<Schedule> schedules;
+  std::vector<cuda::Source> sources;
+  for (const Drawn& d : drawn) {
+    const std::string sum =
+        d.added ? "k/16@grid ( k/16 ( C.c ) S.C!atomic )" : "( k/16 ( C.c ) S.C )";
+    const Case c{formatted("name: product\ndtype: f32\nloops: {{m: {}, n: {}, k: {}}}\noperators:\n"
+                           "  - \"c: C[m,n] += x[m,k] * u[{}]\"\n",
+                           d.m, d.n, d.k, d.along ? "n,k" : "k,n"),
+                 formatted("m/{}@grid n/{}@grid {}", d.rows, d.columns, sum)};
+    SCOPED_TRACE(c.tree);
+    schedules.push_back(schedule_of(c));
+    for (const bool hopper : {true, false}) {
+      auto source = cuda::emit(schedules.back(), {.warps = d.warps,
+                                                  .stages = 2,
+                                                  .warpgroups = hopper,
+                                                  .prefix = formatted("k{}", sources.size())});
+      ASSERT_TRUE(source) << source.reason();
+      const auto has = [&](const std::string& what) {
+        return source->text.find(what) != std::string::npos;
+      };
+      EXPECT_EQ(has(d.registers), hopper) << source->text;
+      EXPECT_EQ(has(formatted("__launch_bounds__({}, {})", 32 * (d.warps + 4), d.blocks)),
+                hopper && d.blocks > 0);
+      EXPECT_EQ(has("copy_pieces<128, 4>"), d.k % 2 != 0 || d.n % 2 != 0);
+      EXPECT_FALSE(has("copy_shifted"));
+      if (hopper) sources.push_back(std::move(source).value());
+    }
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    SCOPED_TRACE(sources[i].text);
+    const auto done = testing::run_cuda(*module, sources[i], *schedules[i].workload, 7 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, 1e-5);
+    EXPECT_EQ(done->bytes, moved(schedules[i]));
   }
 }
 

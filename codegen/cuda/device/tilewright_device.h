@@ -172,6 +172,10 @@ TW_DEVICE int made_here(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+TW_DEVICE float made_here(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
 /// An address, or null. Not by ?:, of which ptxas (13.0) makes a zero and a predicated addition, and then reads the
 /// zero before it is there.
 template <class T>
@@ -380,6 +384,17 @@ TW_DEVICE void atomic_add_two(bf16* p, float x, float y) {
 #else
   atomic_add(p, x);
   atomic_add(p + 1, y);
+#endif
+}
+/// Four floats, the first on a multiple of 16 bytes.
+TW_DEVICE void atomic_add_four(float* p, float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+#else
+  atomic_add(p, a);
+  atomic_add(p + 1, b);
+  atomic_add(p + 2, c);
+  atomic_add(p + 3, d);
 #endif
 }
 TW_DEVICE void atomic_add(int* p, double x) { atomicAdd(p, Rounded<int>::of(x)); }

@@ -376,12 +376,14 @@ struct Simt {
   }
   template <int Part, int M2, int M, int N, int N2, class Tile>
   TW_MEMBER static void add(Sums<M, N>& c, const float (&x)[M2][4], const float (&y)[N2][4], const AcrossDepth<Tile>&) {
+    // Along a row, every other one backwards: ptxas keeps the row's factor, and the last column's, beside the registers,
+    // whose two banks give one of them each a cycle.
     TW_UNROLL
-    for (int j = 0; j < N; ++j)
+    for (int n = 0; n < M2; ++n)
       TW_UNROLL
-      for (int n = 0; n < M2; ++n) {
-        c.x[n / 2][j][2 * (n % 2)] += x[n][Part] * y[j / 2][j % 2 * 2];
-        c.x[n / 2][j][2 * (n % 2) + 1] += x[n][Part] * y[j / 2][j % 2 * 2 + 1];
+      for (int q = 0; q < 2 * N; ++q) {
+        const int column = n % 2 == 0 ? q : 2 * N - 1 - q, j = column / 2, e = column % 2;
+        c.x[n / 2][j][2 * (n % 2) + e] += x[n][Part] * y[j / 2][j % 2 * 2 + e];
       }
   }
   template <int M, int N, class Right>

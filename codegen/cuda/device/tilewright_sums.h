@@ -43,6 +43,7 @@ using PlaceOfFours = PlaceOf<true>;
 
 template <int M, int N>
 TW_DEVICE void fill(Sums<M, N>& s, float value) {
+  value = made_here(value);  // where only some turns begin afresh, the others branch past it
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL
@@ -259,7 +260,8 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
       }
     }
 }
-template <class T, int How = kSum, int M, int N, class Row, bool Fours>
+/// Whole: rows begin at multiples of 16 bytes.
+template <class T, int How = kSum, bool Whole = false, int M, int N, class Row, bool Fours>
 TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -267,8 +269,17 @@ TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first,
     for (int h = 0; h < 2; ++h) {
       T* const to = row(p.template row_of<M>(i, h));
       if (to == nullptr) continue;
+      bool added = false;  // four neighbours, of two blocks of columns
       TW_UNROLL
       for (int j = 0; j < N; ++j) {
+        if constexpr (Whole && Fours) {
+          const int c = p.column_of(first, j, 0);
+          if (j % 2 == 0)
+            added = c + 3 < columns;
+          if (added && j % 2 == 0)
+            atomic_add_four(to + c, s.x[i][j][2 * h], s.x[i][j][2 * h + 1], s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]);
+          if (added) continue;
+        }
         if constexpr (sizeof(T) == 2 && How == kSum) {
           T* const two = to + p.column_of(first, j, 0);
           if (p.column_of(first, j, 1) < columns && reinterpret_cast<u64>(two) % 4 == 0) {

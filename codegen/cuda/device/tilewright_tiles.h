@@ -222,20 +222,25 @@ TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
   };
   each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) { chunk(r, c * Tile::kVector); });
 }
-/// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on.
-template <int Threads, class Tile>
+/// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on, in pieces of `Bytes`.
+template <int Threads, int Bytes = 16, class Tile>
 TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from, i64 stride) {
-  constexpr int kChunks = Tile::kColumns / Tile::kVector;
-  each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) {
-    cp_async16(tile.at(r, c * Tile::kVector), from + r * stride + c * Tile::kVector, 16);
+  constexpr int kPiece = Bytes / int(sizeof(typename Tile::Element));
+  each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
+    void* const to = tile.at(r, piece * kPiece);
+    if constexpr (Bytes == 16) cp_async16(to, from + r * stride + piece * kPiece, 16);
+    else cp_async_piece<Bytes>(to, from + r * stride + piece * kPiece, Bytes);
   });
 }
-/// The same in pieces of `Bytes` (4, 8), for rows that begin at multiples of that only.
+/// The same in pieces of `Bytes` (4, 8), for rows that begin at multiples of that only. `stride`: elements between rows,
+/// so that no row of a box that fills the tile is looked at; 0: rows are those of several dimensions.
 template <int Threads, int Bytes, class Tile, class Row>
-TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const typename Tile::Element* any,
+TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, i64 stride, const typename Tile::Element* any,
                            const Row& row) {
   using T = typename Tile::Element;
   constexpr int kPiece = Bytes / int(sizeof(T));
+  if (stride != 0 && columns >= Tile::kColumns && row(Tile::kRows - 1) != nullptr)
+    return copy_whole<Threads, Bytes>(tile, thread, row(0), stride);
   each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
     const int c = piece * kPiece, count = least(columns - c, kPiece);
     const T* const from = row(r);

@@ -198,7 +198,11 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     t.issue = each * one * warps / kSchedulers;
     return t;
   }
-  const double one = x.one_size ? kOfWhole : kOfPiece + more;
+  // Of a box that fills its tile no row is looked at, whatever the pieces' size.
+  const double one = x.one_size ? kOfWhole
+                     : x.is(Way::pieces) && x.row_dims <= 1
+                         ? kOfWhole + x.partial * (kOfPiece - kOfWhole)
+                         : kOfPiece + more;
   t.alone = each * (x.one_size ? loop(one, r) : chain(one, r));
   t.issue = each * one * warps / kSchedulers;
   return t;

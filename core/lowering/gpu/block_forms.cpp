@@ -42,11 +42,13 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   for (const BlockPhase& phase : work.phases)
     for (const ProductRun& x : phase.products)
       if (!x.contraction) f.most_rows = std::max(f.most_rows, x.rows);
-  f.registers = registers_of(work, f, r);
+  const bool shares = p.registers.blocks > 0;
+  f.registers = shares ? p.registers.computing : registers_of(work, f, r);
   const auto resident = [&](std::int64_t registers) {
-    return std::min({r.blocks, r.threads / f.threads,
-                     r.registers / (f.threads * round_up(registers, 8)),
-                     r.shared / (p.shared_bytes + kSharedReserved)});
+    return std::min(
+        {r.blocks, r.threads / f.threads,
+         shares ? p.registers.blocks : r.registers / (f.threads * round_up(registers, 8)),
+         r.shared / (p.shared_bytes + kSharedReserved)});
   };
   f.resident = resident(f.registers);
   // Of products by fused multiply-adds ptxas' numbers are known to a tenth; in kernels of 16-bit

@@ -486,6 +486,7 @@ void BlockLowering::lay_out() {
     most->narrow = true;
     shape();  // with all stages again
   }
+  share_registers();
 }
 
 /// What the copying role skips, it skips whole; what decides whether computing warps load, it

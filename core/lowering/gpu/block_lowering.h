@@ -32,6 +32,8 @@ struct BlockChoices {
   int stages = 0;                 ///< of loaded tiles
   bool registers = true;          ///< keep sums in registers where a plan allows it
   std::int64_t shared_room = 0;   ///< bytes of shared memory a block may have
+  /// The text is for sm_90a, where a warpgroup may give registers to others.
+  bool gives_registers = false;
   /// Tiles as small as the plan has them: rows without padding, loaded by the warps that compute,
   /// every operator point by point. Slow.
   bool tight = false;
@@ -171,6 +173,7 @@ class BlockLowering {
   bool makes(TensorId tensor) const;
   /// A load's way: from home the widest that the box's rows there allow.
   BlockStep::Way way_of_load(NodeId load, const BoxAtHome& box) const;
+  std::int64_t piece_from_home(NodeId load, const BoxAtHome& box) const;
   BlockStep movement(NodeId load, bool copying, const BoxAtHome& box) const;
 
   // block_layout.cpp
@@ -207,6 +210,9 @@ class BlockLowering {
   std::optional<BufferId> misused() const;
   void choose_warps();
   std::vector<BufferId> most_sums_alive() const;
+  bool gives_registers() const;
+  std::int64_t copying_registers() const;
+  void share_registers();
   std::int64_t rows_exchanged(NodeId compute) const;
   std::int64_t exchanged() const;
 

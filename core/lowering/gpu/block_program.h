@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/lowering/gpu/block_rules.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
@@ -103,7 +104,7 @@ struct BlockStep {
   enum class Way : std::uint8_t {
     whole,     ///< pieces of 16 bytes, of a box that fills its tile: no row is looked at
     rows,      ///< pieces of 16 bytes, of rows that exist
-    pieces,    ///< pieces of `piece` bytes, 8: rows begin at no multiple of 16
+    pieces,    ///< pieces of `piece` bytes, 8 or 4: rows begin at no multiple of 16
     shifted,   ///< pieces of 16 bytes, moved together in registers: rows begin anywhere
     elements,  ///< one by one, through registers
   };
@@ -165,6 +166,7 @@ struct BlockProgram {
   const ScheduledKernel* kernel = nullptr;
   int warp_rows = 1, warp_columns = 1;  ///< how computing warps share a tile's rows and columns
   int copy_warps = 0;                   ///< that fill rings; 0: there are none
+  RegisterShares registers = {};        ///< between the roles; none: a thread has what it needs
   std::int64_t barrier_bytes = 0;       ///< of rings, at the beginning of shared memory
   std::int64_t scratch_offset = 0;      ///< where warps exchange parts of sums and rows
   std::int64_t shared_bytes = 0;        ///< of a block

@@ -59,4 +59,19 @@ constexpr std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm) 
   return std::min(kMost, of_sm / ((threads + kTogether - 1) / kTogether * kTogether) / 8 * 8);
 }
 
+/// Registers of a thread where the copying warps give some of theirs to the computing ones (PTX
+/// ISA, setmaxnreg: of whole warpgroups, in eights), and blocks on a multiprocessor that the launch
+/// then leaves room for; 0: they do not.
+struct RegisterShares {
+  std::int64_t copying = 0, computing = 0, blocks = 0;
+};
+constexpr RegisterShares register_shares(std::int64_t computing, std::int64_t copying,
+                                         std::int64_t each_copying, std::int64_t blocks,
+                                         std::int64_t of_sm) {
+  constexpr std::int64_t kMost = 240;
+  const std::int64_t each = of_sm / ((computing + copying) * blocks) / 8 * 8;
+  const std::int64_t left = each * (computing + copying) - each_copying * copying;
+  return {each_copying, std::min(kMost, left / computing / 8 * 8), blocks};
+}
+
 }  // namespace tilewright::lowering

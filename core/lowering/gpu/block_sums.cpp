@@ -138,12 +138,62 @@ void BlockLowering::choose_forms() {
       if (mine > largest) largest = mine, victim = b;
     }
     const std::int64_t each =
-        most_registers(program_.threads() + program_.copying_threads(), kRegisters);
+        gives_registers()
+            ? register_shares(program_.threads(), program_.copying_threads(), copying_registers(),
+                              1, kRegisters)
+                  .computing
+            : most_registers(program_.threads() + program_.copying_threads(), kRegisters);
     sums_alive_ = floats;
     part_floats_ = std::min(kSumsAtOnce, each - kOtherRegisters - floats);
     if (!victim || floats <= each - kOtherRegisters) return;
     banned.insert(*victim);
     at(*victim).reason = "its sums would need too many registers";
+  }
+}
+
+/// Whether the copying warps give registers to the computing ones: both are whole warpgroups, and
+/// the kernel is one product by fused multiply-adds, whose copies wait in no registers.
+bool BlockLowering::gives_registers() const {
+  const auto warpgroups = [](int threads) { return threads > 0 && threads % 128 == 0; };
+  const auto sums = [&](OpId op) { return !workload_.reduction_loops(op).empty(); };
+  return choices_.gives_registers && micro_kernel().fours && !k_.co_resident &&
+         warpgroups(program_.threads()) && warpgroups(program_.copying_threads()) &&
+         program_.products.size() == 1 && std::ranges::count_if(k_.ops, sums) == 1 &&
+         std::ranges::all_of(program_.tiles, [&](const BlockTile& t) {
+           return size_of(workload_.tensor(buffer(t.buffer).tensor).dtype) == 4;
+         });
+}
+
+/// Registers that a copying thread has left: of pieces of 16 bytes, and of smaller ones. ptxas of
+/// nvcc 13.0 spills nothing of either.
+std::int64_t BlockLowering::copying_registers() const {
+  constexpr std::int64_t kOfSixteen = 24, kOfPieces = 40;
+  const auto sixteen = [&](const BlockTile& t) {
+    const TensorId id = buffer(t.buffer).tensor;
+    return t.form != Form::ring ||
+           rows_begin_at(id, {.begins = 4}, 16 / size_of(workload_.tensor(id).dtype));
+  };
+  return std::ranges::all_of(program_.tiles, sixteen) ? kOfSixteen : kOfPieces;
+}
+
+/// As many blocks on a multiprocessor as registers and shared memory suffice for.
+void BlockLowering::share_registers() {
+  program_.registers = {};
+  if (!gives_registers() || sums_alive_ == 0) return;
+  // With fewer beside its sums ptxas spills: as few of 64 x 64 to 128 x 128 by four warps. Of a
+  // right operand whose rows run along the depth a thread has more.
+  const bool along =
+      std::ranges::any_of(program_.tiles, [](const BlockTile& t) { return t.right_along; });
+  const std::int64_t needed = sums_alive_ + kOtherRegisters + (along && sums_alive_ > 32 ? 16 : 0);
+  const std::int64_t threads = program_.threads(), copying = program_.copying_threads();
+  const std::int64_t shared =
+      (room() + kSharedReserved) / (program_.shared_bytes + kSharedReserved);
+  for (std::int64_t blocks = std::clamp<std::int64_t>(shared, 1, 4); blocks > 0; --blocks) {
+    const RegisterShares shares =
+        register_shares(threads, copying, copying_registers(), blocks, kRegisters);
+    if (shares.computing < needed && blocks > 1) continue;
+    program_.registers = shares;
+    return;
   }
 }
 

@@ -53,8 +53,9 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     const auto at = u.peak.find(std::string(name_of(t)));
     return at == u.peak.end() ? 0.0 : at->second.value / an_sm;
   };
-  // Of 9.x alone: PTX ISA, wgmma.
+  // Of 9.x alone: PTX ISA, wgmma and setmaxnreg.
   const bool hopper = u.capability == 0 || static_cast<int>(u.capability) == 9;
+  r.gives_registers = hopper;
   const auto each = u.cycles.find("wgmma");
   r.clusters = hopper && each != u.cycles.end();
   if (type == DType::f16 || type == DType::bf16) {
@@ -84,10 +85,11 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
 
 namespace {
 
-// Bytes that all blocks together add up at home in a second, after everything else; that they store
-// where rows begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen
-// by products in f32 on an H100 (h100-products-f32.json, its -again and -third).
-constexpr double kAddedBytes = 6e11, kPartsOfSectors = 6.7e11;
+// Bytes that all blocks together add up at home in a second, after everything else, four neighbours
+// at once (h100-products-f32-registers-tiles.json); and one by one, and that they store, where rows
+// begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen by products
+// in f32 on an H100 (h100-products-f32.json, its -again and -third).
+constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
@@ -104,6 +106,10 @@ constexpr double kFmaWaits = 8;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
+// Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
+// block's four copying warps, which do no more at a time:
+// h100-products-f32-fifth-rows-registers.json.
+constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 20;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 /// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
@@ -169,9 +175,12 @@ class Pricer {
       ActTime copy = copy_time(c, work_, latency_, at_once, groups, kCopyWarps, r_);
       const ActTime ring = ring_time(c, r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
+        const double instructions = c.bytes / (c.piece() * 32);
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
-                                                 : c.bytes / (c.piece() * 32) * kOfPieces;
-        copy.alone = std::max(copy.alone, pieces);
+                              : in_step(p)       ? instructions * kOfFmaPieces
+                                                 : instructions * kOfPieces;
+        copy.alone = std::max(
+            copy.alone, in_step(p) && c.is(Way::pieces) ? instructions * kOfFmaPieceAlone : pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
       // Groups have a tile each, and the first one waits for all of one group's.
@@ -566,7 +575,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                 std::max(t.phases.back().seconds, t.memory);
     return t;
   }
-  const Result<BlockWork> found = block_work(s, kernel, {.warps = warps, .stages = stages});
+  const Result<BlockWork> found = block_work(
+      s, kernel, {.warps = warps, .stages = stages, .gives_registers = r.gives_registers});
   if (!found) return found.why();
   const BlockWork& work = *found;
   double compulsory = 0;
@@ -590,7 +600,9 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);
-    leaves += p.added * blocks / kAddedBytes;
+    const bool fours = r.mma == 0 && r.gives_registers;  // floats, where an instruction adds them
+    leaves += blocks * ((p.added - p.added_in_pieces) / (fours ? kAddedBytes : kAddedOneByOne) +
+                        p.added_in_pieces / kAddedOneByOne);
     // One of those who wait for a word succeeds each time that all have gone to L2 and back.
     double swapped = 0;
     for (const StoreRun& x : p.stores)

@@ -266,15 +266,22 @@ BlockStep::Way BlockLowering::way_of_load(NodeId load, const BoxAtHome& box) con
   if (choices_.tight || buffer(n.buffer).outer.valid() || slides(n.buffer)) return Way::elements;
   const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
   if (rows_begin_at(n.tensor, box, 16 / size)) return fills(t, box) ? Way::whole : Way::rows;
-  if (size <= 8 && rows_begin_at(n.tensor, box, 8 / size)) return Way::pieces;
+  if (piece_from_home(load, box) > 0) return Way::pieces;
   return widened(n.buffer) ? Way::elements : Way::shifted;
+}
+
+/// Bytes of an asynchronous copy of rows that begin at multiples of so many only; 0: of none.
+std::int64_t BlockLowering::piece_from_home(NodeId load, const BoxAtHome& box) const {
+  const ScheduleNode& n = k_.node(load);
+  const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
+  if (size <= 8 && rows_begin_at(n.tensor, box, 8 / size)) return 8;
+  return size == 4 ? 4 : 0;
 }
 
 BlockStep BlockLowering::movement(NodeId load, bool copying, const BoxAtHome& box) const {
   const ScheduleNode& n = k_.node(load);
   using Kind = BlockStep::Kind;
   const bool ring = tile(n.buffer).form == Form::ring;
-  const std::int64_t size = size_of(workload_.tensor(n.tensor).dtype);
   return {.kind = !ring     ? Kind::load
                   : copying ? Kind::copy
                             : Kind::take,
@@ -282,7 +289,7 @@ BlockStep BlockLowering::movement(NodeId load, bool copying, const BoxAtHome& bo
           .tile = n.buffer,
           .other = buffer(n.buffer).outer,
           .way = way_of_load(load, box),
-          .piece = size <= 8 && rows_begin_at(n.tensor, box, 8 / size) ? 8 : 0,
+          .piece = piece_from_home(load, box),
           .kept = true};
 }
 

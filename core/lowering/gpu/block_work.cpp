@@ -266,8 +266,7 @@ class BlockWalk {
     const double bytes = static_cast<double>(tiles_[n.buffer.index()].elements() *
                                              size_of(w_.tensor(n.tensor).dtype));
     (n.atomic ? phase().added : phase().stored) += runs * bytes;
-    if (!n.atomic && !rows_aligned(n.tensor))
-      phase().stored_in_pieces += runs * bytes * in_sectors(n.buffer, n.tensor);
+    if (!rows_aligned(n.tensor)) leaves_in_pieces(n.buffer, runs * bytes, n.atomic);
     stores(n.buffer, runs, n.atomic);
     needs(n.tensor);
   }
@@ -302,6 +301,14 @@ class BlockWalk {
     for (const Output& o : w_.op(w_.producer(k_.buffer(b).tensor)).outputs)
       if (o.target.tensor == k_.buffer(b).tensor)
         s.swapped = o.combine != Combine::sum || element == 1;
+  }
+
+  /// Bytes of rows that begin anywhere: stored, they count with the sectors that they touch.
+  void leaves_in_pieces(BufferId b, double bytes, bool added) {
+    if (added)
+      phase().added_in_pieces += bytes;
+    else
+      phase().stored_in_pieces += bytes * in_sectors(b, k_.buffer(b).tensor);
   }
 
   bool rows_aligned(TensorId id) const {
@@ -352,8 +359,7 @@ class BlockWalk {
           static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
       const double leaves = changes(of, ranges);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
-      if (!b.atomic && !rows_aligned(b.tensor))
-        phase().stored_in_pieces += leaves * bytes * in_sectors(use.buffer, b.tensor);
+      if (!rows_aligned(b.tensor)) leaves_in_pieces(use.buffer, leaves * bytes, b.atomic);
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.
@@ -499,6 +505,7 @@ Result<BlockWork> BlockWalk::lowered(int kernel, const BlockChoices& choices) &&
     CopyRun& c = out_.phases[l.phase].copies[l.copy];
     c.way = block.way_of_load(l.node, l.box);
     c.waits = block.tile(BufferId(c.buffer)).form == BlockTile::Form::loaded;
+    c.of_piece = static_cast<double>(block.piece_from_home(l.node, l.box));
     c.one_size = (c.is(BlockStep::Way::whole) || c.is(BlockStep::Way::rows)) && c.row_dims <= 1 &&
                  std::ranges::find(l.box.sizes, 0) == l.box.sizes.end();
     const TensorId t = k_.node(l.node).tensor;

@@ -70,7 +70,8 @@ struct CopyRun {
   double stages = 1;
   bool is(BlockStep::Way w) const { return way == w; }
   /// Bytes that a thread copies at once: rows begin at multiples of them.
-  double piece() const { return is(BlockStep::Way::pieces) ? 8 : 16; }
+  double piece() const { return is(BlockStep::Way::pieces) ? of_piece : 16; }
+  double of_piece = 8;
 };
 /// A tile's elements to home, by the computing threads.
 struct StoreRun {
@@ -88,7 +89,8 @@ struct BlockPhase {
   double turns = 0;  ///< of loops
   double stored = 0, added = 0;
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
-  double stored_in_pieces = 0;       ///< of `stored`, where rows begin elsewhere
+  /// Of `stored` and `added`, where rows begin elsewhere.
+  double stored_in_pieces = 0, added_in_pieces = 0;
   double compulsory = 0;             ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;

@@ -305,6 +305,7 @@ TW_DEVICE void mbarrier_init(u64* b, u32 arrivals) { TW_CALL(mbarrier_init, b, a
 TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
 TW_DEVICE int made_here(int x) { return x; }
+TW_DEVICE float made_here(float x) { return x; }
 template <class T>
 TW_DEVICE T* there_if(bool in, T* p) {
   return in ? p : nullptr;
@@ -379,6 +380,12 @@ template <class T>
 TW_DEVICE void atomic_add_two(T* p, float x, float y) {
   atomic_add(p, x);
   atomic_add(p + 1, y);
+}
+TW_DEVICE void atomic_add_four(float* p, float a, float b, float c, float d) {
+  atomic_add(p, a);
+  atomic_add(p + 1, b);
+  atomic_add(p + 2, c);
+  atomic_add(p + 3, d);
 }
 TW_DEVICE void atomic_add(int* p, double x) { TW_CALL(atomic_add, p, TW_I32, Rounded<int>::of(x)); }
 TW_DEVICE void atomic_add(signed char* p, double x) {
