@@ -214,7 +214,8 @@ TEST(CudaTiles, RunningResultsHaveNoPlaceOfATileThatWaits) {
   std::vector<cuda::Source> sources;
   std::vector<std::string> texts;
   for (int tries = 0; tries < 60 && sources.size() < 6; ++tries) {
-    const int tile = 16 * number(2, 6), keys = tile * number(2, 3) - number(0, 20);
+    const int tile = 16 * number(2, 6), keys = tile * number(2, 3) - number(0, 20),
+              rows = number(1, 16), columns = 8 * number(1, 6);
     const Case c{
         formatted("name: online\ndtype: {}\nloops: {{m: {}, l: {}, k: {}, n: {}}}\noperators:\n"
                   "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n  - \"scaled: T[m,l] = S[m,l] * 0.3\"\n"
@@ -223,11 +224,10 @@ TEST(CudaTiles, RunningResultsHaveNoPlaceOfATileThatWaits) {
                   "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
                   "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(exp(shift[m])) running\"\n"
                   "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
-                  tries % 2 == 0 ? "f32" : "bf16", number(1, 16), keys, 8 * number(3, 12),
-                  8 * number(1, 6)),
-        formatted("m/16@grid n@grid ( L.Q l/{} ( L.K C.qk C.scaled C.rowmax C.exp C.rowsum L.V "
+                  tries % 2 == 0 ? "f32" : "bf16", rows, keys, 8 * number(3, 12), columns),
+        formatted("m/{}@grid n/{}@grid ( L.Q l/{} ( L.K C.qk C.scaled C.rowmax C.exp C.rowsum L.V "
                   "C.pv ) C.divide S.E )",
-                  tile)};
+                  rows, columns, tile)};
     const Schedule s = schedule_of(c);
     cuda::EmitOptions options{.prefix = formatted("k{}", sources.size())};
     options.warps = number(1, 4), options.registers = false;
