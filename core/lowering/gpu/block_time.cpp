@@ -11,6 +11,7 @@
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/gpu/warpgroup_time.h"
 #include "core/lowering/gpu/window_time.h"
 
 namespace tilewright::lowering {
@@ -112,25 +113,11 @@ constexpr double kFmaTurn = 100;
 constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 20;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
-/// Rows that begin at no line of 128 bytes touch a line more, and those that begin at no sector of
-/// 32 bytes a sector more: how many times as long they take as others.
-struct RowsThatStraddle {
-  double lines = 1, sectors = 1;
-};
-// Of L2, for threads that copy and for the boxes of a pair of products. Chosen by products by
-// warpgroups (below); threads that copy lose no less: 3456 x 3816 x 2232, whose rows begin at no
-// sector, took 350 us in tiles of 128 x 160 by mma, 131 us in tiles of 192 x 192 by warpgroups
-// (h100-products-overlap.json). Threads that copy lose nothing by lines.
-constexpr RowsThatStraddle kCopiedRows{1, 2.47}, kRowsOfPairs{1.31, 2.47};
-
-/// What a block waits for adds up by a power: neither the longest alone nor all. Chosen with the
-/// numbers of products by warpgroups below.
-double add_up(std::initializer_list<double> all) {
-  constexpr double kTogether = 3.556;
-  double sum = 0;
-  for (const double x : all) sum += std::pow(x, kTogether);
-  return std::pow(sum, 1 / kTogether);
-}
+// Of L2, for threads that copy. Chosen by products by warpgroups (warpgroup_time.cpp); threads that
+// copy lose no less: 3456 x 3816 x 2232, whose rows begin at no sector, took 350 us in tiles of 128
+// x 160 by mma, 131 us in tiles of 192 x 192 by warpgroups (h100-products-overlap.json). Threads
+// that copy lose nothing by lines.
+constexpr RowsThatStraddle kCopiedRows{1, 2.47};
 
 class Pricer {
  public:
@@ -319,187 +306,6 @@ class Pricer {
   const BlockWork& work_;
   double latency_, missed_;
 };
-
-// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json,
-// and by times of clusters that share operands on the same kind of device, of which no recording is
-// kept: so that tiles that they choose take least over the fastest ones that were timed, and so
-// that the root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to
-// all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
-// SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two, and
-// at no sector a sector more: how much longer L2 takes for them, and an SM. The part of wgmma's
-// rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
-// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
-// warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
-// shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
-constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
-constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
-constexpr double kWgmmaLasts = 0.902, kLeftOfLaunch = 1588, kBoxLatency = 494, kOthersLatency = 126;
-constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
-// Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
-// cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
-constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
-constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
-
-double touched(const BoxMap& m, const RowsThatStraddle& by) {
-  const std::int64_t row = m.stride[1];
-  return row % 128 == 0 ? 1 : row % 32 == 0 ? by.lines : by.sectors;
-}
-
-/// Cycles of an SM for the operators on a tile's sums, while no product of the block is under way.
-double operators_time(const WarpgroupProduct& p, const Workload& w, double latency,
-                      const BlockRates& r) {
-  if (p.epilogue.operators.empty()) return 0;
-  const double elements = static_cast<double>(p.tile_rows()) * p.tile_columns;
-  double light = 0, expensive = 0, bytes = 0;
-  for (const OpId op : p.epilogue.operators)
-    for (const Output& out : w.op(op).outputs) count_operations(out.value, light, expensive);
-  for (const EpilogueRead& read : p.epilogue.reads) {
-    light += kOfRead;
-    if (read.by_row != 0 && read.by_column != 0)
-      bytes += elements * static_cast<double>(size_of(w.tensor(read.tensor).dtype));
-  }
-  return elements * (light / 128 + expensive / kSpecialUnits) + bytes / (kBoxes * r.fill) +
-         (p.epilogue.reads.empty() ? 0 : latency);
-}
-
-/// Tiles one after the other in persistent blocks, each with a ring that fills while it computes.
-PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
-                  double latency, const BlockRates& r) {
-  const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
-  const bool shares = p.cluster() > p.share;
-  // An instruction reads both operands from shared memory, 128 bytes a cycle.
-  const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
-  const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
-  const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
-  const double lines =
-                   left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
-               own =
-                   left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
-  const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
-  const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
-  const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
-  // Of clusters of more than two only as many run at the same time as there are with one block an
-  // SM: five of the six plans in h100-products-shares.json and the two recordings above whose 3, 5,
-  // 6 or 7 blocks had more took longer by a round, the two that had no more did not, and neither of
-  // 4 and 8 (h100-products-of-128-rows.json: 32 clusters of 4 and 16 of 8).
-  std::int64_t together_most = p.grid;
-  if (p.share > 2)
-    together_most = std::min(together_most, p.share * clusters_at_once(r.sms, 1, p.share));
-  const auto blocks = static_cast<double>(p.tiles * p.share),
-             grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
-  PhaseTime t{.blocks = p.grid};
-  const double operators = operators_time(p, w, latency, r);
-  t.rounds = std::ceil(blocks / grid);
-  // All rounds but the last have all blocks.
-  for (const bool last : {false, true}) {
-    const double active = last ? blocks - (t.rounds - 1) * grid : grid;
-    const double times = last ? 1 : t.rounds - 1;
-    // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
-    const double together = std::ceil(active / sms), busy = active / (together * sms);
-    const double fill = depth * std::max(of_sm, busy * lines / rate);
-    const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
-    // A stage is free when the next one is full and its own products are done.
-    const double stages = std::min<double>(p.stages, kStagesThatHelp);
-    const double waits = std::max((comes + tensor) / stages, comes / (stages - 1));
-    double ends = kResults + kResultColumns * p.blocks * columns + results;
-    if (p.blocks * p.tile_columns > 2 * 128) ends += kResultsOfMany;
-    if (!last && p.resident > 1) ends *= kResultsBeside;
-    if (p.share > 1)  // a tile's sums, by all blocks of a cluster
-      ends += (p.share == 2   ? kClusterOfTwo
-               : p.share <= 4 ? kClusterOfFour
-                              : kClusterOfEight) +
-              together * (static_cast<double>(p.partial_bytes()) / 128 +
-                          4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
-    const double turn = add_up({waits, together * fill, together * tensor});
-    ends += together * operators;
-    t.copies += times * turns * fill;
-    t.waits += times * turns * waits;
-    t.tensor += times * turns * tensor;
-    t.fill += times * (turns * fill + results);
-    t.work += times * turns * turn;
-    t.ends += times * ends + (last ? comes : 0);
-  }
-  t.seconds = (t.work + t.ends) / r.clock;
-  return t;
-}
-
-// Of two products with operators between them. Fitted to h100-attention-masks.json, -long and
-// -at-will, and to the fourteen chains by warpgroups of h100-chain-plans.json, of an H100: of
-// products and of operators, the part of the shorter that is not hidden beside the longer; cycles
-// of a turn beside both where operators reduce rows, and beside one warpgroup's own where no other
-// hides them; cycles of a tile beside its first and last products and its results. The root of the
-// mean square of log(price / time) is 0.094 over attention (with h100-attention-three.json, by
-// which three warpgroups have a number of their own), 0.069 over the chains.
-constexpr double kNotBeside = 0.70, kNotBesideOfThree = 0.5, kPairTurn = 210, kPairAlone = 327,
-                 kPairTile = 800;
-// Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
-// Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
-// of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
-constexpr double kPairBoxes = 1.33, kPairOneSm = 59;
-constexpr double kPairLatency = 149, kPairResults = 372;
-
-/// Tiles one after the other in persistent blocks. While one warpgroup's operators run, its second
-/// product and the others' products are under way.
-PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_bytes, double latency,
-                  const BlockRates& r) {
-  const double groups = p.groups, middle = p.tile_middle, columns = p.tile_columns;
-  const auto steps = [](double depth) { return std::ceil(depth / 16); };
-  // Cycles of one warpgroup a turn: an instruction reads shared operands, 128 bytes a cycle.
-  const double first = steps(static_cast<double>(p.depth)) *
-                       std::max(64 * middle * 16 / r.wgmma, (64 + middle) * 32 / 128),
-               second = steps(middle) * std::max(64 * columns * 16 / r.wgmma, columns * 32 / 128);
-  double light = 0.5, expensive = 0;  // an element is half of a rounded pair
-  bool exchanges = false;             // threads of a row
-  for (const PairOperator& o : p.between) {
-    if (o.domain != PairValue::Place::middle) continue;
-    const bool reduces = !w.reduction_loops(o.op).empty();
-    exchanges = exchanges || reduces;
-    for (const Output& out : w.op(o.op).outputs) {
-      if (reduces && out.combine == Combine::assign) continue;  // once a row
-      count_operations(out.value, light, expensive);
-      light += out.combine == Combine::assign ? 0 : 1;
-    }
-  }
-  // A comparison and a choice for each edge, in the turns that it goes through alone.
-  light -= 2 * static_cast<double>(p.edges.size()) * (1 - p.part_masked());
-  for (const Expr& e : p.guarded) {
-    double not_taken = 1, special = 0;  // and a choice, but in few turns
-    count_operations(e, not_taken, special);
-    light -= not_taken;
-  }
-  if (w.op(p.second_op).outputs.front().rescale)
-    light += columns / middle;  // what there is so far, rescaled
-  const double operators = 64 * middle * (light / 128 + expensive / kSpecialUnits);
-  const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
-  const double products = together * groups * (first + second),
-               others = together * groups * operators;
-  const double apart = p.groups == 3 ? kNotBesideOfThree : kNotBeside;
-  const double turn = std::max(std::max(products, others) + apart * std::min(products, others),
-                               first + std::max(second, operators) + kPairAlone) +
-                      (exchanges ? kPairTurn : 0);
-  PhaseTime t{.blocks = p.grid};
-  t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
-  const auto turns = static_cast<double>(p.most_turns());
-  const double rate = kPairBoxes * r.fill,
-               stage = static_cast<double>(p.right_bytes() + p.second_bytes());
-  const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1], kRowsOfPairs) +
-                       static_cast<double>(p.second_bytes()) * touched(p.maps[2], kRowsOfPairs);
-  const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
-  const double fill = std::max(stage / kPairOneSm, busy * lines / rate);
-  const double comes = latency + kPairLatency + fill;
-  const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
-                         columns * groups * 64 / 128 * 4;
-  t.copies = turns * fill;
-  t.waits = turns * (comes + turn) / std::max(1, p.stages);
-  t.tensor = turns * groups * (first + second);
-  t.issue = turns * groups * operators;
-  t.work = turns * turn;
-  t.fill = t.copies + t.rounds * results;
-  // A tile's first product waits for its operands, its results for its last product.
-  t.ends = comes + t.rounds * (kPairResults + results + first + second + kPairTile);
-  t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
-  return t;
-}
 
 }  // namespace
 
