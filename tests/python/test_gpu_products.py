@@ -40,7 +40,7 @@ def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
 
 @pytest.mark.parametrize("recording, own, least", [
     ("h100-products", True, 0.8), ("h100-products-again", True, 0.8), ("h200-products", True, 0.8),
-    ("h100-products-f32-again", False, 0.8), ("h100-products-f32-again", True, 0.65)])
+    ("h100-products-f32-again", False, 0.8), ("h100-products-f32-tiles", True, 0.65)])
 def test_prices_choose_within_5_percent_of_the_best_recorded_tile(recording, own, least, tmp_path):
     """`own`: among the planner's own plans and those with warps, too."""
     module = products()
