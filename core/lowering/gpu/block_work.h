@@ -118,7 +118,7 @@ inline constexpr double kOfRead = 2;
 /// Cycles of an SM for a warp's instruction that copies pieces of less than 16 bytes: chosen by
 /// products in f32 (h100-products-f32.json), and as good for products of odd sizes in 16 bits.
 inline constexpr double kOfPieces = 7;
-/// Bytes a cycle that an SM reads of other blocks of a cluster, chosen with block_time.cpp's
+/// Bytes a cycle that an SM reads of other blocks of a cluster, chosen with warpgroup_time.cpp's
 /// numbers of products by warpgroups.
 inline constexpr double kBytesFromBlocks = 16.6;
 
