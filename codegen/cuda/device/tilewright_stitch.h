@@ -3,13 +3,6 @@
 
 #include "tilewright_products.h"
 
-#if defined(__CUDACC__)
-#define TW_PRAGMA(text) _Pragma(#text)
-#define TW_UNROLL_BY(n) TW_PRAGMA(unroll n)
-#else
-#define TW_UNROLL_BY(n)
-#endif
-
 namespace tw {
 
 #if defined(__CUDACC__)
