@@ -255,7 +255,7 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   Window x = any;  // its depth channel by channel
   if (!any.channels_first) {
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    std::ranges::stable_partition(x.depth, [&](int l) {
+    std::stable_partition(x.depth.begin(), x.depth.end(), [&](int l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
       const auto moves = [&](int dim) {
         return dim >= 0 && coefficient_of(b.index[static_cast<std::size_t>(dim)], loop) != 0;

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "codegen/common/expression.h"
@@ -135,11 +134,13 @@ void KernelEmitter::pass() {
   if (std::ranges::any_of(tiles(), filled)) {
     out_.comment("What is read of a tile but not computed: it adds nothing to products.");
     act(BlockAct::fill, [&] {
-      for (const BlockTile& t : tiles() | std::views::filter(filled))
+      for (const BlockTile& t : tiles()) {
+        if (!filled(t)) continue;
         out_.line("for (int i = thread; i < " +
                   std::to_string(t.need_rows * t.pitch * t.stages * t.units) +
                   "; i += " + std::to_string(threads()) + ") " + name(t.buffer) +
                   "_data[i] = " + (t.narrow ? tile_type(t.buffer) + "{}" : "0") + ";");
+      }
     });
   }
   walk();

@@ -77,7 +77,7 @@ std::vector<OpId> operators_of(const Kernel& kernel, const Workload& w) {
   std::vector<std::string> names;
   computes_of(kernel.tree, names);
   std::ranges::sort(names);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return operators_named(w, names, "plan");
 }
 

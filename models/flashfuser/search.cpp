@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ranges>
 
 #include "core/base/progress.h"
 #include "models/flashfuser/flashfuser.h"
@@ -25,10 +24,10 @@ std::vector<Tiles> tile_tuples(const Chain& c, const Device& d, const Options& o
   const auto firsts = static_cast<std::int64_t>(c.first.size());
   for (std::int64_t m : sizes[kM])
     for (std::int64_t j : sizes[kJ])
-      for (std::int64_t k : std::views::reverse(sizes[kK]))  // on ties fewer steps
+      for (auto k = sizes[kK].rbegin(); k != sizes[kK].rend(); ++k)  // on ties fewer steps
         for (std::int64_t n : sizes[kN])
           if (room == 0 || static_cast<double>(4 * m * (firsts * j + n)) <= room)
-            out.push_back({m, j, k, n});
+            out.push_back({m, j, *k, n});
   return out;
 }
 

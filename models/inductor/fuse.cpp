@@ -76,7 +76,7 @@ Nest merged(const Nest& a, const Nest& b) {
   const auto join = [](std::vector<int>& to, const std::vector<int>& from) {
     to.insert(to.end(), from.begin(), from.end());
     std::ranges::sort(to);
-    to.erase(std::ranges::unique(to).begin(), to.end());
+    to.erase(std::unique(to.begin(), to.end()), to.end());
   };
   join(out.ops, other.ops);
   join(out.gives, other.gives);

@@ -82,7 +82,7 @@ class Search {
     for (const std::int64_t step : steps)
       if (used_of_threads(extent(*loop), step, r_.threads) >= kEven) even.push_back(step);
     std::ranges::sort(even, std::greater<>{});
-    even.erase(std::ranges::unique(even).begin(), even.end());
+    even.erase(std::unique(even.begin(), even.end()), even.end());
     if (even.empty()) return;
     v.steps = std::move(even);
     v.at = nearest_step(v.steps, begin);

@@ -473,7 +473,7 @@ class NestBuilder {
         loops.push_back(l);
     // Last those that a reader picks from: it could not be in the same nest.
     const std::set<LoopId> whole = whole_loops(w_, inside_, n.others.front());
-    std::ranges::stable_partition(loops, [&](LoopId l) { return !whole.contains(l); });
+    std::stable_partition(loops.begin(), loops.end(), [&](LoopId l) { return !whole.contains(l); });
     for (LoopId l : loops) {
       std::int64_t step = w_.loop(l).extent;
       for (const Cut& c : n.grid)

@@ -16,7 +16,7 @@ constexpr std::int64_t kVector =
 
 void only_different(std::vector<std::int64_t>& all) {
   std::ranges::sort(all);
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
 }
 
 }  // namespace

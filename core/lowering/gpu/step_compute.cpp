@@ -112,7 +112,8 @@ bool Lowering::order_elements(Step& step) {
   std::ranges::sort(all, std::greater<>{}, [](const auto& named) { return named.size(); });
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (i > 0 && !std::ranges::includes(all[i - 1], all[i])) return false;
-    std::ranges::stable_partition(step.dims, [&](int e) { return all[i].contains(e); });
+    std::stable_partition(step.dims.begin(), step.dims.end(),
+                          [&](int e) { return all[i].contains(e); });
   }
   return true;
 }

@@ -479,7 +479,7 @@ void Lowering::make_values() {
   // Neighbours at home, which are moved as one, are neighbours in registers.
   for (Value& v : values_) {
     const int last = contiguous(v.tensor, v.key, own(v));
-    std::ranges::stable_partition(v.dims, [&](int id) { return id != last; });
+    std::stable_partition(v.dims.begin(), v.dims.end(), [&](int id) { return id != last; });
   }
   choose_names();
 }
