@@ -12,6 +12,7 @@
 
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
+#include "core/machine/written.h"
 #include "harness/circumstances.h"
 #include "harness/files.h"
 #include "harness/memory_passes.h"
@@ -67,17 +68,18 @@ Prepared reading(std::size_t bytes_a_thread, int threads) {
   });
 }
 
-/// Seconds a byte of writing so many bytes over and over: lines come in and go back.
-Prepared writing(std::size_t bytes_wanted) {
+/// Seconds a byte of writing so many bytes over and over: lines come in and go back, but for a pass
+/// that goes past the caches.
+Prepared writing(std::size_t bytes_wanted, void (*pass)(MemoryLine*, std::size_t) = write_pass) {
   const std::size_t block = kPassLines * sizeof(MemoryLine);
   const std::size_t bytes = std::max(block, bytes_wanted / block * block);
   const LineMemory memory = lines_of_memory(bytes);
   const std::size_t lines = bytes / sizeof(MemoryLine);
-  write_pass(memory.get(), lines);
+  pass(memory.get(), lines);
   const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
   return Sample([=] {
     const double seconds = seconds_of([&] {
-      for (std::size_t p = 0; p < passes; ++p) write_pass(memory.get(), lines);
+      for (std::size_t p = 0; p < passes; ++p) pass(memory.get(), lines);
     });
     return seconds / (static_cast<double>(bytes) * static_cast<double>(passes));
   });
@@ -251,6 +253,7 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                  [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
   all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
   all.push_back({"writing home", [=] { return writing(home); }});
+  all.push_back({"writing past caches", [=] { return writing(home, write_past_pass); }});
   all.push_back({"latency home", [=] { return chasing(home); }});
   all.push_back({"copy", [] { return packing(kLongRow); }});
   all.push_back({"copy, short rows", [] { return packing(1); }});
@@ -423,7 +426,8 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     if (const Gauged* const g = find(std::string("latency ") + name))
       cycles(key, g->seconds, source(*g, "lines in a random order"));
   for (const auto& [name, key] :
-       {std::pair{"L2", "write_l2"}, {"L3", "write_l3"}, {"home", "write_dram"}})
+       {std::pair{"L2", "write_l2"}, {"L3", "write_l3"}, {"home", "write_dram"},
+        {"past caches", kWritingPastCaches}})
     if (const Gauged* const g = find(std::string("writing ") + name))
       cycles(key, g->seconds * 64, source(*g, "writing, one thread, a line of 64 bytes"));
   if (const Gauged* const g = find("copy")) {

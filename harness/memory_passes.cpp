@@ -1,5 +1,9 @@
 #include "harness/memory_passes.h"
 
+#ifdef __SSE__
+#include <immintrin.h>
+#endif
+
 #include <cstring>
 #include <new>
 #include <numeric>
@@ -66,6 +70,16 @@ LineMemory lines_of_memory(std::size_t bytes) {
 
 void read_pass(const MemoryLine* from, std::size_t lines) { read_lines(from, lines); }
 void write_pass(MemoryLine* to, std::size_t lines) { write_lines(to, lines); }
+void write_past_pass(MemoryLine* to, std::size_t lines) {
+#ifdef __SSE__
+  const __m128 value = _mm_set1_ps(1.0F);
+  for (std::size_t i = 0; i < lines; ++i)
+    for (std::size_t lane = 0; lane < 16; lane += 4) _mm_stream_ps(to[i].lanes + lane, value);
+  _mm_sfence();
+#else
+  write_pass(to, lines);
+#endif
+}
 void copy_pass(const MemoryLine* from, MemoryLine* to, std::size_t lines) {
   copy_lines(from, to, lines);
 }

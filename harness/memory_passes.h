@@ -23,6 +23,8 @@ LineMemory lines_of_memory(std::size_t bytes);
 /// before it writes is no part of what a pass names.
 void read_pass(const MemoryLine* from, std::size_t lines);
 void write_pass(MemoryLine* to, std::size_t lines);
+/// Past the caches: nothing is fetched before it is overwritten.
+void write_past_pass(MemoryLine* to, std::size_t lines);
 void copy_pass(const MemoryLine* from, MemoryLine* to, std::size_t lines);
 
 /// A random cycle through the lines: each holds the number of the next one.

@@ -167,7 +167,8 @@ void KernelEmitter::Follower::fetch() {
   for (std::size_t i = 0; i < op_.inputs.size(); ++i)
     if (values_[i].empty())
       ask(element(in(i), op_.inputs[i], name_in(i)), in(i), op_.inputs[i], false);
-  if (stores_ && !reduces_) ask(result(0), n_.writes[0].buffer, output(0).target, true);
+  if (stores_ && !reduces_ && !past_caches(0))
+    ask(result(0), n_.writes[0].buffer, output(0).target, true);
 }
 
 void KernelEmitter::Follower::end_row() {
@@ -182,6 +183,12 @@ void KernelEmitter::Follower::end() {
   over_rows(last, [this] {
     return result(0) + " = " + across(output(0).combine, "vector_at(" + lanes_of_row() + ")") + ";";
   });
+}
+
+std::string KernelEmitter::Followers::shifted_row() const {
+  for (const auto& follower : all_)
+    if (std::string row = follower->shifted_row(); !row.empty()) return row;
+  return "";
 }
 
 /// Values that are in registers at a point.

@@ -105,6 +105,13 @@ void KernelEmitter::pass() {
   enter_body(NodeId(0), ranges);
   visit_all(k_.node(NodeId(0)).children, ranges);
   leave_scope(root);
+  order_stores();
+}
+
+void KernelEmitter::order_stores() {
+  if (!p_.prelude.vectors) return;
+  for (std::size_t b = 0; b < k_.buffers.size(); ++b)
+    if (past_caches(BufferId(b))) return out_.line("_mm_sfence();");
 }
 
 /// What is still changed is written, inner buffers first (rule 10).
@@ -242,6 +249,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   visit_all(n.children, inside);
   open_.pop_back();
   leave_scope(mine);
+  if (is_parallel(id) && !split_) order_stores();
   in_scope_.pop_back();
   out_.close();
   defined_.pop_back();

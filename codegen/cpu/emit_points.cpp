@@ -145,6 +145,16 @@ class KernelEmitter::Points : PointText {
     const std::int64_t lanes = e_.p_.vector_bytes / e_.p_.element_bytes;
     const Linear size = r.hi - r.lo;
     e_.out_.line("int64_t " + p + " = " + e_.variables_.text(r.lo) + ";");
+    std::string row = is_reduction(vector_) ? "" : shifted_row(0);
+    if (row.empty() && followers_) row = followers_->shifted_row();
+    if (!row.empty()) {
+      e_.out_.line("const int64_t before = before_vector(" + row + ", " + high + " - " + p + ");");
+      e_.out_.open("if (before > 0)");
+      e_.out_.line("const Lanes lanes = first_lanes(before);");
+      body(Width::part);
+      e_.out_.line(p + " += before;");
+      e_.out_.close();
+    }
     if (chains > 1) {
       e_.out_.open("for (; " + p + " + " + std::to_string(chains) + " * kLanes <= " + high + ";)");
       for (*chain = 0; *chain < chains; ++*chain) {
@@ -161,7 +171,7 @@ class KernelEmitter::Points : PointText {
       body(Width::whole);
       e_.out_.close();
     }
-    if (size.is_constant() && size.constant % lanes == 0) return;
+    if (row.empty() && size.is_constant() && size.constant % lanes == 0) return;
     e_.out_.open("if (" + p + " < " + high + ")");
     e_.out_.line("const int64_t count = " + high + " - " + p + ";");
     e_.out_.line("const Lanes lanes = first_lanes(count);");

@@ -17,6 +17,7 @@
 #include "codegen/common/range_emitter.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
+#include "core/lowering/past_caches.h"
 #include "core/workload/access.h"
 
 namespace tilewright::cpu {
@@ -103,6 +104,12 @@ class KernelEmitter : private RangeEmitter {
   /// kept while the program runs: a plain pointer, no record of what it holds.
   bool is_plain(BufferId b) const { return plain_[b.index()]; }
   bool can_be_plain(BufferId b) const;
+  /// Whether vectors of an output are written past the caches.
+  bool past_caches(BufferId b) const {
+    return p_.vector_bytes > 0 && is_plain(b) && stored_past_caches(p_.schedule, k_, b);
+  }
+  /// Others may read what this thread has written past the caches.
+  void order_stores();
   /// Where a tensor's element lies, from its index by dimension, as C++ text.
   std::string element_address(BufferId b, const std::vector<std::string>& index) const;
   void fix(BufferId b, const SymBox& box);

@@ -33,6 +33,9 @@ class KernelEmitter::Follower : PointText {
   /// Everybody who reads its result follows, too.
   void only_in_registers() { stores_ = false; }
   BufferId result_buffer() const { return n_.writes[0].buffer; }
+  std::string shifted_row() const {
+    return stores_ && !reduces_ ? PointText::shifted_row(0) : std::string();
+  }
 
  private:
   std::string lanes_of_row() const;
@@ -59,6 +62,8 @@ class KernelEmitter::Followers {
   bool stores() const { return stores_; }
   /// The producer's value at a point goes by this name.
   static constexpr const char* kValue = "v";
+  /// PointText::shifted_row of the first that has one.
+  std::string shifted_row() const;
   void begin();
   void begin_row();
   void point(Width width);

@@ -229,11 +229,22 @@ class KernelEmitter::PointText {
     return element(n_.writes[o].buffer, output(o).target, name_out(o));
   }
   std::string loaded(Width width, std::size_t o) const { return taken(width, result(o), true); }
+  bool past_caches(std::size_t o) const { return e_.past_caches(n_.writes[o].buffer); }
+  /// Where a row is written past the caches, if its vectors may begin anywhere; else empty.
+  std::string shifted_row(std::size_t o) const {
+    if (!past_caches(o)) return "";
+    const std::int64_t lanes = e_.p_.vector_bytes / e_.p_.element_bytes;
+    const auto& strides = e_.layouts_[n_.writes[o].buffer.index()].stride;
+    const Linear& first = range_of(vector_).lo;
+    const bool whole =
+        std::ranges::all_of(strides, [&](auto s) { return s == 1 || s % lanes == 0; });
+    return whole && first.is_constant() && first.constant % lanes == 0 ? "" : "&" + result(o);
+  }
   void store(Width width, std::size_t o) const {
     if (width == Width::one)
       e_.out_.line(result(o) + " = " + y(o) + ";");
     else if (width == Width::whole)
-      e_.out_.line("store(&" + result(o) + ", " + y(o) + ");");
+      e_.out_.line((past_caches(o) ? "store_past(&" : "store(&") + result(o) + ", " + y(o) + ");");
     else
       e_.out_.line("store_part(&" + result(o) + ", lanes, " + y(o) + ");");
   }

@@ -8,6 +8,8 @@
 
 namespace tilewright {
 
+/// The key of a line that is written to home past the caches.
+inline constexpr const char* kWritingPastCaches = "write_past";
 /// The key in ComputeUnit::cycles of a line that is written to a level and goes back there:
 /// "write_l2", "write_dram" for the home.
 inline std::string key_of_writing(const Machine& m, LevelId level) {

@@ -45,6 +45,7 @@ struct Rates {
   double fma = 0;                   ///< a vector's multiply-add
   double call = 0;                  ///< a block of a product in registers, beside its multiply-adds
   double latency = 0;               ///< a line that memory brings where nothing foretells it
+  double write_past = 0;            ///< a byte that is written to memory past the caches
   double light = 0, expensive = 0;  ///< a vector's operation
   double library = 0;               ///< an element's of a vector, of a long function
   double divide = 0;                ///< a vector's quotient

@@ -63,6 +63,10 @@ void add_caches(const Machine& m, const ComputeUnit& u, Rates& r) {
     const LevelId outer = path.empty() ? home : path.back().first;
     if (const auto known = u.cycles.find(key_of_writing(m, outer)); known != u.cycles.end())
       c.write = known->second * r.cycle / c.line;
+    if (from_home) {
+      const auto known = u.cycles.find(kWritingPastCaches);
+      r.write_past = known != u.cycles.end() ? known->second * r.cycle / c.line : c.core;
+    }
     r.caches.push_back(std::move(c));
   }
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/lowering/past_caches.h"
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
 #include "models/quickest/quickest.h"
@@ -55,6 +56,7 @@ class Walk {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
+    past_.assign(objects_, false);
     find_shared_loop();
     whole_.assign(objects_, false);
     sums_.assign(objects_, false);
@@ -66,6 +68,7 @@ class Walk {
       const bool plain = product && !product->window;
       for (const OutputUse& use : n.writes) {
         written_[object_of(use.buffer)] = true;
+        past_[object_of(use.buffer)] = stored_past_caches(s, k, use.buffer);
         sums_[object_of(use.buffer)] = plain;
       }
       for (const InputUse& use : n.reads)
@@ -550,7 +553,10 @@ class Walk {
         // What all iterations touch every thread brings into its own cache once, at least.
         const bool shared = r_.caches[c].all > 0;
         const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
-        const double times = written_[o] ? r_.caches[c].write / r_.caches[c].core : 1;
+        const double write = !past_[o]                    ? r_.caches[c].write
+                             : c + 1 == r_.caches.size() ? r_.write_past
+                                                         : 0;
+        const double times = written_[o] ? write / r_.caches[c].core : 1;
         of_thread += times * std::max(in / workers, own);
         if (c == 0 && (sums_[o] || panels_[o])) ahead += times * std::max(in / workers, own);
         of_all += times * std::max(in, own * r_.threads);
@@ -584,6 +590,7 @@ class Walk {
   std::map<BufferId, std::int64_t>
       stored_rows_;            ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;  ///< by object
+  std::vector<bool> past_;     ///< by object: written past the caches
   std::vector<bool> sums_;     ///< by object: of a product that is no convolution
   std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
   NodeId shared_loop_;

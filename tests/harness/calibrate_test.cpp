@@ -31,7 +31,7 @@ std::map<std::string, Gauged> numbers() {
   add("bandwidth L2", 1e-11), add("bandwidth L3", 2e-11);
   add("bandwidth home", 3e-11), add("bandwidth home, one core", 5e-11);
   add("latency L2", 4e-9), add("latency L3", 20e-9), add("latency home", 90e-9);
-  add("writing L2", 2e-11), add("writing home", 8e-11);
+  add("writing L2", 2e-11), add("writing home", 8e-11), add("writing past caches", 5e-11);
   add("copy", 1e-9), add("copy, short rows", 3e-9);
   // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
   add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
@@ -91,6 +91,7 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("dram"), 360, 0.5);
   EXPECT_NEAR(core.cycles.at("write_l2"), 5.12, 0.01);
   EXPECT_NEAR(core.cycles.at("write_dram"), 20.48, 0.01);
+  EXPECT_NEAR(core.cycles.at("write_past"), 12.8, 0.01);
   EXPECT_FALSE(core.cycles.contains("write_l3"));  // not measured
   EXPECT_NEAR(core.cycles.at("copy_row"), 8, 0.01);
   EXPECT_NEAR(core.cycles.at("reread"), 50, 0.01);
