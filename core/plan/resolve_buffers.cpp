@@ -429,9 +429,10 @@ void split_by_phase(Draft& d) {
     if (d.k.buffers[b].role != BufferRole::input || d.k.buffers[b].sliding) continue;
     std::vector<std::pair<std::vector<std::int64_t>, BufferId>> shapes;
     std::map<int, BufferId> now;
-    for (const auto& [phase, tile] : tiles_by_phase(d, BufferId(b), phases, at_root)) {
+    for (const auto& one : tiles_by_phase(d, BufferId(b), phases, at_root)) {
+      const auto& [phase, tile] = one;
       const auto same = std::ranges::find_if(
-          shapes, [&](const auto& shape) { return !crossed(shape.first, tile); });
+          shapes, [&](const auto& shape) { return !crossed(shape.first, one.second); });
       if (same != shapes.end()) {
         std::ranges::transform(same->first, tile, same->first.begin(), std::ranges::max);
         now[phase] = same->second;

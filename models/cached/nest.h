@@ -55,7 +55,7 @@ struct Hull;
 struct Narrowing;
 struct Hull {
   std::vector<Reach> reaches = {};
-  std::vector<Narrowing> ahead = {};
+  std::vector<Narrowing> ahead;  // without `= {}`: clang 14 would want the type whole here
 
   /// `scratch` is overwritten.
   Box box(const Ranges& r, Ranges& scratch) const;

@@ -381,11 +381,11 @@ class Scheduler {
               same->second += score;
           }
     std::ranges::stable_sort(found, std::ranges::greater{}, [](const auto& f) { return f.second; });
-    for (const auto& [split, score] : found)
+    for (const auto& one : found)
       if (std::ranges::all_of(values, [&](const Nest* n) {
-            return std::ranges::all_of(n->kept, [&](const auto& e) { return fill(split, e); });
+            return std::ranges::all_of(n->kept, [&](const auto& e) { return fill(one.first, e); });
           }))
-        return split;
+        return one.first;
     return {points};
   }
   static std::optional<std::vector<std::int64_t>> split_of(const Touched& t,
