@@ -270,29 +270,37 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
   const auto note = [&](const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
   };
+  // Where rows are one dimension's they are so many from the first one's address on.
+  const std::int64_t apart = rows_apart(b);
+  const auto stride = lowering::strides_of(workload_.tensor(t));
+  std::string from = home(t), count = "1";
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const std::string low = variables_.text(box[d].lo);
+    if (low != "0")
+      from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+    if (d + 1 < box.size() && block_.tile(b).most[d] != 1)
+      count = variables_.text(box[d].hi - box[d].lo);
+  }
+  const auto by_rows = [&](std::int64_t bytes) {
+    out_.line("copy_rows<" + copiers + ", " + std::to_string(bytes) + ", " + std::to_string(apart) +
+              ">(" + at + ", " + copier + ", " + count + ", " + columns + ", " + from + ");");
+  };
   switch (move.way) {
-    case BlockStep::Way::whole: {
-      const auto stride = lowering::strides_of(workload_.tensor(t));
-      std::string from = home(t);
-      for (std::size_t d = 0; d < box.size(); ++d) {
-        const std::string low = variables_.text(box[d].lo);
-        if (low != "0")
-          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-      }
-      out_.line("copy_whole<" + copiers + ">(" + at + ", " + copier + ", " + from + ", " +
-                std::to_string(rows_apart(b)) + ");");
+    case BlockStep::Way::whole:
+      out_.line("copy_whole<" + copiers + ", " + std::to_string(apart) + ">(" + at + ", " + copier +
+                ", " + from + ");");
       return true;
-    }
     case BlockStep::Way::rows:
+      if (apart != 0) return by_rows(16), true;
       out_.line("copy_async<" + copiers + ">(" + at + ", " + copier + ", " + columns + ", " +
                 home(t) + ", " + rows + ");");
       return true;
     case BlockStep::Way::pieces:
-      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
-                copier + ", " + columns + ", " + std::to_string(rows_apart(b)) + ", " + home(t) +
-                ", " + rows + ");");
       note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
            " bytes: they are copied in pieces of as many");
+      if (apart != 0) return by_rows(move.piece), true;
+      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
+                copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
       return true;
     case BlockStep::Way::shifted:
       out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
