@@ -389,13 +389,11 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (buf.atomic) {
-      // Four at once only where all rows begin so: lanes of other rows would wait.
       if (how.empty() && type == "float" && box != nullptr && aligned(b, *box, 4))
         pairs = ", kSum, true";
     } else {
       pairs = box == nullptr || is_integer(workload_.tensor(buf.tensor).dtype) ? ", false"
               : aligned(b, *box, at_once(type))                                ? ", true"
-              : type == "float" && aligned(b, *box, 2)                         ? ", kPairs"
                                                                                : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +
