@@ -296,10 +296,14 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
           const int c = p.column_of(first, j, 0);
           if constexpr (Whole && Fours) {
             if (p.column_of(first, j - j % 2, 0) + 3 < columns) {
-              if (j % 2 == 0)
-                store_global(reinterpret_cast<b128*>(to + c),
-                             b128{bits_of(s.x[i][j][2 * h]), bits_of(s.x[i][j][2 * h + 1]),
-                                  bits_of(s.x[i][j + 1][2 * h]), bits_of(s.x[i][j + 1][2 * h + 1])});
+              if (j % 2 == 0) {
+                // What leaves is chosen, though it is always the same: else ptxas has four sums in four registers in a row,
+                // as the right operand's four are, and each addition reads two of one bank.
+                const bool never = reinterpret_cast<u64>(to) % 16 != 0;
+                const float x[4] = {s.x[i][j][2 * h], s.x[i][j][2 * h + 1], s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]};
+                const auto bits = [&](int e) { return bits_of(never ? x[(e + 1) % 4] : x[e]); };
+                store_global(reinterpret_cast<b128*>(to + c), b128{bits(0), bits(1), bits(2), bits(3)});
+              }
               continue;
             }
           }
