@@ -281,27 +281,26 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
     if (d + 1 < box.size() && block_.tile(b).most[d] != 1)
       count = variables_.text(box[d].hi - box[d].lo);
   }
-  const auto by_rows = [&](std::int64_t bytes) {
-    out_.line("copy_rows<" + copiers + ", " + std::to_string(bytes) + ", " + std::to_string(apart) +
-              ">(" + at + ", " + copier + ", " + count + ", " + columns + ", " + from + ");");
-  };
   switch (move.way) {
     case BlockStep::Way::whole:
       out_.line("copy_whole<" + copiers + ", " + std::to_string(apart) + ">(" + at + ", " + copier +
                 ", " + from + ");");
       return true;
     case BlockStep::Way::rows:
-      if (apart != 0) return by_rows(16), true;
-      out_.line("copy_async<" + copiers + ">(" + at + ", " + copier + ", " + columns + ", " +
-                home(t) + ", " + rows + ");");
+    case BlockStep::Way::pieces: {
+      const bool pieces = move.way == BlockStep::Way::pieces;
+      const std::string bytes = std::to_string(pieces ? move.piece : 16);
+      if (pieces)
+        note("rows of " + tensor + " begin at multiples of " + bytes +
+             " bytes: they are copied in pieces of as many");
+      if (apart != 0)
+        out_.line("copy_rows<" + copiers + ", " + bytes + ", " + std::to_string(apart) + ">(" + at +
+                  ", " + copier + ", " + count + ", " + columns + ", " + from + ");");
+      else
+        out_.line("copy_async<" + copiers + ", " + bytes + ">(" + at + ", " + copier + ", " +
+                  columns + ", " + home(t) + ", " + rows + ");");
       return true;
-    case BlockStep::Way::pieces:
-      note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
-           " bytes: they are copied in pieces of as many");
-      if (apart != 0) return by_rows(move.piece), true;
-      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
-                copier + ", " + columns + ", " + home(t) + ", " + rows + ");");
-      return true;
+    }
     case BlockStep::Way::shifted:
       out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
                 (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +

@@ -207,20 +207,17 @@ TW_DEVICE void each_chunk(int thread, const F& f) {
       if ((Rows % kStep == 0 || r < Rows) && (Chunks % kLanes == 0 || c < Chunks)) f(r, c);
     }
 }
-/// Fills a tile, its padding with zeros, by asynchronous copies of 16 bytes: the tensor's rows begin
-/// at multiples of 16 bytes. row(r) is the address of row r's first element, null for a row that does
-/// not exist; `any` some address in the tensor.
-template <int Threads, class Tile, class Row>
-TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
-                          const typename Tile::Element* any, const Row& row) {
+/// Fills a tile, its padding with zeros, by asynchronous copies of `Bytes`, at multiples of which the tensor's rows begin.
+/// row(r) is the address of row r's first element, null for a row that does not exist; `any` some address in the tensor.
+template <int Threads, int Bytes, class Tile, class Row>
+TW_DEVICE void copy_async(const Tile& tile, int thread, int columns, const typename Tile::Element* any, const Row& row) {
   using T = typename Tile::Element;
-  constexpr int kChunks = Tile::kColumns / Tile::kVector;
-  const auto chunk = [&](int r, int c) {
+  constexpr int kPiece = Bytes / int(sizeof(T));
+  each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
     const T* const from = row(r);
-    const int count = from == nullptr ? 0 : least(most(columns - c, 0), Tile::kVector);
-    cp_async16(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
-  };
-  each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) { chunk(r, c * Tile::kVector); });
+    const int c = piece * kPiece, count = from == nullptr ? 0 : least(most(columns - c, 0), kPiece);
+    cp_async_at<Bytes, 0, 0>(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
+  });
 }
 /// Rows of one dimension, Stride elements apart, in pieces of `Bytes`, to which each row begins. `Edges`: what of the tile
 /// is from row `rows` or column `columns` on becomes zero; else all of it exists. A thread has pieces of a row that are
@@ -260,8 +257,7 @@ struct CopiedRows {
   template <int N>
   TW_MEMBER void turns(int done) const {
     if constexpr (N < kAtOnce) {
-      if ((kTurns % kAtOnce == 0 || done + N < kTurns) &&
-          (Tile::kRows % kStep == 0 || row + N * kStep < Tile::kRows))
+      if ((kTurns % kAtOnce == 0 || done + N < kTurns) && (Tile::kRows % kStep == 0 || row + N * kStep < Tile::kRows))
         parts<N, 0>(from + N * kStep * Stride);
       turns<N + 1>(done);
     }
@@ -290,18 +286,6 @@ TW_DEVICE void copy_rows(const Tile& tile, int thread, int rows, int columns, co
   if (rows >= Tile::kRows && columns >= Tile::kColumns)
     CopiedRows<Threads, Bytes, Stride, false, Tile>::copy(tile, thread, rows, columns, from);
   else CopiedRows<Threads, Bytes, Stride, true, Tile>::copy(tile, thread, rows, columns, from);
-}
-/// The same as copy_async in pieces of `Bytes` (4, 8), for rows of several dimensions that begin at multiples of that.
-template <int Threads, int Bytes, class Tile, class Row>
-TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, const typename Tile::Element* any, const Row& row) {
-  using T = typename Tile::Element;
-  constexpr int kPiece = Bytes / int(sizeof(T));
-  each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
-    const int c = piece * kPiece, count = least(columns - c, kPiece);
-    const T* const from = row(r);
-    const bool there = from != nullptr && count > 0;
-    cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
-  });
 }
 /// 16 bytes from byte `by` on of 24, `by` below 8 and a multiple of an element's size.
 template <class T>

@@ -20,8 +20,9 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 3,
-                 kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79, kOfShiftedWide = 55,
-                 kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
+                 kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
+                 kOfShiftedWide = 55, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
+                 kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;

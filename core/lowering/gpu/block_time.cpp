@@ -424,7 +424,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                                                        : t.phases.back().seconds;
     // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
     // of the last one while their threads store.
-    const double parts = p.stored_in_pieces * blocks / (r.mma > 0 ? kPartsOfSectors : kPartsOfFours),
+    const double parts =
+                     p.stored_in_pieces * blocks / (r.mma > 0 ? kPartsOfSectors : kPartsOfFours),
                  last = parts / std::max(1.0, t.phases.back().rounds);
     double storing = 0;
     for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;
