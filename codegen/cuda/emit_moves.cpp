@@ -270,30 +270,37 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
   const auto note = [&](const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
   };
+  // Where rows are one dimension's they are so many from the first one's address on.
+  const std::int64_t apart = rows_apart(b);
+  const auto stride = lowering::strides_of(workload_.tensor(t));
+  std::string from = home(t), count = "1";
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const std::string low = variables_.text(box[d].lo);
+    if (low != "0")
+      from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
+    if (d + 1 < box.size() && block_.tile(b).most[d] != 1)
+      count = variables_.text(box[d].hi - box[d].lo);
+  }
   switch (move.way) {
-    case BlockStep::Way::whole: {
-      const auto stride = lowering::strides_of(workload_.tensor(t));
-      std::string from = home(t);
-      for (std::size_t d = 0; d < box.size(); ++d) {
-        const std::string low = variables_.text(box[d].lo);
-        if (low != "0")
-          from += " + i64(" + low + ")" + (stride[d] == 1 ? "" : " * " + std::to_string(stride[d]));
-      }
-      out_.line("copy_whole<" + copiers + ">(" + at + ", " + copier + ", " + from + ", " +
-                std::to_string(rows_apart(b)) + ");");
+    case BlockStep::Way::whole:
+      out_.line("copy_whole<" + copiers + ", " + std::to_string(apart) + ">(" + at + ", " + copier +
+                ", " + from + ");");
+      return true;
+    case BlockStep::Way::rows:
+    case BlockStep::Way::pieces: {
+      const bool pieces = move.way == BlockStep::Way::pieces;
+      const std::string bytes = std::to_string(pieces ? move.piece : 16);
+      if (pieces)
+        note("rows of " + tensor + " begin at multiples of " + bytes +
+             " bytes: they are copied in pieces of as many");
+      if (apart != 0)
+        out_.line("copy_rows<" + copiers + ", " + bytes + ", " + std::to_string(apart) + ">(" + at +
+                  ", " + copier + ", " + count + ", " + columns + ", " + from + ");");
+      else
+        out_.line("copy_async<" + copiers + ", " + bytes + ">(" + at + ", " + copier + ", " +
+                  columns + ", " + home(t) + ", " + rows + ");");
       return true;
     }
-    case BlockStep::Way::rows:
-      out_.line("copy_async<" + copiers + ">(" + at + ", " + copier + ", " + columns + ", " +
-                home(t) + ", " + rows + ");");
-      return true;
-    case BlockStep::Way::pieces:
-      out_.line("copy_pieces<" + copiers + ", " + std::to_string(move.piece) + ">(" + at + ", " +
-                copier + ", " + columns + ", " + std::to_string(rows_apart(b)) + ", " + home(t) +
-                ", " + rows + ");");
-      note("rows of " + tensor + " begin at multiples of " + std::to_string(move.piece) +
-           " bytes: they are copied in pieces of as many");
-      return true;
     case BlockStep::Way::shifted:
       out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
                 (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +
@@ -381,13 +388,11 @@ void KernelEmitter::write_out(BufferId b, const SymBox* box) {
     const Joined sums = joined(b);
     std::string pairs;
     if (buf.atomic) {
-      // Four at once only where all rows begin so: lanes of other rows would wait.
       if (how.empty() && type == "float" && box != nullptr && aligned(b, *box, 4))
         pairs = ", kSum, true";
     } else {
       pairs = box == nullptr || is_integer(workload_.tensor(buf.tensor).dtype) ? ", false"
               : aligned(b, *box, at_once(type))                                ? ", true"
-              : type == "float" && aligned(b, *box, 2)                         ? ", kPairs"
                                                                                : ", false";
     }
     out_.line(std::string(buf.atomic ? "add_sums" : "write_sums") + "<" + type + how + pairs +

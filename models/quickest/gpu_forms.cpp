@@ -38,6 +38,8 @@ class Forms {
       if (chained()) add(outer, rows, {.within = true});
       if (window()) add(outer, rows, {.rectangles = true});
       if (splits()) add(outer, rows, {.split = true});
+      if (splits() && extent(products_.front().depth) > 64)
+        add(outer, rows, {.split = true, .even = true});
       if (splits() && window()) add(outer, rows, {.rectangles = true, .split = true});
       if (several_depths()) add(outer, rows, {.turns = true});
       if (outer.size() > 1 && columns_last(outer)) {
@@ -276,11 +278,28 @@ class Forms {
     return shared;
   }
 
+  /// The depth of which blocks have parts: of usual sizes, or one for each number of blocks, in
+  /// multiples of 32, so that all blocks of a sum are as long as each other.
+  Variable parts_of_depth(bool even) const {
+    const std::string& l = products_.front().depth;
+    Variable parts =
+        variable(l, extent(l), {8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024}, 256);
+    if (!even) return parts;
+    parts.steps.clear();
+    for (const std::int64_t blocks : {24, 16, 12, 10, 8, 7, 6, 5, 4, 3, 2})
+      if (const std::int64_t part = round_up(ceil_div(extent(l), blocks), std::int64_t{32});
+          part < extent(l) && (parts.steps.empty() || part > parts.steps.back()))
+        parts.steps.push_back(part);
+    parts.at = parts.steps.size() / 2;
+    return parts;
+  }
+
   /// What a form has beside blocks and steps of the depth.
   struct Kind {
     bool within = false;      ///< the second product in the loop of the first one's columns
     bool rectangles = false;  ///< blocks have several of the loops that are no rows or columns
     bool split = false;       ///< blocks share the depth
+    bool even = false;        ///< in parts of about equal length
     bool turns = false;       ///< other loops of a sum go one by one around its depth
     bool warpgroups = false;  ///< tiles of warpgroup_product.h; within: of warpgroup_pair.h
     bool cluster = false;     ///< a cluster's blocks share the depth
@@ -315,11 +334,7 @@ class Forms {
           : kind.rectangles ? variable(l, extent(l), {1, 2, 4, 7, 8, 16}, 4)
           : pair && shares_keys(l) ? Variable{l, {1, extent(l)}}
                                    : Variable{l, {1}});
-    if (kind.split) {
-      const std::string& l = products_.front().depth;
-      f.variables.push_back(
-          variable(l, extent(l), {8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024}, 256));
-    }
+    if (kind.split) f.variables.push_back(parts_of_depth(kind.even));
     const std::size_t blocks = f.variables.size();
     std::vector<std::size_t> depth;
     std::size_t shared = 0;

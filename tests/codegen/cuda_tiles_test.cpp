@@ -167,10 +167,10 @@ TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
     std::string workload, copies;
     double tolerance;
   };
-  const std::vector<Form> forms = {{layers("f16", 64, 72), "copy_async<64>", 1e-2},
-                                   {layers("f16", 64, 64), "copy_whole<64>", 1e-2},
-                                   {layers("f32", 30, 38), "copy_pieces<64, 8>", 1e-5},
-                                   {layers("f32", 31, 37), "copy_pieces<64, 4>", 1e-5},
+  const std::vector<Form> forms = {{layers("f16", 64, 72), "copy_rows<64, 16, ", 1e-2},
+                                   {layers("f16", 64, 64), "copy_whole<64, ", 1e-2},
+                                   {layers("f32", 30, 38), "copy_rows<64, 8, ", 1e-5},
+                                   {layers("f32", 31, 37), "copy_rows<64, 4, ", 1e-5},
                                    {layers("f16", 31, 37), "copy_shifted<64, ", 1e-2}};
   const std::string wait = "cp_async_wait<0>();";
   for (const Form& f : forms) {
@@ -302,7 +302,7 @@ TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
       EXPECT_EQ(has(d.registers), hopper) << source->text;
       EXPECT_EQ(has(formatted("__launch_bounds__({}, {})", 32 * (d.warps + 4), d.blocks)),
                 hopper && d.blocks > 0);
-      EXPECT_EQ(has("copy_pieces<128, 4>"), d.k % 2 != 0 || d.n % 2 != 0);
+      EXPECT_EQ(has("copy_rows<128, 4, "), d.k % 2 != 0 || d.n % 2 != 0);
       EXPECT_FALSE(has("copy_shifted"));
       if (hopper) sources.push_back(std::move(source).value());
     }

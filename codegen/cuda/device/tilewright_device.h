@@ -226,6 +226,19 @@ TW_DEVICE void cp_async_piece(void* shared, const void* global, int valid) {
                "l"(global), "n"(Bytes), "r"(valid)
                : "memory");
 }
+/// The same of 4, 8 or 16 bytes, To bytes behind one address and From behind the other. Of 4 bytes all or none are valid.
+template <int Bytes, int To, int From>
+TW_DEVICE void cp_async_at(void* shared, const void* global, int valid) {
+  if constexpr (Bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0+%3], [%1+%4], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
+                 "r"(valid), "n"(To), "n"(From) : "memory");
+  else if constexpr (Bytes == 8)
+    asm volatile("cp.async.ca.shared.global [%0+%3], [%1+%4], 8, %2;" ::"r"(shared_address(shared)), "l"(global),
+                 "r"(valid), "n"(To), "n"(From) : "memory");
+  else
+    asm volatile("{ .reg .pred none; setp.eq.s32 none, %2, 0; cp.async.ca.shared.global [%0+%3], [%1+%4], 4, none; }" ::
+                 "r"(shared_address(shared)), "l"(global), "r"(valid), "n"(To), "n"(From) : "memory");
+}
 TW_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most N of this thread's groups are under way.
 template <int N>

@@ -366,13 +366,14 @@ struct Simt {
   }
   template <int Part, int M2, int M, int N, int N2, class Tile>
   TW_MEMBER static void add(Sums<M, N>& c, const float (&x)[M2][4], const float (&y)[N2][4], const AlongDepth<Tile>&) {
+    // Along a column, every other one backwards, and all columns at one point of the depth before the next one.
     TW_UNROLL
-    for (int j = 0; j < N2; ++j)
+    for (int z = 0; z < 4 * N2; ++z)
       TW_UNROLL
-      for (int e = 0; e < 4; ++e)
-        TW_UNROLL
-        for (int n = 0; n < M2; ++n)
-          c.x[n / 2][2 * j + Part / 2][2 * (n % 2) + Part % 2] += x[n][e] * y[j][e];
+      for (int m = 0; m < M2; ++m) {
+        const int e = z / N2, j = e % 2 == 0 ? z % N2 : N2 - 1 - z % N2, n = z % 2 == 0 ? m : M2 - 1 - m;
+        c.x[n / 2][2 * j + Part / 2][2 * (n % 2) + Part % 2] += x[n][e] * y[j][e];
+      }
   }
   template <int Part, int M2, int M, int N, int N2, class Tile>
   TW_MEMBER static void add(Sums<M, N>& c, const float (&x)[M2][4], const float (&y)[N2][4], const AcrossDepth<Tile>&) {

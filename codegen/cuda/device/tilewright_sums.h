@@ -170,14 +170,70 @@ TW_DEVICE u32 shuffle_bits(u32 x, int lane) {
   out.f = shuffle(in.f, lane);
   return out.u;
 }
-/// Floats in fours whose rows begin at multiples of two elements only.
-constexpr int kPairs = 2;
+template <class T>
+constexpr bool kIsFloat = false;
+template <>
+constexpr bool kIsFloat<float> = true;
+/// Floats in fours, to rows that begin anywhere: four(at, x) takes four neighbours that begin at a multiple of 16 bytes,
+/// which are a thread's own or its last and the next thread's first; one(at, x) what is left of a row at both ends.
+template <int M, int N, class Row, class Four, class One>
+TW_DEVICE void each_aligned_four(const Sums<M, N>& s, const PlaceOfFours& p, int first, int columns, const Row& row,
+                                 const Four& four, const One& one) {
+  const int t = p.place() % 4, next = p.numbered(p.place() - t + (t + 1) % 4);
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      float* const to = row(p.template row_of<M>(i, h));
+      const int by = int(u32(0) - u32(reinterpret_cast<u64>(to) / 4)) & 3;  // elements of its first four that are before
+      float x[7];
+      TW_UNROLL
+      for (int e = 0; e < 4; ++e) x[e] = s.x[i][e / 2][2 * h + e % 2];
+      if (to != nullptr && t == 0)
+        TW_UNROLL
+        for (int e = 0; e < 3; ++e)
+          if (e < by && first * 8 + e < columns) one(to + first * 8 + e, x[e]);
+      TW_UNROLL
+      for (int j = 0; j < N; j += 2) {
+        const bool last = j + 2 == N;
+        float after[4], moved[5];
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) after[e] = s.x[i][(last ? j : j + 2) + e / 2][2 * h + e % 2];
+        TW_UNROLL
+        for (int e = 0; e < 3; ++e) x[4 + e] = shuffle(t == 0 ? after[e] : x[e], next);
+        TW_UNROLL
+        for (int e = 0; e < 5; ++e) moved[e] = (by & 2) != 0 ? x[e + 2] : x[e];
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) moved[e] = (by & 1) != 0 ? moved[e + 1] : moved[e];
+        const int c = p.column_of(first, j, 0) + by, mine = last && t == 3 ? 4 - by : 4;
+        if (to != nullptr) {
+          if (mine == 4 && c + 3 < columns) {
+            four(to + c, moved);
+          } else {
+            TW_UNROLL
+            for (int e = 0; e < 4; ++e)
+              if (e < mine && c + e < columns) one(to + c + e, moved[e]);
+          }
+        }
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) x[e] = after[e];
+      }
+    }
+}
 /// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes (in fours of four
 /// elements), and the four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
-/// among them; floats in fours 64), so that no sector is asked for twice. Else elements of 16 bits go in pairs.
-template <class T, int Whole, int M, int N, class Row, bool Fours>
+/// among them; floats in fours 64), so that no sector is asked for twice. Else elements of 16 bits go in pairs, and
+/// floats in fours are moved to where fours may begin.
+template <class T, bool Whole, int M, int N, class Row, bool Fours>
 TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns,
                           const Row& row) {
+  if constexpr (!Whole && Fours && kIsFloat<T>)
+    return each_aligned_four(
+        s, p, first, columns, row,
+        [](float* to, const float* x) {
+          store_global(reinterpret_cast<b128*>(to), b128{bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])});
+        },
+        [](float* to, float x) { store_global(to, x); });
   const int t = p.place() % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -238,12 +294,16 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
         TW_UNROLL
         for (int j = 0; j < N; ++j) {
           const int c = p.column_of(first, j, 0);
-          if constexpr (Whole == 1 && Fours) {
+          if constexpr (Whole && Fours) {
             if (p.column_of(first, j - j % 2, 0) + 3 < columns) {
-              if (j % 2 == 0)
-                store_global(reinterpret_cast<b128*>(to + c),
-                             b128{bits_of(s.x[i][j][2 * h]), bits_of(s.x[i][j][2 * h + 1]),
-                                  bits_of(s.x[i][j + 1][2 * h]), bits_of(s.x[i][j + 1][2 * h + 1])});
+              if (j % 2 == 0) {
+                // What leaves is chosen, though it is always the same: else ptxas has four sums in four registers in a row,
+                // as the right operand's four are, and each addition reads two of one bank.
+                const bool never = reinterpret_cast<u64>(to) % 16 != 0;
+                const float x[4] = {s.x[i][j][2 * h], s.x[i][j][2 * h + 1], s.x[i][j + 1][2 * h], s.x[i][j + 1][2 * h + 1]};
+                const auto bits = [&](int e) { return bits_of(never ? x[(e + 1) % 4] : x[e]); };
+                store_global(reinterpret_cast<b128*>(to + c), b128{bits(0), bits(1), bits(2), bits(3)});
+              }
               continue;
             }
           }
@@ -263,6 +323,11 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
 /// Whole: rows begin at multiples of 16 bytes.
 template <class T, int How = kSum, bool Whole = false, int M, int N, class Row, bool Fours>
 TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
+  if constexpr (!Whole && Fours && kIsFloat<T> && How == kSum)
+    return each_aligned_four(
+        s, p, first, columns, row,
+        [](float* to, const float* x) { atomic_add_four(to, x[0], x[1], x[2], x[3]); },
+        [](float* to, float x) { atomic_add(to, x); });
   TW_UNROLL
   for (int i = 0; i < M; ++i)
     TW_UNROLL

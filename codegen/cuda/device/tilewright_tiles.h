@@ -207,46 +207,85 @@ TW_DEVICE void each_chunk(int thread, const F& f) {
       if ((Rows % kStep == 0 || r < Rows) && (Chunks % kLanes == 0 || c < Chunks)) f(r, c);
     }
 }
-/// Fills a tile, its padding with zeros, by asynchronous copies of 16 bytes: the tensor's rows begin
-/// at multiples of 16 bytes. row(r) is the address of row r's first element, null for a row that does
-/// not exist; `any` some address in the tensor.
-template <int Threads, class Tile, class Row>
-TW_DEVICE void copy_async(const Tile& tile, int thread, int columns,
-                          const typename Tile::Element* any, const Row& row) {
-  using T = typename Tile::Element;
-  constexpr int kChunks = Tile::kColumns / Tile::kVector;
-  const auto chunk = [&](int r, int c) {
-    const T* const from = row(r);
-    const int count = from == nullptr ? 0 : least(most(columns - c, 0), Tile::kVector);
-    cp_async16(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
-  };
-  each_chunk<Threads, Tile::kRows, kChunks>(thread, [&](int r, int c) { chunk(r, c * Tile::kVector); });
-}
-/// The same for a box that is as large as the tile, its rows `stride` elements apart from `from` on, in pieces of `Bytes`.
-template <int Threads, int Bytes = 16, class Tile>
-TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from, i64 stride) {
-  constexpr int kPiece = Bytes / int(sizeof(typename Tile::Element));
-  each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
-    void* const to = tile.at(r, piece * kPiece);
-    if constexpr (Bytes == 16) cp_async16(to, from + r * stride + piece * kPiece, 16);
-    else cp_async_piece<Bytes>(to, from + r * stride + piece * kPiece, Bytes);
-  });
-}
-/// The same in pieces of `Bytes` (4, 8), for rows that begin at multiples of that only. `stride`: elements between rows,
-/// so that no row of a box that fills the tile is looked at; 0: rows are those of several dimensions.
+/// Fills a tile, its padding with zeros, by asynchronous copies of `Bytes`, at multiples of which the tensor's rows begin.
+/// row(r) is the address of row r's first element, null for a row that does not exist; `any` some address in the tensor.
 template <int Threads, int Bytes, class Tile, class Row>
-TW_DEVICE void copy_pieces(const Tile& tile, int thread, int columns, i64 stride, const typename Tile::Element* any,
-                           const Row& row) {
+TW_DEVICE void copy_async(const Tile& tile, int thread, int columns, const typename Tile::Element* any, const Row& row) {
   using T = typename Tile::Element;
   constexpr int kPiece = Bytes / int(sizeof(T));
-  if (stride != 0 && columns >= Tile::kColumns && row(Tile::kRows - 1) != nullptr)
-    return copy_whole<Threads, Bytes>(tile, thread, row(0), stride);
   each_chunk<Threads, Tile::kRows, Tile::kColumns / kPiece>(thread, [&](int r, int piece) {
-    const int c = piece * kPiece, count = least(columns - c, kPiece);
     const T* const from = row(r);
-    const bool there = from != nullptr && count > 0;
-    cp_async_piece<Bytes>(tile.at(r, c), there ? from + c : any, there ? count * int(sizeof(T)) : 0);
+    const int c = piece * kPiece, count = from == nullptr ? 0 : least(most(columns - c, 0), kPiece);
+    cp_async_at<Bytes, 0, 0>(tile.at(r, c), count > 0 ? from + c : any, count * int(sizeof(T)));
   });
+}
+/// Rows of one dimension, Stride elements apart, in pieces of `Bytes`, to which each row begins. `Edges`: what of the tile
+/// is from row `rows` or column `columns` on becomes zero; else all of it exists. A thread has pieces of a row that are
+/// constants apart, and rows whose chunks are in the same order every kAlike turns: few instructions are no copies.
+template <int Threads, int Bytes, i64 Stride, bool Edges, class Tile>
+struct CopiedRows {
+  using T = typename Tile::Element;
+  static constexpr int kSize = int(sizeof(T)), kPiece = Bytes / kSize, kPieces = Tile::kColumns / kPiece;
+  static constexpr int kLanes = kPieces > 16 ? 32 : kPieces > 8 ? 16 : kPieces > 4 ? 8 : kPieces > 2 ? 4 : kPieces;
+  static constexpr int kParts = (kPieces + kLanes - 1) / kLanes;
+  static constexpr int kStep = Threads / kLanes, kTurns = (Tile::kRows + kStep - 1) / kStep;
+  static constexpr int kOrder = Tile::kSwizzled == 0 ? 1 : Tile::kSwizzled == kByFours ? 16 : 8;  // rows
+  static constexpr int kAlike = kStep % kOrder == 0         ? 1
+                                : kStep % (kOrder / 2) == 0 ? 2
+                                : kStep % (kOrder / 4) == 0 ? 4
+                                                            : kOrder;
+  static constexpr int kAtOnce = kTurns < 64 ? kTurns : 64;
+  T* to[kAlike];
+  const T* from;
+  int row, rows, column, columns;
+
+  /// Parts Part to kParts of the row of turn N.
+  template <int N, int Part>
+  TW_MEMBER void parts(const T* at) const {
+    if constexpr (Part < kParts) {
+      const int c = column + Part * kLanes * kPiece;
+      if (kPieces % kLanes == 0 || c < Tile::kColumns) {
+        constexpr int kTo = N / kAlike * kAlike * kStep * Tile::kPitch * kSize + Part * kLanes * Bytes;
+        const bool there = !Edges || (row + N * kStep < rows && c < columns);
+        cp_async_at<Bytes, kTo, Part * kLanes * Bytes>(
+            to[N % kAlike], at, !there ? 0 : !Edges || kPiece == 1 ? Bytes : least(columns - c, kPiece) * kSize);
+      }
+      parts<N, Part + 1>(at);
+    }
+  }
+  /// Turns N to kAtOnce of those from `done` on.
+  template <int N>
+  TW_MEMBER void turns(int done) const {
+    if constexpr (N < kAtOnce) {
+      if ((kTurns % kAtOnce == 0 || done + N < kTurns) && (Tile::kRows % kStep == 0 || row + N * kStep < Tile::kRows))
+        parts<N, 0>(from + N * kStep * Stride);
+      turns<N + 1>(done);
+    }
+  }
+  TW_MEMBER static void copy(const Tile& tile, int thread, int rows, int columns, const T* from) {
+    thread = made_here(thread);
+    const int first = thread / kLanes, column = thread % kLanes * kPiece;
+    TW_NO_UNROLL
+    for (int done = 0; done < kTurns; done += kAtOnce) {
+      const int row = kTurns > kAtOnce ? made_here(first + done * kStep) : first;
+      CopiedRows of{{}, from + (row * Stride + column), row, rows, column, columns};
+      TW_UNROLL
+      for (int a = 0; a < kAlike; ++a) of.to[a] = tile.at(row + a * kStep, column);
+      of.template turns<0>(done);
+    }
+  }
+};
+/// A box that is as large as the tile.
+template <int Threads, i64 Stride, class Tile>
+TW_DEVICE void copy_whole(const Tile& tile, int thread, const typename Tile::Element* from) {
+  CopiedRows<Threads, 16, Stride, false, Tile>::copy(tile, thread, Tile::kRows, Tile::kColumns, from);
+}
+/// One of so many rows and columns.
+template <int Threads, int Bytes, i64 Stride, class Tile>
+TW_DEVICE void copy_rows(const Tile& tile, int thread, int rows, int columns, const typename Tile::Element* from) {
+  if (rows >= Tile::kRows && columns >= Tile::kColumns)
+    CopiedRows<Threads, Bytes, Stride, false, Tile>::copy(tile, thread, rows, columns, from);
+  else CopiedRows<Threads, Bytes, Stride, true, Tile>::copy(tile, thread, rows, columns, from);
 }
 /// 16 bytes from byte `by` on of 24, `by` below 8 and a multiple of an element's size.
 template <class T>

@@ -14,14 +14,15 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // h100-drawn-seconds-priced.json for sm_90a: of an index taken apart (a product, two shifts, a
 // difference); of an element that a contraction reads (two places added, whether it is there, the
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
-// element copied alone; of a piece of 16 bytes of a tile that is copied whole, of any other piece,
-// of one that is moved together from several, and where each row is looked at, of elements of 2
-// and of 4 bytes;
+// element copied alone; of a piece of 16 bytes of a tile that is copied whole, of one whose row or
+// column may not exist, of one among rows of several dimensions, of one that is moved together from
+// several, and where each row is looked at, of elements of 2 and of 4 bytes;
 // of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
 // exponential or a division beside the special unit's.
-constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 6,
-                 kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79, kOfShiftedWide = 55,
-                 kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
+constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 3,
+                 kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
+                 kOfShiftedWide = 55, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
+                 kOfExpensive = 7;
 constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
@@ -198,11 +199,9 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     t.issue = each * one * warps / kSchedulers;
     return t;
   }
-  // Of a box that fills its tile no row is looked at, whatever the pieces' size.
-  const double one = x.one_size ? kOfWhole
-                     : x.is(Way::pieces) && x.row_dims <= 1
-                         ? kOfWhole + x.partial * (kOfPiece - kOfWhole)
-                         : kOfPiece + more;
+  const double one = x.one_size        ? kOfWhole
+                     : x.row_dims <= 1 ? kOfWhole + x.partial * (kOfEdge - kOfWhole)
+                                       : kOfPiece + more;
   t.alone = each * (x.one_size ? loop(one, r) : chain(one, r));
   t.issue = each * one * warps / kSchedulers;
   return t;

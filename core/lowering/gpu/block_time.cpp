@@ -87,30 +87,30 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
 namespace {
 
 // Bytes that all blocks together add up at home in a second, after everything else, four neighbours
-// at once (h100-products-f32-registers-tiles.json); and one by one, and that they store, where rows
-// begin at no multiple of 16 bytes, so that each store writes parts of sectors: chosen by products
-// in f32 on an H100 (h100-products-f32.json, its -again and -third).
-constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11;
+// at once (h100-products-f32-registers-tiles.json), and one by one, or moved to where fours begin;
+// and that they store, where rows begin at no multiple of 16 bytes, so that stores write parts of
+// sectors: chosen by products in f32 on an H100 (h100-products-f32.json, its -again and -third),
+// and by h200-products-f32-rows.json of floats that are moved to where fours begin.
+constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11,
+                 kPartsOfFours = 2.4e12;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
 // Of a product, once: a chain of so many instructions before its first operand is read (SASS).
 constexpr double kOfProduct = 20;
-// Of products by fused multiply-adds, chosen by h100-products-f32.json: the part of the issue rate
-// that lasts. All warps of an SM wait for the same ring and then do the same, so a warp's
-// instructions do not hide another's waits: they come on top.
-constexpr double kFmaLasts = 0.8;
-// How often a warp waits for shared memory in 16 of the depth, and nothing else of it runs: 7 to 10
-// times in the SASS that nvcc 13.0 makes for sm_90a of warps of 16 rows, followed instruction by
-// instruction. Those of more rows wait less there; the recordings say as often.
-constexpr double kFmaWaits = 8;
+// Of products by fused multiply-adds: the part of the issue rate that lasts, since additions read
+// registers of one bank (dispatch stalls: docs/gpu.md). All warps of an SM wait for the same ring
+// and then do the same, so a warp's instructions do not hide another's waits: they come on top.
+constexpr double kFmaLasts = 0.85;
+// How often a warp waits for shared memory in 16 of the depth, and nothing else of it runs. It and
+// kFmaLasts are chosen by h200-products-f32-rows.json.
+constexpr double kFmaWaits = 6;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
 // Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
-// block's four copying warps, which do no more at a time:
-// h100-products-f32-fifth-rows-registers.json.
-constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 20;
+// block's four copying warps, which have two or three instructions for each (SASS).
+constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 3;
 // Assumed: of shared memory and L1 together, for a warp's three loads of 8 bytes and a store of 16.
 constexpr double kOfShifted = 16;
 // Of L2, for threads that copy. Chosen by products by warpgroups (warpgroup_time.cpp); threads that
@@ -424,7 +424,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                                                        : t.phases.back().seconds;
     // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
     // of the last one while their threads store.
-    const double parts = p.stored_in_pieces * blocks / kPartsOfSectors,
+    const double parts =
+                     p.stored_in_pieces * blocks / (r.mma > 0 ? kPartsOfSectors : kPartsOfFours),
                  last = parts / std::max(1.0, t.phases.back().rounds);
     double storing = 0;
     for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;

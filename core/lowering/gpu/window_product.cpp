@@ -19,7 +19,10 @@ constexpr std::int64_t kMostTile = 256, kMostPoints = 256, kMostSums = 112;  // 
 constexpr std::int64_t kMostOfCluster = 8, kReservedOfBlock = 1024;
 constexpr double kUsualMma = 1270;  // multiply-adds a cycle of an H100's SM by mma.sync
 constexpr double kFmaUnits = 128;   // and by its units for floats
-constexpr double kFmaLasts = 0.7;   // of the issue rate: see step_work
+// Of the issue rate: see step_work. Other products by multiply-adds have another (block_time.cpp):
+// ptxas places the sums of each kernel in registers in its own way, and by 0.85 the recordings of
+// convolutions are 0.02 to 0.06 further from their prices in the root of the mean square.
+constexpr double kFmaLasts = 0.7;
 constexpr std::int64_t kTwoBlocks = 110 * 1024;  // of shared memory, so that an SM has two blocks
 
 class WindowFinder : ProductChain {

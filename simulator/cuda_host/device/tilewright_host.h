@@ -320,6 +320,11 @@ TW_DEVICE void cp_async_piece(void* shared, const void* global, int valid) {
   static_assert(Bytes == 4 || Bytes == 8, "");
   TW_CALL(cp_async, shared, global, Bytes, valid);
 }
+template <int Bytes, int To, int From>
+TW_DEVICE void cp_async_at(void* shared, const void* global, int valid) {
+  const u64 to = reinterpret_cast<u64>(shared) + u64(To), from = reinterpret_cast<u64>(global) + u64(From);
+  TW_CALL(cp_async, reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), Bytes, valid);
+}
 TW_DEVICE void cp_async_commit() { TW_CALL(cp_async_commit); }
 template <int N>
 TW_DEVICE void cp_async_wait() {
