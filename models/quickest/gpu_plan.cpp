@@ -37,11 +37,11 @@ constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
-constexpr std::int64_t kFewRows = 256;   // of queries that share keys: some blocks have them
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
-constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
+constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
+                     *kChunks = "split-running:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -340,12 +340,19 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
                         const stitching::Device& device, const Settings& settings, Known& known) {
   Question q = asked;
   q.workload = composed.workload;
+  // Scores of chunks gain nothing over those of all keys where they go through memory.
+  const bool chunks = !composed.rewrites.empty() && composed.rewrites.back().starts_with(kChunks);
+  const std::size_t together = chunks ? gpu_products(*q.workload).size() : 0;
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
     GpuPlanner planner(q, device, rewrites, known);
     Partitioner partitioner(
-        q.workload, [&](const Group& g) { return planner.find(g); },
+        q.workload,
+        [&](const Group& g) {
+          const std::size_t products = together > 0 ? gpu_products(*g.workload).size() : 0;
+          return products > 0 && products < together ? std::nullopt : planner.find(g);
+        },
         [&](const Part& ops) { return planner.rough(ops); });
     Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
@@ -454,7 +461,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (!found) continue;
     const double tiles =
         static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
-    if (found->rows > kFewRows || tiles > kMostTurns * units) return;
+    if (tiles > kMostTurns * units) return;
     rewrites.emplace_back();
     std::set<std::int64_t> known;
     for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
@@ -464,7 +471,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
       for (const std::int64_t chunk :
            {chunk_near(even, found->extent), round_up(even, kChunkStep)}) {
         if (chunk >= found->extent || !known.insert(chunk).second) continue;
-        rewrites.back() = formatted("split-running:{}", chunk);
+        rewrites.back() = kChunks + std::to_string(chunk);
         if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
       }
     }
