@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
@@ -185,10 +186,11 @@ class GpuPlanner {
     const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer) return;
+    bool pairs = false;  // of warpgroups: what is none of them takes long to price, and loses
     const auto price_of = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
-      if (!s) return std::nullopt;
+      if (!s || (pairs && !lowering::warpgroup_pair(*s, 0))) return std::nullopt;
       const auto t = pricer->kernel(*s, 0);
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
@@ -202,8 +204,10 @@ class GpuPlanner {
                : Descent<Choice>(priced, effort_).all_or_run(forms);
     if (pricer->rates().wgmma > 0) {
       forms = warpgroup_forms(*w, products);
+      pairs = products.size() == 2;
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
+      pairs = false;
     }
     if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
       forms = window_forms(*w, products, pricer->rates().clusters);
