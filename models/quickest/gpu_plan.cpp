@@ -37,7 +37,10 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
-constexpr double kTheirGain = 0.98;      // of our own kernels' seconds
+constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
+// Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are priced
+// below their times.
+constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
@@ -452,10 +455,10 @@ std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
   return best == 0 ? round_up(part, kChunkStep) : best;
 }
 
-/// Attention of few query rows also in chunks of its keys, so that there are blocks for all
+/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for all
 /// multiprocessors: about one for each, half as many, twice, which may have room together, and more
 /// where blocks without chunks fill multiprocessors unevenly.
-void try_chunks(const std::shared_ptr<const Workload>& w, double units,
+void try_chunks(const std::shared_ptr<const Workload>& w, double units, bool warpgroups,
                 const std::function<bool(const Composition&)>& tried) {
   for (std::vector<std::string> rewrites :
        {std::vector<std::string>{}, {kOnline}, {kLate, kOnline}}) {
@@ -465,7 +468,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (!found) continue;
     const double tiles =
         static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
-    if (tiles > kMostTurns * units) return;
+    if ((!warpgroups && found->rows > kFewRows) || tiles > kMostTurns * units) return;
     rewrites.emplace_back();
     std::set<std::int64_t> known;
     for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
@@ -488,8 +491,8 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
   if (!device) return Reason{device.reason()};
-  if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
-    return Reason{pricer.reason()};
+  const auto pricer = GpuPricer::of(q.workload, *priced_machine(q));
+  if (!pricer) return Reason{pricer.reason()};
   Known known;
   Wholes wholes(q.workload,
                 [&](const Composition& c) { return planned(q, c, *device, settings, known); });
@@ -498,7 +501,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   // Small workloads also as they are after rewrites of the whole, and computing again.
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
-    try_chunks(q.workload, static_cast<double>(device->sms), tried);
+    try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
     Result<Planned> padded = Reason{""};
     try_padding(*q.workload, [&](const Composition& c) {
       Result<Planned> other = wholes.planned(c);
