@@ -141,19 +141,11 @@ class OperatorsText {
     out_.open("TW_MEMBER void rescale(float (&sums)[" + size(Place::columns) + "])");
     const Operator& second = w_.op(p_.second_op);
     if (const auto& factor = second.outputs.front().rescale) {
-      out_.line("float factor[2];");
       out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
       define_inputs(second, true);
-      out_.line("factor[h] = " + expression(*factor) + ";");
-      out_.close();
-      // Of three warpgroups, ptxas moves exponentials to where they are not hidden.
-      if (p_.groups < 3) {
-        out_.comment("A maximum seldom changes after the first turns.");
-        out_.line("if (tw::ballot(factor[0] != 1.0f || factor[1] != 1.0f) == 0) return;");
-      }
-      out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
+      out_.line("const float factor = " + expression(*factor) + ";");
       out_.line("TW_UNROLL for (int i = h * 2; i < " + size(Place::columns) +
-                "; i += 4) sums[i] *= factor[h], sums[i + 1] *= factor[h];");
+                "; i += 4) sums[i] *= factor, sums[i + 1] *= factor;");
       out_.close();
     } else {
       out_.line("(void)sums;");
