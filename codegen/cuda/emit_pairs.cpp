@@ -210,7 +210,8 @@ class OperatorsText {
     if (e.kind == Expr::Kind::call && e.function == "exp" && e.args[0].kind == Expr::Kind::call &&
         e.args[0].function == "sub")
       return "exp_of_difference(" + expression(e.args[0].args[0]) + ", " +
-             expression(e.args[0].args[1]) + ")";
+             expression(e.args[0].args[1]) +
+             (factor_ != 1 ? ", " + codegen::literal(factor_, "float") : "") + ")";
     if (e.kind == Expr::Kind::call) {
       std::string text = "f_" + e.function + "(";
       for (std::size_t i = 0; i < e.args.size(); ++i)
@@ -250,9 +251,18 @@ class OperatorsText {
                   ";");
   }
 
+  /// Of elements that are a number times what lies there, the number.
+  double factor_of(const Operator& op) const {
+    for (const Access& a : op.inputs)
+      if (const PairValue* v = p_.find(a.tensor); v != nullptr && v->factor != 1) return v->factor;
+    return 1;
+  }
+
   void compute(const PairOperator& o, bool after) {
     const Operator& op = w_.op(o.op);
-    out_.comment("C." + to_text(w_, o.op));
+    out_.comment("C." + to_text(w_, o.op) + (o.scales ? ", in what reads it" : ""));
+    factor_ = factor_of(op);
+    if (o.scales) return pass_on(op);
     if (!w_.reduction_loops(o.op).empty()) return reduce(op, o.domain, after);
     if (o.domain == Place::row)
       out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
@@ -265,6 +275,18 @@ class OperatorsText {
     for (std::size_t i = 0; i < op.outputs.size(); ++i)
       out_.line(at(op.outputs[i].target.tensor) + " = y" + std::to_string(i) + ";");
     out_.close();
+  }
+
+  /// Elements that differ from those that the operator reads by their factor alone.
+  void pass_on(const Operator& op) {
+    const std::string to = at(op.outputs.front().target.tensor);
+    for (const Access& a : op.inputs) {
+      const std::string from = at(a.tensor);
+      if (from == to || p_.find(a.tensor)->place != Place::middle) continue;
+      open_elements(Place::middle, false);
+      out_.line(to + " = " + from + ";");
+      out_.close();
+    }
   }
 
   /// Each thread four parts, of its two rows and every other column, so that few instructions wait
@@ -294,6 +316,7 @@ class OperatorsText {
       const std::string part = "part" + n + "[h * 2]";
       out_.line(codegen::combined(o.combine, part, "part" + n + "[h * 2 + 1]"));
       if (!v.parts) join(part, o.combine);
+      if (factor_ != 1) out_.line(part + " *= " + codegen::literal(factor_, "float") + ";");
       const std::string row = at(v.tensor);
       if (after) out_.line(row + " = " + literal_text(identity_of(o.combine)) + ";");
       out_.line("[[maybe_unused]] const float before" + n + " = " + row + ";");
@@ -312,6 +335,7 @@ class OperatorsText {
   const Workload& w_;
   const WarpgroupPair& p_;
   std::vector<std::string> names_;
+  double factor_ = 1;  ///< of the elements that the operator reads
   Lines out_{0};
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
@@ -37,11 +38,14 @@ constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
-constexpr std::int64_t kFewRows = 256;   // of queries that share keys: some blocks have them
+// Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are priced
+// below their times.
+constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
-constexpr const char *kOnline = "online-softmax", *kLate = "scale-late";
+constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
+                     *kChunks = "split-running:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -185,10 +189,11 @@ class GpuPlanner {
     const auto pricer = GpuPricer::of(w, *priced_, working_set_);
     std::vector<Form> forms = gpu_forms(*w, products);
     if (!pricer) return;
+    bool pairs = false;  // of warpgroups: what is none of them takes long to price, and loses
     const auto price_of = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
-      if (!s) return std::nullopt;
+      if (!s || (pairs && !lowering::warpgroup_pair(*s, 0))) return std::nullopt;
       const auto t = pricer->kernel(*s, 0);
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};
@@ -202,8 +207,10 @@ class GpuPlanner {
                : Descent<Choice>(priced, effort_).all_or_run(forms);
     if (pricer->rates().wgmma > 0) {
       forms = warpgroup_forms(*w, products);
+      pairs = products.size() == 2;
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
+      pairs = false;
     }
     if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
       forms = window_forms(*w, products, pricer->rates().clusters);
@@ -340,12 +347,19 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
                         const stitching::Device& device, const Settings& settings, Known& known) {
   Question q = asked;
   q.workload = composed.workload;
+  // Scores of chunks gain nothing over those of all keys where they go through memory.
+  const bool chunks = !composed.rewrites.empty() && composed.rewrites.back().starts_with(kChunks);
+  const std::size_t together = chunks ? gpu_products(*q.workload).size() : 0;
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
     GpuPlanner planner(q, device, rewrites, known);
     Partitioner partitioner(
-        q.workload, [&](const Group& g) { return planner.find(g); },
+        q.workload,
+        [&](const Group& g) {
+          const std::size_t products = together > 0 ? gpu_products(*g.workload).size() : 0;
+          return products > 0 && products < together ? std::nullopt : planner.find(g);
+        },
         [&](const Part& ops) { return planner.rough(ops); });
     Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
@@ -441,10 +455,10 @@ std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
   return best == 0 ? round_up(part, kChunkStep) : best;
 }
 
-/// Attention of few query rows also in chunks of its keys, so that there are blocks for all
+/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for all
 /// multiprocessors: about one for each, half as many, twice, which may have room together, and more
 /// where blocks without chunks fill multiprocessors unevenly.
-void try_chunks(const std::shared_ptr<const Workload>& w, double units,
+void try_chunks(const std::shared_ptr<const Workload>& w, double units, bool warpgroups,
                 const std::function<bool(const Composition&)>& tried) {
   for (std::vector<std::string> rewrites :
        {std::vector<std::string>{}, {kOnline}, {kLate, kOnline}}) {
@@ -454,7 +468,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
     if (!found) continue;
     const double tiles =
         static_cast<double>(found->others * ceil_div(found->rows, std::int64_t{64}));
-    if (found->rows > kFewRows || tiles > kMostTurns * units) return;
+    if ((!warpgroups && found->rows > kFewRows) || tiles > kMostTurns * units) return;
     rewrites.emplace_back();
     std::set<std::int64_t> known;
     for (const double blocks : {units / 2, units, 2 * units, 4 * units}) {
@@ -464,7 +478,7 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
       for (const std::int64_t chunk :
            {chunk_near(even, found->extent), round_up(even, kChunkStep)}) {
         if (chunk >= found->extent || !known.insert(chunk).second) continue;
-        rewrites.back() = formatted("split-running:{}", chunk);
+        rewrites.back() = kChunks + std::to_string(chunk);
         if (auto split = rewritten(w, rewrites)) tried({rewrites, std::move(split)});
       }
     }
@@ -477,8 +491,8 @@ void try_chunks(const std::shared_ptr<const Workload>& w, double units,
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   const Result<stitching::Device> device = stitching::device_of(*priced_machine(q));
   if (!device) return Reason{device.reason()};
-  if (const auto pricer = GpuPricer::of(q.workload, *priced_machine(q)); !pricer)
-    return Reason{pricer.reason()};
+  const auto pricer = GpuPricer::of(q.workload, *priced_machine(q));
+  if (!pricer) return Reason{pricer.reason()};
   Known known;
   Wholes wholes(q.workload,
                 [&](const Composition& c) { return planned(q, c, *device, settings, known); });
@@ -487,7 +501,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   // Small workloads also as they are after rewrites of the whole, and computing again.
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
-    try_chunks(q.workload, static_cast<double>(device->sms), tried);
+    try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
     Result<Planned> padded = Reason{""};
     try_padding(*q.workload, [&](const Composition& c) {
       Result<Planned> other = wholes.planned(c);

@@ -384,6 +384,32 @@ Case masked(const std::string& mask, const std::string& type = "f16", int l = 51
       4);
 }
 
+TEST(Pairs, ScalesAreMultipliedWhereTheyCostNothing) {
+  const auto factors = [](const Case& c) {
+    const auto p = lowering::warpgroup_pair(c.schedule, 0);
+    EXPECT_TRUE(p.ok()) << p.reason() << c.text;
+    std::vector<double> all;
+    for (const char* t : {"S", "T", "U", "P"})
+      all.push_back(p->find(*c.workload->find_tensor(t))->factor);
+    EXPECT_EQ(p->between.front().scales, all[1] != 1) << c.text;
+    return all;
+  };
+  using All = std::vector<double>;
+  const std::string causal = "select(lt(m, l), -inf, T[m,l])", softmax = "exp(U[m,l] - R[m])";
+  EXPECT_EQ(factors(masked(causal, "f16", 512, softmax, 3)), (All{1, 3, 3, 1}));
+  EXPECT_EQ(factors(masked("select(lt(l, m + 1), T[m,l], 0)", "f16", 512, softmax, 3)),
+            (All{1, 3, 3, 1}));
+  EXPECT_EQ(factors(masked("T[m,l] * 2", "f16", 512, softmax, 3)), (All{1, 3, 6, 1}));
+  // A sign would turn a maximum round; what is masked, added or multiplied is no multiple.
+  const All none{1, 1, 1, 1};
+  EXPECT_EQ(factors(masked(causal, "f16", 512, softmax, -3)), none);
+  EXPECT_EQ(factors(masked("select(lt(m, l), -32768, T[m,l])", "f16", 512, softmax, 3)), none);
+  EXPECT_EQ(factors(masked("T[m,l] + m", "f16", 512, softmax, 3)), none);
+  EXPECT_EQ(factors(masked(causal, "f16", 512, "exp(U[m,l] - R[m]) * U[m,l]", 3)), none);
+  EXPECT_EQ(factors(masked(causal, "f16", 512, "exp(R[m] - U[m,l])", 3)), none);
+  EXPECT_EQ(factors(masked(causal, "f16", 512, "U[m,l] * 2", 3)), none);
+}
+
 TEST(Pairs, OnlyWhatProvablyAddsNothingIsLeftOut) {
   using Edges = std::vector<lowering::MaskEdge>;
   const Edges causal{{1, -1, 0}}, none;

@@ -87,12 +87,13 @@ TEST(Chunks, CudaKernels) {
 
 /// The planner takes them where blocks of rows would leave most of a GPU without work.
 TEST(Chunks, ThePlannerTakesThemForFewRowsOfManyKeys) {
-  const Answer a = plan({.subject = "attention:heads=4,m=16,l=4099,dtype=f16,online=1",
-                         .machine = "h200",
-                         .model = "tilewright"});
-  ASSERT_TRUE(a.ok());
-  EXPECT_NE(a.json.at("plan").dump().find("split-running:"), std::string::npos)
-      << a.json.at("plan").dump();
+  for (const char* subject : {"attention:heads=4,m=16,l=4099,dtype=f16,online=1",
+                              "attention:heads=2,m=400,l=8192,dtype=f16,online=1"}) {
+    const Answer a = plan({.subject = subject, .machine = "h200", .model = "tilewright"});
+    ASSERT_TRUE(a.ok()) << subject;
+    EXPECT_NE(a.json.at("plan").dump().find("split-running:"), std::string::npos)
+        << a.json.at("plan").dump();
+  }
 }
 
 /// Rows of heads that share keys are in one block.

@@ -85,3 +85,30 @@ def test_what_single_steps_take_is_a_difference_of_two_rows():
     times = {row["workload"]: row["plans"][0].get("seconds_median") for row in json.loads(path.read_text())["rows"]}
     line = next(x for x in said.splitlines() if x.startswith("kernels of 132 blocks: 2 "))
     assert float(line.split()[-2]) == pytest.approx(1e9 * (times["kernels of 132 blocks: 2"] - times["kernels of 132 blocks: 1"]), abs=1e-3)
+
+
+def test_attention_of_any_shape_fits_a_gpu_and_is_not_all_alike():
+    rows = planned().any_attention(200, 5, .5, None)
+    assert rows == planned().any_attention(200, 5, .5, None) != planned().any_attention(200, 6, .5, None)
+    for name, size in rows.items():
+        scores = size["batch"] * size["m"] * size["l"]
+        assert scores <= 2 ** 27 and 2 ** 22 < scores * size["k"] < 2 ** 33, name
+        assert size["batch"] % size["groups"] == 0 and (size["l"] >= size["m"] or not size["causal"]), name
+        assert f"m={size['m']},l={size['l']},k={size['k']}," in name and f"dtype={size['dtype']}" in name
+    assert len({s["k"] for s in rows.values()}) > 10 and {s["causal"] for s in rows.values()} == {0, 1}
+    assert any(s["m"] % 2 for s in rows.values()) and any(1 < s["m"] != s["l"] for s in rows.values())
+
+
+def test_a_table_of_binaries_has_the_best_peer_over_each(tmp_path):
+    def row(**times):
+        return {"size": {}, "plans": {}, "times": {n: {"seconds": t * 1e-6} for n, t in times.items()}}
+    recorded = tmp_path / "recorded.json"
+    wrong = {"size": {}, "plans": {}, "times": {"old": {"reason": "wrong values"}, "new": {"seconds": 1e-6}}}
+    recorded.write_text(json.dumps({"binaries": ["old", "new"], "rows": {
+        "attention:a": row(old=8, new=2, flash=4, cudnn=5), "attention:b": row(old=2, new=1, efficient=2),
+        "attention:c": wrong}}))
+    said = subprocess.run([sys.executable, str(GPU / "attention_plans"), "--from", str(recorded)], check=True,
+                          capture_output=True, text=True).stdout
+    assert "best peer/old: 0.707 over 2, least 0.500 (a)" in said
+    assert "best peer/new: 2.000 over 2, least 2.000" in said
+    assert "old: wrong values" in said

@@ -30,10 +30,10 @@ TW_DEVICE int floor_divide(int a, int b) { return a >= 0 ? a / b : -((b - 1 - a)
 /// tile, which product, and the ends of the tensors.
 struct PairPoint { int row, column, product, columns; };
 
-/// exp(a - b), where b is the same for many: one multiply-add and one instruction of the special units.
-TW_DEVICE float exp_of_difference(float a, float b) {
+/// exp(factor * a - b), where b is the same for many: one multiply-add and one instruction of the special units.
+TW_DEVICE float exp_of_difference(float a, float b, float factor = 1.0f) {
   constexpr float kLog2e = 1.4426950408889634f;
-  return exp2_quick(fmaf(a, kLog2e, -b * kLog2e));
+  return exp2_quick(fmaf(a, factor * kLog2e, -b * kLog2e));
 }
 
 /// An operand's tile in shared memory: boxes of 64 of the depth and all that lies across it or, where rows run across

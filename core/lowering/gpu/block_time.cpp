@@ -357,8 +357,12 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
       tensors.insert(tensors.end(), p->row_results.begin(), p->row_results.end());
       // Chunks and what joins them were predicted 0.74 of their time without what is left of a
       // launch, and are 0.93 with it (h100-few-rows-warpgroups.json, -early-joins.json).
-      return by_warpgroups(*p, tensors, p->row_results.empty() ? 0 : kLeftOfLaunch,
-                           time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+      BlockTime t = by_warpgroups(*p, tensors, p->row_results.empty() ? 0 : kLeftOfLaunch,
+                                  time_of(*p, *s.workload, out_bytes(p->result), latency, r));
+      // One warpgroup that waits for memory computes nothing meanwhile.
+      const double phase = t.phases.back().seconds;
+      t.seconds += add_up({phase, t.memory}) - std::max(phase, t.memory);
+      return t;
     }
   }
   if (const auto p = window_product(s, kernel, warps, stages);

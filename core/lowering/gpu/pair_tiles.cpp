@@ -1,6 +1,8 @@
 // What a pair of products has by the numbers of its tiles, and the pair for people.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
@@ -67,6 +69,82 @@ void WarpgroupPair::find_guards(const Workload& w, std::span<const OpId> ops) {
   };
   for (const OpId op : ops)
     for (const Output& o : w.op(op).outputs) find(find, o.value);
+}
+
+void WarpgroupPair::find_factors(const Workload& w) {
+  const auto reads = [](const auto& self, const Expr& e, const auto& which) -> bool {
+    return (e.kind == Expr::Kind::input && which(e.input)) ||
+           std::ranges::any_of(e.args, [&](const Expr& a) { return self(self, a, which); });
+  };
+  const auto is = [](const Expr& e, const char* function) {
+    return e.kind == Expr::Kind::call && e.function == function;
+  };
+  const auto same_times_any = [](const Expr& e) {  // nothing, or infinite
+    return e.kind == Expr::Kind::constant && (e.constant == 0 || std::isinf(e.constant));
+  };
+  // What `op` makes of the elements of a tensor: itself times a number; 0: something else.
+  const auto passes = [&](const Operator& op, int input) -> double {
+    const Expr& e = op.outputs.front().value;
+    const auto it = [&](const Expr& a) { return a.kind == Expr::Kind::input && a.input == input; };
+    const auto by = [&](const Expr& a, const Expr& b) {
+      return it(a) && b.kind == Expr::Kind::constant && b.constant > 0 && std::isfinite(b.constant)
+                 ? b.constant
+                 : 0;
+    };
+    if (op.outputs.size() != 1 || op.outputs.front().combine != Combine::assign) return 0;
+    if (is(e, "mul")) return std::max(by(e.args[0], e.args[1]), by(e.args[1], e.args[0]));
+    const auto any = [](int) { return true; };
+    if (is(e, "select") && !reads(reads, e.args[0], any))
+      return (same_times_any(e.args[1]) && it(e.args[2])) ||
+                     (it(e.args[1]) && same_times_any(e.args[2]))
+                 ? 1
+                 : 0;
+    return 0;
+  };
+  // Whether it can do with elements that are a number times what lies there.
+  const auto takes = [&](const Operator& op, int input) {
+    const auto it = [&](int i) { return i == input; };
+    if (w.reduction_loops(*w.find_op(op.name)).empty()) {
+      if (op.outputs.size() != 1) return false;
+      const Expr& e = op.outputs.front().value;
+      return is(e, "exp") && is(e.args[0], "sub") && e.args[0].args[0].kind == Expr::Kind::input &&
+             e.args[0].args[0].input == input && !reads(reads, e.args[0].args[1], it);
+    }
+    return std::ranges::all_of(op.outputs, [&](const Output& o) {
+      if (o.combine == Combine::assign) return !reads(reads, o.value, it);
+      return (o.combine == Combine::max || o.combine == Combine::min) && !o.rescale &&
+             o.value.kind == Expr::Kind::input && o.value.input == input;
+    });
+  };
+  std::map<TensorId, bool> may;  // whether a tensor's elements may lie as others, times a number
+  for (auto made = between.rbegin(); made != between.rend(); ++made)
+    for (const Output& out : w.op(made->op).outputs) {
+      const auto readers = [&](OpId id, bool second) {
+        const Operator& op = w.op(id);
+        for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i) {
+          if (op.inputs[static_cast<std::size_t>(i)].tensor != out.target.tensor) continue;
+          const bool passed = !second && passes(op, i) > 0 && may[op.outputs.front().target.tensor];
+          if (second || (!passed && !takes(op, i))) return false;
+        }
+        return true;
+      };
+      const PairValue* const v = find(out.target.tensor);
+      may[out.target.tensor] =
+          v->place == PairValue::Place::middle && readers(second_op, true) &&
+          std::ranges::all_of(between, [&](const PairOperator& o) { return readers(o.op, false); });
+    }
+  for (PairOperator& o : between) {
+    const Operator& op = w.op(o.op);
+    const TensorId to = op.outputs.front().target.tensor;
+    if (o.domain != PairValue::Place::middle || !may[to]) continue;
+    for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i) {
+      const double by = passes(op, i);
+      if (by == 0) continue;
+      const auto value = std::ranges::find(values, to, &PairValue::tensor);
+      value->factor = by * find(op.inputs[static_cast<std::size_t>(i)].tensor)->factor;
+      o.scales = is(op.outputs.front().value, "mul");
+    }
+  }
 }
 
 /// Tiles of all products in the order of their turns fill blocks evenly. Where the operands of all
@@ -212,7 +290,8 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
       formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
                 p.tile_middle / 16, p.tile_columns);
   text += formatted("      of the turn before, at the same time: {}\n", second);
-  for (const PairOperator& o : p.between) text += "      C." + to_text(w, o.op) + "\n";
+  for (const PairOperator& o : p.between)
+    text += "      C." + to_text(w, o.op) + (o.scales ? ", in what reads it\n" : "\n");
   text += formatted("    of the last turn: {}\n", second);
   for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
   for (const TensorId t : p.row_results)

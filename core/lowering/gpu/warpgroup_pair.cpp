@@ -43,7 +43,7 @@ class PairFinder : KernelReader {
     if (!p_.joined.valid())
       p_.edges = mask_edges(w_, {p_.first_op, p_.second_op, between_, p_.rows_loop, p_.middle_loop,
                                  p_.depth, p_.operand});
-    p_.find_guards(w_, between_);
+    p_.find_guards(w_, between_), p_.find_factors(w_);
     arrange(warps > 0 ? warps : k_.launch.warps.value_or(0),
             stages > 0 ? stages : k_.launch.stages.value_or(0));
     make_maps();

@@ -34,11 +34,15 @@ struct PairValue {
   int slot = 0;        ///< middle, columns: in which of the arrays; 0: the sums of the product
   bool parts = false;  ///< row: until the last turn the four threads of a row have parts of it
   Combine combine = Combine::assign;  ///< row: what it starts from
+  /// middle: the elements are this positive number times what lies in the array. Who reads them
+  /// multiplies once a row, or with what an exponential multiplies by anyway.
+  double factor = 1;
 };
 
 struct PairOperator {
   OpId op;
   PairValue::Place domain = PairValue::Place::row;  ///< whose points it goes through
+  bool scales = false;  ///< it multiplies by a number alone, which is in its result's `factor`
 };
 
 /// A condition's value where an element is not beyond an edge.
@@ -93,6 +97,8 @@ struct WarpgroupPair {
   std::optional<PairGuard> guard(const Expr& condition) const;
   /// `guards` and `guarded`, of the operators between the products.
   void find_guards(const Workload& w, std::span<const OpId> ops);
+  /// `factor` of values between the products, where all who read them can do with it.
+  void find_factors(const Workload& w);
   /// `section`, where the right and second operands have so many bytes and a cache keeps `kept` of
   /// them; zero: none does.
   void choose_section(std::int64_t bytes, std::int64_t kept);

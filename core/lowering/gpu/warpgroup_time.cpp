@@ -148,7 +148,7 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   double light = 0.5, expensive = 0;  // an element is half of a rounded pair
   bool exchanges = false;             // threads of a row
   for (const PairOperator& o : p.between) {
-    if (o.domain != PairValue::Place::middle) continue;
+    if (o.domain != PairValue::Place::middle || o.scales) continue;
     const bool reduces = !w.reduction_loops(o.op).empty();
     exchanges = exchanges || reduces;
     for (const Output& out : w.op(o.op).outputs) {
