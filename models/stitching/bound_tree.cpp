@@ -23,10 +23,8 @@ Result<BoundTree> BoundTreeWriter::write() {
   make_passes(inner_);
   place_values(scheme);
   if (!refused_.empty()) return Reason{refused_};
-  if (spread()) count_loads();
   out_.tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
   out_.kept = kept_;
-  out_.shared_bytes = shared_;
   return std::move(out_);
 }
 
@@ -215,7 +213,7 @@ bool BoundTreeWriter::share_loops(Pass& p, int v) {
   p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
   const auto& inputs = op(v).inputs;
   p.fetches =
-      std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
+      std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= lowering::kArrayValues;
   return !own.whole;
 }
 
