@@ -394,9 +394,16 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
   const auto packings = packings_of(g, p, o.most_operators);
   if (packings.empty()) return Reason{"the operators cannot be one kernel"};
   const bool written = o.written && o.latency == Latency::overlap;
+  const auto of_paper = [&] {
+    Options options = o;
+    options.written = false;
+    return stitch(g, d, p, options);
+  };
   if (written &&
-      std::ranges::any_of(p, [&](int v) { return g.workload().op(g.vertex(v).op).running; }))
-    return without_units(g, d, p, o, "running operators go in blocks of what they reduce over");
+      std::ranges::any_of(p, [&](int v) { return g.workload().op(g.vertex(v).op).running; })) {
+    auto k = without_units(g, d, p, o, "running operators go in blocks of what they reduce over");
+    return k ? std::move(k) : of_paper();
+  }
   std::int64_t tried = 0;
   std::optional<StitchedKernel> best = best_of(g, d, o, packings, tried);
   if (!best && written) {
@@ -406,11 +413,7 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
     if (why.empty()) why = "its parts have no schedules for blocks of the same number of threads";
     return without_units(g, d, p, o, std::move(why));
   }
-  if (!best && o.written) {
-    Options of_paper = o;
-    of_paper.written = false;
-    return stitch(g, d, p, of_paper);
-  }
+  if (!best && o.written) return of_paper();
   if (!best)
     return Reason{
         formatted("no schedule of {} fits an SM", g.workload().op(g.vertex(p.front()).op).name)};

@@ -17,38 +17,61 @@ namespace {
 constexpr std::int64_t kMostRowsOfBlock = 1024;
 constexpr double kAllBytes = 1e18;  // of a program of which a cache keeps nothing
 
-/// Times of trees of some operators.
+/// Times of trees of some operators: of a plan of them alone or, where they are no part (operators
+/// that a running reduction ties to others), of the whole workload, the others one by one.
 class BlockPrices {
  public:
-  /// A Reason where the machine's file lacks a number, or the operators are no part.
-  static Result<BlockPrices> of(const Graph& g, const Device& d, std::span<const int> vertices) {
+  /// A Reason where the machine's file lacks a number.
+  static Result<BlockPrices> of(const Graph& g, const Device& d, const Pattern& p) {
     if (d.machine == nullptr) return Reason{"no machine file is given"};
     Result<lowering::BlockRates> rates = lowering::block_rates(*d.machine, g.workload().dtype());
     if (!rates) return Reason{rates.reason()};
+    BlockPrices out;
+    out.rates_ = std::move(rates).value();
+    out.machine_ = d.machine;
+    out.working_set_ = d.working_set > 0 ? d.working_set : kAllBytes;
     std::vector<OpId> ops;
-    for (int v : vertices) ops.push_back(g.vertex(v).op);
-    if (const auto why = no_subgraph(g.workload(), ops)) return *why;
-    BlockPrices p;
-    p.rates_ = std::move(rates).value();
-    p.part_ = std::make_shared<const Workload>(subgraph(g.workload(), ops));
-    p.machine_ = d.machine;
-    p.working_set_ = d.working_set > 0 ? d.working_set : kAllBytes;
-    return p;
+    for (int v : p) ops.push_back(g.vertex(v).op);
+    out.workload_ = g.shared_workload();
+    if (no_subgraph(g.workload(), ops))
+      out.add_others(g, p);
+    else
+      out.workload_ = std::make_shared<const Workload>(subgraph(g.workload(), ops));
+    return out;
   }
 
   Result<lowering::BlockTime> of(const Node& tree) const {
     Plan plan;
-    plan.kernels.push_back({.name = "part", .tree = tree});
-    const Result<Schedule> schedule = resolve(plan, part_, machine_);
+    const auto add = [&plan](const Node& n) {
+      plan.kernels.push_back({.name = formatted("k{}", plan.kernels.size()), .tree = n});
+    };
+    std::ranges::for_each(before_, add);
+    add(tree);
+    std::ranges::for_each(after_, add);
+    const Result<Schedule> schedule = resolve(plan, workload_, machine_);
     if (!schedule) return Reason{schedule.reason()};
-    return lowering::block_time(*schedule, 0, rates_, {.working_set = working_set_});
+    return lowering::block_time(*schedule, static_cast<int>(before_.size()), rates_,
+                                {.working_set = working_set_});
   }
 
  private:
+  void add_others(const Graph& g, const Pattern& p) {
+    std::vector<Pattern> all = {p};
+    for (int v = 0; v < g.size(); ++v)
+      if (!std::ranges::binary_search(p, v)) all.push_back({v});
+    std::vector<Node>* where = &before_;
+    for (const Pattern& kernel : launch_order(g, std::move(all)))
+      if (kernel == p)
+        where = &after_;
+      else if (const auto parts = components_of(g, kernel, 1))
+        where->push_back(tree_without_units(g, {.component = parts->front()}));
+  }
+
   lowering::BlockRates rates_;
-  std::shared_ptr<const Workload> part_;
+  std::shared_ptr<const Workload> workload_;
   std::shared_ptr<const Machine> machine_;
   double working_set_ = 0;
+  std::vector<Node> before_, after_;  ///< trees of kernels
 };
 
 /// The part with so many rows a block as take the least time.
