@@ -266,8 +266,9 @@ struct StitchedKernel {
 /// With Options::written a schedule is what bound_tree() can say: one scheme for all groups, an
 /// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut
 /// over blocks; values kept between passes count as registers. Where none fits, the kernel is
-/// without_units(); by `published`, which has no time for that, the paper's schedules are tried,
-/// and Stitched::written is false. Without Options::written all are the paper's: groups of
+/// without_units(), as where operators are running; by `published`, which has no time for that, and
+/// for running operators whose tiles have no room, the paper's schedules are tried, and
+/// Stitched::written is false. Without Options::written all are the paper's: groups of
 /// different schemes, recomputation, an element an access. So all kernels of one choice of options
 /// are priced by one evaluator. Every one of packings_of() is tried. Cost: schedules times
 /// operators.

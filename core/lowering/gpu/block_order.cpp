@@ -9,7 +9,7 @@ namespace tilewright::lowering {
 namespace {
 
 /// Bytes that the outermost cache holds; 0: there is none.
-std::int64_t cached(const Machine& m) {
+std::int64_t cache_bytes(const Machine& m) {
   const auto cache = std::ranges::find_if(
       m.levels, [](const Level& l) { return l.kind == LevelKind::cache && l.bandwidth.value > 0; });
   return cache == m.levels.end() ? 0 : cache->capacity.value;
@@ -26,7 +26,7 @@ bool moves(const ScheduledKernel& k, TensorId t) {
 }  // namespace
 
 bool from_last_block(const Schedule& s, int kernel) {
-  const std::int64_t kept = cached(*s.machine);
+  const std::int64_t kept = cache_bytes(*s.machine);
   if (kept <= 0) return false;
   std::vector<bool> from_last;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(kernel); ++i) {
