@@ -116,10 +116,9 @@ void ProgramPrinter::compute(const Step& s) {
   std::optional<Run> run = s.run;
   const std::vector<int> loops = ThreadProgram::loops_of(s);
   std::size_t opened = 0;
-  const bool braces =
-      run || loops.empty() || std::ranges::any_of(s.reads, [&](const Read& r) {
-        return r.at_home() && ThreadProgram::depth_of(s, r) == 0;
-      });
+  const bool braces = run || loops.empty() || std::ranges::any_of(s.reads, [&](const Read& r) {
+                        return r.at_home() && ThreadProgram::depth_of(s, r) == 0;
+                      });
   if (braces) {
     out_.open("");
     defined_.emplace_back();

@@ -140,8 +140,8 @@ void ProgramPrinter::lanes(const Step& s) {
     const ProgramIndex& i = index(id);
     text += (text.empty() ? "" : " ") + array(v) + " = over_lanes<" +
             std::to_string(p_.lanes_of(id)) + ", " +
-            std::to_string(i.unit == Binding::thread ? 1 : i.stride) +
-            ">(" + array(v) + ", " + joining(p_.output_of(v).combine) + ");";
+            std::to_string(i.unit == Binding::thread ? 1 : i.stride) + ">(" + array(v) + ", " +
+            joining(p_.output_of(v).combine) + ");";
   }
   open_loops(s.dims);
   out_.line(text);

@@ -15,8 +15,8 @@ namespace tilewright::cuda {
 
 class ProgramPrinter {
  public:
-  /// The program is the printer's own: it adds names to it. `from_last`: the launch's first block is
-  /// the program's last (core/lowering/gpu/block_order.h).
+  /// The program is the printer's own: it adds names to it. `from_last`: the launch's first block
+  /// is the program's last (core/lowering/gpu/block_order.h).
   ProgramPrinter(ThreadProgram program, bool from_last);
   /// The body of the kernel's function.
   std::string body();

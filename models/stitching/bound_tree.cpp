@@ -212,8 +212,8 @@ bool BoundTreeWriter::share_loops(Pass& p, int v) {
   while (p.step > 1 && g_.points(p.loops) < static_cast<double>(p.step * units)) p.step /= 2;
   p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
   const auto& inputs = op(v).inputs;
-  p.fetches =
-      std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= lowering::kArrayValues;
+  p.fetches = std::ranges::any_of(inputs, is_gather) &&
+              values_of(p.shares, p.loops) <= lowering::kArrayValues;
   return !own.whole;
 }
 

@@ -218,7 +218,8 @@ void BoundTreeWriter::place_inputs() {
     const std::int64_t parts = shift ? slices(uses) : 0;
     if (parts > 0) share *= parts, aligned = true;
     const bool apart = shift && parts == 0;
-    if (!shift && !several && !(alike && (share <= lowering::kAlikeValues || says_where(t)))) continue;
+    if (!shift && !several && !(alike && (share <= lowering::kAlikeValues || says_where(t))))
+      continue;
     switch (
         keep(share, shift ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
       case Where::registers:

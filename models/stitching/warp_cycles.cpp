@@ -1,5 +1,5 @@
-// L_warp of a written schedule: the latency-evaluator of the paper's section 4.3 on what the threads
-// of its kernel do.
+// L_warp of a written schedule: the latency-evaluator of the paper's section 4.3 on what the
+// threads of its kernel do.
 #include <cmath>
 #include <map>
 #include <string>

@@ -78,8 +78,7 @@ class BlockPrices {
 Result<Stitched> tiled(const Graph& g, const Device& d, Stitched s) {
   const auto prices = BlockPrices::of(g, d, s.component.vertices);
   if (!prices) return Reason{prices.reason()};
-  const auto most =
-      std::min(kMostRowsOfBlock, static_cast<std::int64_t>(s.component.row_count));
+  const auto most = std::min(kMostRowsOfBlock, static_cast<std::int64_t>(s.component.row_count));
   std::optional<Stitched> best;
   double least = std::numeric_limits<double>::infinity();
   std::string why;

@@ -192,14 +192,14 @@ TEST(BlockOrder, BeginsWithWhatTheLastKernelEndedWith) {
       one.replace(one.find("OP"), 2, op);
       plan.kernels.push_back({.name = op, .level = "registers", .tree = parse_tree(one)});
     }
-    const Result<Schedule> s = resolve(
-        plan,
-        std::make_shared<const Workload>(workload_from_yaml(
-            "name: test\nloops: {r: " + rows +
-                ", c: 4096}\noutputs: [s, y, z]\noperators:\n  - s: s[r] += x[r,c]\n"
-                "  - y: y[r,c] = x[r,c] * 2\n  - z: z[r,c] = x[r,c] + y[r,c]\n",
-            "test")),
-        std::make_shared<const Machine>(named_machine("h200")));
+    const Result<Schedule> s =
+        resolve(plan,
+                std::make_shared<const Workload>(workload_from_yaml(
+                    "name: test\nloops: {r: " + rows +
+                        ", c: 4096}\noutputs: [s, y, z]\noperators:\n  - s: s[r] += x[r,c]\n"
+                        "  - y: y[r,c] = x[r,c] * 2\n  - z: z[r,c] = x[r,c] + y[r,c]\n",
+                    "test")),
+                std::make_shared<const Machine>(named_machine("h200")));
     if (!s) throw std::runtime_error(s.reason());
     std::string found;
     for (int k = 0; k < 3; ++k) found += from_last_block(*s, k) ? '<' : '>';

@@ -100,8 +100,8 @@ class Drawn {
 FusionPlan alone() { return {}; }
 FusionPlan together(const Graph& g) { return {.patterns = {{whole(g), 0}}}; }
 
-/// By the times of overlapping resources or, without units, by the time of blocks: none has L, which
-/// knows no bandwidth.
+/// By the times of overlapping resources or, without units, by the time of blocks: none has L,
+/// which knows no bandwidth.
 TEST(Choices, NoKernelIsPricedByItsWarpsAlone) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(formatted("seed {}", seed));

@@ -129,9 +129,8 @@ std::size_t ThreadProgram::depth_of(const Step& compute, const Read& r) {
   const std::vector<int> loops = loops_of(compute);
   std::size_t depth = loops.size();
   if (r.at_home())
-    while (depth > 0 &&
-           ((r.from == Read::From::run && loops[depth - 1] == compute.run->element) ||
-            std::ranges::find(r.dims, loops[depth - 1]) == r.dims.end()))
+    while (depth > 0 && ((r.from == Read::From::run && loops[depth - 1] == compute.run->element) ||
+                         std::ranges::find(r.dims, loops[depth - 1]) == r.dims.end()))
       --depth;
   return depth;
 }
