@@ -11,6 +11,7 @@
 #include "codegen/cuda/launch_text.h"
 #include "codegen/cuda/print_program.h"
 #include "codegen/cuda/shared_kernels.h"
+#include "core/lowering/gpu/block_order.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -213,8 +214,10 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   stitched = true;
   const int threads = static_cast<int>(lowering::kLanes * program->warps);
   const std::int64_t shared_bytes = program->shared_bytes;
+  const bool from_last = lowering::from_last_block(p.schedule, index);
   std::string description = lowering::describe(*program);
-  ProgramPrinter printer(std::move(*program));
+  if (from_last) description += "  the last block begins first\n";
+  ProgramPrinter printer(std::move(*program), from_last);
   // What joins chunks begins while the last of them end: it takes less than a launch.
   const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
   const bool early = behind_chunks && k.zeroed.empty() && !k.co_resident;

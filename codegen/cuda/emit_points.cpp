@@ -126,6 +126,9 @@ void KernelEmitter::open_strip(const Points& p) {
 /// Whether what a phase runs through is fetched for a few turns of it: where phases are many, bytes
 /// of instructions cost more than the branches of a loop.
 bool KernelEmitter::cold() const { return block_.phase_of(NodeId(k_.nodes.size())) > kWarmPhases; }
+std::string KernelEmitter::unrolled(int turns) const {
+  return cold() ? "TW_NO_UNROLL" : "TW_UNROLL_BY(" + std::to_string(turns) + ")";
+}
 
 /// When a point of a block exists, where not all of them do.
 std::string KernelEmitter::in_block(const Points& p) const {
@@ -255,7 +258,7 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
     const std::string some = some_points(p, p.sums);
     std::int64_t parts = 1;
     for (std::size_t l : p.sums) parts *= p.counts[l];
-    out_.line(cold() ? "TW_NO_UNROLL" : p.strip() ? "TW_UNROLL_BY(2)" : "TW_UNROLL_BY(4)");
+    out_.line(unrolled(p.strip() ? lowering::kStripsUnrolled : lowering::kPointsUnrolled));
     out_.open("for (int part = member; part < " + std::to_string(parts) +
               "; part += " + std::to_string(p.members()) + ")");
     opened = 2;
@@ -266,7 +269,7 @@ void KernelEmitter::add_up(Points& p, std::int64_t total) {
     for (std::size_t l : p.sums) {
       const SymRange& of = range(p.ranges, p.n.op, static_cast<int>(l));
       const std::string name = p.name(l);
-      if (p.is_strip(l)) out_.line(cold() ? "TW_NO_UNROLL" : "TW_UNROLL_BY(2)");
+      if (p.is_strip(l)) out_.line(unrolled(lowering::kStripsUnrolled));
       out_.open("for (int " + name + " = " + variables_.text(of.lo) + "; " + name + " < " +
                 variables_.text(of.hi) + "; " +
                 (p.is_strip(l) ? name + " += " + std::to_string(kStrip) : "++" + name) + ")");

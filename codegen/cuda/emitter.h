@@ -167,6 +167,8 @@ class KernelEmitter : private RangeEmitter {
   // emit_points.cpp
   struct Points;
   bool cold() const;
+  /// The pragma of a loop of which so many turns are unrolled together, where that pays.
+  std::string unrolled(int turns) const;
   lowering::BlockPoints share_out(NodeId id, const SymRanges& ranges);
   std::string some_points(Points& p, const std::vector<std::size_t>& group) const;
   void number_points(const Points& p, const std::vector<std::size_t>& group,

@@ -1,6 +1,5 @@
 // Operators on the values that a thread has.
 #include <cmath>
-#include <set>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/launch_text.h"
@@ -115,17 +114,10 @@ void ProgramPrinter::compute(const Step& s) {
   const OpId id = p_.kernel->node(s.node).op;
   out_.comment("C." + to_text(workload_, id));
   std::optional<Run> run = s.run;
-  std::set<int> open;  // indices whose loops are open
-  const auto is_known = [&](const Read& r) {
-    return std::ranges::all_of(r.dims, [&](int e) {
-      return open.contains(e) || (run && r.from == Read::From::run && e == run->element);
-    });
-  };
-  const auto from_home = [](const Read& r) {
-    return r.from == Read::From::home || r.from == Read::From::gather;
-  };
-  const bool braces = run || s.dims.empty() || std::ranges::any_of(s.reads, [&](const Read& r) {
-                        return from_home(r) && r.dims.empty();
+  const std::vector<int> loops = ThreadProgram::loops_of(s);
+  std::size_t opened = 0;
+  const bool braces = run || loops.empty() || std::ranges::any_of(s.reads, [&](const Read& r) {
+                        return r.at_home() && ThreadProgram::depth_of(s, r) == 0;
                       });
   if (braces) {
     out_.open("");
@@ -142,25 +134,22 @@ void ProgramPrinter::compute(const Step& s) {
         r.from == Read::From::run ? run->name + "[" + index(run->element).text + "]" : read(r);
     out_.line("const " + real() + " x" + std::to_string(i) + " = " + value + ";");
   };
-  // What is read from home is read outside of the loops that it is the same in.
   const auto read_known = [&] {
     for (std::size_t i = 0; i < s.reads.size(); ++i) {
       const Read& r = s.reads[i];
-      if (from_home(r) && is_known(r)) define(i);
-      if (r.from != Read::From::run || !run->name.empty() || !is_known(r)) continue;
-      for (int by : run->named_by) define(static_cast<std::size_t>(by));
-      load_run(*run, s.ahead);
+      if (!r.at_home() || ThreadProgram::depth_of(s, r) > opened) continue;
+      if (r.from != Read::From::run) {
+        define(i);
+      } else if (run->name.empty()) {
+        for (int by : run->named_by) define(static_cast<std::size_t>(by));
+        load_run(*run, s.ahead);
+      }
     }
   };
-  for (int e : s.dims) {
-    if (run && e == run->element) continue;
+  for (int e : loops) {
     read_known();
     open_loop(e);
-    open.insert(e);
-  }
-  if (run) {
-    read_known();
-    open_loop(run->element);
+    ++opened;
   }
   for (std::size_t i = 0; i < s.reads.size(); ++i) define(i);
   const auto of_index = [&](LoopId loop) {

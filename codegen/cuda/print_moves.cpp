@@ -138,10 +138,10 @@ void ProgramPrinter::lanes(const Step& s) {
   std::string text;
   for (int id : s.units) {
     const ProgramIndex& i = index(id);
-    const bool thread = i.unit == Binding::thread;
     text += (text.empty() ? "" : " ") + array(v) + " = over_lanes<" +
-            std::to_string(thread ? 32 : i.count) + ", " + std::to_string(thread ? 1 : i.stride) +
-            ">(" + array(v) + ", " + joining(p_.output_of(v).combine) + ");";
+            std::to_string(p_.lanes_of(id)) + ", " +
+            std::to_string(i.unit == Binding::thread ? 1 : i.stride) + ">(" + array(v) + ", " +
+            joining(p_.output_of(v).combine) + ");";
   }
   open_loops(s.dims);
   out_.line(text);
@@ -204,13 +204,11 @@ void ProgramPrinter::exchange(const Step& s) {
 void ProgramPrinter::add_up_parts(const Step::Joined& j, const std::string& parts) {
   const Value& v = p_.value(j.value);
   std::string from = "warp";
-  std::int64_t group = 1;
+  const std::int64_t group = p_.group_of(j);
   std::vector<std::pair<std::int64_t, std::int64_t>> counts;  // of warps, and how far apart
   for (int id : j.units) {
     const ProgramIndex& i = index(id);
-    const bool thread = i.unit == Binding::thread;
-    counts.emplace_back(thread ? p_.warps : i.count, thread ? 1 : i.stride);
-    group *= counts.back().first;
+    counts.emplace_back(p_.warps_of(id), i.unit == Binding::thread ? 1 : i.stride);
     from += " - " + times(i.stride, i.text);
   }
   from = group == p_.warps ? "" : named("int", "first_warp", from) + " + ";

@@ -21,14 +21,13 @@ std::string positive(const Variables& variables, const Linear& x) {
 
 }  // namespace
 
-ProgramPrinter::ProgramPrinter(ThreadProgram program)
-    : p_(std::move(program)), workload_(*p_.workload) {}
+ProgramPrinter::ProgramPrinter(ThreadProgram program, bool from_last)
+    : p_(std::move(program)), workload_(*p_.workload), from_last_(from_last) {}
 
 std::string ProgramPrinter::body() {
   if (p_.shared_bytes > 0) out_.line("TW_SHARED(memory);");
-  out_.line(
-      "const int block = blockIdx.x, thread = threadIdx.x, warp = thread / 32, "
-      "lane = thread % 32;");
+  out_.line(std::string("const int block = ") + (from_last_ ? "gridDim.x - 1 - " : "") +
+            "blockIdx.x, thread = threadIdx.x, warp = thread / 32, lane = thread % 32;");
   out_.line("(void)block, (void)warp, (void)lane;");
   define_units();
   for (const Value& v : p_.values)

@@ -15,8 +15,9 @@ namespace tilewright::cuda {
 
 class ProgramPrinter {
  public:
-  /// The program is the printer's own: it adds names to it.
-  explicit ProgramPrinter(ThreadProgram program);
+  /// The program is the printer's own: it adds names to it. `from_last`: the launch's first block
+  /// is the program's last (core/lowering/gpu/block_order.h).
+  ProgramPrinter(ThreadProgram program, bool from_last);
   /// The body of the kernel's function.
   std::string body();
   std::vector<TileUse> tiles(const Machine& machine) const;
@@ -83,6 +84,7 @@ class ProgramPrinter {
   Lines out_{1};
   std::vector<std::map<std::string, std::string>> defined_;
   std::string rest_ = "block";
+  bool from_last_ = false;
 };
 
 }  // namespace tilewright::cuda

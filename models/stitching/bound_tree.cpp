@@ -23,10 +23,8 @@ Result<BoundTree> BoundTreeWriter::write() {
   make_passes(inner_);
   place_values(scheme);
   if (!refused_.empty()) return Reason{refused_};
-  if (spread()) count_loads();
   out_.tree = c_.partial.empty() ? nest(cuts_, sequence(body())) : runs();
   out_.kept = kept_;
-  out_.shared_bytes = shared_;
   return std::move(out_);
 }
 
@@ -214,8 +212,8 @@ bool BoundTreeWriter::share_loops(Pass& p, int v) {
   while (p.step > 1 && g_.points(p.loops) < static_cast<double>(p.step * units)) p.step /= 2;
   p.shares = share_out(g_, loops, p.bound, p.step, units / kWarp, s_.spread);
   const auto& inputs = op(v).inputs;
-  p.fetches =
-      std::ranges::any_of(inputs, is_gather) && values_of(p.shares, p.loops) <= kKeptOfTensor;
+  p.fetches = std::ranges::any_of(inputs, is_gather) &&
+              values_of(p.shares, p.loops) <= lowering::kArrayValues;
   return !own.whole;
 }
 

@@ -8,25 +8,11 @@
 
 namespace tilewright::stitching {
 
-/// What a thread does for an operator, of each row.
-struct ThreadWork {
-  double turns = 1;        ///< times that it computes it
-  std::int64_t step = 1;   ///< elements each time
-  double sums = 0;         ///< results of a reduction that it joins with others
-  std::int64_t lanes = 1;  ///< that have parts of each
-  std::int64_t warps = 1;
-};
-
 struct BoundTree {
   Node tree;
   std::map<std::string, Pin> pins;  ///< by tensor: values handed on through shared memory
   std::int64_t kept =
       0;  ///< registers of values that a thread keeps from one pass over its row to the next
-  std::int64_t shared_bytes = 0;  ///< of a block, without sharing between values
-  std::map<int, ThreadWork> work;       ///< by vertex, of Stitched::spread
-  std::map<TensorId, double> loads;  ///< accesses of a thread to what comes from home (the same)
-  double handed_on = 0;              ///< a thread's accesses to values pinned to shared memory
-  int barriers = 0;
 };
 
 /// The part's tree in the scheme that its groups share, at level `registers`:

@@ -5,7 +5,6 @@
 namespace tilewright::stitching {
 namespace {
 
-constexpr std::int64_t kKeptAlike = 16;  // that every lane keeps for itself alone
 constexpr std::int64_t kKept = 160;      // of all, of at most 255 registers
 constexpr std::int64_t kWorking = 24;    // registers beside the values that are kept (assumed)
 
@@ -22,39 +21,16 @@ bool BoundTreeWriter::same_units(const Pass& p, const Access& a, const Pass& q, 
   return p.shares == q.shares && a.index == b.index && std::ranges::all_of(a.index, plain);
 }
 
-void BoundTreeWriter::count_work(const Pass& p, int v, const Access& made) {
+void BoundTreeWriter::make_room_for_sums(const Pass& p, int v, const Access& made) {
   const LoopSet reduced = g_.vertex(v).reduced & p.loops;
-  ThreadWork& work = out_.work[v];
-  work.step = p.step;
-  for (const LoopShare& share : p.shares) work.turns *= static_cast<double>(share.turns);
   if (reduced.empty()) return;
   const std::int64_t sums = sums_of(p.shares, loops_of(made), reduced);
-  if (sums > kKeptOfTensor)
+  if (sums > lowering::kArrayValues)
     refused_ =
         formatted("a thread would sum up {} values of {}", sums, w_.tensor(made.tensor).name);
-  work.lanes = lanes_of(p.shares, reduced);
-  work.warps = warps_of(p.shares, reduced);
-  work.sums = static_cast<double>(values_of(p.shares, loops_of(made)));
-  if (work.warps == 1) return;
-  out_.barriers += 1;
-  shared_ += sums * (threads_ / kWarp) * (work.lanes == kWarp ? 1 : kWarp) *
+  if (warps_of(p.shares, reduced) == 1) return;
+  shared_ += sums * (threads_ / kWarp) * (lanes_of(p.shares, reduced) == kWarp ? 1 : kWarp) *
              size_of(w_.tensor(made.tensor).dtype);
-}
-
-void BoundTreeWriter::count_loads() {
-  for (const Pass& p : passes_)
-    for (int v : p.vertices)
-      for (const Access& a : op(v).inputs) {
-        if (made_here(a.tensor)) continue;
-        LoopSet indexed;
-        for (int l : gather_loops(op(v), a))
-          indexed |= bit(op(v).loops[static_cast<std::size_t>(l)]);
-        const bool wide = p.bound >= 0 && !a.index.empty() &&
-                          a.index.back().plain_loop() == LoopId(static_cast<std::size_t>(p.bound));
-        double& most = out_.loads[a.tensor];
-        most = std::max(most, static_cast<double>(values_of(p.shares, indexed & p.loops)) /
-                                  static_cast<double>(wide ? p.step : 1));
-      }
 }
 
 int BoundTreeWriter::dimension(const Pass& p, const Access& a) const {
@@ -100,7 +76,7 @@ std::int64_t BoundTreeWriter::row_bytes(const Access& a) const {
 
 BoundTreeWriter::Where BoundTreeWriter::keep(std::int64_t share, std::int64_t bytes, bool aligned) {
   const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
-  if (aligned && share <= kKeptOfTensor && kept_ + share <= most) {
+  if (aligned && share <= lowering::kArrayValues && kept_ + share <= most) {
     kept_ += share;
     return Where::registers;
   }
@@ -242,7 +218,8 @@ void BoundTreeWriter::place_inputs() {
     const std::int64_t parts = shift ? slices(uses) : 0;
     if (parts > 0) share *= parts, aligned = true;
     const bool apart = shift && parts == 0;
-    if (!shift && !several && !(alike && (share <= kKeptAlike || says_where(t)))) continue;
+    if (!shift && !several && !(alike && (share <= lowering::kAlikeValues || says_where(t))))
+      continue;
     switch (
         keep(share, shift ? hull_bytes(t, uses) : row_bytes(*first.access), aligned && !apart)) {
       case Where::registers:
@@ -265,7 +242,6 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
   const std::string& tensor = w_.tensor(made.tensor).name;
   if (in(c_.partial, v)) return place_partial(p, made);
   bool read_here = false, later = false, aligned = true;
-  double readers = 0;  // accesses of a thread
   const int d = dimension(p, made);
   for (std::size_t q = 0; q < passes_.size(); ++q)
     for (int r : passes_[q].vertices)
@@ -274,7 +250,6 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
         read_here = true;
         if (q == at) continue;
         later = true;
-        readers += static_cast<double>(values_of(passes_[q].shares, loops_of(a)));
         if (spread())
           aligned &= (loops_of(made) & p.loops).empty() || same_units(p, made, passes_[q], a);
         else
@@ -284,7 +259,7 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
   const LoopSet over = spread() ? p.loops : p.bound < 0 ? LoopSet() : bit(p.bound);
   const bool joined = bound_ != Binding::seq && !(g_.vertex(v).reduced & over).empty();
   const std::string scope = bound_ == Binding::lane ? "warp" : "block";
-  if (spread()) count_work(p, v, made);
+  if (spread()) make_room_for_sums(p, v, made);
   if (joined && !read_here) after_[at].push_back(store(tensor));
   if (!later) return;
   const bool sub_root = std::ranges::any_of(
@@ -296,14 +271,8 @@ void BoundTreeWriter::place_output(Scheme scheme, std::size_t at, int v, const A
     refused_ = formatted("a row of {} fits neither a thread's registers nor shared memory", tensor);
     return;
   }
-  if (where == Where::shared) {
-    out_.pins[tensor].level = "shared";
-    out_.handed_on += static_cast<double>(values_of(p.shares, loops_of(made))) + readers;
-  }
-  if ((joined || where == Where::shared) && bound_ != Binding::seq) {
-    if (where == Where::shared) ++out_.barriers;
-    syncs_[at] = scope;
-  }
+  if (where == Where::shared) out_.pins[tensor].level = "shared";
+  if ((joined || where == Where::shared) && bound_ != Binding::seq) syncs_[at] = scope;
 }
 
 bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
@@ -317,7 +286,7 @@ bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
   }
   const std::int64_t most = std::min(kKept, d_.registers_per_sm / threads_ - kWorking);
   if (s_.rows_in_turn == 1) return false;
-  if ((loops & c_.rows).empty() && share <= kKeptOfTensor && kept_ + share <= most) {
+  if ((loops & c_.rows).empty() && share <= lowering::kArrayValues && kept_ + share <= most) {
     kept_ += share;
     run_loads_.push_back(load(w_.tensor(t).name, "registers"));
     return true;
@@ -333,9 +302,9 @@ bool BoundTreeWriter::place_for_run(TensorId t, const std::vector<Use>& uses) {
 void BoundTreeWriter::place_partial(const Pass& p, const Access& made) {
   const std::int64_t share = share_of(p, made);
   kept_ += share;
-  if (share > kKeptOfTensor)
+  if (share > lowering::kArrayValues)
     refused_ = formatted("a thread would sum up {} values of {}: at most {}", share,
-                         w_.tensor(made.tensor).name, kKeptOfTensor);
+                         w_.tensor(made.tensor).name, lowering::kArrayValues);
 }
 
 }  // namespace tilewright::stitching

@@ -10,9 +10,6 @@
 
 namespace tilewright::stitching {
 
-/// Values of one tensor that a thread keeps in registers.
-inline constexpr std::int64_t kKeptOfTensor = 64;
-
 class BoundTreeWriter {
  public:
   BoundTreeWriter(const Graph& g, const Device& d, const Stitched& s, std::int64_t threads)
@@ -76,11 +73,8 @@ class BoundTreeWriter {
   /// Whether units have of two passes' values the same.
   static bool same_units(const Pass& p, const Access& a, const Pass& q, const Access& b);
 
-  /// Adds up what threads do for an operator; its loops' sums must fit their registers.
-  void count_work(const Pass& p, int v, const Access& made);
-
-  /// A thread's accesses to what comes from home.
-  void count_loads();
+  /// A thread's sums must fit its registers; what warps have of them needs shared memory.
+  void make_room_for_sums(const Pass& p, int v, const Access& made);
 
   // ---- Where values are -------------------------------------------------------------------------
 

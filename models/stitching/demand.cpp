@@ -347,10 +347,7 @@ class Tally {
         return compute(s, times, done, pass, sum);
       case Step::Kind::lanes: {
         double steps = 0;
-        for (int id : s.units) {
-          const auto& i = p_.index(id);
-          steps += std::log2(i.unit == Binding::thread ? kWarp : i.count);
-        }
+        for (int id : s.units) steps += std::log2(p_.lanes_of(id));
         const double sums = size(s.dims);
         out_.instructions += 2 * steps * sums * done * warps(s);
         out_.wavefronts += steps * sums * done * warps(s);
@@ -364,22 +361,11 @@ class Tally {
         for (const Step::Joined& j : s.joined) {
           // The loop over a group is unrolled, and all that it reads is on its way before the first
           // is added.
-          double members = 1;
-          for (int id : j.units)
-            members *= p_.index(id).unit == Binding::thread
-                           ? out_.warps
-                           : static_cast<double>(p_.index(id).count);
-          ahead_registers_ = std::max(ahead_registers_, before() + members);
+          const auto group = static_cast<double>(p_.group_of(j));
+          ahead_registers_ = std::max(ahead_registers_, before() + group);
           const double sums = size(j.dims), writers = warps(s);
-          double group = 1;
-          for (int id : j.units) {
-            const auto& i = p_.index(id);
-            group *= i.unit == Binding::thread ? out_.warps : static_cast<double>(i.count);
-          }
-          const auto width = static_cast<double>(j.strip.whole ? j.strip.width : 1);
           const double read = j.shared_out ? sums * group : sums * group * writers;
-          const double of_warp =
-              j.shared_out ? group * width * std::ceil(sums / width / writers) : sums * group;
+          const double of_warp = group * static_cast<double>(p_.joined_by_warp(j));
           out_.instructions += done * 2 * (sums * writers + read);
           out_.wavefronts += done * (sums * writers + read);
           const double meetings = p_.value(j.value).uses.empty() ? 1 : kMeetings;

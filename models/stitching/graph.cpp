@@ -250,6 +250,7 @@ double ridge_of(const Device& d, const Options& o) {
 }
 
 Device with_working_set(Device d, double bytes) {
+  d.working_set = bytes;
   d.stays = lowering::stays(bytes, d.l2_bytes);
   return d;
 }

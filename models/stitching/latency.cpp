@@ -105,15 +105,18 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
       {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
   const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
   if (!schedule) return std::nullopt;
-  if (const auto program = lowering::lower(*schedule, 0))
+  if (const auto program = lowering::lower(*schedule, 0)) {
     known->second = demands_of(g_, c_.vertices, d_, *program).front();
+    known->second->shared_bytes = program->shared_bytes;
+    known->second->warp_cycles = warp_cycles(g_, c_.vertices, d_, *program);
+  }
   return known->second;
 }
 
 /// Seconds that a written schedule takes at least, by its blocks and its operators' instructions:
 /// its tree is not made. Every point is computed once, on the average of a block's threads.
 double Part::least(Stitched& s, std::int64_t threads) const {
-  if (most_ == std::numeric_limits<double>::infinity() || running_ || c_.along >= 0) return 0;
+  if (most_ == std::numeric_limits<double>::infinity() || c_.along >= 0) return 0;
   rows_and_blocks(s, threads);
   Demand block{.blocks = static_cast<double>(s.blocks), .chain = d_.block};
   for (int v : c_.vertices) {
@@ -128,20 +131,31 @@ double Part::least(Stitched& s, std::int64_t threads) const {
   return least_overlap(d_, block, dram_bytes_) * (1 - 1e-9);
 }
 
-/// Of running operators: their kernel goes in blocks of the reduction, which is no tree with units.
-/// A block's chain is L's cycles of a warp (try_one); its bytes are those of home, each once.
-Demand Part::by_cycles(const Stitched& s, std::int64_t threads) const {
-  const auto blocks = static_cast<double>(s.blocks);
-  return {.blocks = blocks,
-          .warps = ceil_over(static_cast<double>(threads), kWarp),
-          .meets = true,
-          .sectors = dram_bytes_ / kSectorBytes / blocks,
-          .registers = static_cast<double>(s.registers)};
-}
-
 /// Rows a block, registers, shared memory. False where they do not fit.
 bool Part::place(Stitched& s, std::int64_t threads) const {
   rows_and_blocks(s, threads);
+  s.registers = registers(s);
+  if (!(s.written ? place_written(s, threads) : place_shared(s, threads))) return false;
+  return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
+         occupancy(d_, s.registers, s.shared_bytes, threads) > 0;
+}
+
+/// As the kernel's threads have it.
+bool Part::place_written(Stitched& s, std::int64_t threads) const {
+  const auto tree = bound_tree(g_, d_, s, threads);
+  if (!tree) return false;
+  const std::optional<Demand> demand = this->demand(*tree);
+  if (!demand) return false;
+  s.demand = *demand;
+  s.registers += tree->kept;
+  s.shared_bytes = s.shared_unshared_bytes = demand->shared_bytes;
+  s.cycles_per_warp = demand->warp_cycles;
+  s.recomputed = 1;
+  return true;
+}
+
+/// As the paper's schedules have it.
+bool Part::place_shared(Stitched& s, std::int64_t threads) const {
   std::vector<SharedRequest> requests;
   std::int64_t partials = 0;
   for (const Group& g : s.groups) {
@@ -149,8 +163,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
     if (g.scheme == Scheme::block && root.kind == Kind::reduction)
       partials = std::max(partials, threads / kWarp * root.row_bytes);
     if (!g.sub_root || g.scheme != Scheme::block) continue;
-    const std::int64_t rows = c_.partial.empty() ? s.rows_per_block : 1;
-    const double bytes = tile(g.root) * static_cast<double>(rows * root.row_bytes);
+    const double bytes = tile(g.root) * static_cast<double>(s.rows_per_block * root.row_bytes);
     if (bytes > static_cast<double>(d_.shared_per_sm)) return false;
     requests.push_back({g.root, static_cast<std::int64_t>(bytes), {}});
     each_reader(s, g.root, [&](const Group& r) { requests.back().readers.push_back(r.root); });
@@ -158,19 +171,7 @@ bool Part::place(Stitched& s, std::int64_t threads) const {
   s.shared_unshared_bytes = partials;
   for (const SharedRequest& r : requests) s.shared_unshared_bytes += r.bytes;
   s.shared_bytes = share(g_, c_.vertices, requests).bytes + partials;
-  s.registers = registers(s);
-  if (s.written) {
-    const auto tree = bound_tree(g_, d_, s, threads);
-    if (!tree) return false;
-    s.registers += tree->kept;
-    s.shared_bytes = std::max(s.shared_bytes, tree->shared_bytes + partials);
-    s.shared_unshared_bytes = std::max(s.shared_unshared_bytes, s.shared_bytes);
-    const std::optional<Demand> demand = running_ ? by_cycles(s, threads) : this->demand(*tree);
-    if (!demand) return false;
-    s.demand = *demand;
-  }
-  return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
-         occupancy(d_, s.registers, s.shared_bytes, threads) > 0;
+  return true;
 }
 
 /// The most values alive at once in a thread: a value lives from its operator to the last that
@@ -210,30 +211,18 @@ std::int64_t Part::within(const Group& g) const {
 // ---- Latency
 // --------------------------------------------------------------------------------------
 
-Part::Rounds Part::rounds(const Stitched& s, Scheme scheme, double points,
-                          std::int64_t threads) const {
+/// Times that a warp goes through `points` points of each of a block's rows.
+double Part::rounds(const Stitched& s, Scheme scheme, double points, std::int64_t threads) const {
   const auto rows = static_cast<double>(s.rows_per_block), wide = static_cast<double>(threads);
-  const auto vector = static_cast<double>(s.vector);
-  const auto of = [&](double times, double units) {
-    // Of a row of one value nothing is taken at once.
-    if (points <= 1) return Rounds{times, times};
-    const double accesses = times * ceil_over(ceil_over(points, vector), units);
-    return Rounds{accesses * vector, accesses};
-  };
   switch (scheme) {
     case Scheme::thread:
-      if (columns_) {
-        const double own = ceil_over(points, static_cast<double>(s.splits) * wide / kWarp);
-        return {own * vector, own};
-      }
-      if (points_) return {ceil_over(rows, wide), ceil_over(rows, wide * vector)};
-      return of(ceil_over(rows, wide), 1);
+      return ceil_over(rows, wide) * points;
     case Scheme::warp:
-      return of(ceil_over(rows, wide / kWarp), kWarp);
+      return ceil_over(rows, wide / kWarp) * ceil_over(points, kWarp);
     case Scheme::block:
-      return of(rows, wide);
+      return rows * ceil_over(points, wide);
   }
-  return {};
+  return 0;
 }
 
 /// Points of a row at which a group computes each of its operators: where its readers do, once
@@ -277,8 +266,8 @@ void Part::cost(Stitched& s, std::int64_t threads) const {
         const double stores = static_cast<double>(x.outputs) * d_.global;
         (x.kind == Kind::reduction ? once : each) += stores;
       }
-      cycles += rounds(s, g.scheme, evaluated[i], threads).elements * each +
-                rounds(s, g.scheme, 1, threads).elements * once;
+      cycles += rounds(s, g.scheme, evaluated[i], threads) * each +
+                rounds(s, g.scheme, 1, threads) * once;
       computed += evaluated[i] * c_.row_count;
       if (place_first(s, g, v)) points += g_.points(x.loops);
     }
@@ -286,49 +275,6 @@ void Part::cost(Stitched& s, std::int64_t threads) const {
   }
   s.cycles_per_warp = cycles;
   s.recomputed = points > 0 ? computed / points : 1;
-}
-
-/// As bound_tree() says it: an operator once, an input once, several elements an access.
-void Part::cost_written(Stitched& s, std::int64_t threads) const {
-  const Scheme scheme = s.groups.front().scheme;
-  const Workload& w = g_.workload();
-  std::map<TensorId, double> loads;  // rounds
-  double cycles = 0;
-  for (int v : c_.vertices) {
-    const Vertex& x = g_.vertex(v);
-    const Rounds row = rounds(s, scheme, inner(v), threads);
-    cycles += row.elements * (static_cast<double>(x.light) * d_.light +
-                              static_cast<double>(x.expensive) * d_.expensive);
-    for (const Access& a : w.op(x.op).inputs) {
-      const OpId producer = w.producer(a.tensor);
-      const bool own = producer.valid() && std::ranges::any_of(c_.vertices, [&](int u) {
-                         return g_.vertex(u).op == producer;
-                       });
-      if (own) continue;
-      LoopSet indexed;
-      for (const Affine& index : a.index)
-        for (const Term& t : index.terms) indexed |= LoopSet(t.loop);
-      double& most = loads[a.tensor];
-      most = std::max(most,
-                      rounds(s, scheme, g_.points(x.loops & indexed & ~c_.rows), threads).accesses);
-    }
-    if (written_home(v))
-      cycles += static_cast<double>(x.outputs) * d_.global *
-                rounds(s, scheme, !x.reduced.empty() && !columns_ ? tile(v) : inner(v), threads)
-                    .accesses /
-                (!x.reduced.empty() && columns_ ? std::max(1.0, row.accesses)
-                 : partial(v)                   ? static_cast<double>(s.rows_in_turn)
-                                                : 1);
-  }
-  for (const auto& [tensor, times] : loads) cycles += times * d_.global;
-  for (const Group& g : s.groups) {
-    double each = 0, once = 0;
-    if (g.sub_root) each_reader(s, g.root, [&](const Group& r) { read(s, r, g.root, each, once); });
-    cycles += rounds(s, scheme, tile(g.root), threads).accesses * each +
-              rounds(s, scheme, 1, threads).accesses * once + exchange(s, g, threads);
-  }
-  s.cycles_per_warp = cycles;
-  s.recomputed = 1;
 }
 
 /// Adds what reading a producer's value takes, where it is none of the group's own.
@@ -352,17 +298,13 @@ double Part::exchange(const Stitched& s, const Group& g, std::int64_t threads) c
   const double tree = 5 * (d_.shuffle + d_.light);
   const Vertex& root = g_.vertex(g.root);
   const auto rows = static_cast<double>(s.rows_per_block);
-  const double results = rounds(s, g.scheme, 1, threads).elements * tile(g.root);
+  const double results = rounds(s, g.scheme, 1, threads) * tile(g.root);
   double cycles = 0;
-  if (partial(g.root)) return 0;
-  if (root.kind == Kind::reduction && columns_ && threads > kWarp)  // over the warps of a block
-    cycles += static_cast<double>(s.vector) * static_cast<double>(threads / kWarp) * d_.shared +
-              2 * d_.barrier;
   if (root.kind == Kind::reduction && g.scheme == Scheme::warp) cycles += results * tree;
   if (root.kind == Kind::reduction && g.scheme == Scheme::block)
     cycles += results * (2 * tree + 2 * d_.shared) + 2 * rows * d_.barrier;
   if (g.sub_root && g.scheme == Scheme::block)
-    cycles += rounds(s, g.scheme, tile(g.root), threads).accesses * d_.shared + d_.barrier;
+    cycles += rounds(s, g.scheme, tile(g.root), threads) * d_.shared + d_.barrier;
   return cycles;
 }
 

@@ -6,14 +6,15 @@
 #include <cstdint>
 #include <span>
 
+#include "core/lowering/gpu/thread_program.h"
 #include "models/stitching/stitching.h"
 
 namespace tilewright::stitching {
 
-inline constexpr std::int64_t kWarp = 32;
-inline constexpr std::int64_t kMostWarps = 32;  ///< of a block: CUDA C++ Programming Guide
+inline constexpr std::int64_t kWarp = lowering::kLanes;
+inline constexpr std::int64_t kMostWarps = lowering::kBlockWarps;
 /// Threads of a block, at most, that a loop's trips ask for.
-inline constexpr std::int64_t kThreadsOfTrips = 256;
+inline constexpr std::int64_t kThreadsOfTrips = lowering::kTripWarps * kWarp;
 
 inline LoopSet bit(int l) { return LoopSet(static_cast<std::size_t>(l)); }
 inline LoopSet bit(LoopId l) { return LoopSet(l); }

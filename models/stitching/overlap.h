@@ -29,6 +29,8 @@ struct Demand {
   double turns = 1;      ///< of a thread over what it reads from home, a block's width apart
   double added = 0;      ///< of a block: bytes that it adds atomically
   double swapped = 0;    ///< of all blocks: additions to one word that are compared and swapped
+  std::int64_t shared_bytes = 0;  ///< of a block
+  double warp_cycles = 0;         ///< L_warp: of a warp whose instructions wait for one another
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
   friend bool operator==(const Demand&, const Demand&) = default;
 };

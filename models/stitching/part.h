@@ -30,6 +30,9 @@ std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t sha
 double resident_blocks(const Device& d, const Demand& w, std::int64_t shared);
 /// Of the parts of a kernel: what its blocks, which are alike, must have room for.
 Demand largest_of(std::span<const Demand> parts);
+/// L_warp of a kernel of these operators: cycles of a warp whose instructions wait for one another.
+double warp_cycles(const Graph& g, std::span<const int> vertices, const Device& d,
+                   const lowering::ThreadProgram& p);
 /// What schedules of one pattern are compared by: L in cycles, or seconds.
 double price_of(const StitchedKernel& k, const Options& o);
 /// What a price may be off by where nothing but it tells two kernels apart (docs/gpu.md).
@@ -80,25 +83,18 @@ class Part {
   // latency.cpp
   double least(Stitched& s, std::int64_t threads) const;
   std::optional<Demand> demand(const BoundTree& tree) const;
-  Demand by_cycles(const Stitched& s, std::int64_t threads) const;
   bool place(Stitched& s, std::int64_t threads) const;
+  bool place_written(Stitched& s, std::int64_t threads) const;
+  bool place_shared(Stitched& s, std::int64_t threads) const;
   void rows_and_blocks(Stitched& s, std::int64_t threads) const;
   void runs_and_blocks(Stitched& s) const;
   std::int64_t registers(const Stitched& s) const;
   std::int64_t within(const Group& g) const;
   std::vector<double> evaluations(const Group& g) const;
   void cost(Stitched& s, std::int64_t threads) const;
-  void cost_written(Stitched& s, std::int64_t threads) const;
-  void cost_spread(Stitched& s, std::int64_t threads) const;
   void read(const Stitched& s, const Group& own, int from, double& each, double& once) const;
   double exchange(const Stitched& s, const Group& g, std::int64_t threads) const;
-
-  /// Times that a warp goes through `points` points of each of a block's rows: for instructions an
-  /// element and for instructions an access.
-  struct Rounds {
-    double elements = 0, accesses = 0;
-  };
-  Rounds rounds(const Stitched& s, Scheme scheme, double points, std::int64_t threads) const;
+  double rounds(const Stitched& s, Scheme scheme, double points, std::int64_t threads) const;
 
   bool in(int v) const { return std::ranges::binary_search(c_.vertices, v); }
   std::size_t place_of(int v) const {
@@ -111,7 +107,6 @@ class Part {
     const Vertex& x = g_.vertex(v);
     return x.leaves || std::ranges::any_of(x.consumers, [this](int c) { return !in(c); });
   }
-  bool partial(int v) const { return std::ranges::binary_search(c_.partial, v); }
   /// Points of a row.
   double inner(int v) const { return g_.points(g_.vertex(v).loops & ~c_.rows); }
   /// Elements of a row's result.
@@ -141,7 +136,6 @@ class Part {
   bool over_columns_ = false;  ///< runs_over_columns()
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
-  bool running_ = false;       ///< it has running operators
   std::int64_t widest_ = 1;
   double dram_bytes_ = 0;                                  ///< compulsory
   double most_ = std::numeric_limits<double>::infinity();  ///< seconds: what takes more is left out

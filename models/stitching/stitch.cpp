@@ -41,8 +41,6 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
   nested_ = has_nested_rows(g, c);
-  running_ = std::ranges::any_of(c.vertices,
-                                 [&](int v) { return g.workload().op(g.vertex(v).op).running; });
 }
 
 // ---- Groups
@@ -132,11 +130,7 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
   if (!local(s) || least(s, threads) >= most_ || !place(s, threads)) return false;
-  if (s.spread != Spread::turns)
-    cost_spread(s, threads);
-  else
-    s.written ? cost_written(s, threads) : cost(s, threads);
-  if (running_) s.demand.chain = d_.block + s.cycles_per_warp;
+  if (!s.written) cost(s, threads);
   f(s);
   return true;
 }
@@ -399,20 +393,27 @@ std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Opt
 Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p, const Options& o) {
   const auto packings = packings_of(g, p, o.most_operators);
   if (packings.empty()) return Reason{"the operators cannot be one kernel"};
+  const bool written = o.written && o.latency == Latency::overlap;
+  const auto of_paper = [&] {
+    Options options = o;
+    options.written = false;
+    return stitch(g, d, p, options);
+  };
+  if (written &&
+      std::ranges::any_of(p, [&](int v) { return g.workload().op(g.vertex(v).op).running; })) {
+    auto k = without_units(g, d, p, o, "running operators go in blocks of what they reduce over");
+    return k ? std::move(k) : of_paper();
+  }
   std::int64_t tried = 0;
   std::optional<StitchedKernel> best = best_of(g, d, o, packings, tried);
-  if (!best && o.written && o.latency == Latency::overlap) {
+  if (!best && written) {
     std::string why;  // else its parts have schedules, of no common number of threads
     for (const Component& c : packings.front())
       if (why.empty() && !Part(g, d, c, o).any()) why = Part(g, d, c, o).why_unwritten();
     if (why.empty()) why = "its parts have no schedules for blocks of the same number of threads";
     return without_units(g, d, p, o, std::move(why));
   }
-  if (!best && o.written) {
-    Options of_paper = o;
-    of_paper.written = false;
-    return stitch(g, d, p, of_paper);
-  }
+  if (!best && o.written) return of_paper();
   if (!best)
     return Reason{
         formatted("no schedule of {} fits an SM", g.workload().op(g.vertex(p.front()).op).name)};

@@ -78,6 +78,7 @@ struct Device {
   double launch_unit = 0;  ///< more of it for each SM that has blocks
   bool adds_bf16 = true;   ///< in memory, two at once; else they are compared and swapped
   double l2_bytes = 0;     ///< that L2 holds
+  double working_set = 0;  ///< bytes of the program, which it uses again and again; 0: unknown
   double stays = 0;        ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   double launch_together = 0;  ///< more of a launch whose blocks wait for one another
@@ -265,8 +266,9 @@ struct StitchedKernel {
 /// With Options::written a schedule is what bound_tree() can say: one scheme for all groups, an
 /// operator computed once, an input loaded once, 1 to 16 bytes an access, sums over columns cut
 /// over blocks; values kept between passes count as registers. Where none fits, the kernel is
-/// without_units(); by `published`, which has no time for that, the paper's schedules are tried,
-/// and Stitched::written is false. Without Options::written all are the paper's: groups of
+/// without_units(), as where operators are running; by `published`, which has no time for that, and
+/// for running operators whose tiles have no room, the paper's schedules are tried, and
+/// Stitched::written is false. Without Options::written all are the paper's: groups of
 /// different schemes, recomputation, an element an access. So all kernels of one choice of options
 /// are priced by one evaluator. Every one of packings_of() is tried. Cost: schedules times
 /// operators.
@@ -275,11 +277,10 @@ Result<StitchedKernel> stitch(const Graph& g, const Device& d, const Pattern& p,
 /// the one that takes longest varies). Empty where none can. Ties keep the order of enumeration.
 std::vector<StitchedKernel> ranked(const Graph& g, const Device& d, const Pattern& p,
                                    const Options& o);
-/// The kernel without units: a block's 128 threads compute the points of its tiles in shared
-/// memory, one operator after the other, and 128 more bring the tiles; as many rows a block as take
-/// the least time. Its time is an upper bound in the seconds of overlap.h: no operator, no tile and
-/// no turn of a loop overlaps another. A Reason where the tiles fit no SM. `why` becomes
-/// StitchedKernel::without_units. Cost: the operators times ten or so numbers of rows.
+/// The kernel without units: all warps of a block share its work, tiles lie in shared memory; as
+/// many rows a block as take the least time, by lowering::block_time. A Reason where the tiles fit
+/// no SM. `why` becomes StitchedKernel::without_units. Cost: ten or so numbers of rows, each tree
+/// resolved and priced.
 Result<StitchedKernel> without_units(const Graph& g, const Device& d, const Pattern& p,
                                      const Options& o, std::string why);
 /// What may run for the pattern, in the order in which it is to be tried: ranked(), then the kernel

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/lowering/gpu/block_order.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 
@@ -179,6 +180,56 @@ TEST(ThreadProgram, IsDescribedStepByStep) {
     at = found;
   }
   EXPECT_THAT(text, Not(HasSubstr("barrier")));
+}
+
+/// What L2 has of a long tensor are its last elements: the next kernel reads them first, the one
+/// after that the first ones. A short tensor is there whole.
+TEST(BlockOrder, BeginsWithWhatTheLastKernelEndedWith) {
+  const auto from_last = [](const std::string& rows, const std::string& tree) {
+    Plan plan;
+    for (const char* op : {"s", "y", "z"}) {
+      std::string one = tree;
+      one.replace(one.find("OP"), 2, op);
+      plan.kernels.push_back({.name = op, .level = "registers", .tree = parse_tree(one)});
+    }
+    const Result<Schedule> s =
+        resolve(plan,
+                std::make_shared<const Workload>(workload_from_yaml(
+                    "name: test\nloops: {r: " + rows +
+                        ", c: 4096}\noutputs: [s, y, z]\noperators:\n  - s: s[r] += x[r,c]\n"
+                        "  - y: y[r,c] = x[r,c] * 2\n  - z: z[r,c] = x[r,c] + y[r,c]\n",
+                    "test")),
+                std::make_shared<const Machine>(named_machine("h200")));
+    if (!s) throw std::runtime_error(s.reason());
+    std::string found;
+    for (int k = 0; k < 3; ++k) found += from_last_block(*s, k) ? '<' : '>';
+    return found;
+  };
+  EXPECT_EQ(from_last("16384", "r/1@grid c/4@thread ( C.OP )"), "><>");
+  EXPECT_EQ(from_last("64", "r/1@grid c/4@thread ( C.OP )"), ">>>");
+  EXPECT_EQ(from_last("16384", "r/1@grid c/256 ( C.OP )"), ">>>") << "blocks order their own tiles";
+}
+
+/// What is looked up for a row is read outside of the loop over its elements, a run of elements in
+/// one access.
+TEST(ThreadProgram, SaysHowOftenAReadComesFromHome) {
+  const auto l = lowered(
+      "loops: {r: 64, c: 256}\ntensors: {k: [r], i: [r, c], e: [1000], f: [1000, 256], g: [1000]}\n"
+      "dtypes: {k: i32, i: i32}\noutputs: [y]\n"
+      "operators:\n  - y: y[r,c] = e[k[r]] * f[k[r],c] + g[i[r,c]]\n",
+      "r/8@grid r/1@warp c/4@lane ( C.y )");
+  ASSERT_TRUE(l->program.ok()) << l->program.reason();
+  const ThreadProgram& p = *l->program;
+  std::map<std::string, std::pair<std::size_t, std::int64_t>> found;
+  for (const Step* s : steps_of(p, Step::Kind::compute))
+    for (const Read& r : s->reads)
+      if (r.at_home())
+        found[p.workload->tensor(r.tensor).name] = {ThreadProgram::depth_of(*s, r),
+                                                    p.loads_of(*s, r)};
+  const std::pair<std::size_t, std::int64_t> of_row{0, 1}, of_run{0, 1}, of_element{1, 4};
+  EXPECT_EQ(found.at("e"), of_row);
+  EXPECT_EQ(found.at("f"), of_run);
+  EXPECT_EQ(found.at("g"), of_element);
 }
 
 }  // namespace

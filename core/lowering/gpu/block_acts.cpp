@@ -23,11 +23,11 @@ constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOf
                  kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
                  kOfShiftedWide = 55, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
                  kOfExpensive = 7;
-constexpr double kCopiedAtOnce = 4;  // TW_ELEMENTS_AT_ONCE
+constexpr double kCopiedAtOnce = kElementsAtOnce;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
 // Loads under way at the same time in a loop that is unrolled: of single points, of strips.
-constexpr double kUnrolled = 4, kUnrolledStrips = 2;
+constexpr double kUnrolled = kPointsUnrolled, kUnrolledStrips = kStripsUnrolled;
 // A warp's expensive instruction keeps its scheduler's special units busy.
 constexpr double kOfSpecial = 32 / (kSpecialUnits / kSchedulers);
 
@@ -176,12 +176,9 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     t.issue = each * one * warps / kSchedulers;
     return t;
   }
-  // Neighbours of a row to neighbouring lanes, as many as the next power of two (each_chunk in
-  // tilewright_tiles.h).
   const double of_row = columns * static_cast<double>(work.element(tile.buffer));
   const double pieces = std::ceil(of_row / x.piece());
-  double lanes = 1;
-  while (lanes < pieces && lanes < 32) lanes *= 2;
+  const auto lanes = static_cast<double>(lanes_of_row(static_cast<std::int64_t>(pieces)));
   const double each = std::ceil(rows * lanes / threads) * std::ceil(pieces / lanes);
   if (x.is(Way::shifted)) {
     // What a thread has under way comes before it begins with more; groups have a tile each.

@@ -19,6 +19,17 @@ constexpr int copying_groups(std::int64_t stages, std::int64_t rings) {
   return stages >= 4 ? 4 : stages >= 2 || rings >= 2 ? 2 : 1;
 }
 
+/// Elements of a tile that a thread copies at a time, one by one: TW_ELEMENTS_AT_ONCE.
+inline constexpr int kElementsAtOnce = 4;
+/// Lanes that take a row of so many pieces: each_chunk (device/tilewright_tiles.h).
+constexpr std::int64_t lanes_of_row(std::int64_t pieces) {
+  std::int64_t lanes = 1;
+  while (lanes < pieces && lanes < 32) lanes *= 2;
+  return lanes;
+}
+/// Turns of a sum over points that are unrolled together, of single points and of strips.
+inline constexpr int kPointsUnrolled = 4, kStripsUnrolled = 2;
+
 /// Neighbours that a thread takes at once where they lie side by side.
 inline constexpr std::int64_t kStripOfPoints = 4;
 /// Of an operator that is computed point by point, points that a thread may have at once: `block`

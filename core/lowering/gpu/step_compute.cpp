@@ -118,6 +118,33 @@ bool Lowering::order_elements(Step& step) {
   return true;
 }
 
+std::vector<int> ThreadProgram::loops_of(const Step& compute) {
+  std::vector<int> loops = compute.dims;
+  if (!compute.run) return loops;
+  std::erase(loops, compute.run->element);
+  loops.push_back(compute.run->element);
+  return loops;
+}
+
+std::size_t ThreadProgram::depth_of(const Step& compute, const Read& r) {
+  const std::vector<int> loops = loops_of(compute);
+  std::size_t depth = loops.size();
+  if (r.at_home())
+    while (depth > 0 && ((r.from == Read::From::run && loops[depth - 1] == compute.run->element) ||
+                         std::ranges::find(r.dims, loops[depth - 1]) == r.dims.end()))
+      --depth;
+  return depth;
+}
+
+std::int64_t ThreadProgram::loads_of(const Step& compute, const Read& r) const {
+  const std::vector<int> loops = loops_of(compute);
+  std::int64_t loads = 1;
+  for (std::size_t i = 0; i < depth_of(compute, r); ++i) loads *= index(loops[i]).count;
+  return r.from == Read::From::run
+             ? loads * ceil_div(index(compute.run->element).count, compute.run->width)
+             : loads;
+}
+
 /// A compute's reads, one of them several elements at once where `run` says so.
 Step Lowering::reads_of(NodeId id, std::optional<Run> run) {
   const Operator& op = workload_.op(k_.node(id).op);

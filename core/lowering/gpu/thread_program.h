@@ -22,6 +22,11 @@ namespace tilewright::lowering {
 
 inline constexpr std::int64_t kVectorBytes = 16;  ///< the widest access of a thread
 inline constexpr std::int64_t kLanes = 32;        ///< of a warp
+inline constexpr std::int64_t kBlockWarps = 32;   ///< of a block, at most
+inline constexpr std::int64_t kTripWarps = 8;     ///< that a loop's trips over threads ask for
+inline constexpr std::int64_t kArrayValues = 64;  ///< of one array in a thread's registers, at most
+/// Values that all threads have alike, in registers of each, at most.
+inline constexpr std::int64_t kAlikeValues = 16;
 
 /// What an index is made of. `count` values from 0 on.
 struct ProgramIndex {
@@ -132,6 +137,7 @@ struct Read {
   std::string name;            ///< held: the array
   std::vector<int> dims;       ///< held: its indices; home, gather, run: elements that say where
   Gather gather;
+  bool at_home() const { return from == From::home || from == From::gather || from == From::run; }
 };
 
 /// Elements of a gather that lie side by side, and are loaded as one.
@@ -262,6 +268,43 @@ struct ThreadProgram {
     }
     return turns;
   }
+  /// Lanes, or warps of the block, that such a unit index tells apart.
+  std::int64_t lanes_of(int unit) const {
+    return index(unit).unit == Binding::thread ? kLanes : index(unit).count;
+  }
+  std::int64_t warps_of(int unit) const {
+    return index(unit).unit == Binding::thread ? warps : index(unit).count;
+  }
+  std::int64_t size_of_dims(const std::vector<int>& dims) const {
+    std::int64_t n = 1;
+    for (int id : dims) n *= index(id).count;
+    return n;
+  }
+  /// Of these elements, those that a thread moves at once: so many times.
+  std::int64_t strips_of(const std::vector<int>& dims, const Strip& strip) const {
+    std::int64_t n = 1;
+    for (int id : dims)
+      n *= id == strip.element ? ceil_div(index(id).count, strip.width) : index(id).count;
+    return n;
+  }
+  /// Warps that have a part each of a sum.
+  std::int64_t group_of(const Step::Joined& j) const {
+    std::int64_t n = 1;
+    for (int id : j.units) n *= warps_of(id);
+    return n;
+  }
+  /// Values of a sum that a warp joins, at most: all, or its share of strips.
+  std::int64_t joined_by_warp(const Step::Joined& j) const {
+    return j.shared_out ? ceil_div(strips_of(j.dims, j.strip), warps) * j.strip.width
+                        : size_of_dims(j.dims);
+  }
+  /// Of a compute: the loops over elements that it opens, outermost first.
+  static std::vector<int> loops_of(const Step& compute);
+  /// How many of them a read stands in: what comes from home is read outside of those that it is
+  /// the same in, a run before the loop over its elements.
+  static std::size_t depth_of(const Step& compute, const Read& r);
+  /// Loads of a thread for a read from home.
+  std::int64_t loads_of(const Step& compute, const Read& r) const;
   std::int64_t element_bytes() const { return f64 ? 8 : 4; }  ///< in registers and shared memory
 };
 

@@ -7,8 +7,6 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kMostWarps = 32, kDefaultWarps = 8;
-
 bool is_unit(Binding b) { return b == Binding::warp || b == Binding::lane || b == Binding::thread; }
 
 }  // namespace
@@ -51,10 +49,10 @@ std::int64_t Lowering::units_below(NodeId node, Binding unit) const {
 }
 
 void Lowering::shape_block() {
-  static_assert(kLanes == kMostWarps);
-  warps_ = std::min(kMostWarps, units_below(NodeId(0), Binding::warp));
+  static_assert(kLanes == kBlockWarps);
+  warps_ = std::min(kBlockWarps, units_below(NodeId(0), Binding::warp));
   const int asked = options_.warps > 0 ? options_.warps : k_.launch.warps.value_or(0);
-  const std::int64_t most = asked > 0 ? asked : kDefaultWarps;
+  const std::int64_t most = asked > 0 ? asked : kTripWarps;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     if (n.kind != NodeKind::loop || n.binding != Binding::thread) continue;

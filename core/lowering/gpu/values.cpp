@@ -6,9 +6,6 @@
 namespace tilewright::lowering {
 namespace {
 
-constexpr std::int64_t kMostValues = 64;  ///< of one array in a thread's registers
-constexpr std::int64_t kMostAlike =
-    16;  ///< values that all threads have alike, in registers of each
 constexpr std::int64_t kMostTurns = 8;  ///< that are unrolled where nothing asks for it
 
 std::set<int> ids_of(const std::vector<Linear>& all) {
@@ -321,13 +318,13 @@ bool Lowering::adopt_key(Value& v) {
 bool Lowering::fits_registers(Value& v) {
   if (v.loaded() && !adopt_key(v)) return false;
   v.dims = own(v.key, v.sum ? k_.node(v.anchor).parent : v.scope);
-  if (v.sum && size_of_dims(v.dims) > kMostValues)
+  if (v.sum && size_of_dims(v.dims) > kArrayValues)
     throw Refused{"a thread would sum up " + std::to_string(size_of_dims(v.dims)) + " values of " +
-                  workload_.tensor(v.tensor).name + ": at most " + std::to_string(kMostValues)};
+                  workload_.tensor(v.tensor).name + ": at most " + std::to_string(kArrayValues)};
   std::vector<int> dims = own(v.key, v.scope);
   const std::vector<int> turns = equal_turns(v);
   dims.insert(dims.end(), turns.begin(), turns.end());
-  if (size_of_dims(dims) > kMostValues) {
+  if (size_of_dims(dims) > kArrayValues) {
     v.reason = std::to_string(size_of_dims(dims)) + " values a thread";
     return false;
   }
@@ -350,7 +347,7 @@ bool Lowering::fits_registers(Value& v) {
   }
   if (v.loaded() && warps_ > 1 && copies(v.key, v.around).warp) {
     const Copies c = copies(v.key, v.around);
-    v.alike = c.of_warp() && c.of_block() && size_of_dims(dims) <= kMostAlike;
+    v.alike = c.of_warp() && c.of_block() && size_of_dims(dims) <= kAlikeValues;
     v.reason = "loaded once for all warps";
     if (!v.alike) return false;
   }
@@ -426,7 +423,7 @@ void Lowering::choose_storage(Value& v) {
   const bool once = v.uses.size() <= 1 && !v.sum &&
                     (v.uses.empty() || loops_around(v.uses.front().node) == loops_around(v.anchor));
   if (once && (v.loaded() ? !v.inside.empty() || covers(v, v.uses.front()) : v.uses.empty()) &&
-      size_of_dims(own(v.key, v.scope)) > kMostValues) {
+      size_of_dims(own(v.key, v.scope)) > kArrayValues) {
     v.storage = Storage::direct;
     return;
   }
@@ -443,7 +440,7 @@ void Lowering::choose_unrolling() {
       for (int id : own(use_key(use), v.scope)) unroll(id);
   }
   for (ProgramIndex& i : p_.indices) {
-    if (i.kind == ProgramIndex::Kind::element && i.count <= kMostValues) i.unrolled = true;
+    if (i.kind == ProgramIndex::Kind::element && i.count <= kArrayValues) i.unrolled = true;
     if (i.kind != ProgramIndex::Kind::loop) continue;
     const Binding b = k_.node(i.node).binding;
     if (b == Binding::unroll || b == Binding::vector ||

@@ -16,7 +16,7 @@ namespace {
 // is computed: instructions.
 // Elements that are copied one by one are under way at the same time: all whose places are known,
 // else eight of a thread, as device/tilewright_windows.h has it.
-constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 10, kOfWindowCopy = 27, kElementsAtOnce = 8;
+constexpr double kOfHeldCopy = 7, kHeldCopyWaits = 10, kOfWindowCopy = 27, kWindowElements = 8;
 // Bytes a cycle that come from L2 to one SM at most, however many others wait: Jia et al.,
 // Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking; assumed of later ones.
 constexpr double kIntoSm = 64;
@@ -76,7 +76,7 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double elements = real(p.elements());
   const double come = elements == 0 ? 0
                       : p.held()    ? latency
-                                    : latency * std::ceil(elements / kElementsAtOnce);
+                                    : latency * std::ceil(elements / kWindowElements);
   const double products = stage_cycles(p, p.fma() ? r.fma : r.mma);
   const double ahead = std::max<double>(1, real(p.stages - 1));
   PhaseTime t{.blocks = p.grid};
