@@ -109,7 +109,7 @@ class Draw {
                                                      {128, 64}, {128, 128}, {128, 192},
                                                      {192, 64}, {256, 64},  {256, 128}};
     auto [rows, columns] = kTiles[number(0, std::ssize(kTiles) - 1)];
-    if (!right_across && coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
+    if (coin()) columns = static_cast<int>(columns == 256 ? 208 : columns - 16);
     if (turned) {
       columns = static_cast<int>(64 * number(1, 4));
       rows = static_cast<int>(16 + 32 * number(0, columns == 256 && share > 1 ? 2 : 5));
@@ -274,7 +274,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, turned = 0, shared = 0, past = 0, lines = 0, folded = 0;
+  int clusters = 0, turned = 0, shared = 0, past = 0, lines = 0, beside = 0, folded = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -301,6 +301,16 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
                                  ceil_div(product->rows, std::int64_t{product->tile_rows()});
       EXPECT_GE(bytes, said["B"].first) << c.text;
       said["B"].first = bytes;
+    }
+    if (product->right_columns() > product->tile_columns && product->columns_apart == product->tile_columns) {
+      // Boxes of whole 64 columns again.
+      ++beside;
+      const std::int64_t all = product->maps[1].extent[0];
+      std::int64_t columns = 0;
+      for (std::int64_t at = 0; at < all; at += product->tile_columns)
+        columns += std::min<std::int64_t>(product->right_columns(), all - at);
+      std::int64_t& bytes = said[c.workload->tensor(product->right).name].first;
+      bytes = bytes / all * columns;
     }
     // Blocks of tiles past an end get what their cluster shares, too.
     const std::int64_t down = ceil_div(product->rows, std::int64_t{product->tile_rows()}),
@@ -333,6 +343,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   EXPECT_GE(turned, count / 8);
   EXPECT_GE(shared, count / 16);
   EXPECT_GE(past, count / 16);
+  EXPECT_GE(beside, count / 16);
   EXPECT_GE(lines, count / 16);
 }
 

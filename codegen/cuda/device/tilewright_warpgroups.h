@@ -235,7 +235,9 @@ template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, i
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
-  static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
+  // Boxes of rows that run across the depth have 64 columns, and the last one some beside the tile.
+  static constexpr int kBeside = RightAcross ? (Columns + 63) / 64 * 64 : Columns;
+  static constexpr int kLeft = kRows * 128, kRight = kBeside * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
   static constexpr int kTiles = Down * Across;              // of a cluster
   static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
@@ -250,11 +252,10 @@ struct WarpgroupProduct {
   static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
   static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
-  static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
   static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
-  static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
+  static_assert(kRows % (8 * Across) == 0 && kBeside % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
@@ -342,7 +343,7 @@ struct WarpgroupProduct {
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
       if constexpr (Right)
-        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
+        copy_part<RightAcross, kBeside, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
     }
   }

@@ -255,7 +255,7 @@ class Finder : ProductChain {
   /// Whole lines of points are a tile of at least as many columns, which writes those alone.
   void cut_columns() {
     if (!lines_.valid()) {
-      p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
+      p_.tile_columns = tile_of(columns_, part(columns_), 16, 256);
       p_.columns_apart = p_.tile_columns;
       return;
     }
@@ -364,12 +364,12 @@ class Finder : ProductChain {
         blocks * clusters_at_once(s_.machine->units.front().count, p_.resident, blocks));
     const std::int64_t size = size_of(p_.operand);
     const double left = p_.tile_rows() * (of_left_.outer * size % 128 == 0 ? 1 : 2),
-                 right = p_.tile_columns * (of_right_.outer * size % 128 == 0 ? 1 : 2);
+                 right = p_.right_columns() * (of_right_.outer * size % 128 == 0 ? 1 : 2);
     double least = std::numeric_limits<double>::infinity();
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
       if (blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
-          p_.tile_columns % (8 * d) != 0)
+          p_.right_columns() % (8 * d) != 0)
         continue;
       const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
       const double rounds = std::ceil(static_cast<double>(tiles) / at_once);

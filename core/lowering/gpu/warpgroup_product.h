@@ -60,6 +60,10 @@ struct WarpgroupProduct {
   std::vector<BoxMap> maps;  ///< left, right and, where boxed, result
 
   int tile_rows() const { return groups * blocks * 64; }
+  /// Of the right operand, in whole boxes.
+  int right_columns() const {
+    return right_across ? static_cast<int>(round_up(tile_columns, 64)) : tile_columns;
+  }
   int threads() const { return 128 * (groups + 1); }
   int cluster() const { return share * down * across; }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
@@ -84,7 +88,7 @@ struct WarpgroupProduct {
   };
   BoxPlace box_place(bool of_left, std::int64_t at, std::int64_t product) const;
   std::int64_t stage_bytes() const {
-    return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
+    return std::int64_t{steps} * (tile_rows() + right_columns()) * 128;
   }
 };
 

@@ -79,17 +79,18 @@ double add_up(std::initializer_list<double> all) {
 
 PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
                   double latency, const BlockRates& r) {
-  const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
+  const double rows = p.tile_rows(), columns = p.tile_columns, beside = p.right_columns(),
+               rate = kBoxes * r.fill;
   const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
-  const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
+  const double depth = 128.0 * p.steps, left = rows / p.across, right = beside / p.down;
   const double lines =
                    left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
                own =
                    left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
-  const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
+  const double of_sm = std::max(own / kOneSm, shares ? (rows + beside) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
   // Of clusters of more than two only as many run at the same time as there are with one block an
