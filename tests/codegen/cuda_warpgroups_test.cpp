@@ -133,6 +133,19 @@ class Draw {
     return made;
   }
 
+  /// Of one tile a block of 64 rows, or turned of 64 columns.
+  Case deep(bool turned, int blocks) {
+    const std::int64_t m = number(113, 128), n = 8 * number(1, 24), k = 8 * number(110, 220),
+                       columns = 16 + 32 * number(0, 3);
+    return make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: {}, \"n\": {}, k: {}}}\ndtypes: {{C: f32}}\n"
+                  "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                  m, n, k),
+        formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", turned ? columns : 64,
+                  std::min(n, turned ? 64 : columns)),
+        132, blocks);
+  }
+
   /// In clusters that share operands, the last of which have tiles past an end.
   Case past_an_end() {
     for (;;) {
@@ -347,6 +360,34 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   EXPECT_GE(lines, count / 16);
 }
 
+/// Of one tile a block and a deep sum two warpgroups take stages in turn.
+TEST(Warpgroups, TakeStagesInTurn) {
+  const char* const cases = std::getenv("TILEWRIGHT_CASES");
+  const int count = cases != nullptr ? std::atoi(cases) / 4 : 4;
+  Draw draw(kSeed + 2);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < count; ++i) {
+    drawn.push_back(draw.deep(i % 2 == 0, i % 4 < 2 ? 1 : 2));
+    sources.push_back(
+        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    const auto product = lowering::warpgroup_product(drawn.back().schedule, 0);
+    ASSERT_TRUE(product.ok()) << drawn.back().text;
+    EXPECT_EQ(product->in_turn, 2) << drawn.back().text;
+    EXPECT_EQ(product->cluster(), i % 4 < 2 ? 1 : 2) << drawn.back().text;
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (int i = 0; i < count; ++i) {
+    const Case& c = drawn[static_cast<std::size_t>(i)];
+    const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
+                                       kSeed, {.turns = static_cast<std::uint64_t>(i % 3)});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    EXPECT_LT(run->error, 1e-5) << c.text;
+  }
+}
+
 /// A 1 x 1 convolution is a product though its window has loops. Of two launches the second copies
 /// its weights before the first has ended, and what the first writes after that.
 TEST(Warpgroups, ConvolutionsOfOneElementAreProducts) {
@@ -465,17 +506,18 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   testing::BarriersLeftOut barriers;
   const std::string alone = "k/64 ( L.A L.B C.C )", shared = "k/192@cluster ( " + alone + " )";
   const std::string follows = "  - D[m,n] = C[m,n] + r[m,n]\n";
-  for (const auto& [tile, n, depth, sms, blocks, after] :
-       {std::tuple("m/128@grid n/64@grid", 192, alone, 2, 2, std::string()),
-        std::tuple("m/64@grid n/64@grid", 136, alone, 4, 4, std::string()),
-        std::tuple("m/128@grid n/64@grid", 77, alone, 1, 1, std::string()),
-        std::tuple("m/128@grid n/64@grid", 77, shared, 2, 1, std::string()),
-        std::tuple("m/80@grid n/64@grid", 136, alone, 1, 1, follows),
-        std::tuple("m/48@grid n/128@grid", 141, shared, 2, 1, std::string())}) {
+  for (const auto& [tile, n, k, depth, sms, blocks, after] :
+       {std::tuple("m/128@grid n/64@grid", 192, 264, alone, 2, 2, std::string()),
+        std::tuple("m/64@grid n/64@grid", 136, 264, alone, 4, 4, std::string()),
+        std::tuple("m/80@grid n/64@grid", 60, 1032, alone, 4, 2, std::string()),
+        std::tuple("m/128@grid n/64@grid", 77, 264, alone, 1, 1, std::string()),
+        std::tuple("m/128@grid n/64@grid", 77, 264, shared, 2, 1, std::string()),
+        std::tuple("m/80@grid n/64@grid", 136, 264, alone, 1, 1, follows),
+        std::tuple("m/48@grid n/128@grid", 141, 264, shared, 2, 1, std::string())}) {
     const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: {}}}\n"
                   "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n{}",
-                  n, after),
+                  n, k, after),
         formatted("{} ( {} {} )", tile, depth, after.empty() ? "S.C" : "C.D S.D"), sms, blocks);
     const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
@@ -508,8 +550,13 @@ TEST(Warpgroups, BlocksAloneOnAnSmHaveLongRingsForDeepSums) {
   EXPECT_EQ(alone.grid, 32);
   EXPECT_EQ(beside.resident, 2);
   EXPECT_EQ(beside.stages, 4);
+  // Two warpgroups take stages in turn.
+  EXPECT_EQ(alone.in_turn, 2);
+  EXPECT_EQ(alone.threads(), 384);
+  EXPECT_EQ(beside.in_turn, 1);
   EXPECT_EQ(product(128, 512, 32).resident, 2);  // not deep
-  EXPECT_EQ(product(64, 2048, 64).resident, 2);  // six stages suffice
+  EXPECT_EQ(product(64, 2048, 64).resident, 1);
+  EXPECT_EQ(product(64, 2048, 63).resident, 2);
   // 128 SMs have 15 clusters of 8 at the same time, 64 have 7.
   const auto clusters = product(64, 2048, 128, 8);
   EXPECT_EQ(clusters.resident, 1);

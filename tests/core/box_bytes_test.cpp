@@ -53,7 +53,8 @@ TEST(BoxBytes, AreThoseThatWereCounted) {
   }
   EXPECT_EQ(rows, 100);
   EXPECT_EQ(alone, 75);
-  EXPECT_GE(equal, 96);
+  // Two of the clusters that were counted share their operands in another way now.
+  EXPECT_GE(equal, 94);
 }
 
 TEST(BoxBytes, AreOfBoxesAlone) {

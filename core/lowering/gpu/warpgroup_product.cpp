@@ -275,7 +275,7 @@ class Finder : ProductChain {
     // Two warpgroups share a tile where they can, and three where two cannot.
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
-    if (warps > 0 && warps != 4 * p_.groups)
+    if (warps > 0 && warps != 4 * p_.groups && (p_.groups > 1 || warps != 8))
       refuse(
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
@@ -314,6 +314,13 @@ class Finder : ProductChain {
     // Longer rings gained where they were short or blocks have clusters (h100-products-alone.json):
     // supposed, because clusters with room for two blocks on an SM leave others without any. Sums
     // that clusters share were not timed with them.
+    // Two warpgroups take stages in turn: while one waits for the next and begins with it, the
+    // other's products are under way.
+    if (p_.groups == 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
+        warps != 4)
+      p_.resident = 1, p_.in_turn = 2;
+    if (warps == 8 && p_.groups * p_.in_turn == 1)
+      refuse("8 warps are asked for, and two warpgroups share rows of one deep tile a block only");
     if (p_.resident > 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
         (fit(1) < kLongRing || k_.launch.cluster.value_or(1) > 1))
       p_.resident = 1;
@@ -338,6 +345,10 @@ class Finder : ProductChain {
     if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
+    const bool one_round = p_.grid == p_.tiles * p_.share;
+    if (!one_round) p_.in_turn = 1;  // with tiles past an end there may be too many
+    // Of one round: clusters beside one another have the same rows.
+    if (one_round && p_.cluster() > p_.share) p_.order = 1;
   }
 
   /// One block an SM is all there is.
@@ -479,8 +490,10 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   if (p.columns_apart < p.tile_columns)
     text +=
         formatted("  of a tile's columns {} are its own, whole lines of points\n", p.columns_apart);
-  text += formatted("  {}: registers of {} warpgroups, {} rows each\n",
-                    name(w.op(p.product).outputs.front().target.tensor), p.groups, 64 * p.blocks);
+  text += formatted("  {}: registers of {} warpgroups, {}\n",
+                    name(w.op(p.product).outputs.front().target.tensor), p.groups * p.in_turn,
+                    p.in_turn > 1 ? std::string("which take stages in turn")
+                                  : formatted("{} rows each", 64 * p.blocks));
   text += formatted(
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
       p.stage_bytes(), p.groups,
@@ -504,7 +517,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "full\n"
       "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
       "      give the stage before back\n",
-      p.groups, depth, 4 * p.steps * p.blocks, p.tile_columns);
+      p.groups * p.in_turn, depth, 4 * p.steps * p.blocks, p.tile_columns);
   if (p.share > 1)
     return text + formatted(
                       "    sums into the ring, a barrier of the cluster\n    of {} rows the "

@@ -50,6 +50,7 @@ struct WarpgroupProduct {
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
   int order = 4;              ///< tiles down that follow one another, so that they share L2
   int resident = 1;           ///< blocks that an SM has at the same time
+  int in_turn = 1;            ///< warpgroups that take stages in turn, all for the same rows
   int share = 1;              ///< blocks of a cluster, which share the sum of a tile
   int down = 1, across = 1;   ///< or tiles of a cluster's blocks, which share their operands
   std::int64_t part = 1;      ///< of the depth, a block's
@@ -64,7 +65,7 @@ struct WarpgroupProduct {
   int right_columns() const {
     return right_across ? static_cast<int>(round_up(tile_columns, 64)) : tile_columns;
   }
-  int threads() const { return 128 * (groups + 1); }
+  int threads() const { return 128 * (groups * in_turn + 1); }
   int cluster() const { return share * down * across; }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
   /// No tile computes what is not its own.

@@ -27,6 +27,9 @@ constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 // Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
+// Of an instruction whose sums the one before it has, where nobody else multiplies: 32 x 64 to 64 x
+// 192 of one warpgroup take 70 to 124 cycles each (one observation of an H200).
+constexpr double kAfterOne = 58, kAfterOneColumn = 0.33;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
@@ -84,7 +87,10 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
-  const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
+  const double instructions = 4.0 * p.steps * p.blocks, tensor = instructions * p.groups * one;
+  // One warpgroup alone: its products of one tile wait for one another.
+  const double chain =
+      p.groups * p.in_turn == 1 ? instructions * (kAfterOne + kAfterOneColumn * columns) : 0;
   const double depth = 128.0 * p.steps, left = rows / p.across, right = beside / p.down;
   const double lines =
                    left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
@@ -118,6 +124,7 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double waits = std::max((comes + tensor) / stages, comes / (stages - 1));
     double ends = kResults + kResultColumns * p.blocks * columns + results;
     if (p.blocks * p.tile_columns > 2 * 128) ends += kResultsOfMany;
+    if (p.in_turn > 1) ends += 2 * (64 * columns * 4 / 128 + r.barrier);  // one's sums to the other
     if (!last && p.resident > 1) ends *= kResultsBeside;
     if (p.share > 1)  // a tile's sums, by all blocks of a cluster
       ends += (p.share == 2   ? kClusterOfTwo
@@ -125,7 +132,8 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
                               : kClusterOfEight) +
               together * (static_cast<double>(p.partial_bytes()) / 128 +
                           4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
-    const double turn = add_up({waits, together * fill, together * tensor});
+    const double products = std::max(together * tensor, chain),
+                 turn = add_up({waits, together * fill, products});
     ends += together * operators;
     t.copies += times * turns * fill;
     t.waits += times * turns * waits;
