@@ -200,7 +200,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               name(product.boxed ? product.result : product.left) + "_map, " +
               home_of(w, product.result) + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
-              number(product.depth) + number(product.count) + number(product.order) +
+              number(product.depth) + number(product.count) + number(product.order_of_tiles()) +
               number(product.part) + number(product.columns_apart) + "}" +
               (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));

@@ -255,6 +255,7 @@ struct WarpgroupProduct {
   static constexpr int kCopying = Share > 1 ? 56 : kWarpgroups == 2 ? 40 : 32;
   static constexpr int kComputing = (kWarpgroups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(InTurn == 1 || (InTurn == 2 && Groups == 1 && Blocks == 1 && Share == 1), "two of 64 rows");
+  static_assert(InTurn == 1 || Stages >= 4, "each holds a stage until its next one is there");
   static_assert(InTurn == 1 || Columns / 2 * kWarpgroup * 4 <= Stages * kStage, "room for one's sums");
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
@@ -440,7 +441,7 @@ struct WarpgroupProduct {
 
   /// A cluster's last tiles may lie past an end. Their blocks copy and get what the others do, and multiply nothing.
   static TW_MEMBER bool is_there(const ProductSize& s, const ProductPlace& p) {
-    return kTiles == 1 || (p.row < s.rows && p.column < s.columns);
+    return p.row < s.rows && p.column < s.columns;
   }
   static TW_MEMBER void pass(Ring& ring, int depth, int thread, int turn) {
     if (InTurn > 1 && turn > 0) ring.next();
@@ -561,7 +562,8 @@ struct WarpgroupProduct {
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        const bool there = is_there(s, place(s, tile));
+        bool there = true;
+        if constexpr (kTiles > 1) there = is_there(s, place(s, tile));
         if (there) multiply(ring, sums, group, end_of(s) - first_of(s), thread, turn);
         else pass(ring, end_of(s) - first_of(s), thread, turn);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();

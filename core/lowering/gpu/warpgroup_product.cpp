@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/base/format.h"
@@ -27,6 +28,27 @@ constexpr std::int64_t kMostAlone = 12, kDeepRings = 2, kLongRing = 6;
 constexpr std::int64_t kMostOfTwo = 176, kMostSums = 128, kMostOfThree = 96;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
+
+/// Of both operands, of tiles in this order, what all groups of SMs get, on the average over where
+/// in the order they begin.
+std::int64_t rows_of_groups(const WarpgroupProduct& p, std::int64_t down, std::int64_t across,
+                            std::int64_t order) {
+  constexpr std::int64_t kGroup = 16, kApart = 4;
+  std::int64_t rows = 0, group = 0;
+  std::vector<std::int64_t> left(static_cast<std::size_t>(down), -1),
+      right(static_cast<std::size_t>(across), -1);
+  for (std::int64_t begin = 0; begin < kGroup; begin += kApart, ++group)
+    for (std::int64_t tile = 0; tile < down * across; ++tile) {
+      const std::int64_t first = tile / (order * across) * order,
+                         high = std::min(down - first, order), at = tile % (order * across);
+      if (tile % kGroup == begin) ++group;
+      if (std::exchange(left[static_cast<std::size_t>(first + at % high)], group) != group)
+        rows += p.tile_rows();
+      if (std::exchange(right[static_cast<std::size_t>(at / high)], group) != group)
+        rows += p.right_columns();
+    }
+  return rows;
+}
 
 class Finder : ProductChain {
  public:
@@ -316,11 +338,9 @@ class Finder : ProductChain {
     // that clusters share were not timed with them.
     // Two warpgroups take stages in turn: while one waits for the next and begins with it, the
     // other's products are under way.
-    if (p_.groups == 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
-        warps != 4)
+    if (p_.groups == 1 && p_.share == 1 && k_.launch.cluster.value_or(1) == 1 && alone() &&
+        fit(1) * kDeepRings * 64 < p_.part && warps != 4)
       p_.resident = 1, p_.in_turn = 2;
-    if (warps == 8 && p_.groups * p_.in_turn == 1)
-      refuse("8 warps are asked for, and two warpgroups share rows of one deep tile a block only");
     if (p_.resident > 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
         (fit(1) < kLongRing || k_.launch.cluster.value_or(1) > 1))
       p_.resident = 1;
@@ -345,10 +365,9 @@ class Finder : ProductChain {
     if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
-    const bool one_round = p_.grid == p_.tiles * p_.share;
-    if (!one_round) p_.in_turn = 1;  // with tiles past an end there may be too many
-    // Of one round: clusters beside one another have the same rows.
-    if (one_round && p_.cluster() > p_.share) p_.order = 1;
+    if (p_.stages < 4) p_.in_turn = 1;  // each holds a stage until its next one is there
+    if (warps == 8 && p_.groups * p_.in_turn == 1)
+      refuse("8 warps are asked for, and two warpgroups share rows of one deep tile a block only");
   }
 
   /// One block an SM is all there is.
@@ -364,8 +383,8 @@ class Finder : ProductChain {
     return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
   }
 
-  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest lines of 128
-  /// bytes in all rounds. The last clusters may have tiles past an end, whose blocks copy and get
+  /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no
+  /// tiles past an end where that can be, and L2 gives the fewest lines of 128 bytes. The last clusters may have tiles past an end, whose blocks copy and get
   /// what the others do.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
@@ -376,16 +395,17 @@ class Finder : ProductChain {
     const std::int64_t size = size_of(p_.operand);
     const double left = p_.tile_rows() * (of_left_.outer * size % 128 == 0 ? 1 : 2),
                  right = p_.right_columns() * (of_right_.outer * size % 128 == 0 ? 1 : 2);
-    double least = std::numeric_limits<double>::infinity();
+    std::tuple least{std::numeric_limits<double>::infinity(), false, 0.0};
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
       if (blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
           p_.right_columns() % (8 * d) != 0)
         continue;
       const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
-      const double rounds = std::ceil(static_cast<double>(tiles) / at_once);
-      const double lines = rounds * (left / a + right / d);
-      if (lines < least) least = lines, p_.down = d, p_.across = a, p_.tiles = tiles;
+      const std::tuple cost{std::ceil(static_cast<double>(tiles) / at_once),
+                            tiles > p_.count * down * across,
+                            static_cast<double>(tiles) * (left / a + right / d)};
+      if (cost < least) least = cost, p_.down = d, p_.across = a, p_.tiles = tiles;
     }
     if (p_.down * p_.across != blocks)
       refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));
@@ -434,6 +454,24 @@ class Finder : ProductChain {
 std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
   if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
   return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
+}
+
+int WarpgroupProduct::order_of_tiles() const {
+  // Where operators follow, ptxas has no register left for another order.
+  if (grid < tiles * share || share > 1 || cluster() > 2 || !epilogue.operators.empty())
+    return order;
+  const std::int64_t high = ceil_div(rows, std::int64_t{tile_rows()} * this->down),
+                     wide = ceil_div(tiles_across(), std::int64_t{this->across});
+  if (cluster() == 2) return this->across > 1 ? 1 : static_cast<int>(high);
+  int best = order;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max(), last = 0;
+  for (std::int64_t groups_down = 1; groups_down <= high; ++groups_down) {
+    const std::int64_t tall = ceil_div(high, groups_down);
+    if (tall == std::exchange(last, tall)) continue;
+    if (const std::int64_t all = rows_of_groups(*this, high, wide, tall); all < least)
+      least = all, best = static_cast<int>(tall);
+  }
+  return best;
 }
 
 WarpgroupProduct::BoxPlace WarpgroupProduct::box_place(bool of_left, std::int64_t at,
@@ -505,7 +543,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
       "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
-      p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+      p.order_of_tiles(), depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
   for (const auto& [tensor, fold] : {std::pair{p.left, p.left_fold}, {p.right, p.right_fold}})
     if (fold > 0)
       text += formatted("      {} of the depth in one matrix of {}, the next in the next\n", fold,
