@@ -134,7 +134,7 @@ class Draw {
   }
 
   /// Of one tile a block of 64 rows, or turned of 64 columns.
-  Case deep(bool turned, int blocks) {
+  Case deep(bool turned) {
     const std::int64_t m = number(113, 128), n = 8 * number(1, 24), k = 8 * number(110, 220),
                        columns = 16 + 32 * number(0, 3);
     return make_case(
@@ -143,7 +143,7 @@ class Draw {
                   m, n, k),
         formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", turned ? columns : 64,
                   std::min(n, turned ? 64 : columns)),
-        132, blocks);
+        132);
   }
 
   /// In clusters that share operands, the last of which have tiles past an end.
@@ -368,13 +368,12 @@ TEST(Warpgroups, TakeStagesInTurn) {
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
-    drawn.push_back(draw.deep(i % 2 == 0, i % 4 < 2 ? 1 : 2));
+    drawn.push_back(draw.deep(i % 2 == 0));
     sources.push_back(
         emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
     const auto product = lowering::warpgroup_product(drawn.back().schedule, 0);
     ASSERT_TRUE(product.ok()) << drawn.back().text;
     EXPECT_EQ(product->in_turn, 2) << drawn.back().text;
-    EXPECT_EQ(product->cluster(), i % 4 < 2 ? 1 : 2) << drawn.back().text;
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
@@ -509,7 +508,7 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   for (const auto& [tile, n, k, depth, sms, blocks, after] :
        {std::tuple("m/128@grid n/64@grid", 192, 264, alone, 2, 2, std::string()),
         std::tuple("m/64@grid n/64@grid", 136, 264, alone, 4, 4, std::string()),
-        std::tuple("m/80@grid n/64@grid", 64, 1032, alone, 4, 2, std::string()),
+        std::tuple("m/80@grid n/64@grid", 64, 1032, alone, 4, 1, std::string()),
         std::tuple("m/128@grid n/64@grid", 77, 264, alone, 1, 1, std::string()),
         std::tuple("m/128@grid n/64@grid", 77, 264, shared, 2, 1, std::string()),
         std::tuple("m/80@grid n/64@grid", 136, 264, alone, 1, 1, follows),

@@ -251,12 +251,10 @@ struct WarpgroupProduct {
   static constexpr int kDown = Turned ? Columns : kRows, kWide = Turned ? kRows : Columns;
   static constexpr int kPitch = kWide + (Turned ? 4 : 8);
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
-  static constexpr int kWarpgroups = Groups * InTurn;
-  static constexpr int kCopying = Share > 1 ? 56 : kWarpgroups == 2 ? 40 : 32;
+  static constexpr int kWarpgroups = Groups * InTurn, kCopying = Share > 1 ? 56 : kWarpgroups == 2 ? 40 : 32;
   static constexpr int kComputing = (kWarpgroups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
-  static_assert(InTurn == 1 || (InTurn == 2 && Groups == 1 && Blocks == 1 && Share == 1), "two of 64 rows");
-  static_assert(InTurn == 1 || Stages >= 4, "each holds a stage until its next one is there");
-  static_assert(InTurn == 1 || Columns / 2 * kWarpgroup * 4 <= Stages * kStage, "room for one's sums");
+  static_assert(InTurn == 1 || (Groups == 1 && Blocks == 1 && Share == 1 && Down * Across == 1), "two of 64 rows");
+  static_assert(InTurn == 1 || (Stages >= 4 && Columns * kWarpgroup * 2 <= Stages * kStage), "held stages, one's sums");
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
@@ -387,8 +385,7 @@ struct WarpgroupProduct {
       if (thread == 0) mbarrier_arrive(stage);
     }
   }
-  /// One tile's sums, of the stages whose turn it is. A stage is given back when the products after those that read it
-  /// are under way.
+  /// One tile's sums, of the stages whose turn it is. A stage is given back when the next products are under way.
   static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread,
                                  int turn) {
     u64* behind = nullptr;
@@ -440,16 +437,11 @@ struct WarpgroupProduct {
   }
 
   /// A cluster's last tiles may lie past an end. Their blocks copy and get what the others do, and multiply nothing.
-  static TW_MEMBER bool is_there(const ProductSize& s, const ProductPlace& p) {
-    return p.row < s.rows && p.column < s.columns;
-  }
-  static TW_MEMBER void pass(Ring& ring, int depth, int thread, int turn) {
-    if (InTurn > 1 && turn > 0) ring.next();
-    for (int k = turn * 64 * Steps; k < depth; k += InTurn * 64 * Steps) {
+  static TW_MEMBER void pass(Ring& ring, int depth, int thread) {
+    for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
       give_back(ring.empty + ring.stage, thread);
-      TW_UNROLL
-      for (int i = 0; i < InTurn; ++i) ring.next();
+      ring.next();
     }
   }
 
@@ -563,9 +555,9 @@ struct WarpgroupProduct {
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
         bool there = true;
-        if constexpr (kTiles > 1) there = is_there(s, place(s, tile));
+        if constexpr (kTiles > 1) there = place(s, tile).row < s.rows && place(s, tile).column < s.columns;
         if (there) multiply(ring, sums, group, end_of(s) - first_of(s), thread, turn);
-        else pass(ring, end_of(s) - first_of(s), thread, turn);
+        else pass(ring, end_of(s) - first_of(s), thread);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();
         if (!there) continue;
         if constexpr (InTurn > 1) {
