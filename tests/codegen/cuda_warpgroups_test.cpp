@@ -138,9 +138,10 @@ class Draw {
     const std::int64_t m = number(113, 128), n = 8 * number(1, 24), k = 8 * number(110, 220),
                        columns = 16 + 32 * number(0, 3);
     return make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: {}, \"n\": {}, k: {}}}\ndtypes: {{C: f32}}\n"
-                  "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
-                  m, n, k),
+        formatted(
+            "name: drawn\ndtype: f16\nloops: {{m: {}, \"n\": {}, k: {}}}\ndtypes: {{C: f32}}\n"
+            "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+            m, n, k),
         formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", turned ? columns : 64,
                   std::min(n, turned ? 64 : columns)),
         132);
@@ -277,9 +278,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   for (int i = 0; i < count; ++i) {
     drawn.push_back(i % 8 == 3    ? draw.image()
                     : i % 16 == 9 ? draw.past_an_end()
-                    : i % 8 == 6 ? draw.sum_of_two()
-                                 : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
-                                                i % 8 >= 5 || i % 8 == 0));
+                    : i % 8 == 6  ? draw.sum_of_two()
+                                  : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
+                                                 i % 8 >= 5 || i % 8 == 0));
     sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));
@@ -315,7 +316,8 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
       EXPECT_GE(bytes, said["B"].first) << c.text;
       said["B"].first = bytes;
     }
-    if (product->right_columns() > product->tile_columns && product->columns_apart == product->tile_columns) {
+    if (product->right_columns() > product->tile_columns &&
+        product->columns_apart == product->tile_columns) {
       // Boxes of whole 64 columns again.
       ++beside;
       const std::int64_t all = product->maps[1].extent[0];

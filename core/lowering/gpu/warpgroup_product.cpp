@@ -384,8 +384,8 @@ class Finder : ProductChain {
   }
 
   /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no
-  /// tiles past an end where that can be, and L2 gives the fewest lines of 128 bytes. The last clusters may have tiles past an end, whose blocks copy and get
-  /// what the others do.
+  /// tiles past an end where that can be, and L2 gives the fewest lines of 128 bytes. The last
+  /// clusters may have tiles past an end, whose blocks copy and get what the others do.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),

@@ -16,10 +16,11 @@ namespace {
 // all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
 // SM of which others copy a part, and of which one other does (single observations of an H200: 36
 // to 57). Rows of a box that begin at no line of 128 bytes touch two, and at no sector a sector
-// more: how much longer L2 takes for them, and an SM. The part of wgmma's rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
-// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
-// warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
-// shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
+// more: how much longer L2 takes for them, and an SM. The part of wgmma's rate that lasts. Cycles:
+// of a launch that is left; that a box takes longer than a load, more where others copy it; until a
+// tile's results leave, and for each 64 rows by one column of a warpgroup. Of two blocks on an SM,
+// the part of results that is not hidden. Of a cluster that shares a sum: cycles until its 2, 4 or
+// 8 blocks have met twice.
 constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4, kOfOneOther = 50;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kBoxLatency = 494, kOthersLatency = 126;
@@ -29,8 +30,8 @@ constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
 
-// Cycles of an instruction whose sums the one before it has, where nobody else multiplies: 32 x 64 to 64 x
-// 192 of one warpgroup take 70 to 124 cycles each (one observation of an H200).
+// Cycles of an instruction whose sums the one before it has, where nobody else multiplies: 32 x 64
+// to 64 x 192 of one warpgroup take 70 to 124 cycles each (one observation of an H200).
 constexpr double kAfterOne = 58, kAfterOneColumn = 0.33;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
@@ -90,8 +91,9 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double instructions = 4.0 * p.steps * p.blocks, tensor = instructions * p.groups * one;
   // One warpgroup alone: its products of one tile wait for one another.
-  const double chain =
-      p.groups * p.in_turn * p.share == 1 ? instructions * (kAfterOne + kAfterOneColumn * columns) : 0;
+  const double chain = p.groups * p.in_turn * p.share == 1
+                           ? instructions * (kAfterOne + kAfterOneColumn * columns)
+                           : 0;
   const double depth = 128.0 * p.steps, left = rows / p.across, right = beside / p.down;
   const double lines =
                    left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
