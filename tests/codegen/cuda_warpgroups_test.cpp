@@ -510,7 +510,7 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
   for (const auto& [tile, n, k, depth, sms, blocks, after] :
        {std::tuple("m/128@grid n/64@grid", 192, 264, alone, 2, 2, std::string()),
         std::tuple("m/64@grid n/64@grid", 136, 264, alone, 4, 4, std::string()),
-        std::tuple("m/80@grid n/64@grid", 64, 1032, alone, 4, 1, std::string()),
+        std::tuple("m/144@grid n/64@grid", 64, 1032, alone, 4, 1, std::string()),
         std::tuple("m/128@grid n/64@grid", 77, 264, alone, 1, 1, std::string()),
         std::tuple("m/128@grid n/64@grid", 77, 264, shared, 2, 1, std::string()),
         std::tuple("m/80@grid n/64@grid", 136, 264, alone, 1, 1, follows),
