@@ -99,6 +99,12 @@ class GpuPlanner {
            device_.brought_seconds(bytes);
   }
 
+  /// Contractions below the ridge are stitched like reductions.
+  bool is_product(OpId op) const {
+    return graph_ == nullptr ? q_.workload->is_contraction(op)
+                             : graph_->vertex(vertex_[op.index()]).kind == stitching::Kind::product;
+  }
+
   std::optional<Best> find(const Group& group) {
     const Workload& w = *group.workload;
     std::string key = formatted("{} {} {} {};", device_.stays, effort_, rewrites_,
@@ -346,7 +352,8 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
     GpuPlanner planner(q, device, rewrites, known);
     Partitioner partitioner(
         q.workload, [&](const Group& g) { return planner.find(g); },
-        [&](const Part& ops) { return planner.rough(ops); });
+        [&](const Part& ops) { return planner.rough(ops); },
+        [&](OpId op) { return planner.is_product(op); });
     Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
     if (composed.rewrites.empty()) planner.ask_others(found.value());

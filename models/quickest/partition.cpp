@@ -19,22 +19,28 @@ constexpr int kMostProducts = 2;            // of a kernel
 // Kernels found for parts of what was taken apart, times the operators of the whole.
 constexpr std::size_t kMostRejoined = 6000;
 
-/// Other operators that read a tensor which this one reads, where few do: none is a contraction.
-std::vector<OpId> readers_beside(const Workload& w, OpId op) {
+/// Other operators that read a tensor which this one reads, where few do: none is a product.
+std::vector<OpId> readers_beside(const Workload& w, const IsProduct& product, OpId op) {
   constexpr std::size_t kFew = 8;
   std::vector<OpId> all;
-  if (w.is_contraction(op)) return all;
+  if (product(op)) return all;
   for (const Access& x : w.op(op).inputs)
     if (const auto& readers = w.consumers(x.tensor); readers.size() <= kFew)
       for (OpId other : readers)
-        if (other != op && !w.is_contraction(other)) all.push_back(other);
+        if (other != op && !product(other)) all.push_back(other);
   return all;
 }
 
 }  // namespace
 
-Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough)
-    : w_(std::move(w)), find_(std::move(find)), rough_(std::move(rough)) {}
+Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough,
+                         IsProduct product)
+    : w_(std::move(w)),
+      find_(std::move(find)),
+      rough_(std::move(rough)),
+      product_(std::move(product)) {
+  if (!product_) product_ = [this](OpId op) { return w_->is_contraction(op); };
+}
 
 std::string signature(const Workload& part) {
   std::string text;
@@ -116,8 +122,7 @@ double Partitioner::about(const Part& ops) {
 
 bool Partitioner::small(const Part& ops) const {
   if (ops.size() > kMostOperators) return false;
-  const auto products = std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
-  return products <= kMostProducts;
+  return std::ranges::count_if(ops, product_) <= kMostProducts;
 }
 
 bool Partitioner::may_join(const Part& ops) const { return small(ops) && !no_subgraph(*w_, ops); }
@@ -136,7 +141,7 @@ bool Partitioner::connected(const Part& ops) const {
     for (const Output& o : w_->op(op).outputs)
       for (OpId reader : w_->consumers(o.target.tensor)) meet(reader);
     if (rough_)
-      for (OpId other : readers_beside(*w_, op)) meet(other);
+      for (OpId other : readers_beside(*w_, product_, op)) meet(other);
   }
   return seen.size() == ops.size();
 }
@@ -231,8 +236,8 @@ namespace {
 /// Parts as nodes of a graph whose edges are tensors; parts are joined, and joined ones are dead.
 class Joining {
  public:
-  Joining(const Workload& w, std::vector<Part> parts)
-      : w_(w), parts_(std::move(parts)), alive_(parts_.size(), true) {
+  Joining(const Workload& w, const IsProduct& product, std::vector<Part> parts)
+      : w_(w), product_(product), parts_(std::move(parts)), alive_(parts_.size(), true) {
     part_of_.resize(w.operators().size());
     for (std::size_t p = 0; p < parts_.size(); ++p) enter(p);
     rank();
@@ -263,7 +268,7 @@ class Joining {
   std::set<std::size_t> beside(std::size_t p) const {
     std::set<std::size_t> all;
     for (OpId op : parts_[p])
-      for (OpId other : readers_beside(w_, op))
+      for (OpId other : readers_beside(w_, product_, op))
         if (part_of_[other.index()] != p) all.insert(part_of_[other.index()]);
     return all;
   }
@@ -328,6 +333,7 @@ class Joining {
   }
 
   const Workload& w_;
+  const IsProduct& product_;
   std::vector<Part> parts_;
   std::vector<bool> alive_;
   std::vector<std::size_t> part_of_, rank_;
@@ -347,7 +353,7 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
   const auto price = [&](const Part& part) {
     return loose == nullptr ? about(part) : seconds(part);
   };
-  Joining all(*w_, std::move(parts));
+  Joining all(*w_, product_, std::move(parts));
   struct Pair {
     double gain;
     std::size_t a, b;

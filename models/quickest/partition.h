@@ -32,6 +32,9 @@ struct Best {
 using Finder = std::function<std::optional<Best>(const Group&)>;
 /// About what a group takes, infinity where it is no kernel; nothing where the Finder alone knows.
 using Rough = std::function<std::optional<double>(const Part&)>;
+/// Whether an operator is a product that has a kernel's form of its own. Contractions that are none
+/// are joined as other operators are.
+using IsProduct = std::function<bool(OpId)>;
 
 struct Edge {
   TensorId tensor;
@@ -56,7 +59,9 @@ std::string signature(const Workload& part);
 /// Groups of equal structure are looked up once.
 class Partitioner {
  public:
-  Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {});
+  /// `product`: by default, every contraction is one.
+  Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {},
+              IsProduct product = {});
 
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
@@ -88,6 +93,7 @@ class Partitioner {
   std::shared_ptr<const Workload> w_;
   Finder find_;
   Rough rough_;
+  IsProduct product_;
   std::map<Part, double> rough_known_;
   struct Halves {
     Part first, second;
