@@ -16,8 +16,10 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostOperators = 24;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
-// Kernels found for parts of what was taken apart, times the operators of the whole.
-constexpr std::size_t kMostRejoined = 6000;
+constexpr std::size_t kPacked = 3;          // parts that come next, to be run beside
+// Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
+// so many operators of the whole.
+constexpr std::size_t kMostRejoined = 40, kRejoinedOperators = 10;
 
 /// Other operators that read a tensor which this one reads, where few do: none is a product.
 std::vector<OpId> readers_beside(const Workload& w, const IsProduct& product, OpId op) {
@@ -98,6 +100,8 @@ const Best* Partitioner::best_of(const Part& ops) {
   if (like != shapes_.end() && (!like->second.second || like->second.second->rewrites.empty())) {
     if (like->second.second)
       best = renamed(*like->second.second, *like->second.first, *group.workload);
+  } else if (priced_ >= most_priced_) {
+    return nullptr;
   } else {
     ++priced_;
     best = find_(group);
@@ -273,6 +277,14 @@ class Joining {
     return all;
   }
 
+  /// Parts that come next in an order in which none waits for a later one.
+  std::vector<std::size_t> next(std::size_t p, std::size_t count) const {
+    std::vector<std::size_t> all;
+    for (std::size_t i = rank_[p] + 1; i < order_.size() && all.size() < count; ++i)
+      all.push_back(order_[i]);
+    return all;
+  }
+
   /// Whether a way leads from a to b through another part: as one, they would wait for it.
   bool around(std::size_t a, std::size_t b) const {
     std::vector<std::size_t> open;
@@ -330,25 +342,29 @@ class Joining {
       for (std::size_t next : after(ready[i]))
         if (--waits[next] == 0) ready.push_back(next);
     }
+    order_ = std::move(ready);
   }
 
   const Workload& w_;
   const IsProduct& product_;
   std::vector<Part> parts_;
   std::vector<bool> alive_;
-  std::vector<std::size_t> part_of_, rank_;
+  std::vector<std::size_t> part_of_, rank_, order_;
 };
 
 }  // namespace
 
 /// Joins the two parts that gain most, until no two gain. `loose`: only what these are joined to,
-/// by the seconds of the kernels that are found, fewer of them where there are many operators.
+/// by the seconds of the kernels that are found; those that are looked for anew are limited.
 std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Part>* loose) {
   const std::size_t given = parts.size();
-  const std::size_t most = kMostRejoined / w_->operators().size();
-  std::size_t asked = 0;
+  if (loose != nullptr)
+    most_priced_ = priced_ + kMostRejoined + w_->operators().size() / kRejoinedOperators;
   const auto is_loose = [&](std::size_t p, const Part& part) {
     return p >= given || loose->contains(part);
+  };
+  const auto has_no_product = [&](const Part& part) {
+    return std::ranges::none_of(part, product_);
   };
   const auto price = [&](const Part& part) {
     return loose == nullptr ? about(part) : seconds(part);
@@ -366,16 +382,23 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
     if (loose != nullptr && !is_loose(a, all.part(a)) && !is_loose(b, all.part(b))) return;
     const Part both = joined(all.part(a), all.part(b));
     if (!small(both) || all.around(a, b) || all.around(b, a)) return;
-    if (loose != nullptr && ++asked > most) return;
-    const double gain = price(all.part(a)) + price(all.part(b)) - price(both);
-    if (gain > 0) pairs.push({gain, a, b});
+    const double apart = price(all.part(a)) + price(all.part(b));
+    const double gain = apart - price(both);
+    if (gain > 0 && apart < kNever) pairs.push({gain, a, b});
   };
   Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
   const auto consider_beside = [&](std::size_t p) {
     if (!rough_) return;
     const std::set<std::size_t> before = all.before(p), after = all.after(p);
+    const auto consider_one = [&](std::size_t x) {
+      if (!before.contains(x) && !after.contains(x)) consider(std::min(x, p), std::max(x, p));
+    };
     for (std::size_t x : all.beside(p))
-      if (x < p && !before.contains(x) && !after.contains(x)) consider(x, p);
+      if (x < p) consider_one(x);
+    // What shares nothing may share a launch.
+    if (loose == nullptr && has_no_product(all.part(p)))
+      for (std::size_t x : all.next(p, kPacked))
+        if (has_no_product(all.part(x))) consider_one(x);
   };
   for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done()) {
     for (std::size_t next : all.after(p)) consider(p, next);
@@ -393,6 +416,7 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
     consider_beside(p);
     steps.done();
   }
+  most_priced_ = std::numeric_limits<std::size_t>::max();
   return all.left();
 }
 

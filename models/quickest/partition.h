@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -103,6 +104,7 @@ class Partitioner {
   std::map<Part, std::optional<Best>> known_;
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;
+  std::size_t most_priced_ = std::numeric_limits<std::size_t>::max();  ///< no more is looked for
 };
 
 // ---- joined.cpp -----------------------------------------------------------------------------
