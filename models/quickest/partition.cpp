@@ -358,8 +358,7 @@ class Joining {
 /// by the seconds of the kernels that are found; those that are looked for anew are limited.
 std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Part>* loose) {
   const std::size_t given = parts.size();
-  if (loose != nullptr)
-    most_priced_ = priced_ + kMostRejoined + w_->operators().size() / kRejoinedOperators;
+  if (loose != nullptr) most_priced_ = priced_ + most_rejoined();
   const auto is_loose = [&](std::size_t p, const Part& part) {
     return p >= given || loose->contains(part);
   };
@@ -435,6 +434,66 @@ std::vector<Part> Partitioner::settled(const Part& part) {
   return sum < whole ? apart : std::vector<Part>{part};
 }
 
+std::size_t Partitioner::most_rejoined() const {
+  return kMostRejoined + w_->operators().size() / kRejoinedOperators;
+}
+
+/// Puts others in the place of two parts where they take less, by kernels that are found.
+bool Partitioner::replaces(std::vector<Part>& parts, std::size_t a, std::size_t b,
+                           std::vector<Part> by) {
+  const double now = seconds(parts[a]) + seconds(parts[b]);
+  double guess = 0, then = 0;
+  for (const Part& p : by) {
+    if (!may_join(p)) return false;
+    guess += about(p);
+  }
+  if (guess >= now) return false;
+  std::vector<Part> next = parts;
+  next[a] = by.front();
+  next[b] = by.back();
+  if (by.size() == 1) next.erase(next.begin() + static_cast<std::ptrdiff_t>(b));
+  if (!acyclic(next)) return false;
+  for (const Part& p : by) then += seconds(p);
+  if (then >= now * (1 - 1e-3)) return false;
+  parts = std::move(next);
+  return true;
+}
+
+/// Of each tensor between parts: the two as one, or one of its ends in the other part. As long as
+/// that gains, and kernels may be looked for.
+std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
+  most_priced_ = priced_ + most_rejoined();
+  const auto part_of = [&](OpId op) {
+    return static_cast<std::size_t>(
+        std::ranges::find_if(parts,
+                             [&](const Part& p) { return std::ranges::binary_search(p, op); }) -
+        parts.begin());
+  };
+  const auto without = [](Part part, OpId op) {
+    std::erase(part, op);
+    return part;
+  };
+  const auto moved = [&](OpId maker, OpId op) {
+    const std::size_t a = part_of(maker), b = part_of(op);
+    if (a == b) return false;
+    if (replaces(parts, a, b, {joined(parts[a], parts[b])})) return true;
+    if (parts[a].size() > 1 &&
+        replaces(parts, a, b, {without(parts[a], maker), joined(parts[b], {maker})}))
+      return true;
+    return parts[b].size() > 1 &&
+           replaces(parts, a, b, {joined(parts[a], {op}), without(parts[b], op)});
+  };
+  for (bool gains = true; gains && priced_ < most_priced_;) {
+    gains = false;
+    for (OpId op : w_->topological_order())
+      for (const Access& x : w_->op(op).inputs)
+        if (const OpId maker = w_->producer(x.tensor); maker.valid() && priced_ < most_priced_)
+          gains = moved(maker, op) || gains;
+  }
+  most_priced_ = std::numeric_limits<std::size_t>::max();
+  return parts;
+}
+
 /// What an operator needs within a part, itself with it.
 Part Partitioner::needed(const Part& part, OpId op) const {
   Part all{op};
@@ -486,6 +545,7 @@ Result<Partition> Partitioner::run() {
     }
     // Halves are not the only way to take a part apart.
     parts = loose.empty() ? std::move(all) : grown(std::move(all), &loose);
+    parts = polished(std::move(parts));
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {

@@ -88,6 +88,9 @@ class Partitioner {
   std::vector<Part> grown(std::vector<Part> parts, const std::set<Part>* loose = nullptr);
   void with_pairs(std::vector<Part>& parts);
   std::vector<Part> settled(const Part& part);
+  std::vector<Part> polished(std::vector<Part> parts);
+  bool replaces(std::vector<Part>& parts, std::size_t a, std::size_t b, std::vector<Part> by);
+  std::size_t most_rejoined() const;
   Part needed(const Part& part, OpId op) const;
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
 
