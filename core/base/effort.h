@@ -10,8 +10,9 @@ namespace tilewright {
 /// More was searched than whoever asked had allowed.
 struct OutOfEffort {};
 
-/// While it lives, what this thread searches may take so many units of work (schedules that are
-/// priced, times their operators). Those of a caller are not counted meanwhile.
+/// While it lives, what this thread searches may take so many units of work: schedules that are
+/// priced, times their operators, and what takes as long. Those of a caller are not counted
+/// meanwhile.
 class Effort {
  public:
   explicit Effort(std::int64_t units) : before_(left()) { left() = units; }

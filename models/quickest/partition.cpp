@@ -459,8 +459,9 @@ bool Partitioner::replaces(std::vector<Part>& parts, std::size_t a, std::size_t 
   return true;
 }
 
-/// Of each tensor between parts: the two as one, or one of its ends in the other part. As long as
-/// that gains, and kernels may be looked for.
+/// Of each tensor between parts: the two as one, or one of its ends in the other part; and what
+/// reads a tensor with another part's operator there. As long as that gains, and kernels may be
+/// looked for.
 std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
   most_priced_ = priced_ + most_rejoined();
   const auto part_of = [&](OpId op) {
@@ -483,12 +484,22 @@ std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
     return parts[b].size() > 1 &&
            replaces(parts, a, b, {joined(parts[a], {op}), without(parts[b], op)});
   };
+  const auto moved_beside = [&](OpId op) {
+    for (OpId other : readers_beside(*w_, product_, op))
+      if (const std::size_t a = part_of(op), b = part_of(other);
+          a != b && parts[a].size() > 1 &&
+          replaces(parts, a, b, {without(parts[a], op), joined(parts[b], {op})}))
+        return true;
+    return false;
+  };
   for (bool gains = true; gains && priced_ < most_priced_;) {
     gains = false;
-    for (OpId op : w_->topological_order())
+    for (OpId op : w_->topological_order()) {
+      gains = moved_beside(op) || gains;
       for (const Access& x : w_->op(op).inputs)
         if (const OpId maker = w_->producer(x.tensor); maker.valid() && priced_ < most_priced_)
           gains = moved(maker, op) || gains;
+    }
   }
   most_priced_ = std::numeric_limits<std::size_t>::max();
   return parts;

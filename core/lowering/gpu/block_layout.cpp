@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/base/effort.h"
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/symbolic.h"
@@ -26,6 +27,9 @@ std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool pa
   if (padded) return round_up(pieces + 1, 2) * vector;
   return (pieces == 1 ? 1 : round_up(pieces, 2)) * vector;
 }
+
+/// Nodes that are looked at for a tile, of a unit of Effort: about as long as a schedule's pricing.
+constexpr std::size_t kNodesOfUnit = 2000;
 
 /// Of a ring. `again`: a loop comes back to its load; `asked`: 0: none; `copies`: that the plan
 /// has.
@@ -371,6 +375,7 @@ void BlockLowering::shape() {
 
 /// Gives every tile its place; what a block needs.
 std::int64_t BlockLowering::total() {
+  Effort::spend(static_cast<std::int64_t>(program_.tiles.size() * k_.nodes.size() / kNodesOfUnit));
   program_.barrier_bytes = 0;
   std::vector<std::optional<std::pair<NodeId, NodeId>>> uses(program_.tiles.size());
   for (BlockTile& p : program_.tiles) {
