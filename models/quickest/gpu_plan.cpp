@@ -29,7 +29,7 @@ constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
-constexpr std::size_t kMostOfLayer = 40;  // different operators, where products may be stitched
+constexpr std::size_t kMostOfLayer = 40;    // different operators, where products may be stitched
 constexpr std::size_t kManySearched = 100;  // groups: later ones' blocks have fewer sizes
 constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71

@@ -48,13 +48,13 @@ Demand demand_of(const Graph& g, const Device& d, const Component& c, double byt
     const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
     block.instructions += points / kWarp * (light + kOfExpensive * expensive);
     block.special += points / kWarp * kSpecial * expensive;
-    block.chain += std::ceil(points / kThreads) *
-                   (light * d.light + expensive * d.expensive) / kIndependent;
+    block.chain +=
+        std::ceil(points / kThreads) * (light * d.light + expensive * d.expensive) / kIndependent;
     if (x.kind == Kind::reduction) block.chain += d.barrier + 5 * d.shuffle;
     for (const Access& a : g.workload().op(x.op).inputs) {
       const OpId maker = g.workload().producer(a.tensor);
-      if (maker.valid() && std::ranges::any_of(
-                               c.vertices, [&](int u) { return g.vertex(u).op == maker; }))
+      if (maker.valid() &&
+          std::ranges::any_of(c.vertices, [&](int u) { return g.vertex(u).op == maker; }))
         continue;
       const Tensor& t = g.workload().tensor(a.tensor);
       const double its = touched(g, c, a, std::max(1.0, c.row_count / block.blocks)) *

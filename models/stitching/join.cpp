@@ -164,9 +164,8 @@ class Joiner {
   }
 
   Result<StitchedKernel> alike(const Pattern& p) {
-    return alike_.kernel(g_, p, [this](const Graph& of, const Pattern& its) {
-      return stitch(of, d_, its, o_);
-    });
+    return alike_.kernel(
+        g_, p, [this](const Graph& of, const Pattern& its) { return stitch(of, d_, its, o_); });
   }
 
   /// The kernel of a pattern; null: there is none, or too many have been asked for.
