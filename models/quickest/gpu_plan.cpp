@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/access.h"
@@ -29,7 +30,7 @@ constexpr int kMostRefused = 8;       // kernels that a target is asked about
 constexpr int kMostStitched = 64;     // operators of a stitched kernel
 constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
-constexpr std::size_t kMostOfLayer = 40;  // operators of a workload whose products may be stitched
+constexpr std::size_t kMostOfLayer = 40;    // different operators, where products may be stitched
 constexpr std::size_t kManySearched = 100;  // groups: later ones' blocks have fewer sizes
 constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
@@ -37,6 +38,7 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
+constexpr std::int64_t kTheirEffort = 20;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 // Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are priced
 // below their times.
@@ -58,6 +60,7 @@ double bytes_of(const Workload& w) {
 struct Known {
   std::map<std::string, std::optional<Best>> groups;
   Candidates seen;
+  std::set<std::string> unheard = {};  ///< models whose search of a whole would take too long
 };
 
 class GpuPlanner {
@@ -77,6 +80,7 @@ class GpuPlanner {
     for (const Part& part : cut_each(*q.workload))
       shapes.insert(signature(subgraph(*q.workload, part)));
     effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / shapes.size(), 60, 800));
+    stitches_products_ = shapes.size() <= kMostOfLayer;
     if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
       graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
       vertex_.assign(q.workload->operators().size(), -1);
@@ -84,8 +88,8 @@ class GpuPlanner {
     }
   }
 
-  /// Of operators without products: a launch and their bytes at memory's rate. The search for a
-  /// stitched kernel takes tens of milliseconds.
+  /// Of operators without products: a guess. The search for a stitched kernel takes tens of
+  /// milliseconds.
   std::optional<double> rough(const Part& ops) const {
     if (graph_ == nullptr) return std::nullopt;
     stitching::Pattern pattern;
@@ -97,16 +101,19 @@ class GpuPlanner {
     auto parts = stitching::components_of(*graph_, pattern, kMostStitched);
     if (!parts) return std::numeric_limits<double>::infinity();
     stitching::join_equal(*graph_, *parts);
-    double bytes = 0;
-    for (const stitching::Component& c : *parts) bytes += stitching::memory_bytes(*graph_, c);
-    return (device_.launch + device_.block + device_.home()) / device_.clock_hz +
-           device_.brought_seconds(bytes);
+    return stitching::guessed_seconds(*graph_, device_, *parts);
+  }
+
+  /// Contractions below the ridge are stitched like reductions.
+  bool is_product(OpId op) const {
+    return graph_ == nullptr ? q_.workload->is_contraction(op)
+                             : graph_->vertex(vertex_[op.index()]).kind == stitching::Kind::product;
   }
 
   std::optional<Best> find(const Group& group) {
     const Workload& w = *group.workload;
-    std::string key = formatted("{} {} {} {};", device_.stays, effort_, rewrites_,
-                                q_.workload->operators().size() <= kMostOfLayer);
+    std::string key =
+        formatted("{} {} {} {};", device_.stays, effort_, rewrites_, stitches_products_);
     key += signature(w);
     for (const Loop& l : w.loops()) key += ' ' + l.name;
     for (const Tensor& t : w.tensors()) key += ' ' + t.name;
@@ -125,12 +132,17 @@ class GpuPlanner {
     // Searches by seconds take seconds themselves where there are more operators.
     const bool few = cut_each(*q_.workload).size() <= kMostExact;
     const bool all = few || found.seconds > kFarAbove * floor;
-    if (!few && q_.workload->operators().size() > kMostComposed) return;
+    std::optional<Effort> limit;
+    const auto operators = static_cast<std::int64_t>(q_.workload->operators().size());
     Group whole{.ops = {}, .workload = q_.workload};
     for (std::size_t i = 0; i < q_.workload->operators().size(); ++i) whole.ops.emplace_back(i);
     std::optional<Best> best = Best{.seconds = kTheirGain * found.seconds};
-    for (const Model* m : q_.others)
-      if (all || !m->times) ask(*m, whole, best);
+    for (const Model* m : q_.others) {
+      if (!all && m->times) continue;
+      if (operators > static_cast<std::int64_t>(kMostComposed))
+        limit.reset(), limit.emplace(kTheirEffort * operators);
+      ask(*m, whole, best);
+    }
     if (best->plan.kernels.empty()) return;
     found.groups = {std::move(whole)};
     found.seconds = best->seconds;
@@ -154,10 +166,10 @@ class GpuPlanner {
   }
 
   /// Small products with what is around them: a stitched kernel reads an operand of each
-  /// multiply-add from shared memory at best. Only of small workloads, as each search takes tens of
-  /// milliseconds.
+  /// multiply-add from shared memory at best. Only of workloads of few different operators, as each
+  /// search takes tens of milliseconds.
   bool may_be_stitched(const Group& group, const std::optional<Best>& best) const {
-    if (q_.workload->operators().size() > kMostOfLayer) return false;
+    if (!stitches_products_) return false;
     double multiply_adds = 0;
     for (std::size_t i = 0; i < group.workload->operators().size(); ++i) {
       if (!group.workload->is_contraction(OpId(i))) continue;
@@ -323,6 +335,8 @@ class GpuPlanner {
         best = Best{.seconds = *seconds, .by = m.name, .plan = p->plan, .rewrites = p->rewrites};
     } catch (const InputError&) {
       return;  // what the model cannot read
+    } catch (const OutOfEffort&) {
+      known_.unheard.insert(m.name);
     }
   }
 
@@ -333,6 +347,7 @@ class GpuPlanner {
   std::shared_ptr<const Machine> priced_;
   double working_set_;
   int effort_ = 0;
+  bool stitches_products_ = false;
   stitching::Options options_ = {};
   std::shared_ptr<const stitching::Graph> graph_;  ///< of the whole workload
   std::vector<int> vertex_;                        ///< by operator
@@ -360,7 +375,8 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
           const std::size_t products = together > 0 ? gpu_products(*g.workload).size() : 0;
           return products > 0 && products < together ? std::nullopt : planner.find(g);
         },
-        [&](const Part& ops) { return planner.rough(ops); });
+        [&](const Part& ops) { return planner.rough(ops); },
+        [&](OpId op) { return planner.is_product(op); });
     Result<Partition> found = partitioner.run();
     if (!found) return Reason{found.reason()};
     if (composed.rewrites.empty()) planner.ask_others(found.value());
@@ -521,7 +537,9 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     }
   }
   Result<Proposal> out = std::move(wholes).proposal();
-  if (out) out.value().detail["candidates"] = known.seen.json();
+  if (!out) return out;
+  out.value().detail["candidates"] = known.seen.json();
+  if (!known.unheard.empty()) out.value().detail["search_too_long"] = known.unheard;
   return out;
 }
 

@@ -1,4 +1,4 @@
-#include "models/quickest/partition.h"
+#include "models/quickest/joining.h"
 
 #include <algorithm>
 #include <iterator>
@@ -16,25 +16,21 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostOperators = 24;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
-// Kernels found for parts of what was taken apart, times the operators of the whole.
-constexpr std::size_t kMostRejoined = 6000;
-
-/// Other operators that read a tensor which this one reads, where few do: none is a contraction.
-std::vector<OpId> readers_beside(const Workload& w, OpId op) {
-  constexpr std::size_t kFew = 8;
-  std::vector<OpId> all;
-  if (w.is_contraction(op)) return all;
-  for (const Access& x : w.op(op).inputs)
-    if (const auto& readers = w.consumers(x.tensor); readers.size() <= kFew)
-      for (OpId other : readers)
-        if (other != op && !w.is_contraction(other)) all.push_back(other);
-  return all;
-}
+constexpr std::size_t kPacked = 3;          // parts that come next, to be run beside
+// Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
+// so many operators of the whole.
+constexpr std::size_t kMostRejoined = 40, kRejoinedOperators = 10;
 
 }  // namespace
 
-Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough)
-    : w_(std::move(w)), find_(std::move(find)), rough_(std::move(rough)) {}
+Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough,
+                         IsProduct product)
+    : w_(std::move(w)),
+      find_(std::move(find)),
+      rough_(std::move(rough)),
+      product_(std::move(product)) {
+  if (!product_) product_ = [of = w_](OpId op) { return of->is_contraction(op); };
+}
 
 std::string signature(const Workload& part) {
   std::string text;
@@ -92,6 +88,8 @@ const Best* Partitioner::best_of(const Part& ops) {
   if (like != shapes_.end() && (!like->second.second || like->second.second->rewrites.empty())) {
     if (like->second.second)
       best = renamed(*like->second.second, *like->second.first, *group.workload);
+  } else if (priced_ >= most_priced_) {
+    return nullptr;
   } else {
     ++priced_;
     best = find_(group);
@@ -116,8 +114,7 @@ double Partitioner::about(const Part& ops) {
 
 bool Partitioner::small(const Part& ops) const {
   if (ops.size() > kMostOperators) return false;
-  const auto products = std::ranges::count_if(ops, [&](OpId op) { return w_->is_contraction(op); });
-  return products <= kMostProducts;
+  return std::ranges::count_if(ops, product_) <= kMostProducts;
 }
 
 bool Partitioner::may_join(const Part& ops) const { return small(ops) && !no_subgraph(*w_, ops); }
@@ -136,7 +133,7 @@ bool Partitioner::connected(const Part& ops) const {
     for (const Output& o : w_->op(op).outputs)
       for (OpId reader : w_->consumers(o.target.tensor)) meet(reader);
     if (rough_)
-      for (OpId other : readers_beside(*w_, op)) meet(other);
+      for (OpId other : readers_beside(*w_, product_, op)) meet(other);
   }
   return seen.size() == ops.size();
 }
@@ -226,128 +223,21 @@ bool Partitioner::acyclic(const std::vector<Part>& parts) const {
   return done == parts.size();
 }
 
-namespace {
-
-/// Parts as nodes of a graph whose edges are tensors; parts are joined, and joined ones are dead.
-class Joining {
- public:
-  Joining(const Workload& w, std::vector<Part> parts)
-      : w_(w), parts_(std::move(parts)), alive_(parts_.size(), true) {
-    part_of_.resize(w.operators().size());
-    for (std::size_t p = 0; p < parts_.size(); ++p) enter(p);
-    rank();
-  }
-
-  const Part& part(std::size_t p) const { return parts_[p]; }
-  bool alive(std::size_t p) const { return alive_[p]; }
-  std::size_t size() const { return parts_.size(); }
-
-  std::set<std::size_t> after(std::size_t p) const {
-    std::set<std::size_t> all;
-    for (OpId op : parts_[p])
-      for (const Output& o : w_.op(op).outputs)
-        for (OpId reader : w_.consumers(o.target.tensor))
-          if (part_of_[reader.index()] != p) all.insert(part_of_[reader.index()]);
-    return all;
-  }
-  std::set<std::size_t> before(std::size_t p) const {
-    std::set<std::size_t> all;
-    for (OpId op : parts_[p])
-      for (const Access& x : w_.op(op).inputs)
-        if (const OpId maker = w_.producer(x.tensor); maker.valid() && part_of_[maker.index()] != p)
-          all.insert(part_of_[maker.index()]);
-    return all;
-  }
-
-  /// Parts that read what this one reads, contractions aside.
-  std::set<std::size_t> beside(std::size_t p) const {
-    std::set<std::size_t> all;
-    for (OpId op : parts_[p])
-      for (OpId other : readers_beside(w_, op))
-        if (part_of_[other.index()] != p) all.insert(part_of_[other.index()]);
-    return all;
-  }
-
-  /// Whether a way leads from a to b through another part: as one, they would wait for it.
-  bool around(std::size_t a, std::size_t b) const {
-    std::vector<std::size_t> open;
-    std::set<std::size_t> seen{a, b};
-    const auto meet = [&](std::size_t from) {
-      for (std::size_t next : after(from)) {
-        if (next == b && from != a) return true;
-        // What has no lower rank does not lead to b. Places of operators say nothing: a part of
-        // late and of early ones leads back.
-        if (rank_[next] < rank_[b] && seen.insert(next).second) open.push_back(next);
-      }
-      return false;
-    };
-    if (meet(a)) return true;
-    while (!open.empty()) {
-      const std::size_t p = open.back();
-      open.pop_back();
-      if (meet(p)) return true;
-    }
-    return false;
-  }
-
-  std::size_t join(std::size_t a, std::size_t b, Part both) {
-    alive_[a] = alive_[b] = false;
-    parts_.push_back(std::move(both));
-    alive_.push_back(true);
-    enter(parts_.size() - 1);
-    rank();
-    return parts_.size() - 1;
-  }
-
-  std::vector<Part> left() const {
-    std::vector<Part> all;
-    for (std::size_t p = 0; p < parts_.size(); ++p)
-      if (alive_[p]) all.push_back(parts_[p]);
-    return all;
-  }
-
- private:
-  void enter(std::size_t p) {
-    for (OpId op : parts_[p]) part_of_[op.index()] = p;
-  }
-
-  /// Every part before those that wait for it.
-  void rank() {
-    std::vector<std::size_t> waits(parts_.size(), 0), ready;
-    rank_.assign(parts_.size(), 0);
-    for (std::size_t p = 0; p < parts_.size(); ++p)
-      if (alive_[p]) {
-        waits[p] = before(p).size();
-        if (waits[p] == 0) ready.push_back(p);
-      }
-    for (std::size_t i = 0; i < ready.size(); ++i) {
-      rank_[ready[i]] = i;
-      for (std::size_t next : after(ready[i]))
-        if (--waits[next] == 0) ready.push_back(next);
-    }
-  }
-
-  const Workload& w_;
-  std::vector<Part> parts_;
-  std::vector<bool> alive_;
-  std::vector<std::size_t> part_of_, rank_;
-};
-
-}  // namespace
-
 /// Joins the two parts that gain most, until no two gain. `loose`: only what these are joined to,
-/// by the seconds of the kernels that are found, fewer of them where there are many operators.
+/// by the seconds of the kernels that are found; those that are looked for anew are limited.
 std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Part>* loose) {
   const std::size_t given = parts.size();
-  const std::size_t most = kMostRejoined / w_->operators().size();
-  std::size_t asked = 0;
+  if (loose != nullptr) most_priced_ = priced_ + most_rejoined();
   const auto is_loose = [&](std::size_t p, const Part& part) {
     return p >= given || loose->contains(part);
+  };
+  const auto has_no_product = [&](const Part& part) {
+    return std::ranges::none_of(part, product_);
   };
   const auto price = [&](const Part& part) {
     return loose == nullptr ? about(part) : seconds(part);
   };
-  Joining all(*w_, std::move(parts));
+  Joining all(*w_, product_, std::move(parts));
   struct Pair {
     double gain;
     std::size_t a, b;
@@ -360,16 +250,23 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
     if (loose != nullptr && !is_loose(a, all.part(a)) && !is_loose(b, all.part(b))) return;
     const Part both = joined(all.part(a), all.part(b));
     if (!small(both) || all.around(a, b) || all.around(b, a)) return;
-    if (loose != nullptr && ++asked > most) return;
-    const double gain = price(all.part(a)) + price(all.part(b)) - price(both);
-    if (gain > 0) pairs.push({gain, a, b});
+    const double apart = price(all.part(a)) + price(all.part(b));
+    const double gain = apart - price(both);
+    if (gain > 0 && apart < kNever) pairs.push({gain, a, b});
   };
   Steps steps(static_cast<double>(2 * all.size()));  // a join less than there are parts at most
   const auto consider_beside = [&](std::size_t p) {
     if (!rough_) return;
     const std::set<std::size_t> before = all.before(p), after = all.after(p);
+    const auto consider_one = [&](std::size_t x) {
+      if (!before.contains(x) && !after.contains(x)) consider(std::min(x, p), std::max(x, p));
+    };
     for (std::size_t x : all.beside(p))
-      if (x < p && !before.contains(x) && !after.contains(x)) consider(x, p);
+      if (x < p) consider_one(x);
+    // What shares nothing may share a launch.
+    if (loose == nullptr && has_no_product(all.part(p)))
+      for (std::size_t x : all.next(p, kPacked))
+        if (has_no_product(all.part(x))) consider_one(x);
   };
   for (std::size_t p = 0, count = all.size(); p < count; ++p, steps.done()) {
     for (std::size_t next : all.after(p)) consider(p, next);
@@ -387,6 +284,7 @@ std::vector<Part> Partitioner::grown(std::vector<Part> parts, const std::set<Par
     consider_beside(p);
     steps.done();
   }
+  most_priced_ = std::numeric_limits<std::size_t>::max();
   return all.left();
 }
 
@@ -403,6 +301,77 @@ std::vector<Part> Partitioner::settled(const Part& part) {
   double sum = 0;
   for (const Part& p : apart) sum += seconds(p);
   return sum < whole ? apart : std::vector<Part>{part};
+}
+
+std::size_t Partitioner::most_rejoined() const {
+  return kMostRejoined + w_->operators().size() / kRejoinedOperators;
+}
+
+/// Puts others in the place of two parts where they take less, by kernels that are found.
+bool Partitioner::replaces(std::vector<Part>& parts, std::size_t a, std::size_t b,
+                           std::vector<Part> by) {
+  const double now = seconds(parts[a]) + seconds(parts[b]);
+  double guess = 0, then = 0;
+  for (const Part& p : by) {
+    if (!may_join(p)) return false;
+    guess += about(p);
+  }
+  if (guess >= now) return false;
+  std::vector<Part> next = parts;
+  next[a] = by.front();
+  next[b] = by.back();
+  if (by.size() == 1) next.erase(next.begin() + static_cast<std::ptrdiff_t>(b));
+  if (!acyclic(next)) return false;
+  for (const Part& p : by) then += seconds(p);
+  if (then >= now * (1 - 1e-3)) return false;
+  parts = std::move(next);
+  return true;
+}
+
+/// Of each tensor between parts: the two as one, or one of its ends in the other part; and what
+/// reads a tensor with another part's operator there. As long as that gains, and kernels may be
+/// looked for.
+std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
+  most_priced_ = priced_ + most_rejoined();
+  const auto part_of = [&](OpId op) {
+    return static_cast<std::size_t>(
+        std::ranges::find_if(parts,
+                             [&](const Part& p) { return std::ranges::binary_search(p, op); }) -
+        parts.begin());
+  };
+  const auto without = [](Part part, OpId op) {
+    std::erase(part, op);
+    return part;
+  };
+  const auto moved = [&](OpId maker, OpId op) {
+    const std::size_t a = part_of(maker), b = part_of(op);
+    if (a == b) return false;
+    if (replaces(parts, a, b, {joined(parts[a], parts[b])})) return true;
+    if (parts[a].size() > 1 &&
+        replaces(parts, a, b, {without(parts[a], maker), joined(parts[b], {maker})}))
+      return true;
+    return parts[b].size() > 1 &&
+           replaces(parts, a, b, {joined(parts[a], {op}), without(parts[b], op)});
+  };
+  const auto moved_beside = [&](OpId op) {
+    for (OpId other : readers_beside(*w_, product_, op))
+      if (const std::size_t a = part_of(op), b = part_of(other);
+          a != b && parts[a].size() > 1 &&
+          replaces(parts, a, b, {without(parts[a], op), joined(parts[b], {op})}))
+        return true;
+    return false;
+  };
+  for (bool gains = true; gains && priced_ < most_priced_;) {
+    gains = false;
+    for (OpId op : w_->topological_order()) {
+      gains = moved_beside(op) || gains;
+      for (const Access& x : w_->op(op).inputs)
+        if (const OpId maker = w_->producer(x.tensor); maker.valid() && priced_ < most_priced_)
+          gains = moved(maker, op) || gains;
+    }
+  }
+  most_priced_ = std::numeric_limits<std::size_t>::max();
+  return parts;
 }
 
 /// What an operator needs within a part, itself with it.
@@ -456,6 +425,7 @@ Result<Partition> Partitioner::run() {
     }
     // Halves are not the only way to take a part apart.
     parts = loose.empty() ? std::move(all) : grown(std::move(all), &loose);
+    parts = polished(std::move(parts));
   }
   std::ranges::sort(parts);
   for (const Part& p : parts) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -32,6 +33,9 @@ struct Best {
 using Finder = std::function<std::optional<Best>(const Group&)>;
 /// About what a group takes, infinity where it is no kernel; nothing where the Finder alone knows.
 using Rough = std::function<std::optional<double>(const Part&)>;
+/// Whether an operator is a product that has a kernel's form of its own. Contractions that are none
+/// are joined as other operators are.
+using IsProduct = std::function<bool(OpId)>;
 
 struct Edge {
   TensorId tensor;
@@ -56,7 +60,9 @@ std::string signature(const Workload& part);
 /// Groups of equal structure are looked up once.
 class Partitioner {
  public:
-  Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {});
+  /// `product`: by default, every contraction is one.
+  Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {},
+              IsProduct product = {});
 
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
@@ -82,12 +88,16 @@ class Partitioner {
   std::vector<Part> grown(std::vector<Part> parts, const std::set<Part>* loose = nullptr);
   void with_pairs(std::vector<Part>& parts);
   std::vector<Part> settled(const Part& part);
+  std::vector<Part> polished(std::vector<Part> parts);
+  bool replaces(std::vector<Part>& parts, std::size_t a, std::size_t b, std::vector<Part> by);
+  std::size_t most_rejoined() const;
   Part needed(const Part& part, OpId op) const;
   std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
 
   std::shared_ptr<const Workload> w_;
   Finder find_;
   Rough rough_;
+  IsProduct product_;
   std::map<Part, double> rough_known_;
   struct Halves {
     Part first, second;
@@ -97,6 +107,7 @@ class Partitioner {
   std::map<Part, std::optional<Best>> known_;
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;
+  std::size_t most_priced_ = std::numeric_limits<std::size_t>::max();  ///< no more is looked for
 };
 
 // ---- joined.cpp -----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "models/stitching/stitching.h"
+#include "models/stitching/alike.h"
 
 namespace tilewright::stitching {
 namespace {
@@ -163,12 +163,17 @@ class Joiner {
       }
   }
 
+  Result<StitchedKernel> alike(const Pattern& p) {
+    return alike_.kernel(
+        g_, p, [this](const Graph& of, const Pattern& its) { return stitch(of, d_, its, o_); });
+  }
+
   /// The kernel of a pattern; null: there is none, or too many have been asked for.
   const StitchedKernel* kernel(const Pattern& p) {
     auto at = known_.find(p);
     if (at == known_.end()) {
       if (++stitched_ > kMostUnions) return nullptr;
-      at = known_.emplace(p, make_ ? make_(p) : stitch(g_, d_, p, o_)).first;
+      at = known_.emplace(p, make_ ? make_(p) : alike(p)).first;
     }
     return at->second ? &*at->second : nullptr;
   }
@@ -219,6 +224,7 @@ class Joiner {
   const Options& o_;
   Known& known_;
   const Make& make_;
+  Alike alike_;
   std::vector<Pattern> all_;  ///< empty: joined to others
   std::vector<bool> products_;
   std::vector<double> seconds_;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/format.h"
+#include "models/stitching/alike.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 
@@ -166,9 +167,16 @@ Result<PlanPrice> price(const Graph& g, const Device& d, std::span<const Pattern
   PlanPrice out;
   std::vector<bool> taken(static_cast<std::size_t>(g.size()));
   std::vector<Pattern> all;
+  Alike alike;
   const auto stitched_of = [&](const Pattern& pattern) -> const Result<StitchedKernel>& {
     auto it = stitched.find(pattern);
-    if (it == stitched.end()) it = stitched.emplace(pattern, stitch(g, d, pattern, o)).first;
+    if (it == stitched.end())
+      it = stitched
+               .emplace(pattern, alike.kernel(g, pattern,
+                                              [&](const Graph& of, const Pattern& p) {
+                                                return stitch(of, d, p, o);
+                                              }))
+               .first;
     return it->second;
   };
   for (const Pattern& p : patterns) {

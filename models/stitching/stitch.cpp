@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "models/stitching/alike.h"
 #include "models/stitching/column_roots.h"
@@ -129,7 +130,9 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 // --------------------------------------------------------------------------------------
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
-  if (!local(s) || least(s, threads) >= most_ || !place(s, threads)) return false;
+  if (!local(s) || least(s, threads) >= most_) return false;
+  Effort::spend(static_cast<std::int64_t>(c_.vertices.size()));
+  if (!place(s, threads)) return false;
   if (!s.written) cost(s, threads);
   f(s);
   return true;

@@ -288,6 +288,10 @@ Result<StitchedKernel> without_units(const Graph& g, const Device& d, const Patt
 /// model about what a target takes. Cost: every schedule.
 std::vector<StitchedKernel> choices(const Graph& g, const Device& d, const Pattern& p,
                                     const Options& o);
+/// About the seconds of a kernel of these parts, without a search for its schedules: what blocks of
+/// a row each bring, do and wait for, by overlap(). For whoever looks for what to put together.
+/// Cost: linear in accesses.
+double guessed_seconds(const Graph& g, const Device& d, std::span<const Component> parts);
 /// Bytes that operators of one part must read and write once.
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern);
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "core/base/effort.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
 #include "models/quickest/gpu.h"
@@ -169,7 +170,8 @@ TEST(PlannerOfJoins, FewTilesAreAllLookedAt) {
 /// What others propose of graphs, priced as the planner prices its own: sums beside one another
 /// over the same tensor, slices that two operators read, columns whose variance is split, whose
 /// difference from the mean two kernels compute rather than hand it on, and small products that a
-/// kernel of units takes with what is around them (up to 2.5 times).
+/// kernel of units takes with what is around them (up to 2.5 times), also three of them (a block of
+/// few tokens: 1.4 times) and those of one row (gpt2 of one token: 1.8 times).
 TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
   std::mt19937_64 random(seed ? std::strtoull(seed, nullptr, 10) : 26112026);
@@ -181,7 +183,9 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
       "rotary:tokens=" + size(200, 9000) + ",heads=" + size(2, 40) + ",half=64",
       "column-norm:rows=" + size(8000, 9000) + ",cols=" + size(3000, 5000),
       "attention:heads=" + size(1, 9) + ",m=" + size(1, 40) + ",l=" + size(20, 300) +
-          ",k=" + size(8, 64) + ",n=" + size(8, 64) + ",dtype=f16"};
+          ",k=" + size(8, 64) + ",n=" + size(8, 64) + ",dtype=f16",
+      "transformer-block:tokens=" + size(30, 64),
+      "gpt2:batch=1,layers=3,hidden=256,heads=4,mlp=1024,vocabulary=5000,past=" + size(60, 220)};
   int compared = 0;
   for (const std::string& name : names) {
     const Question q = question(name);
@@ -202,6 +206,27 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
     }
   }
   EXPECT_GE(compared, 6);
+}
+
+/// A search ends where it has priced as much as it may, and is as it was where nobody limits it.
+TEST(PlannerOfGraphs, SearchesOfOthersAreLimited) {
+  const Question q = question("transformer-block:tokens=40");
+  int ended = 0;
+  for (const Model& m : builtin_models()) {
+    if (m.propose == nullptr || &m == &planner()) continue;
+    const auto proposed = [&] { return m.propose(q, {m.options, {}, m.name}); };
+    bool all = true;
+    try {
+      const Effort limit(200);
+      proposed();
+    } catch (const OutOfEffort&) {
+      all = false;
+    }
+    if (all) continue;
+    ++ended;
+    EXPECT_TRUE(proposed().ok()) << m.name;
+  }
+  EXPECT_GE(ended, 2);
 }
 
 /// Nine small operators, which Chimera alone puts into one kernel; and two that share nothing,

@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/base/effort.h"
 #include "core/lowering/gpu/block_lowering.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/symbolic.h"
@@ -27,6 +28,9 @@ std::int64_t row_pitch(std::int64_t columns, std::int64_t element_bytes, bool pa
   return (pieces == 1 ? 1 : round_up(pieces, 2)) * vector;
 }
 
+/// Nodes that are looked at for a tile, of a unit of Effort: about as long as a schedule's pricing.
+constexpr std::size_t kNodesOfUnit = 2000;
+
 /// Of a ring. `again`: a loop comes back to its load; `asked`: 0: none; `copies`: that the plan
 /// has.
 int ring_stages(bool again, int asked, int copies) {
@@ -35,21 +39,21 @@ int ring_stages(bool again, int asked, int copies) {
 
 }  // namespace
 
-/// Barriers of all blocks before a node that stand in no loop: between them nothing of one phase is
-/// in another's way.
-int BlockLowering::phase_of(NodeId node) const {
-  if (!k_.co_resident) return 0;  // there is no such barrier
-  int phase = 0;
-  for (std::size_t i = 0; i < node.index(); ++i) {
-    const ScheduleNode& n = k_.nodes[i];
-    if (n.kind != NodeKind::sync || n.scope != Unit::machine) continue;
-    bool in_loop = false;
-    for (NodeId p = n.parent; p.valid(); p = k_.node(p).parent)
-      in_loop = in_loop || k_.node(p).kind == NodeKind::loop;
-    phase += in_loop ? 0 : 1;
+std::vector<int> phases_of(const ScheduledKernel& k) {
+  std::vector<int> all(k.nodes.size() + 1, 0);
+  if (!k.co_resident) return all;  // there is no such barrier
+  for (std::size_t i = 0; i < k.nodes.size(); ++i) {
+    const ScheduleNode& n = k.nodes[i];
+    bool counts = n.kind == NodeKind::sync && n.scope == Unit::machine;
+    for (NodeId p = n.parent; counts && p.valid(); p = k.node(p).parent)
+      counts = k.node(p).kind != NodeKind::loop;
+    all[i + 1] = all[i] + (counts ? 1 : 0);
   }
-  return phase;
+  return all;
 }
+
+/// Between two such barriers nothing of one phase is in another's way.
+int BlockLowering::phase_of(NodeId node) const { return phases_[node.index()]; }
 
 /// Whether what is read of a tile but not computed must be zero: it adds nothing to products, and a
 /// spilled tile may go home before all of it was computed.
@@ -162,7 +166,6 @@ NodeId BlockLowering::loads_anew(BufferId b) const {
     const auto is = [&](const auto& use) { return use.buffer == b; };
     return n.buffer == b || std::ranges::any_of(n.reads, is) || std::ranges::any_of(n.writes, is);
   };
-  const std::vector<NodeId> last_below = last_nodes_below(k_);
   NodeId found;
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& loop = k_.nodes[i];
@@ -184,7 +187,7 @@ NodeId BlockLowering::loads_anew(BufferId b) const {
     bool all = true;
     for (std::size_t n = 0; n < k_.nodes.size() && all; ++n) {
       if (!uses(k_.nodes[n])) continue;
-      all = n > i && NodeId(n) <= last_below[i];
+      all = n > i && NodeId(n) <= last_below_[i];
       if (k_.nodes[n].kind == NodeKind::load && k_.nodes[n].buffer == b)
         all = all && k_.nodes[n].reads_below.size() == 1 && steps(k_.nodes[n].reads_below.front());
     }
@@ -207,7 +210,6 @@ BlockTile* BlockLowering::largest_that_can_wait() {
 /// in every loop around it. What a running operator makes goes from one turn to the next, wherever
 /// its tile is fixed.
 std::pair<NodeId, NodeId> BlockLowering::used_between(BufferId b) const {
-  const std::vector<NodeId> last_below = last_nodes_below(k_);
   const NodeId anew = waits_.contains(b) ? loads_anew(b) : NodeId();
   const OpId producer = workload_.producer(buffer(b).tensor);
   const bool running =
@@ -221,7 +223,7 @@ std::pair<NodeId, NodeId> BlockLowering::used_between(BufferId b) const {
     for (NodeId l = k_.node(n).parent; l.valid() && l != scope; l = k_.node(l).parent)
       if (k_.node(l).kind == NodeKind::loop && k_.node(l).binding != Binding::grid &&
           k_.node(l).max_trips > 1)
-        first = l, last = last_below[l.index()];
+        first = l, last = last_below_[l.index()];
     span = {std::min(span.first, first), std::max(span.second, last)};
   };
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
@@ -373,6 +375,7 @@ void BlockLowering::shape() {
 
 /// Gives every tile its place; what a block needs.
 std::int64_t BlockLowering::total() {
+  Effort::spend(static_cast<std::int64_t>(program_.tiles.size() * k_.nodes.size() / kNodesOfUnit));
   program_.barrier_bytes = 0;
   std::vector<std::optional<std::pair<NodeId, NodeId>>> uses(program_.tiles.size());
   for (BlockTile& p : program_.tiles) {

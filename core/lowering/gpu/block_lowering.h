@@ -69,6 +69,8 @@ struct BoxAtHome {
 bool leaves(const Workload& w, const Access& a, std::size_t d);
 /// By node, the last of the nodes below it.
 std::vector<NodeId> last_nodes_below(const ScheduledKernel& k);
+/// By node, and of the kernel's end: barriers of all blocks before it that stand in no loop.
+std::vector<int> phases_of(const ScheduledKernel& k);
 /// Dimensions whose index, where it may leave the tensor, the depth has a part in: whether an
 /// element is there is known for a row or column and a point of the depth together.
 std::vector<std::size_t> checked_together(const Workload& w, const Operator& op, const Access& a,
@@ -242,6 +244,8 @@ class BlockLowering {
   const Machine& machine_;
   const Workload& workload_;
   const ScheduledKernel& k_;
+  const std::vector<NodeId> last_below_ = last_nodes_below(k_);
+  const std::vector<int> phases_ = phases_of(k_);
   const BlockChoices choices_;
   const MicroKernel* micro_kernel_;
   bool f64_ = false;

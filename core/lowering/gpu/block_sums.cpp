@@ -207,7 +207,6 @@ std::vector<BufferId> BlockLowering::most_sums_alive() const {
   };
   const NodeId end(k_.nodes.size());
   std::vector<Life> lives(program_.tiles.size(), {end, NodeId(0)});
-  const std::vector<NodeId> last_below = last_nodes_below(k_);
   const auto touch = [&](BufferId b, NodeId n) {
     if (!b.valid() || tile(b).form != Form::sums) return;
     Life& life = lives[b.index()];
@@ -219,7 +218,7 @@ std::vector<BufferId> BlockLowering::most_sums_alive() const {
           k_.node(l).max_trips > 1)
         outermost = l;
     if (outermost.valid())
-      life = {std::min(life.first, outermost), std::max(life.last, last_below[outermost.index()])};
+      life = {std::min(life.first, outermost), std::max(life.last, last_below_[outermost.index()])};
   };
   for (std::size_t i = 0; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
