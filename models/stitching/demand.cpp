@@ -301,9 +301,10 @@ class Tally {
         !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
+    // Loops around what is unrolled wait for their loads turn by turn.
     double together = sum.meets ? 1
                       : unrolled
-                          ? fitting
+                          ? std::min(fitting, std::max(1.0, turns / pass.waits))
                           : std::min({turns, ahead(pass),
                                       sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
     // A long loop is left as it is: its next turn's loads wait for this one's sum.
@@ -354,7 +355,8 @@ class Tally {
         const double sums = size(s.dims);
         out_.instructions += 2 * steps * sums * done * warps(s);
         out_.wavefronts += steps * sums * done * warps(s);
-        sum.after += steps * (d_.shuffle + d_.light) + sums * times - 1;
+        // Those of turns that are unrolled together are issued one a cycle.
+        sum.after += pass.joins * steps * (d_.shuffle + d_.light) + sums * times - 1;
         return;
       }
       case Step::Kind::exchange:
