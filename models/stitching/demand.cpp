@@ -32,6 +32,7 @@ constexpr double kOfAccess = 2;    // instructions of an access: its address, it
 // Registers of a load that is under way in a loop, its address and its value; that a thread has
 // beside loads and values: addresses, indices (SASS of nvcc 13.0).
 constexpr double kOfLoad = 3, kOfThread = 16;
+constexpr double kOfAddresses = 8;  // of an unrolled loop's loads, whose places are constants apart
 // Cycles of a scheduler for an instruction of doubles: half as many units (CUDA C++ Programming
 // Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
 // of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
@@ -195,15 +196,15 @@ class Tally {
   /// Of a load or store that a thread comes to `turns` times, all of a block's warps `times` times.
   /// `sectors`: of these, those that do not lie in L1.
   void bring(const Accesses& x, double times, double full, const Linear& at, double turns,
-             std::optional<double> sectors = {}) {
+             bool loaded = false, std::optional<double> sectors = {}) {
     const double all = sectors.value_or(x.sectors * times * full);
     add(x, times, full, false);
-    out_.sectors += all;
+    out_.sectors += all / (loaded ? l1_.asked_together(at) : 1);
     if (!l1_.others_read(at)) brought_.push_back({all, turns});
   }
   void bring_loaded(TensorId t, const Accesses& x, double times, double full, const Linear& at,
                     double turns) {
-    bring(x, times, full, at, turns, l1_.from_l2(t, at, x.sectors * times * full));
+    bring(x, times, full, at, turns, true, l1_.from_l2(t, at, x.sectors * times * full));
   }
 
   /// The warps of a block wait for one another, so often.
@@ -260,7 +261,7 @@ class Tally {
         const double step = static_cast<double>(std::abs(along->second)) * home_bytes(s);
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
-    bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
+    bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats, true);
     // Dimensions that a thread goes along: of the innermost, its part of a row.
     int along = 0;
     for (const int& e : s.elements)
@@ -526,8 +527,11 @@ class Tally {
   /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
   /// values.
   double known_ahead(double loads, double values) const {
+    // What is kept at the fullest place of the kernel, and addresses: ptxas gives no more registers
+    // than that for loads alone.
+    const double taken = std::max(before(), known_.most + kOfAddresses);
     const double fitting =
-        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
+        (registers_allowed(d_, kWarp * out_.warps, known_.most) - taken) / std::max(1.0, values);
     const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
     return std::max(std::floor(widest ? fitting + 0.5 : fitting),
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
