@@ -16,7 +16,8 @@ constexpr double kVectorElements = 8;  // that a thread loads at once, at most
 // Architecture via Microbenchmarking, table of memory latencies.
 constexpr double kL1 = 40.7;
 // Bytes that blocks read past L1, all the same ones or of one of 8 or of 32 places, over those that
-// each reads for itself: 19, 18 and 11 TB/s over 7.2, on an H200 (experiments/gpu/cold).
+// each reads for itself: 19, 18 and 11 TB/s over 7.2 on an H200, and as much on an H100
+// (h100-cold.json).
 constexpr double kMostTogether = 2.6;
 
 }  // namespace
