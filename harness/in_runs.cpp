@@ -56,8 +56,8 @@ std::shared_ptr<const Machine> as_part_of(const Workload& whole, const Workload&
   auto shared = std::make_shared<Machine>(*machine);
   for (Level& cache : shared->levels)
     if (cache.kind == LevelKind::cache)
-      cache.capacity = Bytes(static_cast<std::int64_t>(
-          static_cast<double>(cache.capacity.value) * own / all));
+      cache.capacity =
+          Bytes(static_cast<std::int64_t>(static_cast<double>(cache.capacity.value) * own / all));
   return shared;
 }
 

@@ -32,7 +32,6 @@ constexpr double kOfAccess = 2;    // instructions of an access: its address, it
 // Registers of a load that is under way in a loop, its address and its value; that a thread has
 // beside loads and values: addresses, indices (SASS of nvcc 13.0).
 constexpr double kOfLoad = 3, kOfThread = 16;
-constexpr double kOfAddresses = 8;  // of an unrolled loop's loads, whose places are constants apart
 // Cycles of a scheduler for an instruction of doubles: half as many units (CUDA C++ Programming
 // Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
 // of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
@@ -527,11 +526,8 @@ class Tally {
   /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
   /// values.
   double known_ahead(double loads, double values) const {
-    // What is kept at the fullest place of the kernel, and addresses: ptxas gives no more registers
-    // than that for loads alone.
-    const double taken = std::max(before(), known_.most + kOfAddresses);
     const double fitting =
-        (registers_allowed(d_, kWarp * out_.warps, known_.most) - taken) / std::max(1.0, values);
+        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
     const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
     return std::max(std::floor(widest ? fitting + 0.5 : fitting),
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
