@@ -6,8 +6,10 @@
 
 namespace tilewright::harness {
 
-std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
-  if (machine->level(machine->default_level()).managed == Managed::software) return machine;
+namespace {
+
+/// Bytes that each run uses again.
+double used_again(const Workload& w) {
   double touched = 0, largest = 0;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     const auto bytes = static_cast<double>(w.tensors()[t].bytes().value);
@@ -16,7 +18,14 @@ std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const 
     else
       largest = std::max(largest, bytes);
   }
-  touched += 2 * largest;
+  return touched + 2 * largest;
+}
+
+}  // namespace
+
+std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
+  if (machine->level(machine->default_level()).managed == Managed::software) return machine;
+  const double touched = used_again(w);
   std::shared_ptr<Machine> warm;
   for (std::size_t i = 1; i < machine->levels.size(); ++i) {
     const Level& cache = machine->levels[i];
@@ -35,6 +44,21 @@ std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const 
           cycles->second *= comes;
   }
   return warm != nullptr ? warm : machine;
+}
+
+std::shared_ptr<const Machine> as_part_of(const Workload& whole, const Workload& part,
+                                          std::shared_ptr<const Machine> machine) {
+  if (machine->level(machine->default_level()).managed != Managed::software) return machine;
+  double own = 0;
+  for (const Tensor& t : part.tensors()) own += static_cast<double>(t.bytes().value);
+  const double all = used_again(whole);
+  if (own >= all) return machine;
+  auto shared = std::make_shared<Machine>(*machine);
+  for (Level& cache : shared->levels)
+    if (cache.kind == LevelKind::cache)
+      cache.capacity =
+          Bytes(static_cast<std::int64_t>(static_cast<double>(cache.capacity.value) * own / all));
+  return shared;
 }
 
 }  // namespace tilewright::harness

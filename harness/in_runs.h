@@ -14,4 +14,10 @@ namespace tilewright::harness {
 /// would not know how much the others touch.
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine);
 
+/// The machine as a part of a program finds it, where a level is filled by software and caches lie
+/// behind it: of a cache the part has as much as its tensors are of all that the program uses
+/// again.
+std::shared_ptr<const Machine> as_part_of(const Workload& whole, const Workload& part,
+                                          std::shared_ptr<const Machine> machine);
+
 }  // namespace tilewright::harness

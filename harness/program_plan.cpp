@@ -234,7 +234,7 @@ class Maker {
                        .emitted = std::move(source).value()};
     const Model& planner = planning_model();
     Setting later = alone;
-    later.machine = warm_;
+    later.machine = as_part_of(*setting_.workload, *w, warm_);
     if (planner.price != nullptr)
       if (const Result<Price> price = harness::price(planner, request_, later, plan))
         made.predicted = price->traffic.seconds;

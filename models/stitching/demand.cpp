@@ -195,15 +195,15 @@ class Tally {
   /// Of a load or store that a thread comes to `turns` times, all of a block's warps `times` times.
   /// `sectors`: of these, those that do not lie in L1.
   void bring(const Accesses& x, double times, double full, const Linear& at, double turns,
-             std::optional<double> sectors = {}) {
+             bool loaded = false, std::optional<double> sectors = {}) {
     const double all = sectors.value_or(x.sectors * times * full);
     add(x, times, full, false);
-    out_.sectors += all;
+    out_.sectors += all / (loaded ? l1_.asked_together(at) : 1);
     if (!l1_.others_read(at)) brought_.push_back({all, turns});
   }
   void bring_loaded(TensorId t, const Accesses& x, double times, double full, const Linear& at,
                     double turns) {
-    bring(x, times, full, at, turns, l1_.from_l2(t, at, x.sectors * times * full));
+    bring(x, times, full, at, turns, true, l1_.from_l2(t, at, x.sectors * times * full));
   }
 
   /// The warps of a block wait for one another, so often.
@@ -260,7 +260,7 @@ class Tally {
         const double step = static_cast<double>(std::abs(along->second)) * home_bytes(s);
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
-    bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats);
+    bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats, true);
     // Dimensions that a thread goes along: of the innermost, its part of a row.
     int along = 0;
     for (const int& e : s.elements)
@@ -301,9 +301,10 @@ class Tally {
         !sum.meets && std::ranges::any_of(pass.loops, [&](int l) { return indexed_.contains(l); });
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
+    // Loops around what is unrolled wait for their loads turn by turn.
     double together = sum.meets ? 1
                       : unrolled
-                          ? fitting
+                          ? std::min(fitting, std::max(1.0, turns / pass.waits))
                           : std::min({turns, ahead(pass),
                                       sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
     // A long loop is left as it is: its next turn's loads wait for this one's sum.
@@ -351,7 +352,8 @@ class Tally {
         const double sums = size(s.dims);
         out_.instructions += 2 * steps * sums * done * warps(s);
         out_.wavefronts += steps * sums * done * warps(s);
-        sum.after += steps * (d_.shuffle + d_.light) + sums * times - 1;
+        // Those of turns that are unrolled together are issued one a cycle.
+        sum.after += pass.joins * steps * (d_.shuffle + d_.light) + sums * times - 1;
         return;
       }
       case Step::Kind::exchange:

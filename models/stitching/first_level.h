@@ -23,6 +23,9 @@ class FirstLevel {
   double from_l2(TensorId t, const lowering::Linear& at, double sectors) const;
   /// Whether other blocks read the same.
   bool others_read(const lowering::Linear& at) const;
+  /// How much faster L2 gives a load's sectors that several multiprocessors ask for at about the
+  /// same time than such that each asks for alone.
+  double asked_together(const lowering::Linear& at) const;
   /// Cycles until a load is there: what other blocks read, too, they have brought to L2. `fresh`:
   /// how often it is not in L1.
   double latency(const lowering::Linear& at, double fresh = 1) const;

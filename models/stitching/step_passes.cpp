@@ -77,6 +77,7 @@ void StepPasses::collect(const Step& s, double times, double waits, double toget
                          StepPass& pass) const {
   if (s.kind == Step::Kind::compute)
     pass.turns = std::max(pass.turns, times), pass.waits = std::max(pass.waits, waits);
+  if (s.kind == Step::Kind::lanes) pass.joins = std::max(pass.joins, waits);
   if (s.kind != Step::Kind::loop) return pass.steps.emplace_back(&s, times), void();
   pass.loops.push_back(s.index);
   const std::int64_t count = p_.index(s.index).count;

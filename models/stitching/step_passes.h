@@ -17,6 +17,7 @@ struct StepPass {
   NodeId root;             ///< of the schedule
   double turns = 1;        ///< of a thread, over all loops
   double waits = 1;        ///< so often all loads that are under way are waited for
+  double joins = 1;        ///< so often lanes join their parts, one time after the other
 };
 
 class StepPasses {

@@ -23,6 +23,9 @@ constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOf
                  kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
                  kOfShiftedWide = 55, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
                  kOfExpensive = 7;
+// Of an element that a thread reads or writes where its place follows from the last one's: loops of
+// 4 to 10 instructions a point with one or two of them in the SASS of nvcc 13.0.
+constexpr double kOfPointAccess = 2.5;
 constexpr double kCopiedAtOnce = kElementsAtOnce;
 // Elements of sums in registers that a thread stores: one by one, or with others' in 16 bytes.
 constexpr double kOfStored = 5.5, kOfStoredTogether = 3;
@@ -58,10 +61,15 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
     const double rounds = std::ceil(results / width / threads),
                  warps = std::ceil(results / width / 32);
     const double reads = strip ? in_strips + (x.reads - in_strips) * width : x.reads;
-    const double instructions = kOfIndex * (1 + x.loops) + (x.edges ? 3 * x.loops : 0) +
-                                kOfPointRead * (reads + x.writes) + width * (light + single);
-    t.alone += rounds * (chain(instructions, r) + r.near + meets +
-                         expensive * (r.expensive + (width - 1) * kOfSpecial));
+    const double instructions = kOfIndex * x.loops + (x.edges ? 3 * x.loops : 0) +
+                                kOfPointAccess * (reads + x.writes) + width * (light + single);
+    const double of_round = chain(instructions, r) + r.near + meets +
+                            expensive * (r.expensive + (width - 1) * kOfSpecial);
+    // nvcc unrolls the rounds by four: of those that ask nothing the reads are under way together.
+    const double together = x.edges ? 0 : std::floor(rounds / kUnrolled) * kUnrolled;
+    t.alone += (rounds - together) * of_round +
+               together * (loop(instructions, r) + (r.near + meets) / kUnrolled +
+                           expensive * (r.expensive / kUnrolled + width * kOfSpecial));
     t.issue = warps * (instructions + expensive * width * kOfSpecial) / kSchedulers;
     t.near = warps * (reads + x.writes) * width * (x.wide ? 2 : 1);
   } else {
@@ -74,22 +82,29 @@ ActTime points_time(const PointsRun& x, const BlockForms& f, const BlockRates& r
     // What is side by side is one read, other operands are read point by point.
     const double apart = strip ? std::max(0.0, x.reads - in_strips) * (width - 1) : 0;
     const double reads = at_once.alike + block * (at_once.own + apart);
-    const double indices = members > 1 ? kOfIndex * (x.sum_loops - 1) : 0;
-    const double turn = 3 + indices + kOfPointRead * reads + block * width * (light + single);
+    // Threads that share a sum over several loops take each turn's number apart, and places anew.
+    const bool numbered = members > 1 && x.sum_loops > 1;
+    const double turn = (numbered ? 3 + kOfIndex * (x.sum_loops - 1) : 1) +
+                        (numbered ? kOfPointRead : kOfPointAccess) * reads +
+                        block * width * (light + single) + (members > 1 && x.sum_edges ? 4 : 0);
     const double begin = kOfIndex * (1 + x.loops) + block * kOfPointRead,
                  ends = block * kOfPointRead * x.writes;
     const double joins = block * x.writes * std::log2(lanes) * (r.shuffle + r.light);
     double exchanged = 0;
     if (members > 32) exchanged = 2 * r.barrier + r.near + members / 32 * (r.near + r.light);
+    // Turns that are unrolled together; where each asks whether its points exist, none are.
+    const double at_a_time = strip ? kUnrolledStrips : kUnrolled;
+    const double together =
+        members > 1 && x.sum_edges ? 0 : std::floor(turns / at_a_time) * at_a_time;
+    const double special = expensive * block * width * kOfSpecial;
     // Sums of a thread's points are chains of their own.
-    const double of_turn =
-        std::max(loop(turn, r), width * r.light) +
-        expensive * (r.expensive / kUnrolled + block * width * kOfSpecial / kUnrolled) + meets;
-    t.alone += rounds * (chain(begin + ends, r) + r.near + turns * of_turn +
-                         std::ceil(turns / (strip ? kUnrolledStrips : kUnrolled)) * r.near + joins +
-                         exchanged);
-    const double all = begin + ends + turns * (turn + expensive * block * width * kOfSpecial) +
-                       block * std::log2(lanes) * 2;
+    const double unrolled = std::max(loop(turn, r), width * r.light) +
+                            (expensive * r.expensive + special + r.near) / at_a_time + meets,
+                 single_turn = std::max(chain(turn + 3, r), width * r.light) + r.near +
+                               expensive * r.expensive + meets;
+    t.alone += rounds * (chain(begin + ends, r) + r.near + together * unrolled +
+                         (turns - together) * single_turn + joins + exchanged);
+    const double all = begin + ends + turns * (turn + special) + block * std::log2(lanes) * 2;
     t.issue = warps * all / kSchedulers;
     t.near = warps * turns * (at_once.alike + block * at_once.own) * width * (x.wide ? 2 : 1);
   }

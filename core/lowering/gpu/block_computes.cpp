@@ -123,7 +123,8 @@ PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of
   for (const Access& a : op.inputs) p.narrow += size_of(w.tensor(a.tensor).dtype) == 2 ? 1 : 0;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const bool sum = w.is_reduction(n.op, op.loops[l]);
-    if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, of.most[l]) != 0) p.edges = true;
+    if (w.loop(op.loops[l]).extent % std::max<std::int64_t>(1, of.most[l]) != 0)
+      (sum ? p.sum_edges : p.edges) = true;
     if (of.most[l] <= 1) continue;
     p.reduces = p.reduces || sum;
     (sum ? p.sum_loops : p.loops) += 1;

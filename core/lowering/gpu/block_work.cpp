@@ -24,6 +24,9 @@ std::int64_t volume(const Box& b) {
 struct FoundTile {
   std::vector<std::int64_t> extents = {};  ///< of the largest, by dimension
   std::optional<Box> now = {};
+  std::optional<Box> brought = {};      ///< by the last load of it,
+  std::vector<NodeId> brought_in = {};  ///< in these loops' turns
+  std::size_t brought_at = 0;           ///< and phase
   bool covered = true, at_once = true;  ///< as blocks' lowering has it
   bool fresh = false;                   ///< it starts afresh wherever it is fixed
 
@@ -220,7 +223,10 @@ class BlockWalk {
     const auto of = [&](const Ranges& r) { return load_box(s_, k_, id, r); };
     const Box box = of(ranges);
     note(n.buffer, box);
+    needs(n.tensor);
+    // What an earlier load has brought in the same turns of all loops is there.
     const auto points = static_cast<double>(volume(box));
+    if (!comes(n.buffer, box)) return;
     loads_.push_back({id, phase_now(), phase().copies.size(), at_home(n.tensor, box)});
     phase().copies.push_back(
         {.runs = changes(of, ranges),
@@ -229,7 +235,18 @@ class BlockWalk {
          .row_dims = row_dims(box),
          .partial = partial(n.tensor, box),
          .buffer = n.buffer.index()});
-    needs(n.tensor);
+  }
+
+  /// Whether a load's tile is another than its buffer's last one, which a load in the same turns of
+  /// all loops has brought.
+  bool comes(BufferId b, const Box& box) {
+    std::vector<NodeId> turning;
+    for (const Frame& f : path_)
+      if (f.trips > 1) turning.push_back(f.loop);
+    FoundTile& t = tiles_[b.index()];
+    const bool there = t.brought == box && t.brought_in == turning && t.brought_at == phase_now();
+    t.brought = box, t.brought_in = std::move(turning), t.brought_at = phase_now();
+    return !there;
   }
 
   /// Dimensions of more than one element, but for the last.

@@ -49,6 +49,7 @@ struct PointsRun {
   int loops = 0, sum_loops = 0;              ///< of more than one iteration
   bool wide = false;                         ///< f64
   bool edges = false;                        ///< boxes are cut off: which points exist is looked at
+  bool sum_edges = false;                    ///< the same of a sum's points
   bool gathers = false;
   BlockPoints way;
   bool reduces = false;
