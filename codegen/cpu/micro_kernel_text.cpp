@@ -42,7 +42,7 @@ struct Count {
 // What a product's rows go through before they leave their registers: nothing.
 struct Keep {
   static constexpr bool kStores = true;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
@@ -53,7 +53,7 @@ struct Keep {
 template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = true;
   Fetch fetch;
 };
@@ -70,11 +70,31 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE void fetch_rows(int64_t depth, int64_t i, in
 #pragma GCC unroll 12
       for (int m = 0; m < MI; ++m) after.fetch(Count<NI>{}, i + m, j);
 }
-// One step of the depth.
-template <bool Pairs>
+// One step of the depth, or several of them.
+template <int Steps>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) {
   return sum + x * row;
 }
+// Sums as they leave.
+template <int Steps>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete(Vector sum) {
+  return sum;
+}
+)";
+
+constexpr const char* kPaired = R"(
+// What of an input's tile has been paired already.
+template <int R>
+struct Paired {
+  Box<R> held{};
+  const Real* from = nullptr;
+  int64_t columns = 0, depth = 0;
+  bool is(const Box<R>& now, const Real* b, int64_t n, int64_t k) {
+    if (from == b && columns == n && depth == k && equal(held, now)) return true;
+    held = now, from = b, columns = n, depth = k;
+    return false;
+  }
+};
 )";
 
 constexpr const char* kPairs = R"(
@@ -82,14 +102,14 @@ constexpr const char* kPairs = R"(
 // with zero where there is none), and one instruction adds both products. Sums are f32.
 template <class After>
 struct Pairs : After {
-  static constexpr bool kPairs = true;
+  static constexpr int kSteps = 2;
 };
 template <class After>
 Pairs<After> pairs(After after) {
   return {after};
 }
 template <>
-TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<true>(Vector sum, Real x, Vector row) {
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<2>(Vector sum, Real x, Vector row) {
   return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512(_mm512_set1_ps(x)),
                                   (__m512bh)row);
 }
@@ -137,18 +157,108 @@ TILEWRIGHT_TARGET inline void pairs_of_columns(int64_t columns, int64_t depth, c
           (Vector)_mm512_permutexvar_epi16(together, both);
     }
 }
-// What of an input's tile has been paired already.
-template <int R>
-struct Paired {
-  Box<R> held{};
-  const Real* from = nullptr;
-  int64_t columns = 0, depth = 0;
-  bool is(const Box<R>& now, const Real* b, int64_t n, int64_t k) {
-    if (from == b && columns == n && depth == k && equal(held, now)) return true;
-    held = now, from = b, columns = n, depth = k;
-    return false;
-  }
+)";
+
+constexpr const char* kQuads = R"(
+// Products of whole numbers of 8 bits: an element of A and of B is a quad of them, of four steps of the
+// depth (the last with zeros where there are none), and one instruction adds all four products. It
+// takes A's as unsigned: each is 128 more than it is, and B's first row takes away what that adds.
+// Sums are whole numbers of 32 bits, and leave as f32.
+template <class After>
+struct Quads : After {
+  static constexpr int kSteps = 4;
 };
+template <class After>
+Quads<After> quads(After after) {
+  return {after};
+}
+template <>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<4>(Vector sum, Real x, Vector row) {
+  return (Vector)_mm512_dpbusd_epi32((__m512i)sum, _mm512_castps_si512(_mm512_set1_ps(x)),
+                                     (__m512i)row);
+}
+template <>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete<4>(Vector sum) {
+  return (Vector)_mm512_cvtepi32_ps((__m512i)sum);
+}
+// Rows of quads along k: for A, whose numbers `more` makes unsigned, and for a B whose columns they are.
+TILEWRIGHT_TARGET inline void quads_of_rows(int64_t rows, int64_t depth, const Real* a,
+                                            int64_t a_row, int64_t a_k, Real* to, int64_t to_row,
+                                            bool more) {
+  const __m128i flip = _mm_set1_epi8(more ? -128 : 0);
+  for (int64_t i = 0; i < rows; ++i) {
+    char* const bytes = reinterpret_cast<char*>(to + i * to_row);
+    for (int64_t k = 0; k < depth; k += kLanes) {
+      const int64_t n = min(depth - k, kLanes);
+      Real gathered[kLanes];
+      const Real* from = a + i * a_row + k;
+      if (a_k != 1) {
+        for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
+        from = gathered;
+      }
+      const Vector x = n == kLanes ? *reinterpret_cast<const Unaligned*>(from)
+                                   : load_part(from, first_lanes(n));
+      const __m128i whole = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)x));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes + k), _mm_xor_si128(whole, flip));
+    }
+  }
+}
+// What A's 128 too many add to the sums of each column, taken away: the row before the quads.
+TILEWRIGHT_TARGET inline void take_away(int64_t columns, int64_t steps, Real* to, int64_t to_row) {
+  const __m512i more = _mm512_set1_epi8(-128);
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    __m512i sum = _mm512_setzero_si512();
+    for (int64_t k = 1; k <= steps; ++k)
+      sum = _mm512_dpbusd_epi32(sum, more, _mm512_loadu_si512(to + k * to_row + j));
+    _mm512_storeu_si512(to + j, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
+  }
+}
+// Rows of columns, each a quad of steps of the depth, behind the row that is taken away.
+// `rows_of_columns`: room for the columns' own rows.
+TILEWRIGHT_TARGET inline void quads_of_columns(int64_t columns, int64_t depth, const Real* b,
+                                               int64_t b_k, int64_t b_column, Real* to,
+                                               int64_t to_row, Real* rows_of_columns,
+                                               int64_t column_row) {
+  const int64_t steps = (depth + 3) / 4;
+  if (b_column != 1) {
+    quads_of_rows(columns, depth, b, b_column, b_k, rows_of_columns, column_row, false);
+    transpose(columns, steps, rows_of_columns, column_row, to + to_row, to_row);
+    return take_away(columns, steps, to, to_row);
+  }
+  const __m512i least = _mm512_set1_epi32(-128), most = _mm512_set1_epi32(127);
+  const __m512i byte = _mm512_set1_epi32(255);
+  for (int64_t k = 0; k < depth; k += 4)
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const Lanes lanes = first_lanes(min(columns - j, kLanes));
+      __m512i quad = _mm512_setzero_si512();
+      for (int t = static_cast<int>(min(depth - k, 4)); t-- > 0;) {
+        const __m512i x = _mm512_cvtps_epi32((__m512)load_part(b + (k + t) * b_k + j, lanes));
+        const __m512i whole = _mm512_max_epi32(_mm512_min_epi32(x, most), least);
+        quad = _mm512_or_si512(quad, _mm512_sllv_epi32(_mm512_and_si512(whole, byte),
+                                                       _mm512_set1_epi32(8 * t)));
+      }
+      _mm512_storeu_si512(to + (k / 4 + 1) * to_row + j, quad);
+    }
+  take_away(columns, steps, to, to_row);
+}
+// The same of a tensor's own bytes as a panel of `width` columns, of which `columns` are there.
+inline Real* quads_of_panel(int64_t width, int64_t columns, int64_t depth, const std::int8_t* b,
+                            int64_t b_k, int64_t b_column, Real* to) {
+  std::int32_t* const first = reinterpret_cast<std::int32_t*>(to);
+  for (int64_t i = 0; i < width; ++i) first[i] = 0;
+  std::int32_t* quad = first + width;
+  for (int64_t k = 0; k < depth; k += 4)
+    for (int64_t i = 0; i < width; ++i, ++quad) {
+      std::uint32_t all = 0;
+      for (int64_t t = 0; t < 4 && k + t < depth && i < columns; ++t) {
+        const std::int8_t x = b[(k + t) * b_k + i * b_column];
+        all |= static_cast<std::uint32_t>(static_cast<std::uint8_t>(x)) << (8 * t);
+        first[i] -= 128 * x;
+      }
+      *quad = static_cast<std::int32_t>(all);
+    }
+  return reinterpret_cast<Real*>(quad);
+}
 )";
 
 constexpr const char* kOuterProduct = R"(
@@ -174,7 +284,17 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
                                      const Real* next = nullptr, int64_t next_k = 0,
                                      int64_t ahead = 0) {
   Vector acc[MI][NI];
-  if (fresh) {
+  constexpr bool whole = After::kSteps == 4;  // sums of whole numbers, which begin with B's first row
+  if constexpr (whole) {
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) {
+      const Vector first = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
+                                                  : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+#pragma GCC unroll 12
+      for (int m = 0; m < MI; ++m) acc[m][n] = first;
+    }
+    b += b_k;
+  } else if (fresh) {
 #pragma GCC unroll 12
     for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 12
@@ -217,7 +337,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kPairs>(acc[m][n], x, row[n]);
+      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kSteps>(acc[m][n], x, row[n]);
     }
     a += a_k;
     b += b_k;
@@ -227,6 +347,15 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
 #pragma GCC unroll 12
   for (int m = 0; m < MI; ++m) {
     Real* const row = c + m * c_row;
+    if constexpr (whole) {
+#pragma GCC unroll 12
+      for (int n = 0; n < NI; ++n) {
+        acc[m][n] = complete<After::kSteps>(acc[m][n]);
+        if (!fresh)
+          acc[m][n] += Partial && n == NI - 1 ? load_part(row + n * kLanes, lanes)
+                                              : *reinterpret_cast<const Unaligned*>(row + n * kLanes);
+      }
+    }
 #pragma GCC unroll 12
     for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
@@ -500,13 +629,15 @@ std::string target_attribute(Isa isa) {
       return "__attribute__((target(\"avx2,fma,f16c\")))";
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
+    case Isa::avx512_vnni:
+      return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma\")))";
     case Isa::avx512_bf16:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,avx2,fma\")))";
   }
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
@@ -521,7 +652,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
                    kStepsAhead, kProductsAhead, kLongDepth) +
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
-         interleavings(lanes) + kTranspose + pack + (pairs ? of_pairs : "");
+         interleavings(lanes) + kTranspose + pack + (steps > 1 ? kPaired : "") +
+         (steps == 2 ? of_pairs : steps == 4 ? kQuads : "");
 }
 
 }  // namespace tilewright::cpu
