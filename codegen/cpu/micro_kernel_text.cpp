@@ -174,8 +174,9 @@ Quads<After> quads(After after) {
 }
 template <>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<4>(Vector sum, Real x, Vector row) {
-  return (Vector)_mm512_dpbusd_epi32((__m512i)sum, _mm512_castps_si512(_mm512_set1_ps(x)),
-                                     (__m512i)row);
+  // Not by its intrinsic: GCC 12 would then copy every sum to memory in every step.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"((Vector)_mm512_set1_ps(x)), "vm"(row));
+  return sum;
 }
 template <>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete<4>(Vector sum) {
