@@ -50,7 +50,10 @@ Along along(NodeReader& n, std::size_t i, const Value& v) {
 
 /// Unsigned numbers of 8 bits as i8.
 Value less_half(Builder& b, const std::string& name, const Value& v) {
-  return b.map(name, kInt8, {v}, [](const Args& a) { return sub(a[0], number(kHalfOfByte)); });
+  return b.map(name, kInt8, {v}, [](const Args& a) {  // held to the range, whatever is drawn
+    const Expr held = call("min", {call("max", {a[0], number(0)}), number(2 * kHalfOfByte - 1)});
+    return sub(held, number(kHalfOfByte));
+  });
 }
 
 /// Whether two of the same known single value.
