@@ -83,7 +83,8 @@ void say_quantise(NodeReader& n) {
       const auto z = constant(a[2]);
       const auto end = [&](double e) { return z ? number(e - *z) : sub(number(e), a[2]); };
       Expr whole = call("round", {size});
-      whole = call("min", {call("max", {std::move(whole), end(range->low)}), end(range->high)});
+      // What is no number gives way to the end that stands first.
+      whole = call("min", {end(range->high), call("max", {end(range->low), std::move(whole)})});
       const Expr shift = z ? number(*z - less) : sub(a[2], number(less));
       return z && *z == less ? whole : add(std::move(whole), shift);
     });
