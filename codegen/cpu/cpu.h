@@ -195,9 +195,9 @@ Result<Kernel> build(const Source& source, const BuildOptions& options = {});
 Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                                       const BuildOptions& options = {});
 
-/// The f32 fused multiply-adds (avx512_bf16, avx512_vnni: those of their dot products) that this process can
-/// start, in GFLOP/s (2 an FMA), measured on `threads` threads for about `seconds`: what a kernel's
-/// speed is held against. Throws InputError where the host does not run `isa`.
+/// The f32 fused multiply-adds (avx512_bf16, avx512_vnni: those of their dot products) that this
+/// process can start, in GFLOP/s (2 an FMA), measured on `threads` threads for about `seconds`:
+/// what a kernel's speed is held against. Throws InputError where the host does not run `isa`.
 double fma_peak_gflops(Isa isa, int threads = 1, double seconds = 0.2);
 
 }  // namespace tilewright::cpu

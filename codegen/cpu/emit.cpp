@@ -279,7 +279,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.planes) text += planes_text();
-  if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : p.quads ? 4 : 1);
+  if (p.prelude.products)
+    text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : p.quads ? 4 : 1);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
   source.fixed_end = text.size();

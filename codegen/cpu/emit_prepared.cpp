@@ -166,8 +166,7 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
   const bool is_real = quads || p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
   // A tile of quads has a row of its own sums in front.
   const SymRange& depth = range(ranges, n.op, p.depth);
-  const std::int64_t steps =
-      p_.workload().loop(op.loops[static_cast<std::size_t>(p.depth)]).extent;
+  const std::int64_t steps = p_.workload().loop(op.loops[static_cast<std::size_t>(p.depth)]).extent;
   if (quads && (depth.lo != number(0) || !depth.hi.is_constant() || depth.hi.constant != steps ||
                 !is_read_once(in_b)))
     return false;
@@ -285,14 +284,15 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     text.close();
   made.text = text.text();
   const std::string& first_column = at[static_cast<std::size_t>(p.columns)];
-  const std::string first_panel =
-      groups > 1
-          ? std::to_string(group) + " * ((" + first_column + ") / " + std::to_string(together) + ")"
-          : "(" + first_column + ") * " + std::to_string(steps);
+  const std::string first_panel = groups > 1 ? std::to_string(group) + " * ((" + first_column +
+                                                   ") / " + std::to_string(together) + ")"
+                                             : "(" + first_column + ") * " + std::to_string(steps);
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
          " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel +
-         (quads ? "" : " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel));
+         (quads
+              ? ""
+              : " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel));
 }
 
 /// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than

@@ -1,5 +1,5 @@
-// Operands of products that take several steps of the depth at once: pairs of bfloat16, and quads of
-// whole numbers of 8 bits.
+// Operands of products that take several steps of the depth at once: pairs of bfloat16, and quads
+// of whole numbers of 8 bits.
 #include "codegen/cpu/emitter.h"
 #include "core/lowering/byte_products.h"
 

@@ -23,14 +23,14 @@ std::string_view name_of(Isa isa) {
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
     case Isa::avx512_bf16: return "avx512_bf16";
-    case Isa::avx512_vnni: return "avx512_vnni";
+    case Isa::avx512_vnni:
+      return "avx512_vnni";
   }
   return "?";
 }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16,
-                  Isa::avx512_vnni})
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_vnni})
     if (name == name_of(isa)) return isa;
   return std::nullopt;
 }

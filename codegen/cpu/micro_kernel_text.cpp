@@ -654,7 +654,9 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps) {
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
          interleavings(lanes) + kTranspose + pack + (steps > 1 ? kPaired : "") +
-         (steps == 2 ? of_pairs : steps == 4 ? kQuads : "");
+         (steps == 2   ? of_pairs
+          : steps == 4 ? kQuads
+                       : "");
 }
 
 }  // namespace tilewright::cpu

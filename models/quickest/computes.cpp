@@ -86,10 +86,10 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
-  const int steps = x.window                                                  ? 1
+  const int steps = x.window                                          ? 1
                     : r_.fma_quads > 0 && multiplies_bytes(w_, n_.op) ? 4
-                    : r_.fma_pairs > 0                                        ? 2
-                                                                              : 1;
+                    : r_.fma_pairs > 0                                ? 2
+                                                                      : 1;
   double seconds = box.times * box.blocks *
                    product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, steps);
   if (!x.window) seconds += box.times * rows_begun(x, box);

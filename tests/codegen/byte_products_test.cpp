@@ -1,11 +1,12 @@
 // Products of whole numbers of 8 bits: the same numbers with and without the instruction that adds
 // four of them, at odd sizes, of either layout, packed once or in every run.
+#include "core/lowering/byte_products.h"
+
 #include <gmock/gmock.h>
 
 #include <cstring>
 #include <random>
 
-#include "core/lowering/byte_products.h"
 #include "core/workload/reference/elements.h"
 #include "models/exact/exact.h"
 #include "tests/codegen/kernel_support.h"
@@ -26,7 +27,8 @@ Schedule schedule_of(const Drawn& d) {
   const std::string right = d.columns_apart ? "B[j,k]" : "B[k,j]";
   const auto text = [](std::int64_t n) { return std::to_string(n); };
   const std::string last =
-      d.followed ? "  - \"after: D[i,j] = round(min(max(C[i,j] * s[j] + 0.25, -128), 127))\"\n" : "";
+      d.followed ? "  - \"after: D[i,j] = round(min(max(C[i,j] * s[j] + 0.25, -128), 127))\"\n"
+                 : "";
   const auto w = std::make_shared<const Workload>(workload_from_yaml(
       "name: bytes\ndtype: f32\nloops: {i: " + text(d.m) + ", j: " + text(d.n) +
           ", k: " + text(d.k) + "}\ndtypes: {A: i8, B: i8" + (d.followed ? ", D: i8" : "") +
@@ -68,8 +70,7 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
       auto source = cpu::emit(schedules.back(), options);
       ASSERT_TRUE(source.ok()) << source.reason();
       const bool quads = isa == cpu::Isa::avx512_vnni;
-      EXPECT_THAT(source->notes,
-                  Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
+      EXPECT_THAT(source->notes, Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
       if (quads) packed_once += source->kept_bytes > 0 ? 1 : 0;
       sources.push_back(std::move(source).value());
     }

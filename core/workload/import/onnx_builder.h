@@ -163,9 +163,10 @@ class Builder {
   Expr guarded(const std::vector<VarTerm>& terms, std::int64_t offset, std::int64_t extent,
                Expr inside, double outside);
 
-  // ---- Whole numbers of 8 bits --------------------------------------------------------------------
-  /// What values are in whole numbers of i8: scale * (whole - zero). `axis`: the dimension along which
-  /// scale and zero differ, if they do; they have one element, or as many as it.
+  // ---- Whole numbers of 8 bits
+  // --------------------------------------------------------------------
+  /// What values are in whole numbers of i8: scale * (whole - zero). `axis`: the dimension along
+  /// which scale and zero differ, if they do; they have one element, or as many as it.
   struct Scaled {
     Value whole, scale, zero;
     std::optional<std::size_t> axis = {};

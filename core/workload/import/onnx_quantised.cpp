@@ -63,8 +63,8 @@ bool same(const Value& a, const Value& b) {
 
 void say_quantise(NodeReader& n) {
   const Value& x = n.at(0);
-  const auto type = n.has(2) ? n.at(2).type
-                             : static_cast<std::int32_t>(n.integer("output_dtype", kUint8));
+  const auto type =
+      n.has(2) ? n.at(2).type : static_cast<std::int32_t>(n.integer("output_dtype", kUint8));
   const auto range = range_of(type);
   if (!range) {
     n.out[0] = x;
@@ -91,10 +91,9 @@ void say_quantise(NodeReader& n) {
   };
   // What was dequantised with the same scale is there already.
   std::optional<Value> whole;
-  if (const auto from = n.b.scaled_of(x); bytes && from && !from->axis && !scale.axis &&
-                                          same(from->scale, scale.values) && zero.uniform &&
-                                          from->zero.uniform &&
-                                          *from->zero.uniform == *zero.uniform - half)
+  if (const auto from = n.b.scaled_of(x);
+      bytes && from && !from->axis && !scale.axis && same(from->scale, scale.values) &&
+      zero.uniform && from->zero.uniform && *from->zero.uniform == *zero.uniform - half)
     whole = from->whole;
   if (!bytes) {
     n.out[0] = made(n.name, type, 0);
@@ -105,8 +104,8 @@ void say_quantise(NodeReader& n) {
     n.out[0] = *whole;
     return;
   }
-  n.out[0] = n.b.map(n.name, type, {*whole},
-                     [](const Args& a) { return add(a[0], number(kHalfOfByte)); });
+  n.out[0] =
+      n.b.map(n.name, type, {*whole}, [](const Args& a) { return add(a[0], number(kHalfOfByte)); });
   n.b.scaled(n.out[0], {.whole = *whole,
                         .scale = Builder::uniform(kFloat, {}, 1),
                         .zero = Builder::uniform(kFloat, {}, -kHalfOfByte)});
@@ -129,11 +128,11 @@ void say_dequantise(NodeReader& n) {
     const auto bytes = n.b.scaled_of(v);
     whole = bytes ? bytes->whole : less_half(n.b, n.name + "_i8", v);
   }
-  if (!zero) zero = Along{.values = Builder::uniform(type, {}, -half)};
+  if (!zero)
+    zero = Along{.values = Builder::uniform(type, {}, -half)};
   else if (half != 0)
-    zero->values = n.b.map(n.name + "_z", type, {zero->values}, [](const Args& a) {
-      return sub(a[0], number(kHalfOfByte));
-    });
+    zero->values = n.b.map(n.name + "_z", type, {zero->values},
+                           [](const Args& a) { return sub(a[0], number(kHalfOfByte)); });
   const bool exact = zero->values.uniform && *zero->values.uniform == 0;
   std::vector<Value> ins = {whole, scale.values};
   if (!exact) ins.push_back(zero->values);
@@ -144,10 +143,8 @@ void say_dequantise(NodeReader& n) {
   });
   if (whole.type != kInt8 || type != kFloat || whole.uniform) return;
   if (zero->axis && !scale.axis) return;
-  n.b.scaled(n.out[0], {.whole = whole,
-                        .scale = scale.values,
-                        .zero = zero->values,
-                        .axis = scale.axis});
+  n.b.scaled(n.out[0],
+             {.whole = whole, .scale = scale.values, .zero = zero->values, .axis = scale.axis});
 }
 
 }  // namespace
@@ -178,22 +175,23 @@ std::optional<Value> whole_product(Builder& b, const std::string& name, const Va
   int columns = -1, rows = -1;
   if (!none(z)) {  // sums of each column of the right operand
     columns = static_cast<int>(ins.size());
-    ins.push_back(b.reduce(name + "_columns", cast(right->whole, kFloat), {rc - 2}, Combine::sum, keep));
+    ins.push_back(
+        b.reduce(name + "_columns", cast(right->whole, kFloat), {rc - 2}, Combine::sum, keep));
   }
   if (!none(y)) {
     rows = static_cast<int>(ins.size());
-    ins.push_back(b.reduce(name + "_rows", cast(left->whole, kFloat), {ra - 1}, Combine::sum, keep));
+    ins.push_back(
+        b.reduce(name + "_rows", cast(left->whole, kFloat), {ra - 1}, Combine::sum, keep));
   }
   const std::size_t first = ins.size();
   // One factor for both operands.
-  const Value factor = b.map(name + "_scale", kFloat, {s, t},
-                             [](const Args& x) { return mul(x[0], x[1]); });
+  const Value factor =
+      b.map(name + "_scale", kFloat, {s, t}, [](const Args& x) { return mul(x[0], x[1]); });
   ins.push_back(factor), ins.push_back(z), ins.push_back(y);
   return b.map(name, a.type, ins, [&](const Args& x) {
     const Expr &of_left = x[first + 1], &of_right = x[first + 2];
     Expr sum = x[0];
-    if (columns >= 0)
-      sum = sub(std::move(sum), mul(of_left, x[static_cast<std::size_t>(columns)]));
+    if (columns >= 0) sum = sub(std::move(sum), mul(of_left, x[static_cast<std::size_t>(columns)]));
     if (rows >= 0) {
       Expr of_row = x[static_cast<std::size_t>(rows)];
       if (columns >= 0) of_row = sub(std::move(of_row), mul(number(depth), of_left));
