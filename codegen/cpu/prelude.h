@@ -55,6 +55,8 @@ std::string planes_text();
 /// `steps`: of the depth at once, in some products: 2 (pairs of bfloat16) or 4 (quads of whole
 /// numbers of 8 bits), on vectors of 64 bytes; else 1.
 std::string micro_kernel_text(int vector_bytes, bool f64, int steps);
+/// The part of it for several steps at once; empty for one.
+std::string together_text(int steps);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns
 /// STEP elements apart; after micro_kernel_text, on vectors only.
 std::string window_text();
