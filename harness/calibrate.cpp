@@ -276,6 +276,13 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     for (int k : {kDeepPairs, kShortPairs})
       all.push_back({formatted("pairs, {} rows, {} steps", m, k),
                      [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
+  // The same of whole numbers of 8 bits, in quads.
+  for (int m : {kTallPairs, kFlatPairs})
+    for (int k : {kDeepPairs, kShortPairs})
+      all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
+                       return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
+                                      1, 1);
+                     }});
   constexpr double kPoints = kRows * kPointsOfRow;
   all.push_back({"points expensive", [=] {
                    return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
@@ -474,23 +481,27 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       cycles("narrow_" + type, std::max(1e-3 / clock, out->first - copied),
              source(*out->second, "rows written"));
   }
-  const auto step_of = [&](int m) {
-    const Gauged* const many = find(formatted("pairs, {} rows, {} steps", m, kDeepPairs));
-    const Gauged* const few = find(formatted("pairs, {} rows, {} steps", m, kShortPairs));
-    return many && few ? (many->seconds - few->seconds) / (kDeepPairs - kShortPairs) : 0.0;
-  };
-  if (const double tall = step_of(kTallPairs), flat = step_of(kFlatPairs);
-      tall > 0 && flat > 0 && lanes > 0) {
-    // A step has multiply-adds of m x 128, and operands of m + 128 that are widened and paired:
-    // two equations.
+  // Operands that several steps of the depth are taken of at once.
+  for (const auto& [how, type] : {std::pair("pairs", "bf16"), std::pair("quads", "i8")}) {
+    const auto step_of = [&](int m) {
+      const Gauged* const many = find(formatted("{}, {} rows, {} steps", how, m, kDeepPairs));
+      const Gauged* const few = find(formatted("{}, {} rows, {} steps", how, m, kShortPairs));
+      return many && few ? (many->seconds - few->seconds) / (kDeepPairs - kShortPairs) : 0.0;
+    };
+    const double tall = step_of(kTallPairs), flat = step_of(kFlatPairs);
+    if (tall <= 0 || flat <= 0 || lanes <= 0) continue;
+    // A step has multiply-adds of m x 128, and operands of m + 128 that are widened and put
+    // together: two equations.
     const double ratio = static_cast<double>(kTallPairs) / kFlatPairs;
     const double operands = ((kFlatPairs + 128) - (kTallPairs + 128) / ratio) / lanes;
     const double operand = std::max(0.0, (flat - tall / ratio) / operands);
     const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
-    const Gauged& from = *find(formatted("pairs, {} rows, {} steps", kTallPairs, kDeepPairs));
+    const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, kTallPairs, kDeepPairs));
     if (add > 0)
-      u.peak["bf16"] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
-      u.sources["peak.bf16"] = source(from, "steps in pairs, one thread, times the cores");
+      u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
+      u.sources[formatted("peak.{}", type)] =
+          source(from, formatted("steps in {}, one thread, times the cores", how));
+    if (std::string_view(how) != "pairs") continue;  // a quad costs about as much
     const double widen = u.cycles.contains("widen_bf16") ? u.cycles.at("widen_bf16") / clock : 0;
     cycles("pair", std::max(1e-3 / clock, operand - widen), source(from, "operands of such steps"));
   }

@@ -17,14 +17,18 @@
 namespace tilewright::cpu {
 
 /// Instruction sets that emitted code is written for. `generic` is plain C++; `avx512_bf16` is
-/// avx512 whose products of bf16 tensors are dot products of pairs, and avx512 for other tensors.
-enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16 };
-std::string_view name_of(Isa isa);  ///< "generic", "avx2", "avx512", "avx512_bf16"
+/// avx512 whose products of bf16 tensors are dot products of pairs, `avx512_vnni` avx512 whose
+/// products of i8 tensors are dot products of quads; both are avx512 for other tensors.
+enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16, avx512_vnni };
+/// "generic", "avx2", "avx512", "avx512_bf16", "avx512_vnni"
+std::string_view name_of(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 /// True where this processor and kernel run it (avx2 includes FMA).
 bool host_runs(Isa isa);
 /// The widest that this machine runs, found at run time: for tensors of that type.
 Isa host_isa(DType type = DType::f32);
+/// The one for a workload's tensors.
+Isa host_isa(const Workload& w);
 
 /// A way of computing a box of C[i,j] += A[i,k] * B[k,j] (Chimera, section V-B, Algorithm 2): MI x
 /// NI vector registers stay loaded while k runs. One record a way.
@@ -191,9 +195,9 @@ Result<Kernel> build(const Source& source, const BuildOptions& options = {});
 Result<std::vector<Kernel>> build_all(std::span<const Source> sources,
                                       const BuildOptions& options = {});
 
-/// The f32 fused multiply-adds (avx512_bf16: those of its dot products) that this process can
-/// start, in GFLOP/s (2 an FMA), measured on `threads` threads for about `seconds`: what a kernel's
-/// speed is held against. Throws InputError where the host does not run `isa`.
+/// The f32 fused multiply-adds (avx512_bf16, avx512_vnni: those of their dot products) that this
+/// process can start, in GFLOP/s (2 an FMA), measured on `threads` threads for about `seconds`:
+/// what a kernel's speed is held against. Throws InputError where the host does not run `isa`.
 double fma_peak_gflops(Isa isa, int threads = 1, double seconds = 0.2);
 
 }  // namespace tilewright::cpu

@@ -3,6 +3,7 @@
 
 #include "codegen/common/program_head.h"
 #include "codegen/cpu/emitter.h"
+#include "core/lowering/byte_products.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -218,6 +219,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.prelude.home = types->home;
   p.prelude.vector_bytes = static_cast<int>(p.vector_bytes);
   p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
+  p.quads = multiplies_bytes(*s.workload) && options.isa == Isa::avx512_vnni &&
+            p.vector_bytes == 64 && types->real == DType::f32;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
@@ -230,6 +233,12 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
                            (p.pairs ? "multiplied as pairs of " + home + " and summed in " + real
                                     : "computed in " + real));
   }
+  if (multiplies_bytes(*s.workload))
+    source.notes.push_back(p.quads ? "products of i8 are made in quads and summed in whole numbers"
+                                   : "products of i8 are computed in " +
+                                         std::string(name_of(types->real)) + ": " +
+                                         std::string(name_of(options.isa)) +
+                                         " has no instruction for them, or is not asked to use it");
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
     if (!text) return text.why();
@@ -270,7 +279,8 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.planes) text += planes_text();
-  if (p.prelude.products) text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs);
+  if (p.prelude.products)
+    text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : p.quads ? 4 : 1);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
   source.fixed_end = text.size();

@@ -22,6 +22,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   dense_.assign(k_.buffers.size(), false);
   packed_.assign(k_.buffers.size(), "not yet decided");
   plain_.assign(k_.buffers.size(), false);
+  in_quads_.assign(k_.buffers.size(), false);
   streamed_.assign(k_.buffers.size(), false);
   fixed_.resize(k_.buffers.size());
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {

@@ -63,7 +63,10 @@ std::string KernelEmitter::why_packed(BufferId b) const {
 }
 
 void KernelEmitter::choose_places() {
-  for (std::size_t i = 0; i < k_.buffers.size(); ++i) packed_[i] = why_packed(BufferId(i));
+  for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
+    packed_[i] = in_quads_[i] ? "" : why_packed(BufferId(i));
+    if (in_quads_[i] && !can_be_plain(BufferId(i))) packed_[i] = why_packed(BufferId(i));
+  }
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) plain_[i] = can_be_plain(BufferId(i));
 }
 

@@ -162,7 +162,14 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   const BufferId in_b = buffer_of_input(n, p.right);
-  const bool is_real = p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
+  const bool quads = steps_at_once(n.op) == 4;
+  const bool is_real = quads || p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
+  // A tile of quads has a row of its own sums in front.
+  const SymRange& depth = range(ranges, n.op, p.depth);
+  const std::int64_t steps = p_.workload().loop(op.loops[static_cast<std::size_t>(p.depth)]).extent;
+  if (quads && (depth.lo != number(0) || !depth.hi.is_constant() || depth.hi.constant != steps ||
+                !is_read_once(in_b)))
+    return false;
   if (p_.vector_bytes == 0 || !is_real || !p_.constant[b.tensor.index()] ||
       buffer(in_b).role != BufferRole::input)
     return false;
@@ -206,7 +213,9 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
     if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
-  const std::int64_t elements = of_panel * extent(p.depth);
+  const bool quads = steps_at_once(n.op) == 4;
+  const std::int64_t steps = quads ? 1 + ceil_div(extent(p.depth), 4) : extent(p.depth);
+  const std::int64_t elements = of_panel * steps;
   const std::int64_t together = columns_packed_together(id, p, width, ranges);
   const std::int64_t groups = ceil_div(extent(p.columns), together);
   const std::int64_t group = ceil_div(together, of_panel) * elements;
@@ -233,8 +242,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   };
   text.open("");
   text.comment(w.tensor(b.tensor).name + " by panels of " + op.name + "'s columns");
-  text.line("const Real* const from = static_cast<const Real*>(tensors[" +
-            std::to_string(b.tensor.value) + "]);");
+  text.line("const " + home_type(b.tensor) + "* const from = static_cast<const " +
+            home_type(b.tensor) + "*>(tensors[" + std::to_string(b.tensor.value) + "]);");
   text.line("Real* to = static_cast<Real*>(tensors[" + kept + "]) + " +
             std::to_string(made.offset) + ";");
   for (int l : others) {
@@ -244,6 +253,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
                  ? "(" + here + ")"
                  : "(" + number + ") * " + std::to_string(extent(l)) + " + (" + here + ")";
   }
+  const LoopId columns_loop = op.loops[static_cast<std::size_t>(p.columns)];
+  const LoopId depth_loop = op.loops[static_cast<std::size_t>(p.depth)];
   const std::string columns = std::to_string(extent(p.columns));
   std::string begin = "0", end = columns;
   if (groups > 1) {
@@ -254,24 +265,34 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   }
   text.open("for (int64_t g = " + begin + "; g < " + end + "; g += " + std::to_string(of_panel) +
             ")");
-  open(p.depth);
-  text.line(
-      "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i) *to++ = g + i < " + end +
-      " ? from[" + from + " + " +
-      times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)") +
-      "] : Real(0);");
-  for (std::size_t opened = others.size() + (groups > 1 ? 4 : 3); opened > 0; --opened)
+  const std::string column =
+      times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)");
+  const std::string each = "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i)";
+  if (quads) {
+    text.line("to = quads_of_panel(" + std::to_string(of_panel) + ", min(" + end + " - g, " +
+              std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) + ", from + " +
+              from + " + " + times(loop_stride(b, columns_loop, strides), "g") + ", " +
+              std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
+              std::to_string(loop_stride(b, columns_loop, strides)) + ", to);");
+  } else {
+    open(p.depth);
+    text.line(each + " *to++ = g + i < " + end + " ? from[" + from + " + " + column +
+              "] : Real(0);");
+  }
+  for (std::size_t opened = others.size() + (groups > 1 ? 3 : 2) + (quads ? 0 : 1); opened > 0;
+       --opened)
     text.close();
   made.text = text.text();
   const std::string& first_column = at[static_cast<std::size_t>(p.columns)];
-  const std::string first_panel =
-      groups > 1
-          ? std::to_string(group) + " * ((" + first_column + ") / " + std::to_string(together) + ")"
-          : "(" + first_column + ") * " + std::to_string(extent(p.depth));
+  const std::string first_panel = groups > 1 ? std::to_string(group) + " * ((" + first_column +
+                                                   ") / " + std::to_string(together) + ")"
+                                             : "(" + first_column + ") * " + std::to_string(steps);
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
-         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel + " + (" +
-         at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel);
+         " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel +
+         (quads
+              ? ""
+              : " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel));
 }
 
 /// Whether points, a vector of which a plain product has as its columns, leave more lanes idle than

@@ -102,7 +102,7 @@ bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const SymRanges& r
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
-  if (p.packs || p_.pairs || p_.vector_bytes == 0 ||
+  if (p.packs || steps_at_once(n.op) > 1 || p_.vector_bytes == 0 ||
       p_.workload().tensor(b.tensor).dtype != p_.prelude.real() ||
       buffer(buffer_of_input(n, p.right)).role != BufferRole::input ||
       range(ranges, n.op, p.depth).most < kLeastKept)
@@ -140,7 +140,10 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   // A line of each row is read for so many steps, and then not before the next panel of columns,
   // when others have taken its place: only rows' lines of the same steps must not share sets.
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
-  if (wants_panels(id, p, m.vectors * lanes, ranges) || keeps_panels(id, p, ranges))
+  const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
+  const BufferId right = buffer_of_input(n, p.right);
+  in_quads_[right.index()] = panels && steps_at_once(n.op) == 4 && is_read_once(right);
+  if (panels || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
     add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
@@ -250,61 +253,6 @@ std::unique_ptr<KernelEmitter::Followers> KernelEmitter::followers_of_product(
   return followers;
 }
 
-/// Operands as pairs of bfloat16, two steps of the depth each. A right one that comes from home and
-/// nobody changes is paired once for each tile of it that is held.
-void KernelEmitter::take_pairs(NodeId id, const Product& p, const SymRanges& ranges, Operands& o) {
-  const ScheduleNode& n = k_.node(id);
-  const Operator& op = p_.workload().op(n.op);
-  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
-  const BufferId in_b = buffer_of_input(n, p.right);
-  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, n.op, local).most; };
-  const std::int64_t line = 64 / p_.element_bytes;
-  const auto row_of = [line](std::int64_t extent) { return (ceil_div(extent, line) | 1) * line; };
-  const std::int64_t steps = ceil_div(most(p.depth), 2);
-  const std::int64_t along = row_of(steps), across = row_of(most(p.columns));
-  std::int64_t offset = 0;
-  const auto array = [&](std::int64_t rows, std::int64_t row) {
-    const auto bytes = checked_mul(row * p_.element_bytes, rows);
-    if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
-    return *bytes;
-  };
-  const auto text = [](std::int64_t number) { return std::to_string(number); };
-
-  const std::string left = names_.fresh("left");
-  out_.line("Real* const " + left + " = " + scratch(array(most(p.rows), along), offset, "Real") +
-            ";");
-  out_.line("pairs_of_rows(" + size_of_loop(n.op, p.rows, ranges) + ", " + o.depth + ", " + o.left +
-            ", " + o.left_row + ", " + o.left_depth + ", " + left + ", " + text(along) + ");");
-
-  const std::string right = names_.fresh("right"), columns = size_of_loop(n.op, p.columns, ranges);
-  const bool keeps = buffer(in_b).role == BufferRole::input && !is_plain(in_b) &&
-                     !p_.workload().producer(b.tensor).valid() && !parallel_grid_ &&
-                     scopes_[in_b.index()].kind == TileScope::Kind::root;
-  if (keeps) {
-    Kept& kept = pairs_[id];
-    kept.bytes = array(steps, across);
-    kept.rank = p_.workload().tensor(b.tensor).shape.size();
-    out_.line("Real* const " + right + " = reinterpret_cast<Real*>(memory + " + text(kept.offset) +
-              ");");
-    out_.line("if (!paired_" + std::to_string(id.index()) + ".is(" + ref(in_b) + ".held, " +
-              o.right + ", " + columns + ", " + o.depth + "))");
-  } else {
-    out_.line("Real* const " + right + " = " + scratch(array(steps, across), offset, "Real") + ";");
-  }
-  const std::int64_t column = stride_of(op, b, in_b, p.columns);
-  const std::string rows_of_columns =
-      column == 1 ? "nullptr" : scratch(array(most(p.columns), along), offset, "Real");
-  out_.line(std::string(keeps ? "  " : "") + "pairs_of_columns(" + columns + ", " + o.depth + ", " +
-            o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
-            text(across) + ", " + rows_of_columns + ", " + text(along) + ");");
-  o = {.left = left,
-       .left_row = text(along),
-       .left_depth = "1",
-       .right = right,
-       .right_depth = text(across),
-       .depth = "(" + o.depth + " + 1) / 2"};
-}
-
 void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
@@ -320,7 +268,8 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes, ranges);
-  if (p.packs && !p_.pairs && !prepared) look_for_hoist(id, p);
+  const int together = steps_at_once(n.op);
+  if (p.packs && together == 1 && !prepared) look_for_hoist(id, p);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);
@@ -340,7 +289,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right = h.name + " + " + times(h.row, from(p.depth, h.low_depth)) + " + " +
             from(p.columns, h.low_columns);
     right_stride = std::to_string(h.row);
-  } else if (p.packs && !p_.pairs) {
+  } else if (p.packs && together == 1) {
     const std::int64_t row = ceil_div(columns.most, 16) * 16;
     const auto bytes = checked_mul(row * p_.element_bytes, range(ranges, n.op, p.depth).most + 1);
     if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
@@ -371,11 +320,12 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
              .right = right,
              .right_depth = right_stride,
              .depth = size_of_loop(n.op, p.depth, ranges)};
-  if (p_.pairs) take_pairs(id, p, ranges, o);
+  if (together > 1) take_together(id, p, ranges, prepared, o);
   std::string after;
   std::unique_ptr<Followers> followers;
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
-  if (p_.pairs) after = "pairs(" + (after.empty() ? "Keep{}" : after) + ")";
+  if (together > 1)
+    after = (together == 2 ? "pairs(" : "quads(") + (after.empty() ? "Keep{}" : after) + ")";
   if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
   out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +

@@ -63,6 +63,7 @@ struct Program {
   std::vector<bool> constant;           ///< by TensorId: the same in every run
   std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
+  bool quads = false;                   ///< products of i8 take quads
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
@@ -167,7 +168,11 @@ class KernelEmitter : private RangeEmitter {
   struct Operands {
     std::string left, left_row, left_depth, right, right_depth, depth;
   };
-  void take_pairs(NodeId id, const Product& p, const SymRanges& ranges, Operands& operands);
+  /// Steps of the depth that an element of a product's operands has: 1, 2 (pairs) or 4 (quads).
+  int steps_at_once(OpId op) const;
+  void take_together(NodeId id, const Product& p, const SymRanges& ranges, bool prepared,
+                     Operands& operands);
+  bool is_read_once(BufferId b) const;
   std::unique_ptr<Followers> followers_of_product(NodeId id, const Product& p,
                                                   const SymRanges& ranges,
                                                   const std::vector<std::string>& first, bool whole,
@@ -309,6 +314,7 @@ class KernelEmitter : private RangeEmitter {
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
   std::vector<std::string> packed_;
   std::vector<bool> plain_;     ///< by buffer
+  std::vector<bool> in_quads_;  ///< by buffer: panels of quads, packed once, are all that is read
   std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
   std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/cpu/cpu.h"
+#include "core/lowering/byte_products.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #define TILEWRIGHT_X86 1
@@ -22,12 +23,14 @@ std::string_view name_of(Isa isa) {
     case Isa::avx2: return "avx2";
     case Isa::avx512: return "avx512";
     case Isa::avx512_bf16: return "avx512_bf16";
+    case Isa::avx512_vnni:
+      return "avx512_vnni";
   }
   return "?";
 }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_vnni})
     if (name == name_of(isa)) return isa;
   return std::nullopt;
 }
@@ -43,6 +46,8 @@ bool host_runs(Isa isa) {
              __builtin_cpu_supports("fma");
     case Isa::avx512_bf16:
       return host_runs(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
+    case Isa::avx512_vnni:
+      return host_runs(Isa::avx512) && __builtin_cpu_supports("avx512vnni");
   }
 #endif
   return isa == Isa::generic;
@@ -52,6 +57,11 @@ Isa host_isa(DType type) {
   if (type == DType::bf16 && host_runs(Isa::avx512_bf16)) return Isa::avx512_bf16;
   if (host_runs(Isa::avx512)) return Isa::avx512;
   return host_runs(Isa::avx2) ? Isa::avx2 : Isa::generic;
+}
+
+Isa host_isa(const Workload& w) {
+  if (multiplies_bytes(w) && host_runs(Isa::avx512_vnni)) return Isa::avx512_vnni;
+  return host_isa(w.dtype());
 }
 
 namespace {
@@ -93,6 +103,22 @@ __attribute__((target("avx512f,avx512bf16"))) float dot_loop_avx512(float x) {
   return parts[0] + parts[7] + parts[15];
 }
 
+/// Dot products of quads: four multiply-adds a lane.
+__attribute__((target("avx512f,avx512vnni"))) float quad_loop_avx512(float x) {
+  __m512i acc[12];
+  for (int i = 0; i < 12; ++i) acc[i] = _mm512_set1_epi32(i);
+  const __m512i a = _mm512_castps_si512(_mm512_set1_ps(x));
+  for (int r = 0; r < kRepeats; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) acc[i] = _mm512_dpbusd_epi32(acc[i], a, a);
+  }
+  __m512i sum = acc[0];
+  for (int i = 1; i < 12; ++i) sum = _mm512_add_epi32(sum, acc[i]);
+  std::int32_t parts[16];
+  _mm512_storeu_si512(parts, sum);
+  return static_cast<float>(parts[0] + parts[7] + parts[15]);
+}
+
 __attribute__((target("avx2,fma"))) float fma_loop_avx2(float x) {
   __m256 acc[12];
   for (int i = 0; i < 12; ++i) acc[i] = _mm256_set1_ps(static_cast<float>(i));
@@ -132,6 +158,7 @@ struct PeakLoop {
 PeakLoop peak_loop(Isa isa) {
 #if TILEWRIGHT_X86
   if (isa == Isa::avx512_bf16) return {dot_loop_avx512, 2.0 * 32 * 12 * kRepeats};
+  if (isa == Isa::avx512_vnni) return {quad_loop_avx512, 2.0 * 64 * 12 * kRepeats};
   if (isa == Isa::avx512) return {fma_loop_avx512, 2.0 * 16 * 12 * kRepeats};
   if (isa == Isa::avx2) return {fma_loop_avx2, 2.0 * 8 * 12 * kRepeats};
 #endif

@@ -56,8 +56,10 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
   return sum;
 }
 
-/// Dot products of pairs run on the micro-kernels of their vectors.
-Isa vectors_of(Isa isa) { return isa == Isa::avx512_bf16 ? Isa::avx512 : isa; }
+/// Dot products of pairs and quads run on the micro-kernels of their vectors.
+Isa vectors_of(Isa isa) {
+  return isa == Isa::avx512_bf16 || isa == Isa::avx512_vnni ? Isa::avx512 : isa;
+}
 
 }  // namespace
 

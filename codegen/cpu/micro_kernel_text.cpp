@@ -42,7 +42,7 @@ struct Count {
 // What a product's rows go through before they leave their registers: nothing.
 struct Keep {
   static constexpr bool kStores = true;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
@@ -53,7 +53,7 @@ struct Keep {
 template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = true;
   Fetch fetch;
 };
@@ -70,85 +70,16 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE void fetch_rows(int64_t depth, int64_t i, in
 #pragma GCC unroll 12
       for (int m = 0; m < MI; ++m) after.fetch(Count<NI>{}, i + m, j);
 }
-// One step of the depth.
-template <bool Pairs>
+// One step of the depth, or several of them.
+template <int Steps>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) {
   return sum + x * row;
 }
-)";
-
-constexpr const char* kPairs = R"(
-// Products of bfloat16: an element of A and of B is a pair of them, of two steps of the depth (the last
-// with zero where there is none), and one instruction adds both products. Sums are f32.
-template <class After>
-struct Pairs : After {
-  static constexpr bool kPairs = true;
-};
-template <class After>
-Pairs<After> pairs(After after) {
-  return {after};
+// Sums as they leave.
+template <int Steps>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete(Vector sum) {
+  return sum;
 }
-template <>
-TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<true>(Vector sum, Real x, Vector row) {
-  return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512(_mm512_set1_ps(x)),
-                                  (__m512bh)row);
-}
-// 16 pairs from 32 elements that follow one another, of which `n` are there.
-TILEWRIGHT_TARGET inline Vector pairs_along(const Real* p, int64_t n) {
-  const Vector first = n >= kLanes ? *reinterpret_cast<const Unaligned*>(p)
-                                   : load_part(p, first_lanes(n));
-  const Vector last = n >= 2 * kLanes ? *reinterpret_cast<const Unaligned*>(p + kLanes)
-                      : n > kLanes    ? load_part(p + kLanes, first_lanes(n - kLanes))
-                                      : Vector{};
-  return (Vector)_mm512_cvtne2ps_pbh((__m512)last, (__m512)first);
-}
-// Rows of pairs along k: for A, and for a B whose columns they are.
-TILEWRIGHT_TARGET inline void pairs_of_rows(int64_t rows, int64_t depth, const Real* a,
-                                            int64_t a_row, int64_t a_k, Real* to, int64_t to_row) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t k = 0; k < depth; k += 2 * kLanes) {
-      const int64_t n = min(depth - k, 2 * kLanes);
-      Real gathered[2 * kLanes];
-      const Real* from = a + i * a_row + k;
-      if (a_k != 1) {
-        for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
-        from = gathered;
-      }
-      store_part(to + i * to_row + k / 2, first_lanes((n + 1) / 2), pairs_along(from, n));
-    }
-}
-// Rows of columns, each a pair of steps of the depth. `rows_of_columns`: room for the columns' own rows.
-TILEWRIGHT_TARGET inline void pairs_of_columns(int64_t columns, int64_t depth, const Real* b,
-                                               int64_t b_k, int64_t b_column, Real* to,
-                                               int64_t to_row, Real* rows_of_columns,
-                                               int64_t column_row) {
-  if (b_column != 1) {
-    pairs_of_rows(columns, depth, b, b_column, b_k, rows_of_columns, column_row);
-    return transpose(columns, (depth + 1) / 2, rows_of_columns, column_row, to, to_row);
-  }
-  const __m512i together = _mm512_set_epi16(PAIRED);
-  for (int64_t k = 0; k < depth; k += 2)
-    for (int64_t j = 0; j < columns; j += kLanes) {
-      const Lanes lanes = first_lanes(min(columns - j, kLanes));
-      const Vector even = load_part(b + k * b_k + j, lanes);
-      const Vector odd = k + 1 < depth ? load_part(b + (k + 1) * b_k + j, lanes) : Vector{};
-      const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
-      *reinterpret_cast<Unaligned*>(to + k / 2 * to_row + j) =
-          (Vector)_mm512_permutexvar_epi16(together, both);
-    }
-}
-// What of an input's tile has been paired already.
-template <int R>
-struct Paired {
-  Box<R> held{};
-  const Real* from = nullptr;
-  int64_t columns = 0, depth = 0;
-  bool is(const Box<R>& now, const Real* b, int64_t n, int64_t k) {
-    if (from == b && columns == n && depth == k && equal(held, now)) return true;
-    held = now, from = b, columns = n, depth = k;
-    return false;
-  }
-};
 )";
 
 constexpr const char* kOuterProduct = R"(
@@ -174,7 +105,17 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
                                      const Real* next = nullptr, int64_t next_k = 0,
                                      int64_t ahead = 0) {
   Vector acc[MI][NI];
-  if (fresh) {
+  constexpr bool whole = After::kSteps == 4;  // sums of whole numbers, which begin with B's first row
+  if constexpr (whole) {
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) {
+      const Vector first = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
+                                                  : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+#pragma GCC unroll 12
+      for (int m = 0; m < MI; ++m) acc[m][n] = first;
+    }
+    b += b_k;
+  } else if (fresh) {
 #pragma GCC unroll 12
     for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 12
@@ -217,7 +158,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kPairs>(acc[m][n], x, row[n]);
+      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kSteps>(acc[m][n], x, row[n]);
     }
     a += a_k;
     b += b_k;
@@ -227,6 +168,15 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
 #pragma GCC unroll 12
   for (int m = 0; m < MI; ++m) {
     Real* const row = c + m * c_row;
+    if constexpr (whole) {
+#pragma GCC unroll 12
+      for (int n = 0; n < NI; ++n) {
+        acc[m][n] = complete<After::kSteps>(acc[m][n]);
+        if (!fresh)
+          acc[m][n] += Partial && n == NI - 1 ? load_part(row + n * kLanes, lanes)
+                                              : *reinterpret_cast<const Unaligned*>(row + n * kLanes);
+      }
+    }
 #pragma GCC unroll 12
     for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
@@ -466,14 +416,6 @@ std::string with_cases(std::string text) {
   return text;
 }
 
-/// Lane i of the first half beside lane i of the last, from the highest on.
-std::string paired() {
-  std::string text;
-  for (int i = 15; i >= 0; --i)
-    text += (text.empty() ? "" : ", ") + std::to_string(16 + i) + ", " + std::to_string(i);
-  return text;
-}
-
 /// The first, or the last, halves of two vectors, lane by lane in turn.
 std::string interleavings(int lanes) {
   std::string text;
@@ -500,20 +442,20 @@ std::string target_attribute(Isa isa) {
       return "__attribute__((target(\"avx2,fma,f16c\")))";
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
+    case Isa::avx512_vnni:
+      return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma\")))";
     case Isa::avx512_bf16:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,avx2,fma\")))";
   }
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
   pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
   if (vector_bytes == 0) return kScalar + pack;
-  std::string of_pairs = kPairs;
-  of_pairs.replace(of_pairs.find("PAIRED"), 6, paired());
   return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
          "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : "
          "least; }\n" +
@@ -521,7 +463,7 @@ std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs) {
                    kStepsAhead, kProductsAhead, kLongDepth) +
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
-         interleavings(lanes) + kTranspose + pack + (pairs ? of_pairs : "");
+         interleavings(lanes) + kTranspose + pack + together_text(steps);
 }
 
 }  // namespace tilewright::cpu

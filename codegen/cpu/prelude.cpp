@@ -489,6 +489,7 @@ inline Real f_gelu(Real a) {
 inline Real f_abs(Real a) { return std::fabs(a); }
 inline Real f_square(Real a) { return a * a; }
 inline Real f_floor(Real a) { return std::floor(a); }
+inline Real f_round(Real a) { return std::nearbyint(a); }
 inline Real f_sin(Real a) { return std::sin(a); }
 inline Real f_cos(Real a) { return std::cos(a); }
 )";

@@ -52,8 +52,11 @@ std::string vector_functions_text(int vector_bytes, bool f64);
 std::string planes_text();
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
-/// `pairs`: products of pairs of bfloat16 too, on vectors of 64 bytes.
-std::string micro_kernel_text(int vector_bytes, bool f64, bool pairs);
+/// `steps`: of the depth at once, in some products: 2 (pairs of bfloat16) or 4 (quads of whole
+/// numbers of 8 bits), on vectors of 64 bytes; else 1.
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps);
+/// The part of it for several steps at once; empty for one.
+std::string together_text(int steps);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns
 /// STEP elements apart; after micro_kernel_text, on vectors only.
 std::string window_text();

@@ -113,8 +113,8 @@ std::vector<std::string> names_in_list(const std::string& text) {
 
 Result<std::unique_ptr<codegen::Emitted>> emit_for(const Schedule& schedule,
                                                    const Settings& settings, int threads) {
-  const Isa isa = settings.given("isa") ? settings.choice("isa", isa_from_name)
-                                        : host_isa(schedule.workload->dtype());
+  const Isa isa =
+      settings.given("isa") ? settings.choice("isa", isa_from_name) : host_isa(*schedule.workload);
   const auto micro_kernel = settings.find_text("micro-kernel");
   // Wider sets have the micro-kernels of the one that they extend.
   codegen::check_micro_kernel("cpu", name_of(micro_kernel_for(isa, "")->isa), micro_kernel);

@@ -265,6 +265,11 @@ TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return a > splat(0) ? a : spl
 TILEWRIGHT_TARGET inline Vector f_sigmoid(Vector a) { return Real(1) / (Real(1) + f_exp(-a)); }
 TILEWRIGHT_TARGET inline Vector f_abs(Vector a) { return a < splat(0) ? -a : a + Real(0); }
 TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
+TILEWRIGHT_TARGET inline Vector f_round(Vector a) { return nearest_integer(a); }
+TILEWRIGHT_TARGET inline Vector f_floor(Vector a) {
+  const Vector whole = nearest_integer(a);
+  return whole > a ? whole - Real(1) : whole;
+}
 // No vector code of our own: a lane at a time.
 #define TILEWRIGHT_BY_LANE(name)                            \
   TILEWRIGHT_TARGET inline Vector name(Vector a) {          \
@@ -272,7 +277,6 @@ TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
     return a;                                               \
   }
 TILEWRIGHT_BY_LANE(f_log)
-TILEWRIGHT_BY_LANE(f_floor)
 TILEWRIGHT_BY_LANE(f_sin)
 TILEWRIGHT_BY_LANE(f_cos)
 )";

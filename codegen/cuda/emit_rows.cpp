@@ -3,6 +3,7 @@
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
+#include "codegen/cuda/launch_text.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cuda {

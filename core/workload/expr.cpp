@@ -41,6 +41,7 @@ constexpr std::array kFunctions = {
     ExprFunction{"abs", 1, [](const double* a) { return std::fabs(a[0]); }, 1},
     ExprFunction{"square", 1, [](const double* a) { return a[0] * a[0]; }, 1},
     ExprFunction{"floor", 1, [](const double* a) { return std::floor(a[0]); }, 1},
+    ExprFunction{"round", 1, [](const double* a) { return std::nearbyint(a[0]); }, 1},
     ExprFunction{"sin", 1, [](const double* a) { return std::sin(a[0]); }, 0},
     ExprFunction{"cos", 1, [](const double* a) { return std::cos(a[0]); }, 0},
 };
@@ -141,7 +142,7 @@ bool is_whole(const WorkloadSpec& spec, const Operator& op, const Expr& e) {
     case Expr::Kind::call:
       break;
   }
-  if (e.function == "lt" || e.function == "floor") return true;
+  if (e.function == "lt" || e.function == "floor" || e.function == "round") return true;
   constexpr std::array<std::string_view, 10> kLeave = {"add", "sub", "mul",  "max",    "min",
                                                        "neg", "abs", "relu", "square", "select"};
   if (std::ranges::find(kLeave, e.function) == kLeave.end()) return false;

@@ -28,6 +28,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import drawn_networks
+import quantised_networks
 
 KERNEL = ("kernel", "operators", "compiled", "predicted_seconds", "seconds", "flops", "exact_bytes")
 NAMES = ("squeezenet", "shufflenet", "resnet50", "inception_v1", "inception_v2", "densenet121", "vgg19", "bvlc_alexnet",
@@ -211,6 +212,7 @@ def main():
     p.add_argument("--no-files", action="store_true")
     p.add_argument("--networks", type=int, default=0, help="drawn networks of each family")
     p.add_argument("--drawn", type=int, default=24, help="layers")
+    p.add_argument("--quantised", action="store_true", help="drawn files as onnxruntime quantises them to 8 bits")
     p.add_argument("--windows", type=int, default=0, help="windows that slide over each channel alone")
     p.add_argument("--seed", type=int, default=1, help="of the first drawn layer")
     p.add_argument("--kernels", action="store_true", help="keep each kernel's predicted and measured seconds")
@@ -233,6 +235,11 @@ def main():
                 path = os.path.join(folder, model.graph.name + ".onnx")
                 onnx.save(model, path)
                 work.append((kind, path, model.graph.name))
+        if a.quantised:
+            for i, (kind, path, name) in enumerate(work):
+                if kind != "network":
+                    quantised_networks.quantise(path, a.seed + i)
+                    work[i] = (kind, path, name + "_quantised")
         rows, commands = [], [" ".join(sys.argv)]
         for recording in a.rows:
             with open(recording) as f:

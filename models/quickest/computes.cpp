@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/lowering/byte_products.h"
 #include "core/lowering/window_planes.h"
 #include "core/lowering/window_points.h"
 #include "core/workload/expr.h"
@@ -85,12 +86,19 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
+  const int steps = x.window                                          ? 1
+                    : r_.fma_quads > 0 && multiplies_bytes(w_, n_.op) ? 4
+                    : r_.fma_pairs > 0                                ? 2
+                                                                      : 1;
   double seconds = box.times * box.blocks *
-                   product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, !x.window);
+                   product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, steps);
   if (!x.window) seconds += box.times * rows_begun(x, box);
-  if (!x.window && r_.fma_pairs > 0)
-    seconds +=
-        box.times * (box.rows + box.columns) * box.depth / static_cast<double>(r_.lanes) * r_.pair;
+  if (steps > 1) {
+    // Weights are put together once for all runs.
+    const bool kept = steps == 4 && places_.in_place(buffer_read(x.right));
+    seconds += box.times * (box.rows + (kept ? 0 : box.columns)) * box.depth /
+               static_cast<double>(r_.lanes) * r_.pair;
+  }
   const double begun = x.window ? 0 : box.times * panels_begun(x, box);
   if (groups > 1)
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *

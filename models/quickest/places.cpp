@@ -45,6 +45,11 @@ bool Places::in_place(BufferId id) const {
   const Buffer& b = k_.buffer(id);
   const Level& level = s_.machine->level(b.level);
   if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
+  // Weights in quads are packed once for all runs, and nothing else is read of them.
+  const Tensor& tensor = w_.tensor(b.tensor);
+  if (r_.fma_quads > 0 && tensor.dtype == DType::i8 && tensor.values &&
+      level.managed != Managed::software)
+    return true;
   if (converts_ || converted(b.tensor)) return false;
   if (level.managed == Managed::software) return false;
   const auto known = packed_.find(id);

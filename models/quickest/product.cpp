@@ -93,10 +93,9 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
   return best;
 }
 
-double product_seconds(const Rates& r, double rows, double columns, double depth, bool pairs) {
-  const bool paired = pairs && r.fma_pairs > 0;
-  const double fma = paired ? r.fma_pairs : r.fma;
-  if (paired) depth = std::ceil(depth / 2);
+double product_seconds(const Rates& r, double rows, double columns, double depth, int steps) {
+  const double fma = steps == 4 ? r.fma_quads : steps == 2 ? r.fma_pairs : r.fma;
+  depth = std::ceil(depth / steps);
   const auto [height, width] = block_of(r, rows, columns);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
   const double groups = std::ceil(rows / static_cast<double>(height));
@@ -125,7 +124,8 @@ double least_seconds(const Workload& w, const Rates& r) {
     const CacheRate& home = r.caches.back();
     moved = bytes * std::max(home.core / r.threads, home.all);
   }
-  const double fma = r.fma_pairs > 0 ? std::min(r.fma, r.fma_pairs / 2) : r.fma;
+  double fma = r.fma_pairs > 0 ? std::min(r.fma, r.fma_pairs / 2) : r.fma;
+  if (r.fma_quads > 0) fma = std::min(fma, r.fma_quads / 4);
   return std::max(vectors * fma / r.threads, moved);
 }
 

@@ -60,6 +60,7 @@ struct Rates {
   /// Where products take bf16 in pairs: a vector's multiply-adds of two steps of the depth (0:
   /// they do not), and a vector of an operand that is paired.
   double fma_pairs = 0, pair = 0;
+  double fma_quads = 0;  ///< of four steps, where products take i8 in quads; 0: they do not
   double visit = 0;                 ///< a tile of a compute that is no product
   double reread = 0;                ///< sums stored one by one that are read as a vector
   double tap = 0, tap_apart = 0;    ///< a vector of a window's tap, neighbours or not
@@ -96,10 +97,9 @@ inline constexpr double kLatency = 4;
 /// (`calibrate` takes the same off what it measures of a block).
 inline constexpr double kTouched = 0.5;
 
-/// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `pairs`: of
-/// steps of the depth where products take them.
-double product_seconds(const Rates& r, double rows, double columns, double depth,
-                       bool pairs = false);
+/// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `steps`: of
+/// the depth that it takes at once (1, 2 or 4).
+double product_seconds(const Rates& r, double rows, double columns, double depth, int steps = 1);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);

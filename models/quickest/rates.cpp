@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "core/base/format.h"
+#include "core/lowering/byte_products.h"
 #include "core/machine/written.h"
 #include "core/workload/expr.h"
 #include "models/quickest/quickest.h"
@@ -133,6 +134,13 @@ Result<Rates> rates_of(const Question& q) {
       !has([](DType t) { return t != DType::bf16 && !is_integer(t); })) {
     r.fma_pairs = 4.0 * static_cast<double>(r.lanes) *
                   static_cast<double>(std::max<std::int64_t>(1, u.count)) / pairs->second.value;
+    r.pair = r.cycle * find_cycles(u, "pair", kPair, r.assumed);
+  }
+  // Products of i8 take quads, as codegen/cpu/emit_together.cpp has it.
+  if (const auto quads = u.peak.find("i8"); quads != u.peak.end() && type == DType::f32 &&
+                                            r.fma_pairs == 0 && multiplies_bytes(*q.workload)) {
+    r.fma_quads = 8.0 * static_cast<double>(r.lanes) *
+                  static_cast<double>(std::max<std::int64_t>(1, u.count)) / quads->second.value;
     r.pair = r.cycle * find_cycles(u, "pair", kPair, r.assumed);
   }
   r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);

@@ -457,9 +457,12 @@ TEST(Expressions, FunctionsAreWhatTheyAreCalled) {
   EXPECT_EQ(evaluate("abs", {-4}), 4);
   EXPECT_EQ(evaluate("square", {-4}), 16);
   EXPECT_EQ(evaluate("floor", {-0.5}), -1);
+  EXPECT_EQ(evaluate("round", {2.5}), 2);
+  EXPECT_EQ(evaluate("round", {-1.5}), -2);
+  EXPECT_EQ(evaluate("round", {0.75}), 1);
   EXPECT_DOUBLE_EQ(evaluate("sin", {0.5}), std::sin(0.5));
   EXPECT_DOUBLE_EQ(evaluate("cos", {0.5}), std::cos(0.5));
-  EXPECT_EQ(expr_functions().size(), 25u);
+  EXPECT_EQ(expr_functions().size(), 26u);
   EXPECT_EQ(find_expr_function("system"), nullptr);
   EXPECT_EQ(identity_of(Combine::product), 1.0);
   EXPECT_EQ(identity_of(Combine::max), -std::numeric_limits<double>::infinity());

@@ -508,6 +508,38 @@ def quantised(case):
     case.output(case.node("Gemm", [case.input([2, k]), y], transB=1))
 
 
+def quantised_products(case):
+    """Activations and weights of 8 bits, signed or not, with zero points or without, a scale a tensor or a channel."""
+    def scaled(x, scale, zero):
+        q = case.node("QuantizeLinear", [x, scale, zero])
+        return case.node("DequantizeLinear", [q, scale, zero])
+
+    def parameters():
+        kind = case.pick(numpy.uint8, numpy.int8)
+        zero = case.pick(0, case.integer(-9, 9)) + (128 if kind == numpy.uint8 else 0)
+        return case.constant(numpy.float32(case.rng.uniform(0.004, 0.03))), case.constant(kind(zero))
+
+    m, n, k = case.integer(2, 40), case.integer(2, 40), case.integer(2, 60)
+    x = scaled(case.input([m, k]), *parameters())
+    form = case.pick("weights", "transposed", "bytes", "both")
+    if form == "both":  # two computed operands, as attention has them
+        y = scaled(case.node("Transpose", [case.input([n, k])], perm=[1, 0]), *parameters())
+        case.output(case.node("MatMul", [x, y]))
+        return
+    shape, axis = ([n, k], 0) if form == "transposed" else ([k, n], 1)
+    if form == "bytes":
+        w = case.constant(case.rng.integers(0, 256, shape).astype(numpy.uint8))
+        y = case.node("DequantizeLinear", [w, case.constant(numpy.float32(0.02)), case.constant(numpy.uint8(125))])
+    else:
+        w = case.constant(case.rng.integers(-128, 128, shape).astype(numpy.int8))
+        zero = case.constant(case.rng.integers(-3, 3, [n]).astype(numpy.int8) * case.integer(0, 1))
+        y = case.node("DequantizeLinear", [w, case.weight([n], 0.01, 0.02), zero], axis=axis)
+    made = case.node("Gemm", [x, y, case.weight([n])], transB=int(form == "transposed"))
+    case.output(made)
+    # What a quantisation cuts off is gone: negative numbers, where zero is 0.
+    case.output(scaled(case.input([m, k]), case.constant(numpy.float32(0.1)), case.constant(numpy.uint8(0))))
+
+
 def placed(case):
     """Where the largest is, of computed values, and what constants of an order become."""
     shape = case.shape(3, 1, 5)
@@ -558,7 +590,7 @@ def dotted(case):
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
-            lengths, norms, dotted, *onnx_value_cases.FAMILIES]
+            lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products]
 
 
 def make(family, seed):

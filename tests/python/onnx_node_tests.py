@@ -47,7 +47,7 @@ def reason_of(op, why):
 
 
 def by_design(name):
-    """docs/onnx.md says so: values are not quantised, nor rounded to 16 bits between operators; an index that is computed
+    """docs/onnx.md says so: values are not quantised to floats of 8 or whole numbers of 4 bits, nor rounded to 16 bits between operators; an index that is computed
     counts from 0."""
     return re.search(r"quantizelinear|bf16|bfloat16|gather_negative", name)
 

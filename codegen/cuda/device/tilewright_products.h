@@ -524,6 +524,8 @@ template <class R> TW_DEVICE R f_abs(R a) { return a < R(0) ? -a : a; }
 template <class R> TW_DEVICE R f_square(R a) { return a * a; }
 TW_DEVICE float f_floor(float a) { return floorf(a); }
 TW_DEVICE double f_floor(double a) { return floor(a); }
+TW_DEVICE float f_round(float a) { return rintf(a); }
+TW_DEVICE double f_round(double a) { return rint(a); }
 TW_DEVICE float f_sin(float a) { return sinf(a); }
 TW_DEVICE double f_sin(double a) { return sin(a); }
 TW_DEVICE float f_cos(float a) { return cosf(a); }

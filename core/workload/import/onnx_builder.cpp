@@ -290,6 +290,50 @@ Value Builder::emit(const std::string& name, std::int32_t type, Shape shape, std
   return out;
 }
 
+// ---- Whole numbers of 8 bits
+// ------------------------------------------------------------------------------------
+
+void Builder::scaled(const Value& real, const Scaled& as) {
+  if (!real.view || real.known()) return;
+  const View whole = read(as.whole);
+  const Stored& s = tensors_[static_cast<std::size_t>(real.view->tensor)];
+  // Element by element: stored alike, so that an index of one is one of the other.
+  const Stored& from = tensors_[static_cast<std::size_t>(whole.tensor)];
+  if (whole.index.size() != from.dims.size() || s.dims.size() != from.dims.size()) return;
+  for (std::size_t d = 0; d < s.dims.size(); ++d)
+    if (whole.index[d].plain < 0 || !axes_.same(s.dims[d], from.dims[d]) ||
+        !axes_.same(whole.index[d].axis, from.dims[d]))
+      return;
+  Kept kept{.tensor = whole.tensor, .scale = as.scale, .zero = as.zero};
+  if (as.axis) {
+    const Vars& along = real.view->dims[*as.axis];
+    if (along.size() != 1) return;
+    kept.axis = vars_[static_cast<std::size_t>(along.front())].axis;
+  }
+  scaled_.emplace(real.view->tensor, std::move(kept));
+}
+
+std::optional<Builder::Scaled> Builder::scaled_of(const Value& v) const {
+  if (!v.view) return std::nullopt;
+  const auto it = scaled_.find(v.view->tensor);
+  if (it == scaled_.end()) return std::nullopt;
+  const Kept& kept = it->second;
+  Scaled found{.whole = v, .scale = kept.scale, .zero = kept.zero};
+  for (const Entry& e : v.view->index) {
+    if (e.plain < 0) return std::nullopt;  // what is read outside is zero of the real numbers
+    if (kept.axis < 0 || !axes_.same(e.axis, kept.axis)) continue;
+    for (std::size_t d = 0; d < v.view->dims.size(); ++d)
+      if (v.view->dims[d] == Vars{e.plain}) found.axis = d;
+  }
+  if (kept.axis >= 0 && !found.axis) return std::nullopt;
+  found.whole.type = kInt8;
+  found.whole.literal.reset();
+  found.whole.uniform.reset();
+  found.whole.nonnegative = false;
+  found.whole.view->tensor = kept.tensor;
+  return found;
+}
+
 // ---- The workload
 // ---------------------------------------------------------------------------------
 

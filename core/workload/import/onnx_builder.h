@@ -163,6 +163,19 @@ class Builder {
   Expr guarded(const std::vector<VarTerm>& terms, std::int64_t offset, std::int64_t extent,
                Expr inside, double outside);
 
+  // ---- Whole numbers of 8 bits
+  // --------------------------------------------------------------------
+  /// What values are in whole numbers of i8: scale * (whole - zero). `axis`: the dimension along
+  /// which scale and zero differ, if they do; they have one element, or as many as it.
+  struct Scaled {
+    Value whole, scale, zero;
+    std::optional<std::size_t> axis = {};
+  };
+  /// Remembers it of what was made element by element from whole numbers.
+  void scaled(const Value& real, const Scaled& as);
+  /// The same of a view of such values, whose elements are all there; nothing of others.
+  std::optional<Scaled> scaled_of(const Value& v) const;
+
   // ---- The workload -----------------------------------------------------------------------------
   /// Computed values are outputs under these names; what none of them needs is left out.
   struct Result {
@@ -215,6 +228,12 @@ class Builder {
   std::vector<Stored> tensors_;
   std::vector<Op> ops_;
   std::map<const Literal*, int> constants_;
+  struct Kept {
+    int tensor = -1;
+    Value scale, zero;
+    int axis = -1;  ///< of axes_
+  };
+  std::map<int, Kept> scaled_;
 };
 
 }  // namespace tilewright::onnx

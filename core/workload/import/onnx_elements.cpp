@@ -314,12 +314,7 @@ Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y
   return b.map(name, x.type, {x, y}, [](const Args& a) { return add(a[0], a[1]); });
 }
 
-Expr nearest_whole(const Expr& x) {
-  const Expr low = call("floor", {x}), off = sub(x, low);
-  const Expr odd = sub(low, mul(number(2), call("floor", {mul(number(0.5), low)})));
-  return add(low,
-             select(lt(off, number(0.5)), number(0), select(lt(number(0.5), off), number(1), odd)));
-}
+Expr nearest_whole(const Expr& x) { return call("round", {x}); }
 
 Expr gelu_by_tanh(const Expr& x) {
   return mul(mul(number(0.5), x),

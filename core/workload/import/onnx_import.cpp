@@ -267,7 +267,9 @@ class Importer {
       if (standard && reader.out.empty()) return;  // nobody can read what it makes
       std::optional<std::vector<Value>> folded;
       if (standard) folded = fold(reader);
-      if (!folded && standard && say != sayings().end()) {
+      // Matrices of 8 bits are multiplied as they are.
+      const bool matrix = n.op == "DequantizeLinear" && reader.has(0) && reader.rank() >= 2;
+      if (!folded && standard && !matrix && say != sayings().end()) {
         folded = evaluated(reader, say->second);
         asked = folded.has_value();
       }

@@ -102,6 +102,10 @@ Expr select(Expr c, Expr a, Expr b);
 /// 1 where two numbers are the same, else 0.
 Expr equal(const Expr& a, const Expr& b);
 Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c);
+/// The same of values that are whole numbers of 8 bits times scales: a sum of whole numbers, scaled
+/// afterwards. Nothing of others.
+std::optional<Value> whole_product(Builder& b, const std::string& name, const Value& a,
+                                   const Value& c);
 Value softmax_over(Builder& b, const std::string& name, const Value& x,
                    const std::set<std::size_t>& over, bool log);
 Value sum_of(Builder& b, const std::string& name, const Value& x, const Value& y);

@@ -178,6 +178,7 @@ void say_einsum(NodeReader& n) {
 }  // namespace
 
 Value matrix_product(Builder& b, const std::string& name, const Value& a, const Value& c) {
+  if (const auto whole = whole_product(b, name, a, c)) return *whole;
   Value x = a, y = c;
   if (x.shape.empty() || y.shape.empty()) throw Unsupported{"a product of a scalar"};
   const bool row = x.shape.size() == 1, column = y.shape.size() == 1;
@@ -216,7 +217,8 @@ Value matrix_product(Builder& b, const std::string& name, const Value& a, const 
   shape[rank - 1] = bs.back();
   dims[rank - 2] = vx.dims[ra - 2];
   dims[rank - 1] = vy.dims[rb - 1];
-  Value out = b.emit(name, a.type, shape, dims, reads, product(values),
+  const std::int32_t type = a.type == kInt8 ? kFloat : a.type;  // sums of whole numbers
+  Value out = b.emit(name, type, shape, dims, reads, product(values),
                      as.back() == 1 ? Combine::assign : Combine::sum);
   if (row) out = squeezed(b, out, rank - 2);
   if (column) out = squeezed(b, out, out.shape.size() - 1);

@@ -154,6 +154,10 @@ double floored(const Point& p) {
   const double r = p.reach(0);
   return r == 0 ? 0 : (std::floor(p.x[0] + r) - std::floor(p.x[0] - r)) / p.in.reach;
 }
+double nearest(const Point& p) {
+  const double r = p.reach(0);
+  return r == 0 ? 0 : (std::nearbyint(p.x[0] + r) - std::nearbyint(p.x[0] - r)) / p.in.reach;
+}
 /// Of sin and cos, whose derivatives are at most 1.
 double wave(const Point& p) { return p.e[0] + p.rounding(kFunction) + p.in.unit; }
 
@@ -186,6 +190,7 @@ constexpr std::array kRules = {
     Named{"abs", 1, [](const Point& p) { return p.e[0]; }},
     Named{"square", 1, squared},
     Named{"floor", 1, floored},
+    Named{"round", 1, nearest},
     Named{"sin", 1, wave},
     Named{"cos", 1, wave},
 };

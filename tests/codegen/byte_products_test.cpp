@@ -1,0 +1,128 @@
+// Products of whole numbers of 8 bits: the same numbers with and without the instruction that adds
+// four of them, at odd sizes, of either layout, packed once or in every run.
+#include "core/lowering/byte_products.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <random>
+
+#include "core/workload/reference/elements.h"
+#include "models/exact/exact.h"
+#include "tests/codegen/kernel_support.h"
+#include "tests/support/worked.h"
+
+namespace tilewright {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+struct Drawn {
+  std::int64_t m = 0, n = 0, k = 0, tile_m = 0, tile_n = 0, tile_k = 0;
+  bool columns_apart = false, constant = false, followed = false;
+};
+
+Schedule schedule_of(const Drawn& d) {
+  const std::string right = d.columns_apart ? "B[j,k]" : "B[k,j]";
+  const auto text = [](std::int64_t n) { return std::to_string(n); };
+  const std::string last =
+      d.followed ? "  - \"after: D[i,j] = round(min(max(C[i,j] * s[j] + 0.25, -128), 127))\"\n"
+                 : "";
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: bytes\ndtype: f32\nloops: {i: " + text(d.m) + ", j: " + text(d.n) +
+          ", k: " + text(d.k) + "}\ndtypes: {A: i8, B: i8" + (d.followed ? ", D: i8" : "") +
+          "}\nranges: {A: 127, B: 127" + (d.followed ? ", s: 0.001" : "") +
+          "}\noperators:\n  - \"product: C[i,j] += A[i,k] * " + right + "\"\n" + last,
+      "test"));
+  Kernel kernel{.tree = parse_tree("i/" + text(d.tile_m) + " j/" + text(d.tile_n) + " ( k/" +
+                                   text(d.tile_k) + " ( C.product )" +
+                                   (d.followed ? " C.after )" : " )"))};
+  auto s = resolve(Plan{.kernels = {kernel}}, w, testing::worked_machine("cache:1M/16"));
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+Drawn drawn(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::int64_t low, std::int64_t high) {
+    return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
+  };
+  Drawn d{.m = pick(1, 70), .n = pick(1, 120), .k = pick(2, 150)};
+  d.tile_m = pick(1, d.m), d.tile_n = pick(1, d.n), d.tile_k = pick(0, 1) ? d.k : pick(1, d.k);
+  d.columns_apart = pick(0, 1), d.constant = pick(0, 1), d.followed = pick(0, 1);
+  return d;
+}
+
+TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
+  std::vector<cpu::Isa> isas = testing::isas_here();
+  if (cpu::host_runs(cpu::Isa::avx512_vnni)) isas.push_back(cpu::Isa::avx512_vnni);
+  std::vector<cpu::Source> sources;
+  std::vector<Schedule> schedules;
+  std::vector<Drawn> cases;
+  int packed_once = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+    for (const cpu::Isa isa : isas) {
+      cases.push_back(drawn(seed));
+      schedules.push_back(schedule_of(cases.back()));
+      cpu::EmitOptions options{.isa = isa, .prefix = "k" + std::to_string(sources.size())};
+      if (cases.back().constant) options.constant = {"B"};
+      auto source = cpu::emit(schedules.back(), options);
+      ASSERT_TRUE(source.ok()) << source.reason();
+      const bool quads = isa == cpu::Isa::avx512_vnni;
+      EXPECT_THAT(source->notes, Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
+      if (quads) packed_once += source->kept_bytes > 0 ? 1 : 0;
+      sources.push_back(std::move(source).value());
+    }
+  if (cpu::host_runs(cpu::Isa::avx512_vnni)) {
+    EXPECT_GT(packed_once, 0);
+  }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Drawn& d = cases[i];
+    SCOPED_TRACE(std::string(cpu::name_of(sources[i].isa)) + " m=" + std::to_string(d.m) +
+                 " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
+                 " tile_k=" + std::to_string(d.tile_k) + (d.columns_apart ? " apart" : "") +
+                 (d.constant ? " constant" : "") + (d.followed ? " followed" : ""));
+    const Workload& w = *schedules[i].workload;
+    EXPECT_TRUE(multiplies_bytes(w));
+    TensorValues values = random_inputs(w, i);
+    std::vector<std::vector<char>> arrays;
+    std::vector<void*> pointers;
+    for (std::size_t t = 0; t < w.tensors().size(); ++t) {
+      const Tensor& tensor = w.tensors()[t];
+      arrays.emplace_back(static_cast<std::size_t>(tensor.bytes().value));
+      if (w.is_input(TensorId(t))) encode_elements(tensor.dtype, values[t], arrays.back().data());
+    }
+    for (auto& a : arrays) pointers.push_back(a.data());
+    std::vector<char> kept(static_cast<std::size_t>(sources[i].kept_bytes));
+    if (!kept.empty()) kernels.value()[i].prepare(pointers, kept.data());
+    kernels.value()[i].run(pointers, kept.empty() ? nullptr : kept.data());
+    const TensorValues reference = evaluate(w, values);
+    for (TensorId t : w.outputs()) {
+      const auto& want = reference[t.index()];
+      const auto got = decode_elements(w.tensor(t).dtype, arrays[t.index()].data(), want.size());
+      // Sums below 2^24 are exact; what is rounded afterwards may fall the other way.
+      std::size_t differ = 0;
+      for (std::size_t e = 0; e < want.size(); ++e) {
+        ASSERT_LE(std::abs(got[e] - want[e]), d.followed ? 1 : 0) << "element " << e;
+        differ += got[e] != want[e] ? 1 : 0;
+      }
+      EXPECT_LE(differ, want.size() / 100);
+    }
+  }
+}
+
+TEST(ByteProducts, TheHostTakesTheInstructionForThemAlone) {
+  const Drawn d{.m = 8, .n = 16, .k = 8, .tile_m = 8, .tile_n = 16, .tile_k = 8};
+  const Schedule s = schedule_of(d);
+  const Workload plain = named_workload("gemm:m=8,n=16,k=8");
+  EXPECT_FALSE(multiplies_bytes(plain));
+  EXPECT_NE(cpu::host_isa(plain), cpu::Isa::avx512_vnni);
+  EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::avx512_vnni,
+            cpu::host_runs(cpu::Isa::avx512_vnni));
+}
+
+}  // namespace
+}  // namespace tilewright
