@@ -193,14 +193,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.steps) + yes(product.left_across) + yes(product.right_across) +
               yes(product.left_all) + yes(product.right_all) + yes(product.boxed) +
               number(product.vector) + number(product.share) + yes(product.turned) +
-              number(product.down) + number(product.across) + number(product.in_turn) +
-              yes(left_before) + yes(right_before) + number(ahead) + number(product.left_fold) +
-              number(product.right_fold) + (follows ? ", " + operators : "") +
-              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
-              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
+              number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
+              number(ahead) + number(product.left_fold) + number(product.right_fold) +
+              (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
+              name(product.left) + "_map, " + name(product.right) + "_map, " +
+              name(product.boxed ? product.result : product.left) + "_map, " +
               home_of(w, product.result) + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
-              number(product.depth) + number(product.count) + number(product.order_of_tiles()) +
+              number(product.depth) + number(product.count) + number(product.order) +
               number(product.part) + number(product.columns_apart) + "}" +
               (follows ? ", " + operators + "{" + homes.after + "}" : std::string()) + ");\n}\n";
   text.launches.push_back(std::move(launch));

@@ -227,19 +227,15 @@ struct WarpgroupResults {
 /// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended, those
 /// of the first Ahead stages. LeftFold, RightFold: of the depth, in one matrix of the operand, the rest in those that
 /// follow; 0: all.
-/// InTurn: warpgroups that take stages in turn, of blocks that have one tile of 64 rows; the first adds up what they have.
 /// Operators: on elements, after the product.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
-          int InTurn = 1,
           bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, int LeftFold = 0, int RightFold = 0,
           class Operators = NoOperators>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
-  // Boxes of rows that run across the depth have 64 columns, and the last one some beside the tile.
-  static constexpr int kBeside = RightAcross ? (Columns + 63) / 64 * 64 : Columns;
-  static constexpr int kLeft = kRows * 128, kRight = kBeside * 128, kStep = kLeft + kRight;
+  static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
   static constexpr int kTiles = Down * Across;              // of a cluster
   static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
@@ -251,15 +247,14 @@ struct WarpgroupProduct {
   static constexpr int kDown = Turned ? Columns : kRows, kWide = Turned ? kRows : Columns;
   static constexpr int kPitch = kWide + (Turned ? 4 : 8);
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
-  static constexpr int kWarpgroups = Groups * InTurn, kCopying = Share > 1 ? 56 : kWarpgroups == 2 ? 40 : 32;
-  static constexpr int kComputing = (kWarpgroups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
-  static_assert(InTurn == 1 || (Groups == 1 && Blocks == 1 && Share == 1 && Down * Across == 1), "two of 64 rows");
-  static_assert(InTurn == 1 || (Stages >= 4 && Columns * kWarpgroup * 2 <= Stages * kStage), "held stages, one's sums");
+  static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
+  static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
+  static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
   static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
-  static_assert(kRows % (8 * Across) == 0 && kBeside % (8 * Down) == 0, "parts of boxes in whole swizzles");
+  static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
   /// What lies behind the ring: barriers of full and of free stages.
@@ -347,7 +342,7 @@ struct WarpgroupProduct {
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
       if constexpr (Right)
-        copy_part<RightAcross, kBeside, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
+        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
     }
   }
@@ -385,12 +380,10 @@ struct WarpgroupProduct {
       if (thread == 0) mbarrier_arrive(stage);
     }
   }
-  /// One tile's sums, of the stages whose turn it is. A stage is given back when the next products are under way.
-  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread,
-                                 int turn) {
+  /// One tile's sums. A stage is given back when the products after those that read it are under way.
+  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread) {
     u64* behind = nullptr;
-    if (InTurn > 1 && turn > 0) ring.next();
-    for (int k = turn * 64 * Steps; k < depth; k += InTurn * 64 * Steps) {
+    for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
       TW_UNROLL
       for (int i = 0; i < Blocks; ++i) keep(sums[i]);
@@ -406,7 +399,7 @@ struct WarpgroupProduct {
           for (int i = 0; i < Blocks; ++i)
             Wgmma<Columns>::template multiply<T, LeftAcross, RightAcross>(
                 sums[i], a + i * (kBox / 16) + q * (LeftAcross ? 128 : 2), b + q * (RightAcross ? 128 : 2),
-                k > turn * 64 * Steps || step > 0 || q > 0);
+                k > 0 || step > 0 || q > 0);
       }
       wgmma_commit();
       TW_UNROLL
@@ -414,35 +407,12 @@ struct WarpgroupProduct {
       wgmma_wait<1>();
       if (behind != nullptr) give_back(behind, thread);
       behind = ring.empty + ring.stage;
-      TW_UNROLL
-      for (int i = 0; i < InTurn; ++i) ring.next();
+      ring.next();
     }
     wgmma_wait<0>();
     TW_UNROLL
     for (int i = 0; i < Blocks; ++i) keep(sums[i]);
     give_back(behind, thread);
-  }
-
-  /// The second warpgroup's sums to the first one's, through the ring, which nobody uses any more.
-  static TW_MEMBER void add_turns(unsigned char* memory, float (&sums)[Columns / 2], int turn, int thread) {
-    float* const others = reinterpret_cast<float*>(memory) + thread;
-    barrier(1 + kWarpgroups, kWarpgroups * kWarpgroup);  // all stages have been read
-    if (turn > 0)
-      TW_UNROLL
-      for (int i = 0; i < Columns / 2; ++i) others[i * kWarpgroup] = sums[i];
-    barrier(1 + kWarpgroups, kWarpgroups * kWarpgroup);
-    if (turn == 0)
-      TW_UNROLL
-      for (int i = 0; i < Columns / 2; ++i) sums[i] += others[i * kWarpgroup];
-  }
-
-  /// A cluster's last tiles may lie past an end. Their blocks copy and get what the others do, and multiply nothing.
-  static TW_MEMBER void pass(Ring& ring, int depth, int thread) {
-    for (int k = 0; k < depth; k += 64 * Steps) {
-      mbarrier_wait(ring.full + ring.stage, ring.parity);
-      give_back(ring.empty + ring.stage, thread);
-      ring.next();
-    }
   }
 
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
@@ -526,7 +496,7 @@ struct WarpgroupProduct {
       if constexpr (Boxed) prefetch_map(out);
       for (int i = 0; i < Stages; ++i) {
         mbarrier_init(ring.full + i, 1);
-        mbarrier_init(ring.empty + i, Groups * kPeers);  // of those in turn, one has it
+        mbarrier_init(ring.empty + i, Groups * kPeers);
       }
       mbarriers_made();
     }
@@ -538,7 +508,7 @@ struct WarpgroupProduct {
     }
     launches_ended();
     if (role == 0) {
-      if constexpr (kWarpgroups > 1) fewer_registers<kCopying>();
+      if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         if (thread == 0) copy(ring, left, right, s, place(s, tile), tile == first_tile ? Ahead : 0);
@@ -548,22 +518,14 @@ struct WarpgroupProduct {
         }
       }
     } else {
-      if constexpr (kWarpgroups > 1) more_registers<kComputing>();
-      const int group = InTurn > 1 ? 0 : role - 1, turn = InTurn > 1 ? role - 1 : 0;
+      if constexpr (Groups > 1) more_registers<kComputing>();
+      const int group = role - 1;
       unsigned char* const mine = boxes + group * kStaged;
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        bool there = true;
-        if constexpr (kTiles > 1) there = place(s, tile).row < s.rows && place(s, tile).column < s.columns;
-        if (there) multiply(ring, sums, group, end_of(s) - first_of(s), thread, turn);
-        else pass(ring, end_of(s) - first_of(s), thread);
+        multiply(ring, sums, group, end_of(s) - first_of(s), thread);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();
-        if (!there) continue;
-        if constexpr (InTurn > 1) {
-          add_turns(memory, sums[0], turn, thread);
-          if (turn > 0) continue;
-        }
         if constexpr (Share > 1) {
           float* const partial = reinterpret_cast<float*>(memory);
           barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more
@@ -589,7 +551,7 @@ struct WarpgroupProduct {
         }
       }
       if constexpr (Boxed) {
-        if (thread == 0 && turn == 0) store_boxes_read<0>();
+        if (thread == 0) store_boxes_read<0>();
       }
     }
     if constexpr (kTiles > 1) cluster_meet();  // nobody gives a stage back to a block that has ended

@@ -61,9 +61,8 @@ std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
 }
 
 std::int64_t box_bytes(const WarpgroupProduct& p) {
-  // Of clusters, those of tiles past an end, too.
-  const std::int64_t down = round_up(ceil_div(p.rows, std::int64_t{p.tile_rows()}), p.down),
-                     across = round_up(p.tiles_across(), p.across);
+  const std::int64_t down = ceil_div(p.rows, std::int64_t{p.tile_rows()}),
+                     across = p.tiles_across();
   const Boxes left{p.maps[0], p.left_across, p.across > 1},
       right{p.maps[1], p.right_across, p.down > 1};
   std::int64_t bytes = 0;
@@ -77,7 +76,7 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
             bytes += across *
                      left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
           for (std::int64_t i = 0; i < across; ++i)
-            bytes += down * right.of(i * p.columns_apart, p.right_columns(), of_right.depth, 64,
+            bytes += down * right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64,
                                      of_right.matrix);
         }
   return bytes;

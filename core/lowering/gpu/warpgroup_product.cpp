@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "core/base/format.h"
@@ -28,27 +26,6 @@ constexpr std::int64_t kMostAlone = 12, kDeepRings = 2, kLongRing = 6;
 constexpr std::int64_t kMostOfTwo = 176, kMostSums = 128, kMostOfThree = 96;
 constexpr std::int64_t kFewSums =
     64;  // a thread: two blocks of such have room in an SM's registers
-
-/// Of both operands, of tiles in this order, what all groups of SMs get, on the average over where
-/// in the order they begin.
-std::int64_t rows_of_groups(const WarpgroupProduct& p, std::int64_t down, std::int64_t across,
-                            std::int64_t order) {
-  constexpr std::int64_t kGroup = 16, kApart = 4;
-  std::int64_t rows = 0, group = 0;
-  std::vector<std::int64_t> left(static_cast<std::size_t>(down), -1),
-      right(static_cast<std::size_t>(across), -1);
-  for (std::int64_t begin = 0; begin < kGroup; begin += kApart, ++group)
-    for (std::int64_t tile = 0; tile < down * across; ++tile) {
-      const std::int64_t first = tile / (order * across) * order,
-                         high = std::min(down - first, order), at = tile % (order * across);
-      if (tile % kGroup == begin) ++group;
-      if (std::exchange(left[static_cast<std::size_t>(first + at % high)], group) != group)
-        rows += p.tile_rows();
-      if (std::exchange(right[static_cast<std::size_t>(at / high)], group) != group)
-        rows += p.right_columns();
-    }
-  return rows;
-}
 
 class Finder : ProductChain {
  public:
@@ -277,7 +254,7 @@ class Finder : ProductChain {
   /// Whole lines of points are a tile of at least as many columns, which writes those alone.
   void cut_columns() {
     if (!lines_.valid()) {
-      p_.tile_columns = tile_of(columns_, part(columns_), 16, 256);
+      p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
       p_.columns_apart = p_.tile_columns;
       return;
     }
@@ -297,7 +274,7 @@ class Finder : ProductChain {
     // Two warpgroups share a tile where they can, and three where two cannot.
     p_.groups = rows == 192 ? 3 : rows >= 128 ? 2 : 1;
     p_.blocks = rows / 64 / p_.groups;
-    if (warps > 0 && warps != 4 * p_.groups && (p_.groups > 1 || warps != 8))
+    if (warps > 0 && warps != 4 * p_.groups)
       refuse(
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
     const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
@@ -336,11 +313,6 @@ class Finder : ProductChain {
     // Longer rings gained where they were short or blocks have clusters (h100-products-alone.json):
     // supposed, because clusters with room for two blocks on an SM leave others without any. Sums
     // that clusters share were not timed with them.
-    // Two warpgroups take stages in turn: while one waits for the next and begins with it, the
-    // other's products are under way.
-    if (p_.groups == 1 && p_.share == 1 && k_.launch.cluster.value_or(1) == 1 && alone() &&
-        fit(1) * kDeepRings * 64 < p_.part && warps != 4)
-      p_.resident = 1, p_.in_turn = 2;
     if (p_.resident > 1 && p_.share == 1 && alone() && fit(1) * kDeepRings * 64 < p_.part &&
         (fit(1) < kLongRing || k_.launch.cluster.value_or(1) > 1))
       p_.resident = 1;
@@ -365,9 +337,6 @@ class Finder : ProductChain {
     if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
-    if (p_.stages < 4) p_.in_turn = 1;  // each holds a stage until its next one is there
-    if (warps == 8 && p_.groups * p_.in_turn == 1)
-      refuse("8 warps are asked for, and two warpgroups share rows of one deep tile a block only");
   }
 
   /// One block an SM is all there is.
@@ -383,29 +352,20 @@ class Finder : ProductChain {
     return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
   }
 
-  /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no
-  /// tiles past an end where that can be, and L2 gives the fewest lines of 128 bytes. The last
-  /// clusters may have tiles past an end, whose blocks copy and get what the others do.
+  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
                        across = p_.tiles_across();
-    const auto at_once = static_cast<double>(
-        blocks * clusters_at_once(s_.machine->units.front().count, p_.resident, blocks));
-    const std::int64_t size = size_of(p_.operand);
-    const double left = p_.tile_rows() * (of_left_.outer * size % 128 == 0 ? 1 : 2),
-                 right = p_.right_columns() * (of_right_.outer * size % 128 == 0 ? 1 : 2);
-    std::tuple least{std::numeric_limits<double>::infinity(), false, 0.0};
+    double least = std::numeric_limits<double>::infinity();
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
-      if (blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
-          p_.right_columns() % (8 * d) != 0)
+      if (blocks % d != 0 || down % d != 0 || across % a != 0 || 64 % (8 * a) != 0 ||
+          64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
         continue;
-      const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
-      const std::tuple cost{std::ceil(static_cast<double>(tiles) / at_once),
-                            tiles > p_.count * down * across,
-                            static_cast<double>(tiles) * (left / a + right / d)};
-      if (cost < least) least = cost, p_.down = d, p_.across = a, p_.tiles = tiles;
+      const double bytes =
+          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
+      if (bytes < least) least = bytes, p_.down = d, p_.across = a;
     }
     if (p_.down * p_.across != blocks)
       refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));
@@ -454,24 +414,6 @@ class Finder : ProductChain {
 std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
   if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
   return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
-}
-
-int WarpgroupProduct::order_of_tiles() const {
-  // Where operators follow, ptxas has no register left for another order.
-  if (grid < tiles * share || share > 1 || cluster() > 2 || !epilogue.operators.empty())
-    return order;
-  const std::int64_t high = ceil_div(rows, std::int64_t{tile_rows()} * this->down),
-                     wide = ceil_div(tiles_across(), std::int64_t{this->across});
-  if (cluster() == 2) return this->across > 1 ? 1 : static_cast<int>(high);
-  int best = order;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max(), last = 0;
-  for (std::int64_t groups_down = 1; groups_down <= high; ++groups_down) {
-    const std::int64_t tall = ceil_div(high, groups_down);
-    if (tall == std::exchange(last, tall)) continue;
-    if (const std::int64_t all = rows_of_groups(*this, high, wide, tall); all < least)
-      least = all, best = static_cast<int>(tall);
-  }
-  return best;
 }
 
 WarpgroupProduct::BoxPlace WarpgroupProduct::box_place(bool of_left, std::int64_t at,
@@ -528,10 +470,8 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   if (p.columns_apart < p.tile_columns)
     text +=
         formatted("  of a tile's columns {} are its own, whole lines of points\n", p.columns_apart);
-  text += formatted("  {}: registers of {} warpgroups, {}\n",
-                    name(w.op(p.product).outputs.front().target.tensor), p.groups * p.in_turn,
-                    p.in_turn > 1 ? std::string("which take stages in turn")
-                                  : formatted("{} rows each", 64 * p.blocks));
+  text += formatted("  {}: registers of {} warpgroups, {} rows each\n",
+                    name(w.op(p.product).outputs.front().target.tensor), p.groups, 64 * p.blocks);
   text += formatted(
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
       p.stage_bytes(), p.groups,
@@ -543,7 +483,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
       "    depth {}\n      wait until the stage is free\n"
       "      boxes of {} ({}) and of {} ({}) into it\n",
-      p.order_of_tiles(), depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+      p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
   for (const auto& [tensor, fold] : {std::pair{p.left, p.left_fold}, {p.right, p.right_fold}})
     if (fold > 0)
       text += formatted("      {} of the depth in one matrix of {}, the next in the next\n", fold,
@@ -555,7 +495,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "full\n"
       "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
       "      give the stage before back\n",
-      p.groups * p.in_turn, depth, 4 * p.steps * p.blocks, p.tile_columns);
+      p.groups, depth, 4 * p.steps * p.blocks, p.tile_columns);
   if (p.share > 1)
     return text + formatted(
                       "    sums into the ring, a barrier of the cluster\n    of {} rows the "

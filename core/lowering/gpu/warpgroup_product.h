@@ -48,9 +48,8 @@ struct WarpgroupProduct {
   /// Columns from one tile to the next: fewer than a tile computes where it has whole lines.
   std::int64_t columns_apart = 64;
   int stages = 2, steps = 1;  ///< of the ring; of 64 of the depth, a stage
-  int order = 4;              ///< tiles down that follow one another, of several rounds
+  int order = 4;              ///< tiles down that follow one another, so that they share L2
   int resident = 1;           ///< blocks that an SM has at the same time
-  int in_turn = 1;            ///< warpgroups that take stages in turn, all for the same rows
   int share = 1;              ///< blocks of a cluster, which share the sum of a tile
   int down = 1, across = 1;   ///< or tiles of a cluster's blocks, which share their operands
   std::int64_t part = 1;      ///< of the depth, a block's
@@ -61,11 +60,7 @@ struct WarpgroupProduct {
   std::vector<BoxMap> maps;  ///< left, right and, where boxed, result
 
   int tile_rows() const { return groups * blocks * 64; }
-  /// Of the right operand, in whole boxes.
-  int right_columns() const {
-    return right_across ? static_cast<int>(round_up(tile_columns, 64)) : tile_columns;
-  }
-  int threads() const { return 128 * (groups * in_turn + 1); }
+  int threads() const { return 128 * (groups + 1); }
   int cluster() const { return share * down * across; }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
   /// No tile computes what is not its own.
@@ -88,14 +83,8 @@ struct WarpgroupProduct {
     std::int64_t depth, matrix;
   };
   BoxPlace box_place(bool of_left, std::int64_t at, std::int64_t product) const;
-  /// Tiles down that follow one another. Of one round, blocks that follow one another run on one
-  /// group of SMs, which gets what they have in common once: as many as leave the fewest bytes to
-  /// all groups. Clusters of two are side by side along what both have. Single observations of an
-  /// H200: 2496 x 576 x 2448 in tiles of 96 x 128 takes 13.0 us, 15.9 in fours, and 1136 x 672 x
-  /// 3008 in clusters of two tiles of 96 x 64 takes 11.5 us, 13.1 in eights.
-  int order_of_tiles() const;
   std::int64_t stage_bytes() const {
-    return std::int64_t{steps} * (tile_rows() + right_columns()) * 128;
+    return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
   }
 };
 

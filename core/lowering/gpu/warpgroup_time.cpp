@@ -14,14 +14,13 @@ namespace {
 // kept: so that tiles that they choose take least over the fastest ones that were timed, and so
 // that the root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to
 // all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
-// SM of which others copy a part, and of which one other does (single observations of an H200: 36
-// to 57). Rows of a box that begin at no line of 128 bytes touch two, and at no sector a sector
-// more: how much longer L2 takes for them, and an SM. The part of wgmma's rate that lasts. Cycles:
-// of a launch that is left; that a box takes longer than a load, more where others copy it; until a
-// tile's results leave, and for each 64 rows by one column of a warpgroup. Of two blocks on an SM,
-// the part of results that is not hidden. Of a cluster that shares a sum: cycles until its 2, 4 or
-// 8 blocks have met twice.
-constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4, kOfOneOther = 50;
+// SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two, and
+// at no sector a sector more: how much longer L2 takes for them, and an SM. The part of wgmma's
+// rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
+// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
+// warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
+// shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
+constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
@@ -29,10 +28,6 @@ constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
 constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
-
-// Cycles of an instruction whose sums the one before it has, where nobody else multiplies: 32 x 64
-// to 64 x 192 of one warpgroup take 70 to 124 cycles each (one observation of an H200).
-constexpr double kAfterOne = 58, kAfterOneColumn = 0.33;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
@@ -84,23 +79,17 @@ double add_up(std::initializer_list<double> all) {
 
 PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
                   double latency, const BlockRates& r) {
-  const double rows = p.tile_rows(), columns = p.tile_columns, beside = p.right_columns(),
-               rate = kBoxes * r.fill;
+  const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
   const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
-  const double instructions = 4.0 * p.steps * p.blocks, tensor = instructions * p.groups * one;
-  // One warpgroup alone: its products of one tile wait for one another.
-  const double chain = p.groups * p.in_turn * p.share == 1
-                           ? instructions * (kAfterOne + kAfterOneColumn * columns)
-                           : 0;
-  const double depth = 128.0 * p.steps, left = rows / p.across, right = beside / p.down;
+  const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
+  const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
   const double lines =
                    left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
                own =
                    left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
-  const double of_sm = std::max(
-      own / kOneSm, shares ? (rows + beside) / (p.cluster() == 2 ? kOfOneOther : kOfOthers) : 0);
+  const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
   const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
   // Of clusters of more than two only as many run at the same time as there are with one block an
@@ -128,7 +117,6 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double waits = std::max((comes + tensor) / stages, comes / (stages - 1));
     double ends = kResults + kResultColumns * p.blocks * columns + results;
     if (p.blocks * p.tile_columns > 2 * 128) ends += kResultsOfMany;
-    if (p.in_turn > 1) ends += 2 * (64 * columns * 4 / 128 + r.barrier);  // one's sums to the other
     if (!last && p.resident > 1) ends *= kResultsBeside;
     if (p.share > 1)  // a tile's sums, by all blocks of a cluster
       ends += (p.share == 2   ? kClusterOfTwo
@@ -136,8 +124,7 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
                               : kClusterOfEight) +
               together * (static_cast<double>(p.partial_bytes()) / 128 +
                           4 * rows * columns * (p.share - 1) / p.share / kBytesFromBlocks);
-    const double products = std::max(together * tensor, chain),
-                 turn = add_up({waits, together * fill, products});
+    const double turn = add_up({waits, together * fill, together * tensor});
     ends += together * operators;
     t.copies += times * turns * fill;
     t.waits += times * turns * waits;
