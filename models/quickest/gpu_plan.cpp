@@ -38,7 +38,7 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 constexpr double kPaddedGain = 0.8;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
-constexpr std::int64_t kTheirEffort = 20;  // of each model and operator, in large workloads
+constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
 // Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are priced
 // below their times.

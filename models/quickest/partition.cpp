@@ -19,7 +19,7 @@ constexpr int kMostProducts = 2;            // of a kernel
 constexpr std::size_t kPacked = 3;          // parts that come next, to be run beside
 // Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
 // so many operators of the whole.
-constexpr std::size_t kMostRejoined = 40, kRejoinedOperators = 10;
+constexpr std::size_t kMostRejoined = 12, kRejoinedOperators = 10;
 
 }  // namespace
 
