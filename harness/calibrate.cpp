@@ -3,18 +3,16 @@
 #include "harness/calibrate.h"
 
 #include <algorithm>
-#include <barrier>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
 #include "core/machine/written.h"
 #include "harness/circumstances.h"
 #include "harness/files.h"
+#include "harness/gauge_samples.h"
 #include "harness/memory_passes.h"
 #include "harness/pipeline.h"
 #include "harness/turns.h"
@@ -26,147 +24,10 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kFewest = 5;  // samples that must agree
-constexpr int kSamples = 40;        // of a number, at most
-constexpr int kTurns = 3;           // how often a number that scatters is tried again
-constexpr double kSampleSeconds = 0.004;
-constexpr double kGroupSeconds = 2e-5;  // of short runs, of which the mean is taken
-
-/// On so many threads at once, all begun together; the seconds of the slowest.
-double together(int threads, const std::function<void(int)>& work) {
-  if (threads == 1) return seconds_of([&] { work(0); });
-  std::vector<double> took(static_cast<std::size_t>(threads));
-  std::barrier ready(threads);
-  std::vector<std::thread> all;
-  for (int t = 0; t < threads; ++t)
-    all.emplace_back([&, t] {
-      ready.arrive_and_wait();
-      took[static_cast<std::size_t>(t)] = seconds_of([&] { work(t); });
-    });
-  for (std::thread& t : all) t.join();
-  return *std::ranges::max_element(took);
-}
-
-using Sample = std::function<double()>;
-using Prepared = Result<Sample>;
-
-/// Seconds a byte of reading so many bytes a thread over and over.
-Prepared reading(std::size_t bytes_a_thread, int threads) {
-  const std::size_t block = kPassLines * sizeof(MemoryLine);
-  const std::size_t bytes = std::max(block, bytes_a_thread / block * block);
-  std::vector<LineMemory> memory;
-  for (int t = 0; t < threads; ++t) memory.push_back(lines_of_memory(bytes));
-  const std::size_t lines = bytes / sizeof(MemoryLine);
-  together(threads, [&](int t) { write_pass(memory[static_cast<std::size_t>(t)].get(), lines); });
-  const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
-  return Sample([=] {
-    const double seconds = together(threads, [&](int t) {
-      for (std::size_t p = 0; p < passes; ++p)
-        read_pass(memory[static_cast<std::size_t>(t)].get(), lines);
-    });
-    return seconds / (static_cast<double>(bytes) * static_cast<double>(passes) * threads);
-  });
-}
-
-/// Seconds a byte of writing so many bytes over and over: lines come in and go back, but for a pass
-/// that goes past the caches.
-Prepared writing(std::size_t bytes_wanted, void (*pass)(MemoryLine*, std::size_t) = write_pass) {
-  const std::size_t block = kPassLines * sizeof(MemoryLine);
-  const std::size_t bytes = std::max(block, bytes_wanted / block * block);
-  const LineMemory memory = lines_of_memory(bytes);
-  const std::size_t lines = bytes / sizeof(MemoryLine);
-  pass(memory.get(), lines);
-  const std::size_t passes = std::max<std::size_t>(1, (std::size_t{8} << 20) / bytes);
-  return Sample([=] {
-    const double seconds = seconds_of([&] {
-      for (std::size_t p = 0; p < passes; ++p) pass(memory.get(), lines);
-    });
-    return seconds / (static_cast<double>(bytes) * static_cast<double>(passes));
-  });
-}
-
-/// Seconds of a step through lines of so many bytes in a random order.
-Prepared chasing(std::size_t bytes) {
-  const std::size_t lines = std::max<std::size_t>(64, bytes / sizeof(MemoryLine));
-  const LineMemory memory = lines_of_memory(lines * sizeof(MemoryLine));
-  make_chain(memory.get(), lines, 1);
-  auto at = std::make_shared<std::size_t>(0);
-  return Sample([=] {
-    constexpr std::size_t kSteps = 20000;
-    return seconds_of([&] { *at = follow_chain(memory.get(), *at, kSteps); }) / kSteps;
-  });
-}
-
+constexpr std::size_t kFewest = 5;    // samples that must agree
+constexpr int kSamples = 40;          // of a number, at most
+constexpr int kTurns = 3;             // how often a number that scatters is tried again
 constexpr std::size_t kLongRow = 16;  // lines, 1 KiB
-/// Seconds of a line that is copied by rows of so many lines from a matrix's rows to an array of
-/// its own, 64 KiB in all.
-Prepared packing(std::size_t row) {
-  constexpr std::size_t kLines = 1024;
-  const std::size_t rows = kLines / row, apart = 17 * row;
-  const LineMemory from = lines_of_memory(rows * apart * sizeof(MemoryLine));
-  const LineMemory to = lines_of_memory(rows * row * sizeof(MemoryLine));
-  write_pass(from.get(), rows * apart);
-  // Rows shorter than a pass are copied as the library does it, which is told their size.
-  const auto copy_row = [row](const MemoryLine* source, MemoryLine* target) {
-    if (row % kPassLines == 0)
-      copy_pass(source, target, row);
-    else
-      std::memcpy(target, source, row * sizeof(MemoryLine));
-  };
-  return Sample([=] {
-    constexpr int kTimes = 200;
-    const double seconds = seconds_of([&] {
-      for (int i = 0; i < kTimes; ++i)
-        for (std::size_t r = 0; r < rows; ++r) copy_row(from.get() + r * apart, to.get() + r * row);
-    });
-    return seconds / (kTimes * rows * row);
-  });
-}
-
-/// Runs of a verified kernel of a workload and a tree, divided by `units`.
-Prepared running(const std::string& workload, const std::string& tree, int threads, double units) {
-  Request request;
-  request.subject = "calibration.yaml";
-  request.subject_text = workload;
-  request.machine = "host";
-  request.tree = tree;
-  request.threads = threads;
-  Job job = job_of(request);
-  plan_job(job);
-  emit_job(job);
-  build_job(job);
-  if (!job.refusal) verify_job(job, nullptr, reference_of(job.on.setting, request.seed));
-  if (job.refusal) return Reason{*job.refusal};
-  const std::shared_ptr<VerifiedKernel> kernel = job.kernel;
-  kernel->run();
-  const double once = std::max(1e-8, kernel->run());
-  // The mean of several short runs: a clock may move by ten nanoseconds at a time.
-  const int group = std::max(1, static_cast<int>(kGroupSeconds / once));
-  const int times = std::max(1, static_cast<int>(kSampleSeconds / once / group));
-  return Sample([=] {
-    double least = 1e9;
-    for (int i = 0; i < times; ++i) {
-      double all = 0;
-      for (int run = 0; run < group; ++run) all += kernel->run();
-      least = std::min(least, all / group);
-    }
-    return least / units;
-  });
-}
-
-/// The same with arrays at several places, in turn: small tiles take longer where addresses
-/// collide.
-Prepared at_places(const std::function<Prepared()>& prepare) {
-  constexpr std::size_t kPlaces = 4;
-  std::vector<Sample> all;
-  while (all.size() < kPlaces) {
-    Prepared one = prepare();
-    if (!one) return one;
-    all.push_back(std::move(one).value());
-  }
-  auto turn = std::make_shared<std::size_t>(0);
-  return Sample([=] { return all[(*turn)++ % all.size()](); });
-}
 
 std::string product_text(int m, int n, int k, const std::string& dtype = "f32") {
   return formatted(
@@ -432,9 +293,10 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   for (const auto& [name, key] : {std::pair{"L2", "l2"}, {"L3", "l3"}, {"home", "dram"}})
     if (const Gauged* const g = find(std::string("latency ") + name))
       cycles(key, g->seconds, source(*g, "lines in a random order"));
-  for (const auto& [name, key] :
-       {std::pair{"L2", "write_l2"}, {"L3", "write_l3"}, {"home", "write_dram"},
-        {"past caches", kWritingPastCaches}})
+  for (const auto& [name, key] : {std::pair{"L2", "write_l2"},
+                                  {"L3", "write_l3"},
+                                  {"home", "write_dram"},
+                                  {"past caches", kWritingPastCaches}})
     if (const Gauged* const g = find(std::string("writing ") + name))
       cycles(key, g->seconds * 64, source(*g, "writing, one thread, a line of 64 bytes"));
   if (const Gauged* const g = find("copy")) {

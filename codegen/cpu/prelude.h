@@ -35,6 +35,8 @@ struct PreludeOptions {
 
 /// What an element of that type is called in the program.
 std::string element_type(DType type);
+/// The types of `options`: how their elements become numbers and back, and rows of them.
+std::string elements_text(const PreludeOptions& options);
 /// C++17 text, to stand inside the emitted program's namespace after <cmath>, <cstdint>, <cstring>
 /// and after the macro TILEWRIGHT_TARGET.
 std::string prelude_text(const PreludeOptions& options);

@@ -26,7 +26,7 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
 }
 // Past the caches, where a line begins.
 TILEWRIGHT_TARGET inline void store_past(Real* p, Vector v) {
-  if (reinterpret_cast<uintptr_t>(p) % sizeof(Vector) == 0)
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) == 0)
     _mm512_stream_SUFFIX(p, (REGISTER)v);
   else
     _mm512_storeu_SUFFIX(p, (REGISTER)v);
@@ -53,7 +53,7 @@ TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
 }
 // Past the caches, where half a line begins.
 TILEWRIGHT_TARGET inline void store_past(Real* p, Vector v) {
-  if (reinterpret_cast<uintptr_t>(p) % sizeof(Vector) == 0)
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) == 0)
     _mm256_stream_SUFFIX(p, (REGISTER)v);
   else
     _mm256_storeu_SUFFIX(p, (REGISTER)v);
@@ -473,7 +473,7 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n"
          "// Elements to where the next vector may be written past the caches, `most` at most.\n"
          "TILEWRIGHT_TARGET inline int64_t before_vector(const Real* p, int64_t most) {\n"
-         "  const int64_t over = reinterpret_cast<uintptr_t>(p) % sizeof(Vector) / sizeof(Real);\n"
+         "  const int64_t over = reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) / sizeof(Real);\n"
          "  return over == 0 ? 0 : min(kLanes - over, most);\n}\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
          strips(vector_bytes, f64) + exponential(f64) + kVectorFunctions +

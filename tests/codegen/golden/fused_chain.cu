@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(256) chain_0(const f16* A_home, con
       const Box<2> A_box = Box<2>{{{l_m, l_m + 64}, {0, 64}}};
       if (A_tile_ring.needs(A_box)) {
         A_tile_ring.fill(A_box);
-        copy_whole<128>(A_tile_layout{A_tile_data + A_tile_ring.stage * 4096}, copier, A_home + i64(l_m) * 64, 64);
+        copy_whole<128, 64>(A_tile_layout{A_tile_data + A_tile_ring.stage * 4096}, copier, A_home + i64(l_m) * 64);
         A_tile_ring.copies_started();
       }
       TW_NO_UNROLL
@@ -65,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(256) chain_0(const f16* A_home, con
         const Box<2> B_box = Box<2>{{{0, 64}, {l_l, l_l + 64}}};
         if (B_tile_ring.needs(B_box)) {
           B_tile_ring.fill(B_box);
-          copy_whole<128>(B_tile_layout{B_tile_data + B_tile_ring.stage * 4096}, copier, B_home + i64(l_l), 512);
+          copy_whole<128, 512>(B_tile_layout{B_tile_data + B_tile_ring.stage * 4096}, copier, B_home + i64(l_l));
           B_tile_ring.copies_started();
         }
         // L.D
         const Box<2> D_box = Box<2>{{{l_l, l_l + 64}, {0, 64}}};
         if (D_tile_ring.needs(D_box)) {
           D_tile_ring.fill(D_box);
-          copy_whole<128>(D_tile_layout{D_tile_data + D_tile_ring.stage * 4096}, copier, D_home + i64(l_l) * 64, 64);
+          copy_whole<128, 64>(D_tile_layout{D_tile_data + D_tile_ring.stage * 4096}, copier, D_home + i64(l_l) * 64);
           D_tile_ring.copies_started();
         }
       }

@@ -405,6 +405,13 @@ TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
 TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
   _mm512_mask_storeu_ps(p, lanes, (__m512)v);
 }
+// Past the caches, where a line begins.
+TILEWRIGHT_TARGET inline void store_past(Real* p, Vector v) {
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) == 0)
+    _mm512_stream_ps(p, (__m512)v);
+  else
+    _mm512_storeu_ps(p, (__m512)v);
+}
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
 constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }
 constexpr int64_t kStepsAhead = 8, kProductsAhead = 400, kLongDepth = 48;
@@ -417,7 +424,7 @@ struct Count {
 // What a product's rows go through before they leave their registers: nothing.
 struct Keep {
   static constexpr bool kStores = true;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
@@ -428,7 +435,7 @@ struct Keep {
 template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
-  static constexpr bool kPairs = false;
+  static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
   static constexpr bool kFetches = true;
   Fetch fetch;
 };
@@ -445,10 +452,15 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE void fetch_rows(int64_t depth, int64_t i, in
 #pragma GCC unroll 12
       for (int m = 0; m < MI; ++m) after.fetch(Count<NI>{}, i + m, j);
 }
-// One step of the depth.
-template <bool Pairs>
+// One step of the depth, or several of them.
+template <int Steps>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step(Vector sum, Real x, Vector row) {
   return sum + x * row;
+}
+// Sums as they leave.
+template <int Steps>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete(Vector sum) {
+  return sum;
 }
 
 // The micro-kernel, Chimera's Algorithm 2: MI rows of NI vectors of C stay in registers while k runs
@@ -473,7 +485,17 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
                                      const Real* next = nullptr, int64_t next_k = 0,
                                      int64_t ahead = 0) {
   Vector acc[MI][NI];
-  if (fresh) {
+  constexpr bool whole = After::kSteps == 4;  // sums of whole numbers, which begin with B's first row
+  if constexpr (whole) {
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) {
+      const Vector first = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
+                                                  : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
+#pragma GCC unroll 12
+      for (int m = 0; m < MI; ++m) acc[m][n] = first;
+    }
+    b += b_k;
+  } else if (fresh) {
 #pragma GCC unroll 12
     for (int m = 0; m < MI; ++m)
 #pragma GCC unroll 12
@@ -516,7 +538,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kPairs>(acc[m][n], x, row[n]);
+      for (int n = 0; n < NI; ++n) acc[m][n] = step<After::kSteps>(acc[m][n], x, row[n]);
     }
     a += a_k;
     b += b_k;
@@ -526,6 +548,15 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
 #pragma GCC unroll 12
   for (int m = 0; m < MI; ++m) {
     Real* const row = c + m * c_row;
+    if constexpr (whole) {
+#pragma GCC unroll 12
+      for (int n = 0; n < NI; ++n) {
+        acc[m][n] = complete<After::kSteps>(acc[m][n]);
+        if (!fresh)
+          acc[m][n] += Partial && n == NI - 1 ? load_part(row + n * kLanes, lanes)
+                                              : *reinterpret_cast<const Unaligned*>(row + n * kLanes);
+      }
+    }
 #pragma GCC unroll 12
     for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
