@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/plan/resolver.h"
 
@@ -383,6 +384,9 @@ Result<Resolved> kernel_of(const Fresh& fresh) {
     return Reason{formatted("{}: {}", of.k.name, reason.text)};
   };
   if (auto reason = begin(d)) return failed(d, *reason);
+  // Ranges and neighbours are looked up along the operators: a unit of Effort for each, and more.
+  constexpr std::size_t kLookedAt = 40;
+  Effort::spend(static_cast<std::int64_t>(d.k.ops.size() * (1 + d.k.ops.size() / kLookedAt)));
   Slices slices = slices_of(d);
   if (slices.empty()) return finished(d);
   d.clear();
