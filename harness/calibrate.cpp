@@ -154,11 +154,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                    return running(points_text("X[i,j] / (X[i,j] + 4)", kNearRows), "C.Y", 1,
                                   kNearRows * kPointsOfRow / lanes);
                  }});
-  for (const auto& [name, value] : {std::pair{"light", "relu(X[i,j] + 1)"},
-                                    {"expensive", "exp(X[i,j])"},
-                                    {"library", "tanh(X[i,j])"}})
-    all.push_back(
-        {formatted("points alone, {}", name), [value] { return tiles(value, 1, kTilePoints); }});
+  for (const auto& one : {std::pair{"light", "relu(X[i,j] + 1)"},
+                          {"expensive", "exp(X[i,j])"},
+                          {"library", "tanh(X[i,j])"}})
+    all.push_back({formatted("points alone, {}", one.first),
+                   [one] { return tiles(one.second, 1, kTilePoints); }});
   all.push_back({"parts", [] { return tiles("relu(X[i,j] + 1)", kPartColumns, kParts); }});
   // Rows of one vector: each is joined.
   all.push_back({"joins", [=] {
@@ -344,7 +344,8 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
              source(*out->second, "rows written"));
   }
   // Operands that several steps of the depth are taken of at once.
-  for (const auto& [how, type] : {std::pair("pairs", "bf16"), std::pair("quads", "i8")}) {
+  for (const auto& together : {std::pair("pairs", "bf16"), std::pair("quads", "i8")}) {
+    const char *const how = together.first, *const type = together.second;
     const auto step_of = [&](int m) {
       const Gauged* const many = find(formatted("{}, {} rows, {} steps", how, m, kDeepPairs));
       const Gauged* const few = find(formatted("{}, {} rows, {} steps", how, m, kShortPairs));
