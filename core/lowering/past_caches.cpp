@@ -6,9 +6,8 @@
 namespace tilewright {
 namespace {
 
-/// Each element of a tensor is stored once: its operator sums nothing up and is computed at home's
-/// points once.
-bool stored_once(const Workload& w, const Buffer& b) {
+/// Whether an element is complete as it is stored: its operator sums nothing up.
+bool complete_as_stored(const Workload& w, const Buffer& b) {
   const OpId op = w.producer(b.tensor);
   return op.valid() && w.reduction_loops(op).empty();
 }
@@ -18,7 +17,7 @@ bool stored_once(const Workload& w, const Buffer& b) {
 bool stored_past_caches(const Schedule& s, const ScheduledKernel& k, BufferId id) {
   const Workload& w = *s.workload;
   const Buffer& b = k.buffer(id);
-  if (b.role != BufferRole::output || b.outer.valid() || b.atomic || !stored_once(w, b))
+  if (b.role != BufferRole::output || b.outer.valid() || b.atomic || !complete_as_stored(w, b))
     return false;
   const auto& levels = s.machine->levels;
   const auto last = std::ranges::find(levels, LevelKind::cache, &Level::kind);

@@ -45,11 +45,7 @@ Demand demand_of(const Graph& g, const Device& d, const Component& c, double byt
   for (int v : c.vertices) {
     const Vertex& x = g.vertex(v);
     const double points = g.points(x.loops) / block.blocks;
-    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
-    block.instructions += points / kWarp * (light + kOfExpensive * expensive);
-    block.special += points / kWarp * kSpecial * expensive;
-    block.chain +=
-        std::ceil(points / kThreads) * (light * d.light + expensive * d.expensive) / kIndependent;
+    count_operations(block, x, points, std::ceil(points / kThreads), d);
     if (x.kind == Kind::reduction) block.chain += d.barrier + 5 * d.shuffle;
     for (const Access& a : g.workload().op(x.op).inputs) {
       const OpId maker = g.workload().producer(a.tensor);

@@ -122,11 +122,7 @@ double Part::least(Stitched& s, std::int64_t threads) const {
   for (int v : c_.vertices) {
     const Vertex& x = g_.vertex(v);
     const double points = g_.points(x.loops) / block.blocks;
-    const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
-    block.instructions += points / kWarp * (light + kOfExpensive * expensive);
-    block.special += points / kWarp * kSpecial * expensive;
-    block.chain += points / static_cast<double>(threads) *
-                   (light * d_.light + expensive * d_.expensive) / kIndependent;
+    count_operations(block, x, points, points / static_cast<double>(threads), d_);
   }
   return least_overlap(d_, block, dram_bytes_) * (1 - 1e-9);
 }

@@ -22,6 +22,15 @@ inline constexpr double kWavefrontBytes = 128;  ///< of shared memory in a cycle
 inline constexpr double kIndependent = 4;       ///< instructions of a warp under way together
 inline double ceil_over(double a, double b) { return std::ceil(a / b); }
 
+/// Adds to a block what so many points of an operator take, and so many of them of a thread.
+inline void count_operations(Demand& block, const Vertex& x, double points, double of_thread,
+                             const Device& d) {
+  const auto light = static_cast<double>(x.light), expensive = static_cast<double>(x.expensive);
+  block.instructions += points / kWarp * (light + kOfExpensive * expensive);
+  block.special += points / kWarp * kSpecial * expensive;
+  block.chain += of_thread * (light * d.light + expensive * d.expensive) / kIndependent;
+}
+
 /// Warps that are resident on the whole GPU at once.
 std::int64_t occupancy(const Device& d, std::int64_t registers, std::int64_t shared,
                        std::int64_t threads);

@@ -180,7 +180,9 @@ TEST(Choices, EndWithoutUnitsAtAPriceOfItsOwn) {
   std::printf("without units, times the best schedule: %.2f to %.2f, %d kernels\n", least, most,
               last_ones);
   EXPECT_GT(last_ones, 20);
-  EXPECT_GT(least, 0);
+  // Column sums, 0.16 of the best with units: the time of blocks is less than stitched kernels are
+  // priced at. Not known which of the two is wrong.
+  EXPECT_GT(least, 0.15);
 }
 
 /// Without units, by what prices the plan.
