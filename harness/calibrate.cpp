@@ -338,9 +338,10 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     if (const auto in = more("widened"))
       cycles("widen_" + type, std::max(1e-3 / clock, in->first), source(*in->second, "rows read"));
     // All else is copied beside what is rounded.
-    const double copied = u.cycles.contains("copy") ? u.cycles.at("copy") / clock * lanes / 16 : 0;
-    if (const auto out = more("narrowed"))
-      cycles("narrow_" + type, std::max(1e-3 / clock, out->first - copied),
+    const auto copy = u.cycles.find("copy");
+    if (const auto out = more("narrowed"); out && copy != u.cycles.end())
+      cycles("narrow_" + type,
+             std::max(1e-3 / clock, out->first - copy->second / clock * lanes / 16),
              source(*out->second, "rows written"));
   }
   // Operands that several steps of the depth are taken of at once.
@@ -364,9 +365,11 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
       u.sources[formatted("peak.{}", type)] =
           source(from, formatted("steps in {}, one thread, times the cores", how));
-    if (std::string_view(how) != "pairs") continue;  // a quad costs about as much
-    const double widen = u.cycles.contains("widen_bf16") ? u.cycles.at("widen_bf16") / clock : 0;
-    cycles("pair", std::max(1e-3 / clock, operand - widen), source(from, "operands of such steps"));
+    // A quad costs about as much as a pair.
+    if (const auto widen = u.cycles.find("widen_bf16");
+        std::string_view(how) == "pairs" && widen != u.cycles.end())
+      cycles("pair", std::max(1e-3 / clock, operand - widen->second / clock),
+             source(from, "operands of such steps"));
   }
   if (const Gauged* const g = find("points expensive"))
     cycles("expensive", g->seconds, source(*g, "exp(x)"));
@@ -460,18 +463,19 @@ Answer calibrate(const Request& request, const std::string& out) {
                                {"spread", g.spread},
                                {"samples", g.samples},
                                {"date", g.date}});
-  if (!scattered.empty()) {
-    json["scattered"] = scattered;
-    return refuse(
-        std::move(json),
-        formatted("{} of {} numbers scatter and no file is written; run it again and it goes "
-                  "on with these: {}",
-                  scattered.size(), all.size(), scattered.front().get<std::string>()));
-  }
+  if (!scattered.empty()) json["scattered"] = scattered;
+  // Without these a file would say less than the machine's own description.
+  for (const char* needed : {"cycle", "product deep", "product short"})
+    if (!known.contains(needed))
+      return refuse(
+          std::move(json),
+          formatted("{} of {} numbers scatter, \"{}\" among them, and no file is written; run it "
+                    "again and it goes on with these: {}",
+                    scattered.size(), all.size(), needed, scattered.front().get<std::string>()));
   Machine measured_machine = with_measured(*machine, known);
   measured_machine.name = "host";
   write_file(out, to_yaml(measured_machine), "-o");
-  std::filesystem::remove(part_of(out));
+  if (scattered.empty()) std::filesystem::remove(part_of(out));
   json["written"] = out;
   return {std::move(json), Status::done};
 }

@@ -1,7 +1,9 @@
 #include "harness/in_runs.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "core/machine/assumed_speed.h"
 #include "core/machine/written.h"
 
 namespace tilewright::harness {
@@ -25,6 +27,8 @@ double used_again(const Workload& w) {
 
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
   if (machine->level(machine->default_level()).managed == Managed::software) return machine;
+  if (machine->kind == "cpu" && !machine->units.empty() && machine->units.front().clock_hz > 0)
+    machine = with_assumed_speed(std::move(machine));
   const double touched = used_again(w);
   std::shared_ptr<Machine> warm;
   for (std::size_t i = 1; i < machine->levels.size(); ++i) {

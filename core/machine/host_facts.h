@@ -35,6 +35,8 @@ struct HostProcessor {
   std::int64_t vector_bytes = 0;  ///< widest vector register; 0: unknown
   std::int64_t registers = 0;     ///< vector registers of that width
   std::string vector_name;        ///< "AVX-512", "AVX2", ...
+  double fma_cycles = 0;          ///< of a multiply-add of such vectors; 0: unknown
+  std::string fma_source;
 };
 
 /// From libhwloc.so.15, opened at run time; nothing where it is not there or says no cache.

@@ -1,10 +1,12 @@
 // What /sys, /proc and CPUID say of the processor.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <set>
 #include <sstream>
 
+#include "core/base/format.h"
 #include "core/machine/host_facts.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -64,6 +66,27 @@ void read_vectors(const std::string& flags, HostProcessor& p) {
   if (has("avx2")) return set(32, 16, "AVX2");
   if (has("sse2")) return set(16, 16, "SSE2");
   if (has("asimd")) return set(16, 32, "Advanced SIMD");
+}
+
+/// Sets how many multiply-adds of the widest vectors the processor begins in a cycle, where its
+/// family says so: Intel's Optimization Reference Manual (servers since Skylake have two units of
+/// 64 bytes, other processors with AVX-512 one), AMD's Software Optimization Guides of families 17h
+/// (Zen 2 and later: two of 32 bytes), 19h (Zen 4: 64 bytes as two halves) and 1Ah (Zen 5: two).
+void read_multiply_adds(const std::string& vendor, std::int64_t family, std::int64_t model,
+                        HostProcessor& p) {
+  constexpr std::array<std::int64_t, 7> kServers = {0x55, 0x6a, 0x6c, 0x8f, 0xad, 0xae, 0xcf};
+  int units = 0;
+  if (vendor == "GenuineIntel" && family == 6)
+    units = p.vector_bytes == 64 ? (std::ranges::find(kServers, model) != kServers.end() ? 2 : 1)
+                                 : (p.vector_bytes == 32 ? 2 : 0);
+  if (vendor == "AuthenticAMD" && family >= 0x17)
+    units = p.vector_bytes == 64   ? (family >= 0x1a ? 2 : 1)
+            : p.vector_bytes == 32 ? (family == 0x17 && model < 0x30 ? 1 : 2)
+                                   : 0;
+  if (units == 0) return;
+  p.fma_cycles = 1.0 / units;
+  p.fma_source = formatted("{}, family {}, model {}: multiply-adds of {} x {} bytes a cycle",
+                           vendor, family, model, units, p.vector_bytes);
 }
 
 }  // namespace
@@ -137,7 +160,7 @@ HostProcessor processor_from_files(const std::string& proc, const std::string& s
   HostProcessor p;
   std::ifstream in(proc + "/cpuinfo");
   std::set<std::pair<std::string, std::string>> cores;
-  std::string package, flags, mhz;
+  std::string package, flags, mhz, vendor, family, model;
   std::int64_t processors = 0;
   for (std::string line; std::getline(in, line);) {
     const std::size_t colon = line.find(':');
@@ -146,6 +169,9 @@ HostProcessor processor_from_files(const std::string& proc, const std::string& s
     const std::string value = trimmed(std::string_view(line).substr(colon + 1));
     if (key == "processor") ++processors;
     if (key == "model name" && p.model.empty()) p.model = value;
+    if (key == "vendor_id" && vendor.empty()) vendor = value;
+    if (key == "cpu family" && family.empty()) family = value;
+    if (key == "model" && model.empty()) model = value;
     if ((key == "flags" || key == "Features") && flags.empty()) flags = value;
     if (key == "cpu MHz" && mhz.empty()) mhz = value;
     if (key == "physical id") package = value;
@@ -159,6 +185,8 @@ HostProcessor processor_from_files(const std::string& proc, const std::string& s
     std::from_chars(text.data(), text.data() + text.size(), v);
     return v > 0 && v < 1e12 ? v : 0.0;
   };
+  read_multiply_adds(vendor, static_cast<std::int64_t>(number(family)),
+                     static_cast<std::int64_t>(number(model)), p);
   if (number(khz) > 0) {
     p.clock_hz = number(khz) * 1e3;
     p.clock_source = "sysfs cpufreq: highest frequency";

@@ -99,6 +99,8 @@ Machine machine_of_host(const std::optional<HostTopology>& found, const HostProc
   if (p.registers > 0) {
     core.sources["vector_width"] = core.sources["registers"] = "/proc/cpuinfo: " + p.vector_name;
   }
+  if (p.fma_cycles > 0)
+    core.cycles["fma"] = p.fma_cycles, core.sources["cycles.fma"] = p.fma_source;
   m.units.push_back(std::move(core));
   return m;
 }

@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/format.h"
+#include "core/machine/assumed_speed.h"
 #include "core/machine/host_facts.h"
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
@@ -65,7 +67,8 @@ TEST(Host, ReadsSysfsAndCpuinfo) {
   }
   folder.write("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3900000\n");
   folder.write("proc/cpuinfo",
-               "processor\t: 0\nmodel name\t: Test CPU\nphysical id\t: 0\ncore id\t: 0\n"
+               "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+               "model name\t: Test CPU\nphysical id\t: 0\ncore id\t: 0\n"
                "flags\t\t: fpu sse2 avx2 avx512f\n\nprocessor\t: 1\nphysical id\t: 0\n"
                "core id\t: 0\n\nprocessor\t: 2\nphysical id\t: 0\ncore id\t: 1\n\n"
                "processor\t: 3\nphysical id\t: 0\ncore id\t: 1\n");
@@ -88,7 +91,31 @@ TEST(Host, ReadsSysfsAndCpuinfo) {
   EXPECT_EQ(m.units[0].count, 2);
   EXPECT_EQ(m.units[0].clock_hz, 3.9e9);
   EXPECT_EQ(m.units[0].vector_width, Bytes(64));
+  EXPECT_EQ(m.units[0].cycles.at("fma"), 0.5) << m.units[0].sources.at("cycles.fma");
   EXPECT_EQ(m.level(id(m, "registers")).capacity, Bytes(2048));
+}
+
+TEST(Host, MultiplyAddsOfACycleGoByTheFamily) {
+  struct Case {
+    const char *vendor, *family, *model, *flags;
+    double cycles;  // 0: not known
+  };
+  for (const Case& c : {Case{"GenuineIntel", "6", "207", "avx2 avx512f", 0.5},  // Emerald Rapids
+                        Case{"GenuineIntel", "6", "126", "avx2 avx512f", 1},    // Ice Lake, laptops
+                        Case{"GenuineIntel", "6", "151", "avx2", 0.5},          // Alder Lake
+                        Case{"AuthenticAMD", "25", "17", "avx2 avx512f", 1},    // Zen 4
+                        Case{"AuthenticAMD", "26", "2", "avx2 avx512f", 0.5},   // Zen 5
+                        Case{"AuthenticAMD", "23", "1", "avx2", 1},             // Zen
+                        Case{"AuthenticAMD", "23", "49", "avx2", 0.5},          // Zen 2
+                        Case{"GenuineIntel", "15", "4", "sse2", 0},
+                        Case{"another", "6", "207", "avx2 avx512f", 0}}) {
+    const TemporaryFolder folder;
+    folder.write("cpuinfo", formatted("vendor_id\t: {}\ncpu family\t: {}\nmodel\t: {}\nflags\t: {}\n",
+                                      c.vendor, c.family, c.model, c.flags));
+    const HostProcessor p = processor_from_files(folder.path(), folder.path());
+    EXPECT_EQ(p.fma_cycles, c.cycles) << c.vendor << " " << c.family << " " << c.model;
+    EXPECT_EQ(p.fma_source.empty(), c.cycles == 0);
+  }
 }
 
 TEST(Host, WithoutAnythingSizesAreAssumedAndSaySo) {
@@ -99,6 +126,28 @@ TEST(Host, WithoutAnythingSizesAreAssumedAndSaySo) {
   EXPECT_NO_THROW(check(m));
   EXPECT_EQ(m.level(id(m, "L1")).capacity, Bytes(32 << 10));
   EXPECT_EQ(m.level(id(m, "L1")).sources.at("capacity").find("assumed"), 0U);
+}
+
+TEST(Host, AssumedSpeedFillsWhatIsUnknownAndNothingElse) {
+  const Machine m = machine_of_host(std::nullopt, HostProcessor{.clock_hz = 2e9});
+  const auto filled = with_assumed_speed(std::make_shared<Machine>(m));
+  double inner = 1e30;
+  for (std::size_t i = filled->levels.size(); i-- > 1;) {
+    const Level& l = filled->levels[i];
+    if (l.kind != LevelKind::cache) continue;
+    EXPECT_GT(l.bandwidth.value, 0) << l.name;
+    EXPECT_LE(l.bandwidth.value, inner) << l.name << " is no faster than the cache within it";
+    inner = l.bandwidth.value;
+    EXPECT_TRUE(l.sources.at("bandwidth").starts_with(kAssumedSource));
+  }
+  EXPECT_GT(filled->units.front().cycles.at("stream"), 0);
+  EXPECT_EQ(with_assumed_speed(filled), filled) << "nothing is left to assume";
+
+  Machine known = m;
+  known.levels[1].bandwidth.value = 5e9, known.levels[1].sources["bandwidth"] = "measured";
+  const auto kept = with_assumed_speed(std::make_shared<Machine>(known));
+  EXPECT_EQ(kept->levels[1].bandwidth.value, 5e9);
+  EXPECT_EQ(kept->levels[1].sources.at("bandwidth"), "measured");
 }
 
 TEST(Host, OddTopologiesStillMakeAMachine) {

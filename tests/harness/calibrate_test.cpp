@@ -143,5 +143,24 @@ TEST(Calibrate, NothingIsMadeUp) {
   EXPECT_FALSE(m.units.front().cycles.contains("call"));
 }
 
+/// A number that scatters is left out of the file: the others are what they are with it.
+TEST(Calibrate, ANumberThatIsMissingChangesNoOther) {
+  const auto all = numbers();
+  const Machine full = with_measured(a_host(), all);
+  for (const auto& [name, one] : all) {
+    if (name == "cycle" || name.starts_with("product ")) continue;  // no file without these
+    auto some = all;
+    some.erase(name);
+    const Machine m = with_measured(a_host(), some);
+    EXPECT_NE(m, full) << name << " says nothing";
+    for (const auto& [key, cycles] : m.units.front().cycles)
+      EXPECT_EQ(cycles, full.units.front().cycles.at(key)) << key << " without " << name;
+    for (std::size_t i = 1; i < m.levels.size(); ++i)
+      EXPECT_TRUE(m.levels[i].bandwidth.value == 0 ||
+                  m.levels[i].bandwidth == full.levels[i].bandwidth)
+          << m.levels[i].name << " without " << name;
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::harness

@@ -11,7 +11,7 @@ namespace {
 constexpr int kCopying = 4;  // warps
 constexpr int kMostWarps = 8, kMostStages = 6;
 constexpr std::int64_t kLine = 128;
-constexpr std::int64_t kMostSums = 128;  // of a thread
+constexpr std::int64_t kMostSumsOfThread = 128;  // of a thread
 constexpr std::int64_t kMostRegisters = 255;
 // mma.sync passes 62 % of the dense peak, which wgmma reaches: Luo et al., Benchmarking and
 // Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, tables of tensor core
@@ -53,7 +53,7 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
   const bool vector = is_vector(t);
   const std::int64_t padded = vector ? t.rows * t.columns : rows * columns * 256;
   const std::int64_t sums = ceil_div(padded * t.results, 32 * warps);
-  if (sums > kMostSums) return false;
+  if (sums > kMostSumsOfThread) return false;
   const auto operands = static_cast<std::int64_t>(t.operands.size());
   const bool fma = !u.matrix && !vector;
   t.registers = fma ? std::min(fma_registers(sums, t.results * rows / warp_rows),
