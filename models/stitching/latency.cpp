@@ -88,8 +88,11 @@ void Part::runs_and_blocks(Stitched& s) const {
 /// What a block of a written schedule asks for; none: no threads can do as its tree says.
 std::optional<Demand> Part::demand(const BoundTree& tree, const std::string& text) const {
   Graph::Priced& priced = g_.priced();
-  if (priced.machine != d_.machine) priced = {.machine = d_.machine, .parts = {}, .schedules = {}};
-  const auto [known, fresh] = priced.schedules.try_emplace(text);
+  if (priced.machine != d_.machine || !priced.schedules)
+    priced = {.machine = d_.machine,
+              .parts = {},
+              .schedules = std::make_shared<std::map<std::string, std::optional<Demand>>>()};
+  const auto [known, fresh] = priced.schedules->try_emplace(text);
   if (!fresh) return known->second;
   const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
   if (unseen) {

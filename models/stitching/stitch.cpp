@@ -27,7 +27,8 @@ constexpr std::int64_t kMostTurns = 8;
 constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
 constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
-constexpr double kFarAbove = 1.5;  // the best pack: fewer or more threads still are no better
+// The best pack: fewer or more threads still are no better.
+constexpr double kFarAbove = 2;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// In order of what they take at least.
