@@ -277,8 +277,7 @@ class GpuPlanner {
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
-    auto graph =
-        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
+    auto graph = stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
     if (!graph) return;
     // Packs have parts in common.
     if (graph_ != nullptr) graph.value().share_schedules(*graph_);

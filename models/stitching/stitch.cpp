@@ -402,8 +402,8 @@ std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o) {
   return chosen;
 }
 
-/// Of each packing of one part and each number of threads the best schedule, where that is tied with
-/// the best of all; by packing and threads.
+/// Of each packing of one part and each number of threads the best schedule, where that is tied
+/// with the best of all; by packing and threads.
 std::map<std::pair<std::size_t, std::int64_t>, Stitched> best_of_one_part(
     const Graph& g, const Device& d, const Options& o,
     std::span<const std::vector<Component>> packings, std::int64_t& tried) {
