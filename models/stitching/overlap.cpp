@@ -108,7 +108,8 @@ double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
   const double places = sms * std::clamp(std::floor(static_cast<double>(d.threads_per_sm) /
                                                     (std::max(1.0, part.warps) * kWarp)),
                                          1.0, static_cast<double>(d.blocks_per_sm));
-  const double of_round = dram_bytes / std::max(1.0, part.blocks / sms) / sms;
+  // No blocks: it may be any number of them.
+  const double of_round = part.blocks > 0 ? dram_bytes / std::max(1.0, part.blocks / sms) / sms : 0;
   const double latency = std::max(1.0, part.blocks / places) * part.chain / d.clock_hz;
   double sum = 0;
   for (double x : {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) *
