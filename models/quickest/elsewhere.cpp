@@ -104,7 +104,7 @@ class Chooser {
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
-      if (by == kBytes && cuts[0][0].size() <= kTakenApart)
+      if (by == kBytes && !best.empty() && cuts[0][0].size() <= kTakenApart)
         while (takes_apart(least, best)) {
         }
       if (!best.empty()) return joined(best, least, why);
