@@ -69,6 +69,8 @@ constexpr int kTries = 96, kTriesOfAll = 2000;
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken = 1600;
 /// Operators up to which every partition is considered.
 constexpr std::size_t kEveryPartition = 6;
+/// Operators up to which the parts that are taken are tried in halves.
+constexpr std::size_t kTakenApart = 12;
 
 class Chooser {
  public:
@@ -102,6 +104,9 @@ class Chooser {
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
+      if (by == kBytes && !best.empty() && cuts[0][0].size() <= kTakenApart)
+        while (takes_apart(least, best)) {
+        }
       if (!best.empty()) return joined(best, least, why);
     }
     return Reason{refusals()};
@@ -230,6 +235,33 @@ class Chooser {
       c = best_of(c->ops, false);
       least += *c->most[cost_];
     }
+  }
+
+  /// Two in the place of a part, where a tensor within it had better go home: of halves other
+  /// models have been asked, too. False where none had.
+  bool takes_apart(double& least, std::vector<const Candidate*>& best) {
+    for (const Edge& e : edges(best)) {
+      if (e.halves.empty() || !e.together || !e.apart || *e.apart >= *e.together) continue;
+      Part whole = e.halves[0];
+      whole.insert(whole.end(), e.halves[1].begin(), e.halves[1].end());
+      std::ranges::sort(whole);
+      const auto at = std::ranges::find(best, whole, [](const Candidate* c) {
+        Part ops = c->ops;
+        std::ranges::sort(ops);
+        return ops;
+      });
+      if (at == best.end()) continue;
+      const Candidate* first = best_of(e.halves[0]);
+      const Candidate* second = best_of(e.halves[1]);
+      if (first == nullptr || second == nullptr || !first->fits || !second->fits) continue;
+      const double gain = *(*at)->most[cost_] - *first->most[cost_] - *second->most[cost_];
+      if (gain <= 0) continue;
+      least -= gain;
+      *at = first;
+      best.push_back(second);
+      return true;
+    }
+    return false;
   }
 
   /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.

@@ -82,6 +82,7 @@ class GpuPlanner {
     effort_ = static_cast<int>(std::clamp<std::size_t>(5000 / shapes.size(), 60, 800));
     stitches_products_ = shapes.size() <= kMostOfLayer;
     if (auto graph = stitching::Graph::create(q.workload, stitching::ridge_of(device_, {}))) {
+      graph.value().priced().machine = device_.machine;
       graph_ = std::make_shared<const stitching::Graph>(std::move(graph).value());
       vertex_.assign(q.workload->operators().size(), -1);
       for (int v = 0; v < graph_->size(); ++v) vertex_[graph_->vertex(v).op.index()] = v;
@@ -276,9 +277,10 @@ class GpuPlanner {
 
   /// One kernel with units, or of a single product in the tiles of models/stitching.
   void stitched(const Group& group, std::optional<Best>& best) const {
-    const auto graph =
-        stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
+    auto graph = stitching::Graph::create(group.workload, stitching::ridge_of(device_, options_));
     if (!graph) return;
+    // Packs have parts in common.
+    if (graph_ != nullptr) graph.value().share_schedules(*graph_);
     stitching::Pattern all;
     for (int v = 0; v < graph->size(); ++v) all.push_back(v);
     const std::vector<stitching::Pattern> patterns{all};

@@ -474,8 +474,10 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         e.together = whole && g < p.best.size() ? p.best[g].seconds : known(seconds(a));
         if (!e.together && g < p.best.size())
           e.note = "one kernel in the plan of " + p.best[g].by;
-        else if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second))
+        else if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second)) {
           e.apart = known(seconds(first) + seconds(second));
+          if (whole) e.halves = {first, second};
+        }
       } else {
         e.apart = known(seconds(a) + seconds(b));
         const Part both = joined(a, b);

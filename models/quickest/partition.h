@@ -44,6 +44,7 @@ struct Edge {
   std::optional<double> together = {};  ///< seconds of the two kernels' operators as one
   std::optional<double> apart = {};     ///< as two
   std::string note = {};  ///< instead of these, where the plan is of more than a kernel
+  std::vector<Part> halves = {};  ///< of a group that is one kernel: what `apart` is of
 };
 
 struct Partition {

@@ -310,14 +310,19 @@ Result<BoundTree> BoundTreeWriter::columns() {
 
 namespace {
 
-/// How often a tree has C.name.
-std::int64_t computes(const Node& n, const std::string& name) {
-  std::int64_t count = n.kind == Node::Kind::compute && n.name == name ? 1 : 0;
-  for (const Node& child : n.children) count += computes(child, name);
-  return count;
+/// How often a tree has each C.name.
+void count_computes(const Node& n, std::map<std::string_view, std::int64_t>& counts) {
+  if (n.kind == Node::Kind::compute) ++counts[n.name];
+  for (const Node& child : n.children) count_computes(child, counts);
 }
 
 }  // namespace
+
+std::string text_of(const BoundTree& tree) {
+  std::string text = to_text(tree.tree);
+  for (const auto& [tensor, pin] : tree.pins) text += ' ' + tensor + ':' + pin.level + '@' + pin.at;
+  return text;
+}
 
 Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
                              std::int64_t threads) {
@@ -326,12 +331,14 @@ Result<BoundTree> bound_tree(const Graph& g, const Device& d, const Stitched& s,
   Result<BoundTree> out = whole ? BoundTreeWriter(g.in_block(c), d, s, threads).write()
                                 : BoundTreeWriter(g, d, s, threads).write();
   // A schedule whose tree leaves something out cannot be said, whatever the reason.
-  if (out)
-    for (int v : s.component.vertices) {
-      const std::string& name = g.workload().op(g.vertex(v).op).name;
-      if (computes(out->tree, name) != 1)
-        return Reason{formatted("its tree computes {} {} times", name, computes(out->tree, name))};
-    }
+  if (!out) return out;
+  std::map<std::string_view, std::int64_t> counts;
+  count_computes(out->tree, counts);
+  for (int v : s.component.vertices) {
+    const std::string& name = g.workload().op(g.vertex(v).op).name;
+    if (counts[name] != 1)
+      return Reason{formatted("its tree computes {} {} times", name, counts[name])};
+  }
   return out;
 }
 

@@ -15,6 +15,9 @@ struct BoundTree {
       0;  ///< registers of values that a thread keeps from one pass over its row to the next
 };
 
+/// The tree with its pins: two of one text are the same schedule.
+std::string text_of(const BoundTree& tree);
+
 /// The part's tree in the scheme that its groups share, at level `registers`:
 ///  - warp:   `r/8@grid r/1@warp ( c/4@lane ( C.sum ) Y.warp C.mean c/4@lane ( C.sub ) )`, a row a
 ///  warp;

@@ -1,6 +1,7 @@
 // The latency-evaluator: what a schedule needs of an SM, and the cycles of its warps.
 #include <cmath>
 
+#include "core/base/effort.h"
 #include "core/lowering/gpu/thread_program.h"
 #include "core/workload/subgraph.h"
 #include "models/stitching/column_roots.h"
@@ -85,12 +86,13 @@ void Part::runs_and_blocks(Stitched& s) const {
 }
 
 /// What a block of a written schedule asks for; none: no threads can do as its tree says.
-std::optional<Demand> Part::demand(const BoundTree& tree) const {
+std::optional<Demand> Part::demand(const BoundTree& tree, const std::string& text) const {
   Graph::Priced& priced = g_.priced();
-  if (priced.machine != d_.machine) priced = {.machine = d_.machine, .parts = {}, .schedules = {}};
-  std::string key = to_text(tree.tree);
-  for (const auto& [tensor, pin] : tree.pins) key += ' ' + tensor + ':' + pin.level + '@' + pin.at;
-  const auto [known, fresh] = priced.schedules.try_emplace(std::move(key));
+  if (priced.machine != d_.machine || !priced.schedules)
+    priced = {.machine = d_.machine,
+              .parts = {},
+              .schedules = std::make_shared<std::map<std::string, std::optional<Demand>>>()};
+  const auto [known, fresh] = priced.schedules->try_emplace(text);
   if (!fresh) return known->second;
   const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
   if (unseen) {
@@ -113,37 +115,32 @@ std::optional<Demand> Part::demand(const BoundTree& tree) const {
   return known->second;
 }
 
-/// Seconds that a written schedule takes at least, by its blocks and its operators' instructions:
-/// its tree is not made. Every point is computed once, on the average of a block's threads.
-double Part::least(Stitched& s, std::int64_t threads) const {
-  if (most_ == std::numeric_limits<double>::infinity() || c_.along >= 0) return 0;
-  rows_and_blocks(s, threads);
-  Demand block{.blocks = static_cast<double>(s.blocks), .chain = d_.block};
-  for (int v : c_.vertices) {
-    const Vertex& x = g_.vertex(v);
-    const double points = g_.points(x.loops) / block.blocks;
-    count_operations(block, x, points, points / static_cast<double>(threads), d_);
-  }
-  return least_overlap(d_, block, dram_bytes_) * (1 - 1e-9);
-}
-
 /// Rows a block, registers, shared memory. False where they do not fit.
 bool Part::place(Stitched& s, std::int64_t threads) const {
   rows_and_blocks(s, threads);
   s.registers = registers(s);
-  if (!(s.written ? place_written(s, threads) : place_shared(s, threads))) return false;
+  if (!s.written) return place_shared(s, threads) && fits(s, threads);
+  const auto tree = bound_tree(g_, d_, s, threads);
+  return tree && place_written(s, *tree, text_of(*tree)) && fits(s, threads);
+}
+
+bool Part::place(Candidate& c) const {
+  Effort::spend(static_cast<std::int64_t>(c_.vertices.size()));
+  c.schedule.registers = registers(c.schedule);
+  return place_written(c.schedule, c.tree, c.text) && fits(c.schedule, c.threads);
+}
+
+bool Part::fits(const Stitched& s, std::int64_t threads) const {
   return s.shared_bytes <= d_.shared_per_sm && s.registers <= kMostRegisters &&
          occupancy(d_, s.registers, s.shared_bytes, threads) > 0;
 }
 
 /// As the kernel's threads have it.
-bool Part::place_written(Stitched& s, std::int64_t threads) const {
-  const auto tree = bound_tree(g_, d_, s, threads);
-  if (!tree) return false;
-  const std::optional<Demand> demand = this->demand(*tree);
+bool Part::place_written(Stitched& s, const BoundTree& tree, const std::string& text) const {
+  const std::optional<Demand> demand = this->demand(tree, text);
   if (!demand) return false;
   s.demand = *demand;
-  s.registers += tree->kept;
+  s.registers += tree.kept;
   s.shared_bytes = s.shared_unshared_bytes = demand->shared_bytes;
   s.cycles_per_warp = demand->warp_cycles;
   s.recomputed = 1;

@@ -102,17 +102,26 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
 }
 
 double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
-  const double of_sm =
-      part.blocks * uneven(d, part.blocks) / static_cast<double>(d.sms) / d.clock_hz;
+  const auto sms = static_cast<double>(d.sms);
+  const double of_sm = part.blocks * uneven(d, part.blocks) / sms / d.clock_hz;
+  // As many blocks at once as there are threads for, and of DRAM's bytes as few in a round.
+  const double places = sms * std::clamp(std::floor(static_cast<double>(d.threads_per_sm) /
+                                                    (std::max(1.0, part.warps) * kWarp)),
+                                         1.0, static_cast<double>(d.blocks_per_sm));
+  // No blocks: it may be any number of them.
+  const double of_round = part.blocks > 0 ? dram_bytes / std::max(1.0, part.blocks / sms) / sms : 0;
+  const double latency = std::max(1.0, part.blocks / places) * part.chain / d.clock_hz;
   double sum = 0;
-  for (double x : {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second),
+  for (double x : {(1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) *
+                       (1 + kSpread * std::log2(1 + of_round / kSpreadFrom)),
+                   part.sectors * kSectorBytes * of_sm * d.clock_hz /
+                       ((1 - (1 - lowering::kFilled) * d.stays) * d.fill_bytes_per_second),
                    part.instructions / kSchedulers * of_sm,
-                   part.special * kWarp / kSpecialLanes * of_sm, part.chain / d.clock_hz})
+                   part.special * kWarp / kSpecialLanes * of_sm, latency})
     sum += std::pow(x, kSharpness);
   return (launched(d, part.blocks) +
-          std::max(part.blocks * d.dispatch,
-                   std::pow(sum, 1 / kSharpness) * d.clock_hz +
-                       kExposed * part.chain * others(part.chain / d.clock_hz, sum))) /
+          std::max(part.blocks * d.dispatch, std::pow(sum, 1 / kSharpness) * d.clock_hz +
+                                                 kExposed * part.chain * others(latency, sum))) /
          d.clock_hz;
 }
 

@@ -71,8 +71,9 @@ std::vector<Demand> demands_of(const Graph& g, std::span<const int> vertices, co
 /// `resident`: blocks an SM has at once. After Little's law and Hong and Kim (ISCA 2009): where few
 /// warps are resident, their latencies are the time, where many are, the busiest resource is.
 Overlap overlap(const Device& d, std::span<const Demand> parts, double resident, double dram_bytes);
-/// No more than overlap() gives for any kernel that asks for at least as much: blocks, a block's
-/// instructions and chain, DRAM's bytes. What a search need not look at any closer.
+/// No more than overlap() gives for any kernel of so many blocks (0: any number) that asks for at
+/// least as much: a block's instructions, sectors, warps and chain, DRAM's bytes. What a search
+/// need not look at any closer.
 double least_overlap(const Device& d, const Demand& part, double dram_bytes);
 
 }  // namespace tilewright::stitching

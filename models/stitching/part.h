@@ -62,11 +62,22 @@ class Part {
   Part(const Part&) = delete;
 
   using Seen = std::function<void(const Stitched&)>;
+  /// A schedule whose tree is made, not priced yet.
+  struct Candidate {
+    Stitched schedule;
+    std::int64_t threads = 0;
+    BoundTree tree;
+    std::string text;  ///< of the tree
+    double least = 0;  ///< seconds
+  };
   /// Every schedule for blocks of so many threads that keeps locality and fits, priced.
   void each(std::int64_t threads, const Seen& f) const;
-  /// The best of them; none where nothing fits or all take `most` seconds and more.
-  std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried,
-                               double most = std::numeric_limits<double>::infinity());
+  /// Those that can be written, each tree once.
+  std::vector<Candidate> candidates(std::int64_t threads) const;
+  /// Prices it; false where it does not fit.
+  bool place(Candidate& c) const;
+  /// The best of them, the first one among equals; none where nothing fits.
+  std::optional<Stitched> best(std::int64_t threads, std::int64_t& tried);
   /// L or seconds, by Options::latency, of a part alone in its kernel.
   double latency(const Stitched& s, std::int64_t threads) const;
   /// Its groups where reductions alone are sub-roots.
@@ -83,17 +94,20 @@ class Part {
   std::vector<int> feeding(int root, const std::vector<bool>& sub_roots) const;
   void each_of_paper(Stitched& s, std::int64_t threads, const Seen& f) const;
   void each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const;
-  void each_written(Stitched& s, std::int64_t threads, const Seen& f) const;
-  void each_run(Stitched& s, std::int64_t threads, const Seen& f) const;
+  /// Not priced, whether they can be written or not.
+  void each_written(std::int64_t threads, const std::function<void(Stitched&)>& f) const;
+  void each_run(Stitched& s, std::int64_t threads, const std::function<void(Stitched&)>& f) const;
   bool local(const Stitched& s) const;
   /// Fits and keeps locality; then it is priced.
   bool try_one(Stitched& s, std::int64_t threads, const Seen& f) const;
 
   // latency.cpp
-  double least(Stitched& s, std::int64_t threads) const;
-  std::optional<Demand> demand(const BoundTree& tree) const;
+  void sum_up();
+  double least(const BoundTree& tree, std::int64_t threads) const;
+  std::optional<Demand> demand(const BoundTree& tree, const std::string& text) const;
   bool place(Stitched& s, std::int64_t threads) const;
-  bool place_written(Stitched& s, std::int64_t threads) const;
+  bool place_written(Stitched& s, const BoundTree& tree, const std::string& text) const;
+  bool fits(const Stitched& s, std::int64_t threads) const;
   bool place_shared(Stitched& s, std::int64_t threads) const;
   void rows_and_blocks(Stitched& s, std::int64_t threads) const;
   void runs_and_blocks(Stitched& s) const;
@@ -146,8 +160,8 @@ class Part {
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
-  double dram_bytes_ = 0;                                  ///< compulsory
-  double most_ = std::numeric_limits<double>::infinity();  ///< seconds: what takes more is left out
+  double dram_bytes_ = 0;  ///< compulsory
+  Demand all_;             ///< of all its points, by one thread, or of a block's columns
 };
 
 }  // namespace tilewright::stitching

@@ -2,6 +2,8 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -25,7 +27,17 @@ constexpr std::int64_t kMostTurns = 8;
 constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
 constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
 constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
+// The best pack: fewer or more threads still are no better.
+constexpr double kFarAbove = 2;
 constexpr double kForever = std::numeric_limits<double>::infinity();
+
+/// In order of what they take at least.
+std::vector<std::size_t> most_promising_first(std::span<const Part::Candidate> all) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return all[i].least; });
+  return order;
+}
 
 }  // namespace
 
@@ -38,6 +50,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   points_ = std::ranges::all_of(c.vertices, [this](int v) { return inner(v) <= 1; });
   if (!o.written) return;
   dram_bytes_ = memory_bytes(g, c);
+  sum_up();
   columns_ = sums_columns(g, c);
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
@@ -130,7 +143,7 @@ std::vector<int> Part::feeding(int root, const std::vector<bool>& sub_roots) con
 // --------------------------------------------------------------------------------------
 
 bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
-  if (!local(s) || least(s, threads) >= most_) return false;
+  if (!local(s)) return false;
   Effort::spend(static_cast<std::int64_t>(c_.vertices.size()));
   if (!place(s, threads)) return false;
   if (!s.written) cost(s, threads);
@@ -139,11 +152,10 @@ bool Part::try_one(Stitched& s, std::int64_t threads, const Seen& f) const {
 }
 
 void Part::each(std::int64_t threads, const Seen& f) const {
+  if (o_.written) return each_written(threads, [&](Stitched& s) { try_one(s, threads, f); });
   for (const std::vector<bool>& sub_roots : groupings()) {
-    Stitched s{.component = c_, .groups = groups_of(sub_roots), .written = o_.written};
-    if (s.written)
-      each_written(s, threads, f);
-    else if (c_.along >= 0)
+    Stitched s{.component = c_, .groups = groups_of(sub_roots)};
+    if (c_.along >= 0)
       return;  // the paper's schedules have whole rows
     else if (s.groups.size() > kMostGroups)
       each_by_beam(s, threads, f);
@@ -203,41 +215,45 @@ void Part::each_by_beam(Stitched& s, std::int64_t threads, const Seen& f) const 
 /// loops within a row each way to share them out and, over columns, every number of blocks that the
 /// GPU may need. A warp or block along a column would take
 /// a sector for an element: left out.
-void Part::each_written(Stitched& s, std::int64_t threads, const Seen& f) const {
+void Part::each_written(std::int64_t threads, const std::function<void(Stitched&)>& f) const {
   const double most =
       columns_ && may_split(g_, c_)
           ? std::min(inner(c_.vertices.front()) / kSummedByBlock, static_cast<double>(4 * d_.sms))
           : 1;
-  for (Scheme scheme : kThreeSchemes) {
-    // A row of a point is a thread's; a warp or block would have nothing else to do.
-    if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
-    if (scheme != Scheme::block && c_.along >= 0) continue;
-    for (Group& g : s.groups) g.scheme = scheme;
-    if (!c_.partial.empty()) {
-      each_run(s, threads, f);
-      continue;
+  for (const std::vector<bool>& sub_roots : groupings()) {
+    Stitched s{.component = c_, .groups = groups_of(sub_roots), .written = true};
+    for (Scheme scheme : kThreeSchemes) {
+      // A row of a point is a thread's; a warp or block would have nothing else to do.
+      if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
+      if (scheme != Scheme::block && c_.along >= 0) continue;
+      for (Group& g : s.groups) g.scheme = scheme;
+      if (!c_.partial.empty()) {
+        each_run(s, threads, f);
+        continue;
+      }
+      for (s.vector = 1; c_.along < 0 && s.vector <= widest_; s.vector *= 2)
+        for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
+          for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
+            f(s);
+      s.turns = s.splits = 1;
+      if (!nested_ || scheme == Scheme::thread) continue;
+      for (Spread spread : {Spread::others, Spread::contiguous}) {
+        s.spread = spread;
+        for (s.vector = 1; s.vector <= widest_; s.vector *= 2) f(s);
+      }
+      s.spread = Spread::turns;
     }
-    for (s.vector = 1; c_.along < 0 && s.vector <= widest_; s.vector *= 2)
-      for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
-        for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
-          try_one(s, threads, f);
-    s.turns = s.splits = 1;
-    if (!nested_ || scheme == Scheme::thread) continue;
-    for (Spread spread : {Spread::others, Spread::contiguous}) {
-      s.spread = spread;
-      for (s.vector = 1; s.vector <= widest_; s.vector *= 2) try_one(s, threads, f);
-    }
-    s.spread = Spread::turns;
   }
 }
 
 /// Every width of access and every run of rows.
-void Part::each_run(Stitched& s, std::int64_t threads, const Seen& f) const {
+void Part::each_run(Stitched& s, std::int64_t threads,
+                    const std::function<void(Stitched&)>& f) const {
   const std::int64_t units = s.groups.front().scheme == Scheme::warp ? threads / kWarp : 1;
   for (s.vector = 1; s.vector <= widest_; s.vector *= 2)
     for (std::int64_t in_turn : row_runs(g_, d_, c_, units)) {
       s.rows_in_turn = in_turn;
-      try_one(s, threads, f);
+      f(s);
     }
 }
 
@@ -261,20 +277,42 @@ double Part::latency(const Stitched& s, std::int64_t threads) const {
   return std::ceil(static_cast<double>(s.blocks * threads / kWarp) / resident) * s.cycles_per_warp;
 }
 
-std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried, double most) {
+std::vector<Part::Candidate> Part::candidates(std::int64_t threads) const {
+  std::vector<Candidate> all;
+  std::set<std::string> texts;
+  each_written(threads, [&](Stitched& s) {
+    if (!local(s)) return;
+    rows_and_blocks(s, threads);
+    auto tree = bound_tree(g_, d_, s, threads);
+    if (!tree) return;
+    std::string text = text_of(*tree);
+    if (!texts.insert(text).second) return;
+    const double seconds = least(*tree, threads);
+    all.push_back({s, threads, std::move(tree).value(), std::move(text), seconds});
+  });
+  return all;
+}
+
+std::optional<Stitched> Part::best(std::int64_t threads, std::int64_t& tried) {
   std::optional<Stitched> best;
-  double least = 0;
-  const bool seconds = o_.written && o_.latency == Latency::overlap;
-  if (seconds) most_ = most;
-  each(threads, [&](const Stitched& s) {
+  double least = kForever;
+  const auto better = [&](const Stitched& s) {
     ++tried;
     const double cycles = latency(s, threads);
-    if (best && cycles >= least) return;
+    if (cycles >= least) return false;
     best = s;
     least = cycles;
-    if (seconds) most_ = std::min(most_, least);
-  });
-  most_ = std::numeric_limits<double>::infinity();
+    return true;
+  };
+  if (!o_.written || o_.latency != Latency::overlap) {
+    each(threads, better);
+    return best;
+  }
+  std::vector<Candidate> all = candidates(threads);
+  for (const std::size_t i : most_promising_first(all)) {
+    if (all[i].least >= least) break;
+    if (place(all[i])) better(all[i].schedule);
+  }
   return best;
 }
 
@@ -364,29 +402,99 @@ std::size_t chosen_of(std::span<const StitchedKernel> all, const Options& o) {
   return chosen;
 }
 
+/// Of each packing of one part and each number of threads the best schedule, where that is tied
+/// with the best of all; by packing and threads.
+std::map<std::pair<std::size_t, std::int64_t>, Stitched> best_of_one_part(
+    const Graph& g, const Device& d, const Options& o,
+    std::span<const std::vector<Component>> packings, std::int64_t& tried) {
+  std::vector<std::unique_ptr<Part>> parts(packings.size());
+  std::vector<Part::Candidate> all;
+  std::vector<std::size_t> packing;  // of a candidate
+  for (std::size_t p = 0; p < packings.size(); ++p) {
+    if (packings[p].size() != 1) continue;
+    parts[p] = std::make_unique<Part>(g, d, packings[p].front(), o);
+    for (std::int64_t threads : threads_of(o)) {
+      std::ranges::move(parts[p]->candidates(threads), std::back_inserter(all));
+      packing.resize(all.size(), p);
+    }
+  }
+  struct Found {
+    double seconds;
+    std::size_t candidate;
+  };
+  std::map<std::pair<std::size_t, std::int64_t>, Found> best;
+  double least = kForever;
+  for (const std::size_t i : most_promising_first(all)) {
+    if (all[i].least >= (1 + kTied) * least) break;
+    const Part& part = *parts[packing[i]];
+    if (!part.place(all[i])) continue;
+    ++tried;
+    const double seconds = part.latency(all[i].schedule, all[i].threads);
+    least = std::min(least, seconds);
+    const auto [at, fresh] = best.try_emplace({packing[i], all[i].threads}, Found{seconds, i});
+    Found& known = at->second;
+    if (!fresh && std::pair(seconds, i) < std::pair(known.seconds, known.candidate))
+      known = {seconds, i};
+  }
+  std::map<std::pair<std::size_t, std::int64_t>, Stitched> out;
+  for (const auto& [key, found] : best)
+    if (found.seconds <= (1 + kTied) * least)
+      out.emplace(key, std::move(all[found.candidate].schedule));
+  return out;
+}
+
 /// The best schedule of each packing of the pattern; none where nothing fits.
 std::optional<StitchedKernel> best_of(const Graph& g, const Device& d, const Options& o,
                                       std::span<const std::vector<Component>> packings,
                                       std::int64_t& tried) {
   std::vector<StitchedKernel> all;
-  double least = kForever;
   PartsOfPack pack(g, d, o);
-  for (const std::vector<Component>& parts : packings)
-    for (std::int64_t threads : threads_of(o)) {
-      std::vector<Stitched> chosen;
+  const bool seconds = o.written && o.latency == Latency::overlap;
+  std::map<std::pair<std::size_t, std::int64_t>, Stitched> single;
+  if (seconds) single = best_of_one_part(g, d, o, packings, tried);
+  std::map<std::int64_t, StitchedKernel> made;  // of a packing, by threads
+  const auto make = [&](std::size_t p, std::int64_t threads) {
+    const std::vector<Component>& parts = packings[p];
+    std::vector<Stitched> chosen;
+    if (parts.size() == 1 && seconds) {
+      const auto found = single.find({p, threads});
+      if (found != single.end()) chosen.push_back(std::move(found->second));
+    } else {
       for (const Component& c : parts)
-        if (auto s = parts.size() == 1 ? Part(g, d, c, o).best(threads, tried, (1 + kTied) * least)
-                                       : pack.best(c, threads, tried))
-          chosen.push_back(std::move(*s));
-      if (chosen.size() != parts.size()) continue;
-      StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
-      const bool known = std::ranges::any_of(all, [&k](const StitchedKernel& other) {
+        if (auto s = pack.best(c, threads, tried)) chosen.push_back(std::move(*s));
+    }
+    if (chosen.size() != parts.size()) return kForever;
+    StitchedKernel k = put_together(g, d, o, std::move(chosen), threads);
+    if (k.occupancy == 0) return kForever;
+    const double price = price_of(k, o);
+    made.emplace(threads, std::move(k));
+    return price;
+  };
+  const std::span<const std::int64_t> sizes = threads_of(o);
+  for (std::size_t p = 0; p < packings.size(); ++p) {
+    made.clear();
+    if (seconds && packings[p].size() > 1) {
+      // From the middle outwards, each way until far above the best.
+      const std::size_t middle = sizes.size() / 2;
+      double least = make(p, sizes[middle]);
+      const auto goes_on = [&](std::size_t at) {
+        const double price = make(p, sizes[at]);
+        least = std::min(least, price);
+        return price == kForever || price <= kFarAbove * least;
+      };
+      for (std::size_t at = middle + 1; at < sizes.size() && goes_on(at);) ++at;
+      for (std::size_t at = middle; at-- > 0 && goes_on(at);) {
+      }
+    } else {
+      for (std::int64_t threads : sizes) make(p, threads);
+    }
+    for (auto& [threads, k] : made) {
+      const bool known = std::ranges::any_of(all, [&k = k](const StitchedKernel& other) {
         return k.overlap.seconds > 0 && other.overlap == k.overlap;  // its tree is the same
       });
-      if (k.occupancy == 0 || known) continue;
-      least = std::min(least, k.seconds);
-      all.push_back(std::move(k));
+      if (!known) all.push_back(std::move(k));
     }
+  }
   if (all.empty()) return std::nullopt;
   return std::move(all[chosen_of(all, o)]);
 }

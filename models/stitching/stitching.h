@@ -137,9 +137,18 @@ class Graph {
   struct Priced {
     std::shared_ptr<const Machine> machine;
     std::map<std::vector<int>, std::shared_ptr<const Workload>> parts;  ///< by their vertices
-    std::map<std::string, std::optional<Demand>> schedules;
+    /// By the text of their trees; graphs of parts of one workload may share them.
+    std::shared_ptr<std::map<std::string, std::optional<Demand>>> schedules;
   };
   Priced& priced() const { return *priced_; }
+  /// What is priced of the one is known of the other: operators, loops and tensors of one name are
+  /// the same, and so is the machine.
+  void share_schedules(const Graph& other) {
+    if (!other.priced_->schedules)
+      other.priced_->schedules = std::make_shared<std::map<std::string, std::optional<Demand>>>();
+    priced_->schedules = other.priced_->schedules;
+    priced_->machine = other.priced_->machine;
+  }
   std::span<const Vertex> vertices() const { return vertices_; }
   std::span<const Edge> edges() const { return edges_; }
   const Vertex& vertex(int v) const { return vertices_[static_cast<std::size_t>(v)]; }
