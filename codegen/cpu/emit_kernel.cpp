@@ -20,7 +20,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   layouts_.resize(k_.buffers.size());
   panels_.resize(k_.buffers.size());
   dense_.assign(k_.buffers.size(), false);
-  packed_.assign(k_.buffers.size(), "not yet decided");
+  packed_.assign(k_.buffers.size(), kUndecided);
   plain_.assign(k_.buffers.size(), false);
   in_quads_.assign(k_.buffers.size(), false);
   streamed_.assign(k_.buffers.size(), false);

@@ -83,7 +83,7 @@ bool KernelEmitter::can_be_plain(BufferId b) const {
 }
 
 void KernelEmitter::prefetch(BufferId b, const SymBox& box) {
-  if (!p_.options.prefetch || box.empty()) return;
+  if (!p_.options.prefetch || box.empty() || in_quads_[b.index()]) return;
   p_.prelude.prefetch = true;
   std::vector<std::string> first;
   std::string sizes, strides;

@@ -163,6 +163,8 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   }
   if (several == 0) x.left_step = 1;
   x.direct = !padded && !around && several <= 1 && x.step == 1;
+  if (!around) x.bytes = loop_of_quads(id, x, ranges);
+  if (x.bytes >= 0) return true;
   if (x.direct && x.outer >= 0) {
     // Rows of points are columns of a plain product where they follow one another in both.
     const SymRange& width = range(ranges, n.op, x.columns);
@@ -208,7 +210,9 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  if (goes_by_lines(id, x, ranges))
+  if (x.bytes >= 0)
+    read_bytes(id, x, s, ranges);
+  else if (goes_by_lines(id, x, ranges))
     read_lines(id, x, s, ranges);
   else if (x.direct && !wastes_lanes(id, x, ranges))
     multiply_through(id, x, s, ranges);
@@ -352,8 +356,8 @@ std::pair<int, int> KernelEmitter::point_shape() {
 /// The window's origin has every loop at its low end and the depth at zero. Where padding begins
 /// there, it lies before the tensor, and no element of it is read.
 std::string KernelEmitter::emit_window(NodeId id, const Window& x,
-                                       const std::vector<std::string>& at,
-                                       const SymRanges& ranges) {
+                                       const std::vector<std::string>& at, const SymRanges& ranges,
+                                       const std::string& source) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
@@ -374,7 +378,8 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
            extent(x.row_dim);
   }
   const std::string name = names_.fresh("window");
-  out_.line("const Window " + name + " = {" + corner(op, b, in_b, origin) + ", " +
+  out_.line("const Window " + name + " = {" +
+            (source.empty() ? corner(op, b, in_b, origin) : source) + ", " +
             size_of_loop(n.op, x.outer, ranges) + ", " + size_of_loop(n.op, x.columns, ranges) +
             ", " + source_row + ",");
   out_.line("    " + rows + ", " + index_without_depth(id, x, x.column_dim, at) + ", " +

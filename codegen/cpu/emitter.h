@@ -213,6 +213,7 @@ class KernelEmitter : private RangeEmitter {
     bool direct = false;             ///< the right operand lies as a plain product needs it
     bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
     bool channels_first = false;     ///< of the depth, what moves the window comes last
+    int bytes = -1;  ///< the loop whose iterations are taken in quads; -1: none are
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
@@ -227,9 +228,14 @@ class KernelEmitter : private RangeEmitter {
   bool wastes_lanes(NodeId id, const Window& x, const SymRanges& ranges) const;
   std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
-                          const SymRanges& ranges);
+                          const SymRanges& ranges, const std::string& source = {});
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
   bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
+
+  // emit_bytes.cpp
+  int loop_of_quads(NodeId id, const Window& x, const SymRanges& ranges) const;
+  void read_bytes(NodeId id, Window x, const Surroundings& s, const SymRanges& ranges);
+  std::string prepared_bytes(NodeId id, const Window& x, std::int64_t group, const Surroundings& s);
 
   // emit_lines.cpp
   std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
@@ -312,9 +318,10 @@ class KernelEmitter : private RangeEmitter {
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;  ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
+  static constexpr const char* kUndecided = "not yet decided";
   std::vector<std::string> packed_;
   std::vector<bool> plain_;     ///< by buffer
-  std::vector<bool> in_quads_;  ///< by buffer: panels of quads, packed once, are all that is read
+  std::vector<bool> in_quads_;  ///< by buffer: all that reads it takes its bytes where they lie
   std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
   std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.

@@ -22,6 +22,7 @@ struct PreludeOptions {
   bool products = false;      ///< some operator is a matrix product
   bool windows = false;       ///< some right operand is read through a window
   bool lines = false;         ///< of these, some by lines of points
+  bool bytes = false;         ///< of these, some of whole numbers of 8 bits
   bool vectors = false;       ///< some operator runs on vectors of points
   bool planes = false;        ///< some window slides over copies of bands of its image
   bool in_place = false;      ///< some tile is used where its tensor lies
@@ -65,6 +66,9 @@ std::string window_text();
 /// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
+/// `convolve_bytes<MI, NI, STEP, M, N>`: the same of whole numbers of 8 bits; after
+/// lines_of_points_text and together_text(4).
+std::string bytes_text();
 /// The most taps of a window that convolve takes.
 inline constexpr int kMostTaps = 64;
 /// The function attribute that the isa needs, or nothing.
