@@ -117,7 +117,46 @@ TILEWRIGHT_TARGET void convolve_bytes(int64_t rows, const Real* a, int64_t group
 }
 )";
 
+constexpr const char* kVectors = R"(
+// Vectors of whole numbers of 8 bits, which are f32 in registers. What is stored is rounded and held to
+// their range.
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector load_part(const std::int8_t* p, Lanes lanes) {
+  return (Vector)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(lanes, p)));
+}
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector vector_at(const std::int8_t* p) {
+  return (Vector)_mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE void store(std::int8_t* p, Vector v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)v)));
+}
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE void store_part(std::int8_t* p, Lanes lanes, Vector v) {
+  _mm_mask_storeu_epi8(p, lanes, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)v)));
+}
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const std::int8_t* p, int64_t first, int64_t last) {
+  if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
+  Vector v{};
+  for (int64_t i = first; i < last; ++i) v[i] = p[i * STEP];
+  return v;
+}
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const std::int8_t* p) {
+  return every<STEP>(p, 0, kLanes);
+}
+template <int STEP>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector between(const std::int8_t* p, int64_t index,
+                                                   int64_t extent, int64_t count) {
+  const int64_t first = index >= 0 ? 0 : (STEP - 1 - index) / STEP;
+  const int64_t last = extent > index ? (extent - index + STEP - 1) / STEP : 0;
+  return every<STEP>(p, min(first, kLanes), min(last, count));
+}
+)";
+
 }  // namespace
+
+std::string vectors_of_bytes_text() { return kVectors; }
 
 std::string bytes_text() { return kBytes; }
 

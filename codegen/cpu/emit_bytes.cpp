@@ -155,15 +155,12 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
   const Operator& op = w.op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   const Access& c = op.outputs[0].target;
-  const BufferId in_a = buffer_of_input(n, x.left), in_b = buffer_of_input(n, x.right);
-  const BufferId in_c = n.writes[0].buffer;
+  const BufferId in_b = buffer_of_input(n, x.right), in_c = n.writes[0].buffer;
   std::ranges::stable_partition(x.depth, [&](int l) { return l == x.bytes; });
   PreludeOptions& prelude = p_.prelude;
   prelude.products = prelude.windows = prelude.vectors = prelude.lines = prelude.functions = true;
   prelude.bytes = true;
-  // Both operands are read where they lie, unless something else reads their tiles.
-  for (BufferId read : {in_a, in_b})
-    in_quads_[read.index()] = buffer(read).role == BufferRole::input && is_read_once(read);
+  take_reals(id, {});  // operands may lie in bytes
 
   const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
   const auto known = [&](int l) { return std::stoll(known_size(n.op, l, ranges)); };

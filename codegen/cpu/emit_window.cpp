@@ -210,6 +210,7 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
+  if (x.bytes < 0) take_reals(id, {x.left, x.right});
   if (x.bytes >= 0)
     read_bytes(id, x, s, ranges);
   else if (goes_by_lines(id, x, ranges))

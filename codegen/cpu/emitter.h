@@ -105,9 +105,19 @@ class KernelEmitter : private RangeEmitter {
   /// kept while the program runs: a plain pointer, no record of what it holds.
   bool is_plain(BufferId b) const { return plain_[b.index()]; }
   bool can_be_plain(BufferId b) const;
+  bool needs_no_record(BufferId b) const;
+  /// Whether vectors convert elements of 8 bits as they load and store them, if nobody asks for
+  /// more.
+  bool may_lie_in_bytes(BufferId b) const;
+  bool lies_in_bytes(BufferId b) const { return packed_[b.index()].empty() && is_bytes(b); }
+  bool is_bytes(BufferId b) const {
+    return p_.workload().tensor(buffer(b).tensor).dtype == DType::i8;
+  }
+  void take_reals(NodeId id, const std::vector<int>& inputs);
   /// Whether vectors of an output are written past the caches.
   bool past_caches(BufferId b) const {
-    return p_.vector_bytes > 0 && is_plain(b) && stored_past_caches(p_.schedule, k_, b);
+    return p_.vector_bytes > 0 && is_plain(b) && !lies_in_bytes(b) &&
+           stored_past_caches(p_.schedule, k_, b);
   }
   /// Others may read what this thread has written past the caches.
   void order_stores();
@@ -321,7 +331,7 @@ class KernelEmitter : private RangeEmitter {
   static constexpr const char* kUndecided = "not yet decided";
   std::vector<std::string> packed_;
   std::vector<bool> plain_;     ///< by buffer
-  std::vector<bool> in_quads_;  ///< by buffer: all that reads it takes its bytes where they lie
+  std::vector<bool> takes_reals_;  ///< by buffer: somebody walks it as an array of Real
   std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
   std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
