@@ -166,7 +166,7 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
   const auto known = [&](int l) { return std::stoll(known_size(n.op, l, ranges)); };
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   const std::int64_t c_line = stride_of(op, c, in_c, x.outer), width = known(x.columns);
-  const bool follow = x.outer < 0 || (width > 0 && c_line == width);
+  const bool follow = x.outer < 0 || (width > 0 && dense(in_c, c_line, width));
   Depth depth(*this, id, x, ranges);
   const std::int64_t quads = depth.channels(), steps = quads * depth.taps();
   // So many rows of points at a time that copies of all quads fit.
