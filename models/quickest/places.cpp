@@ -5,6 +5,7 @@
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/cache_sets.h"
+#include "core/workload/access.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -53,11 +54,16 @@ bool Places::convolves_bytes(OpId op, const Product& x) const {
   const Operator& o = w_.op(op);
   const Access& left = o.inputs[static_cast<std::size_t>(x.left)];
   const Access& right = o.inputs[static_cast<std::size_t>(x.right)];
-  if (!w_.tensor(left.tensor).values || right.index.empty()) return false;
+  if (w_.producer(left.tensor).valid() || right.index.empty()) return false;
   const LoopId rows = o.loops[static_cast<std::size_t>(x.rows)];
   const LoopId columns = o.loops[static_cast<std::size_t>(x.columns)];
+  // A kernel of a network does not know its weights: points of two dimensions or a window say it.
+  const auto points = std::ranges::count_if(o.loops, [&](LoopId l) {
+    return indexes(right, l) && !indexes(left, l) && indexes(o.outputs[0].target, l);
+  });
   const auto& last = right.index.back().terms;
-  return w_.loop(rows).extent >= kLeastRows &&
+  return (x.window || points > 1 || w_.tensor(left.tensor).values) &&
+         w_.loop(rows).extent >= kLeastRows &&
          std::ranges::find(last, columns, &Term::loop) != last.end();
 }
 
