@@ -51,6 +51,14 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+    // Of numbers of 8 bits channels alone are quads: rows that taps move come before images.
+    const auto moves = [&](int l) {
+      return steps_at_once(n.op) == 4 && l >= 0 &&
+             std::ranges::any_of(b.index, [&](const Affine& index) {
+               return index.terms.size() > 1 &&
+                      coefficient_of(index, op.loops[static_cast<std::size_t>(l)]) != 0;
+             });
+    };
     bool fits = !can_leave(w, op, a);
     for (int l = 0; l < static_cast<int>(op.loops.size()) && fits; ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
@@ -66,7 +74,8 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
         x.columns = l;
       } else if (in_a && !in_b && larger(x.rows)) {
         x.rows = l;
-      } else if (in_b && !in_a && larger(x.outer)) {
+      } else if (in_b && !in_a &&
+                 (moves(l) == moves(x.outer) ? larger(x.outer) : moves(l))) {
         x.outer = l;
       }
     }
