@@ -113,6 +113,10 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   }
   if (x.outer >= 0) {
     const auto d = dimension_of(b, loop(x.outer));
+    // Taps move the rows of a single row of points, too.
+    if (steps_at_once(n.op) == 4 && d && *d != *column_dim && x.row_dim < 0 &&
+        b.index[*d].terms.size() > 1)
+      x.row_dim = static_cast<int>(*d);
     if (!d || *d == *column_dim || (x.row_dim >= 0 && static_cast<int>(*d) != x.row_dim) ||
         range(ranges, n.op, x.outer).most <= 1 || coefficient_of(b.index[*d], loop(x.outer)) < 1)
       x.outer = -1;
