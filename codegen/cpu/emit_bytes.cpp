@@ -11,10 +11,10 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kQuad = 4;
-constexpr std::int64_t kLeastRowsOfQuads = 4;              // fewer slide over each channel, or waste sums
-constexpr std::int64_t kQuadCopyBytes = 256 << 10;      // copies of all quads, in the second cache
-constexpr std::int64_t kQuadPanelBytes = 288 << 10;     // of all panels, in the second cache
-constexpr std::int64_t kMostQuads = 64 << 20;       // elements of the part in quads
+constexpr std::int64_t kLeastRowsOfQuads = 4;        // fewer slide over each channel, or waste sums
+constexpr std::int64_t kQuadCopyBytes = 256 << 10;   // copies of all quads, in the second cache
+constexpr std::int64_t kQuadPanelBytes = 288 << 10;  // of all panels, in the second cache
+constexpr std::int64_t kMostQuads = 64 << 20;        // elements of the part in quads
 constexpr std::int64_t kMostPackedQuads = std::int64_t{1} << 32;
 
 }  // namespace
@@ -35,9 +35,7 @@ int KernelEmitter::loop_of_quads(NodeId id, const Window& x, const SymRanges& ra
     const auto loop = index.plain_loop();
     if (!loop || !loops.insert(*loop).second) return -1;
   }
-  const auto extent = [&](int l) {
-    return w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  };
+  const auto extent = [&](int l) { return w.loop(op.loops[static_cast<std::size_t>(l)]).extent; };
   const SymRange& rows = range(ranges, n.op, x.rows);
   if (rows.most < kLeastRowsOfQuads || (begins_of_tiles(n.op, x.rows) == 0 && rows.lo != number(0)))
     return -1;
@@ -68,9 +66,7 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   const Operator& op = w.op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const auto strides = home_strides(a.tensor);
-  const auto extent = [&](int l) {
-    return w.loop(op.loops[static_cast<std::size_t>(l)]).extent;
-  };
+  const auto extent = [&](int l) { return w.loop(op.loops[static_cast<std::size_t>(l)]).extent; };
   const auto stride = [&](int l) {
     return loop_stride(a, op.loops[static_cast<std::size_t>(l)], strides);
   };
@@ -101,8 +97,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   std::string from, number = "0";
   int opened = 0;
   const auto loop = [&](int l) {
-    text.open("for (int64_t " + name(l) + " = 0; " + name(l) + " < " + text_of(extent(l)) +
-              "; ++" + name(l) + ")");
+    text.open("for (int64_t " + name(l) + " = 0; " + name(l) + " < " + text_of(extent(l)) + "; ++" +
+              name(l) + ")");
     from += times(stride(l), name(l)) + " + ";
     ++opened;
   };
@@ -110,9 +106,9 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   text.comment(w.tensor(a.tensor).name + " in quads, by groups of " + op.name + "'s rows");
   text.line("const std::int8_t* const from = static_cast<const std::int8_t*>(tensors[" +
             text_of(a.tensor.value) + "]);");
-  const std::string kept = "static_cast<Real*>(tensors[" + text_of(static_cast<std::int64_t>(
-                                                               w.tensors().size())) +
-                           "]) + " + text_of(made.offset);
+  const std::string kept = "static_cast<Real*>(tensors[" +
+                           text_of(static_cast<std::int64_t>(w.tensors().size())) + "]) + " +
+                           text_of(made.offset);
   text.line("Real* to = " + kept + ";");
   for (int l : others) {
     loop(l);
@@ -129,9 +125,9 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   for (int l : taps) loop(l);
   text.line("for (int64_t i = 0; i < " + width + "; ++i)");
   text.line("  *to++ = quad_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " +
-            rows + " ? " + times(stride(x.rows), "(g + i)") + " : 0), " +
-            text_of(stride(x.bytes)) + ", g + i < " + rows + " ? min(" +
-            text_of(extent(x.bytes)) + " - q, 4) : 0, first[i]);");
+            rows + " ? " + times(stride(x.rows), "(g + i)") + " : 0), " + text_of(stride(x.bytes)) +
+            ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) +
+            " - q, 4) : 0, first[i]);");
   for (; opened > around; --opened) text.close();
   text.close();
   text.line("std::memcpy(begin, first, sizeof(first));");
@@ -205,8 +201,7 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
     }
     image *= std::min(reach, w.tensor(b.tensor).shape[static_cast<std::size_t>(dim)]);
   }
-  const std::string in_quads =
-      scratch(image * p_.element_bytes + p_.vector_bytes, offset, "Real");
+  const std::string in_quads = scratch(image * p_.element_bytes + p_.vector_bytes, offset, "Real");
   const std::string left = prepared_bytes(id, x, rows, s);
   const std::string steps_name = depth.emit(offset, "(" + memory + ")", "nullptr", "nullptr, 0");
   const std::string window = emit_window(id, x, s.at, ranges, "nullptr");

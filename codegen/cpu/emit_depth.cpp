@@ -86,8 +86,7 @@ std::string KernelEmitter::Depth::number(const std::vector<int>& loops) const {
   for (int l : loops) {
     const std::string step =
         at_[static_cast<std::size_t>(l)] + " - (" + e_.variables_.text(range(l).lo) + ")";
-    text = text.empty() ? step
-                        : "(" + text + ") * " + size({l}) + " + " + step;
+    text = text.empty() ? step : "(" + text + ") * " + size({l}) + " + " + step;
   }
   return "static_cast<int32_t>(" + (text.empty() ? "0" : text) + ")";
 }

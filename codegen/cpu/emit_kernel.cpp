@@ -44,7 +44,9 @@ Result<KernelText> KernelEmitter::emit() {
     lay_out();
     pass();  // which operands are packed once for many products depends on the strides
     // Who walks an array of Real may depend on them, too.
-    const auto both = [this](std::size_t i) { return takes_reals_[i] && lies_in_bytes(BufferId(i)); };
+    const auto both = [this](std::size_t i) {
+      return takes_reals_[i] && lies_in_bytes(BufferId(i));
+    };
     for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
       if (!both(i)) continue;
       choose_places();

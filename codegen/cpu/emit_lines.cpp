@@ -241,7 +241,8 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
   const std::int64_t begins = can_prepare(id, x, ranges) ? begins_of_tiles(n.op, x.rows) : 0;
-  auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins, false);
+  auto [rows, vectors] =
+      block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins, false);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);

@@ -74,8 +74,7 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
         x.columns = l;
       } else if (in_a && !in_b && larger(x.rows)) {
         x.rows = l;
-      } else if (in_b && !in_a &&
-                 (moves(l) == moves(x.outer) ? larger(x.outer) : moves(l))) {
+      } else if (in_b && !in_a && (moves(l) == moves(x.outer) ? larger(x.outer) : moves(l))) {
         x.outer = l;
       }
     }

@@ -223,7 +223,7 @@ class KernelEmitter : private RangeEmitter {
     bool direct = false;             ///< the right operand lies as a plain product needs it
     bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
     bool channels_first = false;     ///< of the depth, what moves the window comes last
-    int bytes = -1;  ///< the loop whose iterations are taken in quads; -1: none are
+    int bytes = -1;                  ///< the loop whose iterations are taken in quads; -1: none are
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);

@@ -90,7 +90,8 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
     // Copies and panels have a quarter of the vectors; all channels are one block.
     double seconds = product_seconds(r_, box.rows, box.columns, box.depth, 4);
     if (groups > 1)
-      seconds += box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) * 2 * r_.cycle;
+      seconds +=
+          box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) * 2 * r_.cycle;
     if (x.window) seconds += copies(x, box) / 4;
     return {.seconds = box.times * (seconds + put_in_quads(x, box))};
   }
@@ -137,8 +138,8 @@ double Compute::put_in_quads(const Product& x, const ProductBox& box) const {
   for (std::size_t d = 0; d < b.index.size(); ++d) {
     double reach = 1;
     for (const Term& t : b.index[d].terms)
-      reach += static_cast<double>(std::abs(t.coefficient)) *
-               (most(w_.local_index(n_.op, t.loop)) - 1);
+      reach +=
+          static_cast<double>(std::abs(t.coefficient)) * (most(w_.local_index(n_.op, t.loop)) - 1);
     elements *= std::min(reach, static_cast<double>(w_.tensor(b.tensor).shape[d]));
   }
   // Loops that are left over move the image, or do not: of those that do, one iteration is read.
@@ -150,7 +151,8 @@ double Compute::put_in_quads(const Product& x, const ProductBox& box) const {
         moves(b, loop))
       others *= most(l);
   }
-  return elements / std::max(1.0, others) / (4 * static_cast<double>(r_.lanes)) * kQuads * r_.cycle +
+  return elements / std::max(1.0, others) / (4 * static_cast<double>(r_.lanes)) * kQuads *
+             r_.cycle +
          box.depth / 4 * kList * r_.cycle;
 }
 

@@ -41,8 +41,8 @@ class Places {
     return type != DType::f32 && type != DType::f64;
   }
 
-  /// Whether an operator sums products of whole numbers of 8 bits through a window, or of images, in
-  /// quads of channels: its left operand is taken to never change (codegen/cpu/emit_bytes.cpp).
+  /// Whether an operator sums products of whole numbers of 8 bits through a window, or of images,
+  /// in quads of channels: its left operand is taken to never change (codegen/cpu/emit_bytes.cpp).
   bool convolves_bytes(OpId op, const Product& x) const;
 
   /// Whether a buffer's tiles are read and written where their tensor lies. A buffer that a load
@@ -80,7 +80,7 @@ class Places {
   const ScheduledKernel& k_;
   const Workload& w_;
   const Rates& r_;
-  bool converts_ = false;  // what is written: then no tile of an output is in place
+  bool converts_ = false;     // what is written: then no tile of an output is in place
   std::set<BufferId> reals_;  // those of 8 bits that somebody walks as numbers, not as bytes
   std::map<BufferId, bool> packed_;
 };

@@ -33,30 +33,32 @@ Drawn drawn(std::uint64_t seed) {
   const std::int64_t above = pick(0, r - 1) * apart, before = pick(0, q - 1) * apart;
   // Behind the last window there may be nothing, too.
   const auto image = [&](std::int64_t points, std::int64_t taps, std::int64_t begin) {
-    return std::max<std::int64_t>(1, (points - 1) * step + (taps - 1) * apart + 1 - begin - pick(0, 2));
+    return std::max<std::int64_t>(
+        1, (points - 1) * step + (taps - 1) * apart + 1 - begin - pick(0, 2));
   };
   const auto index = [&](const std::string& point, const std::string& tap, std::int64_t begin) {
     return (step == 1 ? "" : text_of(step) + "*") + point + "+" +
            (apart == 1 ? "" : text_of(apart) + "*") + tap + (begin > 0 ? "-" + text_of(begin) : "");
   };
   Drawn d{.followed = pick(0, 1) == 1};
-  d.text = "name: bytes\ndtype: f32\nloops: {n: " + text_of(n) + ", g: " + text_of(g) +
-           ", o: " + text_of(o) + ", y: " + text_of(p) + ", x: " + text_of(w) +
-           ", c: " + text_of(c) + ", r: " + text_of(r) + ", q: " + text_of(q) + "}\ntensors: {X: [n, g, c, " +
-           text_of(image(p, r, above)) +
-           ", " + text_of(image(w, q, before)) + "]}\ndtypes: {X: i8, W: i8" +
-           (d.followed ? ", D: i8" : "") + "}\nranges: {X: 127, W: 127" +
-           (d.followed ? ", s: 0.001" : "") +
-           "}\noperators:\n  - \"sums: C[n,g,o,y,x] += X[n,g,c," + index("y", "r", above) + "," +
-           index("x", "q", before) + "] * W[g,o,c,r,q]\"\n" +
-           (d.followed ? "  - \"after: D[n,g,o,y,x] = round(min(max(C[n,g,o,y,x] * s[o] + 0.25, "
-                         "-128), 127))\"\n"
-                       : "");
-  const auto tile = [&](std::int64_t extent) { return text_of(pick(0, 1) ? extent : pick(1, extent)); };
+  d.text =
+      "name: bytes\ndtype: f32\nloops: {n: " + text_of(n) + ", g: " + text_of(g) +
+      ", o: " + text_of(o) + ", y: " + text_of(p) + ", x: " + text_of(w) + ", c: " + text_of(c) +
+      ", r: " + text_of(r) + ", q: " + text_of(q) + "}\ntensors: {X: [n, g, c, " +
+      text_of(image(p, r, above)) + ", " + text_of(image(w, q, before)) +
+      "]}\ndtypes: {X: i8, W: i8" + (d.followed ? ", D: i8" : "") + "}\nranges: {X: 127, W: 127" +
+      (d.followed ? ", s: 0.001" : "") + "}\noperators:\n  - \"sums: C[n,g,o,y,x] += X[n,g,c," +
+      index("y", "r", above) + "," + index("x", "q", before) + "] * W[g,o,c,r,q]\"\n" +
+      (d.followed ? "  - \"after: D[n,g,o,y,x] = round(min(max(C[n,g,o,y,x] * s[o] + 0.25, "
+                    "-128), 127))\"\n"
+                  : "");
+  const auto tile = [&](std::int64_t extent) {
+    return text_of(pick(0, 1) ? extent : pick(1, extent));
+  };
   // A tile of some of the channels is computed in f32.
   const std::string channels = text_of(pick(0, 3) ? c : pick(1, c));
-  d.tree = "n/" + tile(n) + " g/" + tile(g) + " o/" + tile(o) + " y/" + tile(p) + " x/" + text_of(w) +
-           " ( c/" + channels + " ( C.sums )" + (d.followed ? " C.after )" : " )");
+  d.tree = "n/" + tile(n) + " g/" + tile(g) + " o/" + tile(o) + " y/" + tile(p) + " x/" +
+           text_of(w) + " ( c/" + channels + " ( C.sums )" + (d.followed ? " C.after )" : " )");
   return d;
 }
 
@@ -71,14 +73,15 @@ TEST(ByteConvolutions, AreTheSameNumbersOnEveryInstructionSet) {
     for (const cpu::Isa isa : isas) {
       cases.push_back(drawn(seed));
       SCOPED_TRACE(cases.back().text + cases.back().tree);
-      const auto w = std::make_shared<const Workload>(workload_from_yaml(cases.back().text, "test"));
+      const auto w =
+          std::make_shared<const Workload>(workload_from_yaml(cases.back().text, "test"));
       auto s = resolve(Plan{.kernels = {Kernel{.tree = parse_tree(cases.back().tree)}}}, w,
                        testing::worked_machine("cache:1M/16"));
       ASSERT_TRUE(s.ok()) << s.reason();
       schedules.push_back(std::move(s).value());
-      auto source = cpu::emit(schedules.back(), {.isa = isa,
-                                                 .prefix = "k" + std::to_string(sources.size()),
-                                                 .constant = {"W"}});
+      auto source = cpu::emit(
+          schedules.back(),
+          {.isa = isa, .prefix = "k" + std::to_string(sources.size()), .constant = {"W"}});
       ASSERT_TRUE(source.ok()) << source.reason();
       in_quads += source->text.find("void convolve_bytes(") != std::string::npos ? 1 : 0;
       sources.push_back(std::move(source).value());

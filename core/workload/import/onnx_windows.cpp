@@ -118,7 +118,8 @@ Value biased(NodeReader& n, const Value& conv, std::size_t bias) {
   return sum_of(n.b, n.name, conv, n.b.reshaped(n.name + "_bias", n.at(bias), to));
 }
 
-/// Of each window and each output channel, the sum of products; what is outside of the image is zero.
+/// Of each window and each output channel, the sum of products; what is outside of the image is
+/// zero.
 Value convolved(Builder& b, const std::string& own, const std::string& name, Value x, Value w,
                 const std::vector<Window>& ws, std::int64_t g, std::int32_t type) {
   const std::size_t spatial = ws.size();
@@ -195,8 +196,8 @@ Value padded(Builder& b, const std::string& name, const Value& image, std::vecto
 }
 
 /// The same of whole numbers of 8 bits, whose sums are scaled afterwards. What is outside of the
-/// image is its zero point there: sum (q - z) w = sum q w - z sum w. Nothing of other values, and of
-/// windows that sum one channel each or few outputs of it, which gain nothing.
+/// image is its zero point there: sum (q - z) w = sum q w - z sum w. Nothing of other values, and
+/// of windows that sum one channel each or few outputs of it, which gain nothing.
 std::optional<Value> whole_convolution(NodeReader& n, const std::string& name, const Value& x,
                                        const Value& w, std::vector<Window> ws, std::int64_t g) {
   constexpr std::int64_t kLeastChannels = 2, kLeastOutputs = 4;  // of a group
@@ -216,16 +217,19 @@ std::optional<Value> whole_convolution(NodeReader& n, const std::string& name, c
     to[1] = elements_of(v.shape);
     return b.reshaped(n.name + "_s", v, to[1] == 1 ? Shape{} : to);
   };
-  const Value scale = b.map(n.name + "_scale", kFloat,
-                            {by_channel(kernel->scale), by_channel(image->scale)},
-                            [](const Args& a) { return call("mul", {a[0], a[1]}); });
+  const Value scale =
+      b.map(n.name + "_scale", kFloat, {by_channel(kernel->scale), by_channel(image->scale)},
+            [](const Args& a) {
+              return call("mul", {a[0], a[1]});
+            });
   std::vector<Value> ins = {sums, scale};
   if (*zero != 0) {
     std::set<std::size_t> over;
     for (std::size_t d = 1; d < w.shape.size(); ++d) over.insert(d);
-    ins.push_back(by_channel(
-        b.reduce(n.name + "_offset", cast(kernel->whole, kFloat), over, Combine::sum,
-                 [&](const Args& a) { return call("mul", {a[0], number(*zero)}); })));
+    ins.push_back(by_channel(b.reduce(n.name + "_offset", cast(kernel->whole, kFloat), over,
+                                      Combine::sum, [&](const Args& a) {
+                                        return call("mul", {a[0], number(*zero)});
+                                      })));
   }
   return b.map(name, x.type, ins, [](const Args& a) {
     return call("mul", {a.size() > 2 ? call("sub", {a[0], a[2]}) : a[0], a[1]});
