@@ -74,6 +74,18 @@ TILEWRIGHT_TARGET void copy_row(To* to, const Real* from, int64_t n) {
 }
 )";
 
+// A sum with 2^23 + 2^22 is rounded to a whole number, whose bytes are the last ones of its own.
+constexpr const char* kRowsOfBytes =
+    R"(TILEWRIGHT_TARGET inline void copy_row(std::int8_t* to, const float* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float rounded = from[i] + 12582912.0f;
+    std::uint32_t bits;
+    std::memcpy(&bits, &rounded, sizeof bits);
+    to[i] = static_cast<std::int8_t>(bits);
+  }
+}
+)";
+
 }  // namespace
 
 std::string element_type(DType type) {
@@ -114,6 +126,7 @@ std::string elements_text(const PreludeOptions& options) {
   text += same ? "inline void place(Real*& at, Home* element) { at = element; }\n"
                : "inline void place(Real*&, Home*) {}  // no tile is in place: all are converted\n";
   text += kRows;
+  if (!options.f64 && options.home == DType::i8) text += kRowsOfBytes;
   if (options.converts_f16()) text += rows_of_f16_text(options.vector_bytes);
   return text;
 }

@@ -278,11 +278,13 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
+  if (p.prelude.vectors && p.prelude.vectors_of_bytes) text += vectors_of_bytes_text();
   if (p.prelude.planes) text += planes_text();
   if (p.prelude.products)
     text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : p.quads ? 4 : 1);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
+  if (p.prelude.bytes) text += bytes_text();
   source.fixed_end = text.size();
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";

@@ -46,6 +46,15 @@ KernelEmitter::Depth::Depth(KernelEmitter& e, NodeId id, const Window& x, const 
 
 const SymRange& KernelEmitter::Depth::range(int l) const { return e_.range(ranges_, id_, l); }
 
+/// How many of the loop's iterations are steps: a quad is one.
+std::int64_t KernelEmitter::Depth::most(int l) const {
+  return l == x_.bytes ? ceil_div(range(l).most, 4) : range(l).most;
+}
+
+std::string KernelEmitter::Depth::end(int l) const {
+  return l == x_.bytes ? std::to_string(most(l)) : e_.variables_.text(range(l).hi);
+}
+
 std::int64_t KernelEmitter::Depth::moves(int l, int dim) const {
   if (dim < 0) return 0;
   return coefficient_of(access_.index[static_cast<std::size_t>(dim)],
@@ -55,7 +64,7 @@ std::int64_t KernelEmitter::Depth::moves(int l, int dim) const {
 std::int64_t KernelEmitter::Depth::count(const std::vector<int>& loops) const {
   std::int64_t most = 1;
   for (int l : loops) {
-    const auto all = checked_mul(most, range(l).most);
+    const auto all = checked_mul(most, this->most(l));
     if (!all || *all > (std::int64_t{1} << 31) - 1)
       throw Refused{"operator " + op_.name + " sums over 2^31 steps or more at once"};
     most = *all;
@@ -66,7 +75,8 @@ std::int64_t KernelEmitter::Depth::count(const std::vector<int>& loops) const {
 std::string KernelEmitter::Depth::size(const std::vector<int>& loops) const {
   std::string text;
   for (int l : loops)
-    text += (text.empty() ? "(" : " * (") + e_.size_of_loop(id_, l, ranges_) + ")";
+    text += (text.empty() ? "(" : " * (") +
+            (l == x_.bytes ? end(l) : e_.size_of_loop(id_, l, ranges_)) + ")";
   return text.empty() ? "1" : text;
 }
 
@@ -76,8 +86,7 @@ std::string KernelEmitter::Depth::number(const std::vector<int>& loops) const {
   for (int l : loops) {
     const std::string step =
         at_[static_cast<std::size_t>(l)] + " - (" + e_.variables_.text(range(l).lo) + ")";
-    text = text.empty() ? step
-                        : "(" + text + ") * (" + e_.size_of_loop(id_, l, ranges_) + ") + " + step;
+    text = text.empty() ? step : "(" + text + ") * " + size({l}) + " + " + step;
   }
   return "static_cast<int32_t>(" + (text.empty() ? "0" : text) + ")";
 }
@@ -96,7 +105,7 @@ void KernelEmitter::Depth::nest(const std::vector<int>& loops, const std::string
   for (int l : loops) {
     const std::string& p = at_[static_cast<std::size_t>(l)];
     e_.out_.open("for (int64_t " + p + " = " + e_.variables_.text(range(l).lo) + "; " + p + " < " +
-                 e_.variables_.text(range(l).hi) + "; ++" + p + ")");
+                 end(l) + "; ++" + p + ")");
   }
   e_.out_.line(line);
   for (std::size_t i = 0; i < loops.size(); ++i) e_.out_.close();

@@ -20,9 +20,9 @@ KernelEmitter::KernelEmitter(Program& program, int index)
   layouts_.resize(k_.buffers.size());
   panels_.resize(k_.buffers.size());
   dense_.assign(k_.buffers.size(), false);
-  packed_.assign(k_.buffers.size(), "not yet decided");
+  packed_.assign(k_.buffers.size(), kUndecided);
   plain_.assign(k_.buffers.size(), false);
-  in_quads_.assign(k_.buffers.size(), false);
+  takes_reals_.assign(k_.buffers.size(), false);
   streamed_.assign(k_.buffers.size(), false);
   fixed_.resize(k_.buffers.size());
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
@@ -43,6 +43,16 @@ Result<KernelText> KernelEmitter::emit() {
     choose_places();
     lay_out();
     pass();  // which operands are packed once for many products depends on the strides
+    // Who walks an array of Real may depend on them, too.
+    const auto both = [this](std::size_t i) {
+      return takes_reals_[i] && lies_in_bytes(BufferId(i));
+    };
+    for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
+      if (!both(i)) continue;
+      choose_places();
+      lay_out();
+      pass();
+    }
     lay_out();
     pass();
     lay_out();

@@ -27,17 +27,17 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
   return ceil_div(channels, ceil_div(channels, most));
 }
 
-/// Rows and vectors that stay in registers, which take the fewest cycles over a box of that many:
-/// two fused multiply-adds and two loads a cycle, a latency of four. `begins`: boxes begin at
-/// multiples of it, and groups of rows had better begin there, too; 0: at the first row alone.
+}  // namespace
+
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
-                                std::int64_t begins) {
+                                std::int64_t begins, bool at_groups) {
   constexpr double kLatency = 4;
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
   for (int n = 1; n <= 6; ++n)
     for (int m = 1; m <= kMostGroup && m * n + n + 1 <= registers; ++m) {
+      if (at_groups && begins % m != 0) continue;
       std::pair<double, double> cost;  // cycles, loads
       const auto add = [&](std::int64_t count, std::int64_t height, std::int64_t width) {
         if (count * height * width == 0) return;
@@ -57,8 +57,6 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
     }
   return best;
 }
-
-}  // namespace
 
 /// What `convolve_lines` copies of a channel for so many rows of points, in elements.
 std::int64_t KernelEmitter::lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
@@ -243,7 +241,8 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
   const std::int64_t begins = can_prepare(id, x, ranges) ? begins_of_tiles(n.op, x.rows) : 0;
-  auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins);
+  auto [rows, vectors] =
+      block_shape(most(x.rows), ceil_div(all, lanes), registers(), begins, false);
   if (p_.micro_kernel) rows = p_.micro_kernel->rows, vectors = p_.micro_kernel->vectors;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);

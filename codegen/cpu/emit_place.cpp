@@ -42,10 +42,12 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   const Level& level = p_.machine().level(buf.level);
   if (buf.role == BufferRole::intermediate)
     return buf.leaves ? "it is computed here" : "it stays on chip";
+  if (may_lie_in_bytes(b)) return "";
   const DType type = p_.workload().tensor(buf.tensor).dtype, real = p_.prelude.real();
   if (is_integer(type)) return "its integers are converted";
   if (type != real) return "it is converted to " + std::string(name_of(real));
-  if (p_.prelude.home != real) return "others are converted";
+  if (p_.prelude.home != real && (buf.role != BufferRole::input || !needs_no_record(b)))
+    return "others are converted";
   if (level.managed == Managed::software) return "software manages " + level.name;
   if (buf.outer.valid()) return "it comes from " + p_.machine().level(buf.outer_level).name;
   if (buf.atomic) return "blocks add to it";
@@ -63,10 +65,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
 }
 
 void KernelEmitter::choose_places() {
-  for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
-    packed_[i] = in_quads_[i] ? "" : why_packed(BufferId(i));
-    if (in_quads_[i] && !can_be_plain(BufferId(i))) packed_[i] = why_packed(BufferId(i));
-  }
+  for (std::size_t i = 0; i < k_.buffers.size(); ++i) packed_[i] = why_packed(BufferId(i));
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) plain_[i] = can_be_plain(BufferId(i));
 }
 
@@ -74,16 +73,35 @@ void KernelEmitter::choose_places() {
 /// under the place that fixes its box.
 bool KernelEmitter::can_be_plain(BufferId b) const {
   const Buffer& buf = buffer(b);
-  if (p_.options.count || buf.outer.valid() || buf.sliding || once_[b.index()] ||
-      scopes_[b.index()].kind == TileScope::Kind::all_blocks)
-    return false;
-  if (std::ranges::any_of(k_.buffers, [&](const Buffer& o) { return o.outer == b; })) return false;
+  if (!needs_no_record(b)) return false;
   if (packed_[b.index()].empty()) return true;
   return buf.role == BufferRole::intermediate && !buf.leaves && buf.fixed_at.valid();
 }
 
+bool KernelEmitter::needs_no_record(BufferId b) const {
+  const Buffer& buf = buffer(b);
+  return !p_.options.count && !buf.outer.valid() && !buf.sliding && !once_[b.index()] &&
+         scopes_[b.index()].kind != TileScope::Kind::all_blocks &&
+         std::ranges::none_of(k_.buffers, [&](const Buffer& o) { return o.outer == b; });
+}
+
+bool KernelEmitter::may_lie_in_bytes(BufferId b) const {
+  const Buffer& buf = buffer(b);
+  return is_bytes(b) && p_.vector_bytes == 64 && !p_.prelude.f64 && !takes_reals_[b.index()] &&
+         !buf.atomic && needs_no_record(b) &&
+         p_.machine().level(buf.level).managed != Managed::software;
+}
+
+/// Of a compute, what it writes and those inputs are walked as arrays of Real.
+void KernelEmitter::take_reals(NodeId id, const std::vector<int>& inputs) {
+  const ScheduleNode& n = k_.node(id);
+  for (const int i : inputs)
+    if (const BufferId b = buffer_of_input(n, i); b.valid()) takes_reals_[b.index()] = true;
+  for (const OutputUse& w : n.writes) takes_reals_[w.buffer.index()] = true;
+}
+
 void KernelEmitter::prefetch(BufferId b, const SymBox& box) {
-  if (!p_.options.prefetch || box.empty()) return;
+  if (!p_.options.prefetch || box.empty() || lies_in_bytes(b)) return;
   p_.prelude.prefetch = true;
   std::vector<std::string> first;
   std::string sizes, strides;

@@ -21,6 +21,7 @@ class KernelEmitter::Planes : PointText {
 
   void emit() {
     e_.p_.prelude.functions = e_.p_.prelude.vectors = e_.p_.prelude.planes = true;
+    e_.take_reals(id_, {static_cast<int>(x_.image)});
     const Access& a = op_.inputs[x_.image];
     for (std::size_t l = 0; l < op_.loops.size(); ++l)
       names_[l] = e_.names_.fresh(identifier("p_", w_.loop(op_.loops[l]).name));

@@ -26,6 +26,7 @@ class KernelEmitter::Points : PointText {
   bool runs_along(int loop) const { return vector_ == loop; }
 
   void emit() {
+    if (reduces_) e_.take_reals(id_, {});  // sums are not rounded before they are whole
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) input_array(i);
     for (std::size_t o = 0; o < n_.writes.size(); ++o)
       array(n_.writes[o].buffer, name_out(o), false);

@@ -141,8 +141,8 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   // when others have taken its place: only rows' lines of the same steps must not share sets.
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
-  const BufferId right = buffer_of_input(n, p.right);
-  in_quads_[right.index()] = panels && steps_at_once(n.op) == 4 && is_read_once(right);
+  take_reals(id, {p.left});
+  if (!panels || steps_at_once(n.op) != 4) take_reals(id, {p.right});
   if (panels || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)

@@ -51,6 +51,14 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+    // Of numbers of 8 bits channels alone are quads: rows that taps move come before images.
+    const auto moves = [&](int l) {
+      return steps_at_once(n.op) == 4 && l >= 0 &&
+             std::ranges::any_of(b.index, [&](const Affine& index) {
+               return index.terms.size() > 1 &&
+                      coefficient_of(index, op.loops[static_cast<std::size_t>(l)]) != 0;
+             });
+    };
     bool fits = !can_leave(w, op, a);
     for (int l = 0; l < static_cast<int>(op.loops.size()) && fits; ++l) {
       const LoopId loop = op.loops[static_cast<std::size_t>(l)];
@@ -66,7 +74,7 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
         x.columns = l;
       } else if (in_a && !in_b && larger(x.rows)) {
         x.rows = l;
-      } else if (in_b && !in_a && larger(x.outer)) {
+      } else if (in_b && !in_a && (moves(l) == moves(x.outer) ? larger(x.outer) : moves(l))) {
         x.outer = l;
       }
     }
@@ -104,6 +112,10 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   }
   if (x.outer >= 0) {
     const auto d = dimension_of(b, loop(x.outer));
+    // Taps move the rows of a single row of points, too.
+    if (steps_at_once(n.op) == 4 && d && *d != *column_dim && x.row_dim < 0 &&
+        b.index[*d].terms.size() > 1)
+      x.row_dim = static_cast<int>(*d);
     if (!d || *d == *column_dim || (x.row_dim >= 0 && static_cast<int>(*d) != x.row_dim) ||
         range(ranges, n.op, x.outer).most <= 1 || coefficient_of(b.index[*d], loop(x.outer)) < 1)
       x.outer = -1;
@@ -163,6 +175,8 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   }
   if (several == 0) x.left_step = 1;
   x.direct = !padded && !around && several <= 1 && x.step == 1;
+  if (!around) x.bytes = loop_of_quads(id, x, ranges);
+  if (x.bytes >= 0) return true;
   if (x.direct && x.outer >= 0) {
     // Rows of points are columns of a plain product where they follow one another in both.
     const SymRange& width = range(ranges, n.op, x.columns);
@@ -208,7 +222,10 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   std::vector<int> inner = {x.rows, x.columns, x.outer};
   inner.insert(inner.end(), x.depth.begin(), x.depth.end());
   const Surroundings s = surround(id, inner, ranges);
-  if (goes_by_lines(id, x, ranges))
+  if (x.bytes < 0) take_reals(id, {x.left, x.right});
+  if (x.bytes >= 0)
+    read_bytes(id, x, s, ranges);
+  else if (goes_by_lines(id, x, ranges))
     read_lines(id, x, s, ranges);
   else if (x.direct && !wastes_lanes(id, x, ranges))
     multiply_through(id, x, s, ranges);
@@ -352,8 +369,8 @@ std::pair<int, int> KernelEmitter::point_shape() {
 /// The window's origin has every loop at its low end and the depth at zero. Where padding begins
 /// there, it lies before the tensor, and no element of it is read.
 std::string KernelEmitter::emit_window(NodeId id, const Window& x,
-                                       const std::vector<std::string>& at,
-                                       const SymRanges& ranges) {
+                                       const std::vector<std::string>& at, const SymRanges& ranges,
+                                       const std::string& source) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
@@ -374,7 +391,8 @@ std::string KernelEmitter::emit_window(NodeId id, const Window& x,
            extent(x.row_dim);
   }
   const std::string name = names_.fresh("window");
-  out_.line("const Window " + name + " = {" + corner(op, b, in_b, origin) + ", " +
+  out_.line("const Window " + name + " = {" +
+            (source.empty() ? corner(op, b, in_b, origin) : source) + ", " +
             size_of_loop(n.op, x.outer, ranges) + ", " + size_of_loop(n.op, x.columns, ranges) +
             ", " + source_row + ",");
   out_.line("    " + rows + ", " + index_without_depth(id, x, x.column_dim, at) + ", " +

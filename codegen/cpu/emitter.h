@@ -105,9 +105,19 @@ class KernelEmitter : private RangeEmitter {
   /// kept while the program runs: a plain pointer, no record of what it holds.
   bool is_plain(BufferId b) const { return plain_[b.index()]; }
   bool can_be_plain(BufferId b) const;
+  bool needs_no_record(BufferId b) const;
+  /// Whether vectors convert elements of 8 bits as they load and store them, if nobody asks for
+  /// more.
+  bool may_lie_in_bytes(BufferId b) const;
+  bool lies_in_bytes(BufferId b) const { return packed_[b.index()].empty() && is_bytes(b); }
+  bool is_bytes(BufferId b) const {
+    return p_.workload().tensor(buffer(b).tensor).dtype == DType::i8;
+  }
+  void take_reals(NodeId id, const std::vector<int>& inputs);
   /// Whether vectors of an output are written past the caches.
   bool past_caches(BufferId b) const {
-    return p_.vector_bytes > 0 && is_plain(b) && stored_past_caches(p_.schedule, k_, b);
+    return p_.vector_bytes > 0 && is_plain(b) && !lies_in_bytes(b) &&
+           stored_past_caches(p_.schedule, k_, b);
   }
   /// Others may read what this thread has written past the caches.
   void order_stores();
@@ -213,6 +223,7 @@ class KernelEmitter : private RangeEmitter {
     bool direct = false;             ///< the right operand lies as a plain product needs it
     bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
     bool channels_first = false;     ///< of the depth, what moves the window comes last
+    int bytes = -1;                  ///< the loop whose iterations are taken in quads; -1: none are
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
@@ -227,9 +238,14 @@ class KernelEmitter : private RangeEmitter {
   bool wastes_lanes(NodeId id, const Window& x, const SymRanges& ranges) const;
   std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
-                          const SymRanges& ranges);
+                          const SymRanges& ranges, const std::string& source = {});
   void convolve(NodeId id, const Window& x, const SymRanges& ranges);
   bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
+
+  // emit_bytes.cpp
+  int loop_of_quads(NodeId id, const Window& x, const SymRanges& ranges) const;
+  void read_bytes(NodeId id, Window x, const Surroundings& s, const SymRanges& ranges);
+  std::string prepared_bytes(NodeId id, const Window& x, std::int64_t group, const Surroundings& s);
 
   // emit_lines.cpp
   std::int64_t lines_of_channel(NodeId id, const Window& x, const SymRanges& ranges,
@@ -312,9 +328,10 @@ class KernelEmitter : private RangeEmitter {
   std::vector<TileScope> scopes_;
   std::vector<bool> once_;  ///< by buffer: some compute !once writes it
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
+  static constexpr const char* kUndecided = "not yet decided";
   std::vector<std::string> packed_;
   std::vector<bool> plain_;     ///< by buffer
-  std::vector<bool> in_quads_;  ///< by buffer: panels of quads, packed once, are all that is read
+  std::vector<bool> takes_reals_;  ///< by buffer: somebody walks it as an array of Real
   std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
   std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.

@@ -41,12 +41,20 @@ inline void find_copies(const Window& w, const Depth& d, Copies& c) {
   }
 }
 
-// Channels [first, first + channels), what is outside as zero. Lines are written as whole vectors, the
+// v, and what is outside where it is not filled: zero, as it was loaded.
+template <bool Filled>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector filled(Vector v, int64_t, int64_t, Vector) {
+  return v;
+}
+
+// Channels [first, first + channels), what is outside as d has it: zero, or Filled. Lines are written as
+// whole vectors, the
 // last of each before those of the next line, which it may reach into; behind a channel is room.
-template <int STEP>
+template <int STEP, bool Filled>
 TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies& c, int64_t first,
                                   int64_t channels, Real* to) {
   const int64_t step = max(w.row_step, 1), next = step * w.source_row;
+  const Vector outside = splat(d.outside);
   for (int64_t q = 0; q < c.count; ++q) {
     const Copy& copy = c.copy[q];
     const int64_t column = w.first_column + copy.column, row = w.first_row + copy.row;
@@ -68,12 +76,12 @@ TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies&
         for (; x + kLanes <= to_end; x += kLanes)
           *reinterpret_cast<Unaligned*>(line + x) = every<1>(source + x);
         if (x < to_end) *reinterpret_cast<Unaligned*>(line + x) = every<1>(source + x, 0, to_end - x);
-        for (x = 0; x < above * w.width; ++x) line[x] = 0;
+        for (x = 0; x < above * w.width; ++x) line[x] = d.outside;
         for (int64_t r = above; r < below; ++r) {
-          for (x = 0; x < low; ++x) line[r * w.width + x] = 0;
-          for (x = w.width - edge; x < w.width; ++x) line[r * w.width + x] = 0;
+          for (x = 0; x < low; ++x) line[r * w.width + x] = d.outside;
+          for (x = w.width - edge; x < w.width; ++x) line[r * w.width + x] = d.outside;
         }
-        for (x = below * w.width; x < rows * w.width; ++x) line[x] = 0;
+        for (x = below * w.width; x < rows * w.width; ++x) line[x] = d.outside;
       }
       continue;
     }
@@ -85,15 +93,16 @@ TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies&
                            x * STEP + above * next;
         Real* line = to + i * c.size + copy.at + x;
         for (int64_t r = 0; r < above; ++r, line += w.width)
-          *reinterpret_cast<Unaligned*>(line) = Vector{};
+          *reinterpret_cast<Unaligned*>(line) = outside;
         if (begin == 0 && end == kLanes)
           for (int64_t r = above; r < below; ++r, line += w.width, from += next)
             *reinterpret_cast<Unaligned*>(line) = every<STEP>(from);
         else
           for (int64_t r = above; r < below; ++r, line += w.width, from += next)
-            *reinterpret_cast<Unaligned*>(line) = every<STEP>(from, begin, end);
+            *reinterpret_cast<Unaligned*>(line) =
+                filled<Filled>(every<STEP>(from, begin, end), begin, end, outside);
         for (int64_t r = below; r < rows; ++r, line += w.width)
-          *reinterpret_cast<Unaligned*>(line) = Vector{};
+          *reinterpret_cast<Unaligned*>(line) = outside;
       }
     }
   }
@@ -103,7 +112,18 @@ TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies&
 // written behind one another for those who come next; so.
 enum Lie { kListed, kPacks, kPacked };
 
-// The micro-kernel on such a panel.
+// A step of it, and what a row's sums begin with: `first` are whole numbers, of quads alone.
+template <int Steps>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector line_step(Vector sum, Real x, Vector row) {
+  return sum + x * row;
+}
+template <int Steps>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector line_begin(const Real*) {
+  return Vector{};
+}
+
+// The micro-kernel on such a panel. Steps are quads where `after` says so: then C starts from nothing, and
+// the steps of A's group have what its sums begin with in front.
 template <int MI, int NI, int LIE, bool Partial, class After>
 TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                     const Real* b, const int64_t* at, Real* panel, Real* c,
@@ -115,7 +135,8 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
 #pragma GCC unroll 12
     for (int n = 0; n < NI; ++n) {
       const Real* const from = c + m * c_row + n * kLanes;
-      acc[m][n] = fresh                    ? Vector{}
+      acc[m][n] = After::kSteps == 4       ? line_begin<After::kSteps>(a + m * a_row - a_k)
+                  : fresh                  ? Vector{}
                   : Partial && n == NI - 1 ? load_part(from, lanes)
                                            : *reinterpret_cast<const Unaligned*>(from);
     }
@@ -136,7 +157,7 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
     for (int m = 0; m < MI; ++m) {
       const Real x = a[m * a_row];
 #pragma GCC unroll 12
-      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
+      for (int n = 0; n < NI; ++n) acc[m][n] = line_step<After::kSteps>(acc[m][n], x, row[n]);
     }
   }
   // Addresses are found again: kept since the loads above they would take the registers that k needs.
@@ -144,6 +165,8 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
 #pragma GCC unroll 12
   for (int m = 0; m < MI; ++m) {
     Real* const row = c + m * c_row;
+#pragma GCC unroll 12
+    for (int n = 0; n < NI; ++n) acc[m][n] = complete<After::kSteps>(acc[m][n]);
 #pragma GCC unroll 12
     for (int n = 0; n < NI && After::kStores; ++n) {
       if (Partial && n == NI - 1)
@@ -253,7 +276,7 @@ TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row,
   for (int64_t first = 0; first < d.channels; first += block) {
     const int64_t channels = min(block, d.channels - first);
     const int64_t k0 = first * of_channel, steps = channels * of_channel;
-    if (!lies) copy_lines<STEP>(w, d, copies, first, channels, d.packed);
+    if (!lies) copy_lines<STEP, After::kSteps == 4>(w, d, copies, first, channels, d.packed);
     for (int64_t k = 0; k < steps; ++k) {
       const Step s = d.step[k0 + k];
       const Tap t = d.tap[s.tap];

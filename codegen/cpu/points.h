@@ -120,7 +120,10 @@ class KernelEmitter::PointText {
   void array(BufferId b, const std::string& name, bool read_only) const {
     const auto& stride = e_.layouts_[b.index()].stride;
     if (e_.is_plain(b)) {
-      e_.out_.line(std::string(read_only ? "const " : "") + "Real* const " + name + " = " +
+      const bool bytes = e_.lies_in_bytes(b);
+      e_.p_.prelude.vectors_of_bytes = e_.p_.prelude.vectors_of_bytes || bytes;
+      e_.out_.line(std::string(read_only ? "const " : "") + (bytes ? "std::int8_t" : "Real") +
+                   "* const " + name + " = " +
                    e_.element_address(b, std::vector<std::string>(stride.size(), "0")) + ";");
       e_.out_.line("constexpr int64_t " + name + "_at = 0;");
       return;
@@ -241,7 +244,9 @@ class KernelEmitter::PointText {
     return whole && first.is_constant() && first.constant % lanes == 0 ? "" : "&" + result(o);
   }
   void store(Width width, std::size_t o) const {
-    if (width == Width::one)
+    if (width == Width::one && e_.lies_in_bytes(n_.writes[o].buffer))
+      e_.out_.line("put(" + result(o) + ", " + y(o) + ");");
+    else if (width == Width::one)
       e_.out_.line(result(o) + " = " + y(o) + ";");
     else if (width == Width::whole)
       e_.out_.line((past_caches(o) ? "store_past(&" : "store(&") + result(o) + ", " + y(o) + ");");

@@ -22,7 +22,9 @@ struct PreludeOptions {
   bool products = false;      ///< some operator is a matrix product
   bool windows = false;       ///< some right operand is read through a window
   bool lines = false;         ///< of these, some by lines of points
+  bool bytes = false;         ///< of these, some of whole numbers of 8 bits
   bool vectors = false;       ///< some operator runs on vectors of points
+  bool vectors_of_bytes = false;  ///< of these, some load or store whole numbers of 8 bits
   bool planes = false;        ///< some window slides over copies of bands of its image
   bool in_place = false;      ///< some tile is used where its tensor lies
   bool prefetch = false;      ///< some tile's lines are asked for
@@ -49,6 +51,9 @@ std::string lanes_text(int vector_bytes, bool f64);
 /// The functions of an expression on vectors, by the names that they have for a number, and
 /// `across_sum` and the like, which join lanes; after lanes_text and the prelude's functions.
 std::string vector_functions_text(int vector_bytes, bool f64);
+/// Loads and stores of vectors whose elements lie in 8 bits, of 64 bytes; after
+/// vector_functions_text.
+std::string vectors_of_bytes_text();
 /// `copy_plane<STEP, PHASES>`: a band of an image with its edges filled in; after
 /// vector_functions_text.
 std::string planes_text();
@@ -65,6 +70,9 @@ std::string window_text();
 /// `convolve_lines<MI, NI, STEP, M, N, Once>`: the same with vectors along the points; after
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
+/// `convolve_bytes<MI, NI, STEP, M, N>`: the same of whole numbers of 8 bits; after
+/// lines_of_points_text and together_text(4).
+std::string bytes_text();
 /// The most taps of a window that convolve takes.
 inline constexpr int kMostTaps = 64;
 /// The function attribute that the isa needs, or nothing.

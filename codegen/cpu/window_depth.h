@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "codegen/cpu/emitter.h"
@@ -10,6 +11,13 @@ namespace tilewright::cpu {
 
 /// The sum of a loop's coefficients in an index.
 std::int64_t coefficient_of(const Affine& a, LoopId loop);
+
+/// Rows and vectors that stay in registers, which take the fewest cycles over a box of that many:
+/// two fused multiply-adds and two loads a cycle, a latency of four. `begins`: boxes begin at
+/// multiples of it, and groups of rows had better begin there, too (`at_groups`: they must); 0: at
+/// the first row alone.
+std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
+                                std::int64_t begins, bool at_groups);
 
 class KernelEmitter::Depth {
  public:
@@ -31,6 +39,8 @@ class KernelEmitter::Depth {
  private:
   std::int64_t list_bytes() const;
   const SymRange& range(int l) const;
+  std::int64_t most(int l) const;
+  std::string end(int l) const;
   std::int64_t moves(int l, int dim) const;
   std::int64_t count(const std::vector<int>& loops) const;
   std::string size(const std::vector<int>& loops) const;

@@ -42,6 +42,7 @@ struct Depth {
   const Real* prepared;  // they are packed here, groups `group` elements apart; null: they are not
   int64_t group;
   Kept* kept;    // what may still be there; null: nothing ever is
+  Real outside = 0;  // what copies have outside of the image
 };
 
 // What will be read next of A: lines to ask for, so many bytes further at every step.

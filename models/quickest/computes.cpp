@@ -86,6 +86,15 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
+  if (in_quads(x)) {
+    // Copies and panels have a quarter of the vectors; all channels are one block.
+    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, 4);
+    if (groups > 1)
+      seconds +=
+          box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) * 2 * r_.cycle;
+    if (x.window) seconds += copies(x, box) / 4;
+    return {.seconds = box.times * (seconds + put_in_quads(x, box))};
+  }
   const int steps = x.window                                          ? 1
                     : r_.fma_quads > 0 && multiplies_bytes(w_, n_.op) ? 4
                     : r_.fma_pairs > 0                                ? 2
@@ -107,6 +116,44 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
   if (by_lines <= points) return {.seconds = by_lines};
   return {.seconds = points, .by_points = true};
+}
+
+/// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
+bool Compute::in_quads(const Product& x) const {
+  if (!places_.convolves_bytes(n_.op, x) || most(x.rows) < 4) return false;
+  const Operator& op = w_.op(n_.op);
+  for (std::size_t l = 0; l < op.loops.size(); ++l)
+    if (w_.is_reduction(n_.op, op.loops[l]) && extents_[l] != w_.loop(op.loops[l]).extent)
+      return false;
+  return true;
+}
+
+/// Seconds in which the part of an image that one product reads is put into quads: rows of each of
+/// its dimensions but those that `times` counts.
+double Compute::put_in_quads(const Product& x, const ProductBox& box) const {
+  constexpr double kQuads = 7;  // cycles: a vector of quads, of four rows
+  const Operator& op = w_.op(n_.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  double elements = 1;
+  for (std::size_t d = 0; d < b.index.size(); ++d) {
+    double reach = 1;
+    for (const Term& t : b.index[d].terms)
+      reach +=
+          static_cast<double>(std::abs(t.coefficient)) * (most(w_.local_index(n_.op, t.loop)) - 1);
+    elements *= std::min(reach, static_cast<double>(w_.tensor(b.tensor).shape[d]));
+  }
+  // Loops that are left over move the image, or do not: of those that do, one iteration is read.
+  double others = 1;
+  const int outer = rows_of_points(x);
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l) {
+    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+    if (l != x.rows && l != x.columns && l != outer && !w_.is_reduction(n_.op, loop) &&
+        moves(b, loop))
+      others *= most(l);
+  }
+  return elements / std::max(1.0, others) / (4 * static_cast<double>(r_.lanes)) * kQuads *
+             r_.cycle +
+         box.depth / 4 * kList * r_.cycle;
 }
 
 /// Seconds in which panels of the right operand are begun in memory: where loops cut the depth, a

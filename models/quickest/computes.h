@@ -57,6 +57,8 @@ class Compute {
   double panels_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
+  bool in_quads(const Product& x) const;
+  double put_in_quads(const Product& x, const ProductBox& box) const;
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   bool uniform(const Expr& e, LoopId along) const;

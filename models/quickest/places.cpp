@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/lowering/byte_products.h"
 #include "core/lowering/cache_sets.h"
+#include "core/workload/access.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -11,6 +13,11 @@ namespace {
 /// Steps of the depth, whose lines of a left operand are in use together
 /// (codegen/cpu/emit_product.cpp).
 constexpr std::int64_t kLeftAtOnce = 32;
+
+/// Whether vectors are of 64 bytes: these convert numbers of 8 bits as they load and store them.
+bool vectors_of_bytes(const Rates& r) {
+  return r.element == 4 && static_cast<std::int64_t>(r.lanes) * r.element == 64;
+}
 
 }  // namespace
 
@@ -41,17 +48,51 @@ std::set<LoopId> joined_loops(const Schedule& s, const ScheduledKernel& k) {
   return joined;
 }
 
+bool Places::convolves_bytes(OpId op, const Product& x) const {
+  constexpr std::int64_t kLeastRows = 4;  // codegen/cpu/emit_bytes.cpp
+  if (r_.fma_quads <= 0 || !multiplies_bytes(w_, op) || x.rows < 0) return false;
+  const Operator& o = w_.op(op);
+  const Access& left = o.inputs[static_cast<std::size_t>(x.left)];
+  const Access& right = o.inputs[static_cast<std::size_t>(x.right)];
+  if (w_.producer(left.tensor).valid() || right.index.empty()) return false;
+  const LoopId rows = o.loops[static_cast<std::size_t>(x.rows)];
+  const LoopId columns = o.loops[static_cast<std::size_t>(x.columns)];
+  // A kernel of a network does not know its weights: points of two dimensions or a window say it.
+  const auto points = std::ranges::count_if(o.loops, [&](LoopId l) {
+    return indexes(right, l) && !indexes(left, l) && indexes(o.outputs[0].target, l);
+  });
+  const auto& last = right.index.back().terms;
+  return (x.window || points > 1 || w_.tensor(left.tensor).values) &&
+         w_.loop(rows).extent >= kLeastRows &&
+         std::ranges::find(last, columns, &Term::loop) != last.end();
+}
+
+/// As KernelEmitter::take_reals has it: operands of other products, images of windows, and what
+/// sums are written to. Weights in quads are packed once for all runs, and nothing else is read of
+/// them.
+void Places::find_reals() {
+  for (const ScheduleNode& n : k_.nodes) {
+    if (n.kind != NodeKind::compute) continue;
+    const auto product = product_of(w_, n.op);
+    const bool quads = product && convolves_bytes(n.op, *product);
+    if (!w_.reduction_loops(n.op).empty())
+      for (const OutputUse& use : n.writes) reals_.insert(use.buffer);
+    if (!product || quads) continue;
+    for (const InputUse& use : n.reads) {
+      const bool kept = r_.fma_quads > 0 && !product->window && use.inputs.size() == 1 &&
+                        use.inputs.front() == product->right && w_.tensor(use.tensor).values;
+      if (!kept && use.buffer.valid()) reals_.insert(use.buffer);
+    }
+  }
+}
+
 bool Places::in_place(BufferId id) const {
   const Buffer& b = k_.buffer(id);
   const Level& level = s_.machine->level(b.level);
   if (b.role == BufferRole::intermediate || b.outer.valid() || b.atomic || b.sliding) return false;
-  // Weights in quads are packed once for all runs, and nothing else is read of them.
-  const Tensor& tensor = w_.tensor(b.tensor);
-  if (r_.fma_quads > 0 && tensor.dtype == DType::i8 && tensor.values &&
-      level.managed != Managed::software)
-    return true;
-  if (converts_ || converted(b.tensor)) return false;
   if (level.managed == Managed::software) return false;
+  if (vectors_of_bytes(r_) && w_.tensor(b.tensor).dtype == DType::i8) return !reals_.contains(id);
+  if ((converts_ && b.role != BufferRole::input) || converted(b.tensor)) return false;
   const auto known = packed_.find(id);
   return known == packed_.end() || !known->second;
 }

@@ -28,6 +28,7 @@ class Places {
   Places(const Schedule& s, const ScheduledKernel& k, const Rates& r)
       : s_(s), k_(k), w_(*s.workload), r_(r) {
     for (const Buffer& b : k.buffers) converts_ = converts_ || (leaves(b) && converted(b.tensor));
+    find_reals();
   }
 
   /// Whether a buffer is written home.
@@ -39,6 +40,10 @@ class Places {
     const DType type = w_.tensor(t).dtype;
     return type != DType::f32 && type != DType::f64;
   }
+
+  /// Whether an operator sums products of whole numbers of 8 bits through a window, or of images,
+  /// in quads of channels: its left operand is taken to never change (codegen/cpu/emit_bytes.cpp).
+  bool convolves_bytes(OpId op, const Product& x) const;
 
   /// Whether a buffer's tiles are read and written where their tensor lies. A buffer that a load
   /// fills is packed or not from `decide` on.
@@ -67,6 +72,7 @@ class Places {
   bool keeps_panels(const ReadRef& read, const Ranges& ranges) const;
 
  private:
+  void find_reals();
   bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const;
   Box panel(const ReadRef& read, Ranges ranges) const;
 
@@ -74,7 +80,8 @@ class Places {
   const ScheduledKernel& k_;
   const Workload& w_;
   const Rates& r_;
-  bool converts_ = false;  // what is written: then no tile is in place
+  bool converts_ = false;     // what is written: then no tile of an output is in place
+  std::set<BufferId> reals_;  // those of 8 bits that somebody walks as numbers, not as bytes
   std::map<BufferId, bool> packed_;
 };
 

@@ -540,6 +540,27 @@ def quantised_products(case):
     case.output(scaled(case.input([m, k]), case.constant(numpy.float32(0.1)), case.constant(numpy.uint8(0))))
 
 
+def quantised_convolutions(case):
+    """Images and kernels of 8 bits: what is outside of an image is its zero point."""
+    kind = case.pick(numpy.uint8, numpy.int8)
+    zero = case.pick(0, case.integer(-9, 9)) + (128 if kind == numpy.uint8 else 0)
+    scale = case.constant(numpy.float32(case.rng.uniform(0.004, 0.03))), case.constant(kind(zero))
+    group, n, c, m = case.pick(1, 1, 2), case.integer(1, 2), case.integer(1, 9), case.integer(1, 7)
+    size, side = [case.integer(1, 3), case.integer(1, 3)], [case.integer(5, 11), case.integer(5, 11)]
+    pads = [case.integer(0, size[d % 2] - 1) for d in range(4)]
+    q = case.node("QuantizeLinear", [case.input([n, group * c, *side]), *scale])
+    w = case.constant(case.rng.integers(-128, 128, [group * m, c, *size]).astype(numpy.int8))
+    by_channel = case.integer(0, 1)
+    factors = case.weight([group * m], 0.01, 0.02) if by_channel else case.constant(numpy.float32(0.02))
+    zeros = case.rng.integers(-3, 3, [group * m] if by_channel else []) * case.pick(0, 0, 1)
+    w = case.node("DequantizeLinear", [w, factors, case.constant(numpy.int8(zeros))], axis=0)
+    inputs = [case.node("DequantizeLinear", [q, *scale]), w]
+    if case.integer(0, 1):
+        inputs.append(case.weight([group * m]))
+    case.output(case.node("Conv", inputs, group=group, pads=pads, strides=[case.integer(1, 2), case.integer(1, 2)],
+                          dilations=[case.integer(1, 2), case.integer(1, 2)]))
+
+
 def placed(case):
     """Where the largest is, of computed values, and what constants of an order become."""
     shape = case.shape(3, 1, 5)
@@ -590,7 +611,8 @@ def dotted(case):
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
-            lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products]
+            lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products,
+            quantised_convolutions]
 
 
 def make(family, seed):

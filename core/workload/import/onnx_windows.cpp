@@ -118,26 +118,13 @@ Value biased(NodeReader& n, const Value& conv, std::size_t bias) {
   return sum_of(n.b, n.name, conv, n.b.reshaped(n.name + "_bias", n.at(bias), to));
 }
 
-void say_conv(NodeReader& n) {
-  Builder& b = n.b;
-  Value x = n.at(0), w = n.at(1);
-  if (x.shape.size() < 3 || w.shape.size() != x.shape.size())
-    throw Unsupported{"operands that are not images"};
-  const std::size_t spatial = x.shape.size() - 2;
-  const std::int64_t g = n.integer("group", 1), c = x.shape[1], m = w.shape[0];
-  if (g < 1 || m % g != 0 || c != w.shape[1] * g) throw Unsupported{"groups that do not divide"};
-  std::vector<Window> ws = windows(n, {w.shape.begin() + 2, w.shape.end()});
-  if (x.uniform) x = b.copied(n.name + "_image", x);
-  if (w.uniform) w = b.copied(n.name + "_kernel", w);
-  for (std::size_t i = 0; i < spatial; ++i) {
-    const auto [first, end] = taps_inside(ws[i]);
-    if (end - first == ws[i].kernel) continue;
-    w = b.sliced(n.name + "_taps", w, 2 + i, first, 1, end - first);
-    ws[i].begin -= first * ws[i].dilation;
-    ws[i].kernel = end - first;
-  }
-  x = movable(b, n.name, x, 2, moved_of(ws));
-  const std::string name = n.has(2) ? n.name + "_conv" : n.name;
+/// Of each window and each output channel, the sum of products; what is outside of the image is
+/// zero.
+Value convolved(Builder& b, const std::string& own, const std::string& name, Value x, Value w,
+                const std::vector<Window>& ws, std::int64_t g, std::int32_t type) {
+  const std::size_t spatial = ws.size();
+  const std::int64_t c = x.shape[1], m = w.shape[0];
+  x = movable(b, own, x, 2, moved_of(ws));
   for (int turn = 0; turn < 2; ++turn) {
     std::vector<View> reads = {b.read(x), b.read(w)};
     View &vx = reads[0], &vw = reads[1];
@@ -162,9 +149,9 @@ void say_conv(NodeReader& n) {
       done = taps.back().size() <= 1;
     }
     if (!done || !slide(b, vx, 3, ws, at, taps)) {
-      x = b.plain(n.name + "_whole", x, {});
-      x = movable(b, n.name + "_again", x, 2, moved_of(ws));
-      w = b.plain(n.name + "_kernel", w);
+      x = b.plain(own + "_whole", x, {});
+      x = movable(b, own + "_again", x, 2, moved_of(ws));
+      w = b.plain(own + "_kernel", w);
       continue;
     }
     Shape shape = {x.shape[0], m};
@@ -178,12 +165,99 @@ void say_conv(NodeReader& n) {
     for (const Vars& t : taps) sums = sums || !t.empty();
     Expr value = call("mul", {Expr{.kind = Expr::Kind::input, .input = 0},
                               Expr{.kind = Expr::Kind::input, .input = 1}});
-    const Value made =
-        b.emit(name, x.type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
-    n.out[0] = biased(n, made, 2);
-    return;
+    return b.emit(name, type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
   }
   throw Unsupported{"an image whose cuts do not fit its groups"};
+}
+
+/// The image with as much of `fill` around it as the windows reach; they read it from its corner.
+Value padded(Builder& b, const std::string& name, const Value& image, std::vector<Window>& ws,
+             double fill) {
+  const Value x = movable(b, name, image, 2, std::vector<bool>(ws.size(), true));
+  std::vector<View> reads = {b.read(x)};
+  Expr value{.kind = Expr::Kind::input, .input = 0};
+  Shape shape = x.shape;
+  std::vector<std::pair<std::size_t, Var>> moved;
+  for (std::size_t i = 0; i < ws.size(); ++i) {
+    Window& w = ws[i];
+    if (!w.outside()) continue;
+    const std::int64_t end = std::max(w.in, (w.out - 1) * w.stride - w.begin + w.reach());
+    const Var at = b.var(w.begin + end);
+    if (!b.window(reads[0], 2 + i, {{at, 1}}, -w.begin, true))
+      throw Unsupported{"an image that is read in parts"};
+    value = b.guarded({{at, 1}}, -w.begin, w.in, std::move(value), fill);
+    shape[2 + i] = w.in = w.begin + end;
+    w.begin = w.end = 0;
+    moved.emplace_back(2 + i, at);
+  }
+  std::vector<Vars> dims = reads[0].dims;
+  for (const auto& [d, at] : moved) dims[d] = {at};
+  return b.emit(name, image.type, shape, dims, reads, value, Combine::assign);
+}
+
+/// The same of whole numbers of 8 bits, whose sums are scaled afterwards. What is outside of the
+/// image is its zero point there: sum (q - z) w = sum q w - z sum w. Nothing of other values, and
+/// of windows that sum one channel each or few outputs of it, which gain nothing.
+std::optional<Value> whole_convolution(NodeReader& n, const std::string& name, const Value& x,
+                                       const Value& w, std::vector<Window> ws, std::int64_t g) {
+  constexpr std::int64_t kLeastChannels = 2, kLeastOutputs = 4;  // of a group
+  Builder& b = n.b;
+  const auto image = b.scaled_of(x), kernel = b.scaled_of(w);
+  if (!image || !kernel || image->axis || (kernel->axis && *kernel->axis != 0)) return std::nullopt;
+  const auto zero = image->zero.uniform;
+  if (!zero || !kernel->zero.uniform || *kernel->zero.uniform != 0) return std::nullopt;
+  if (w.shape[1] < kLeastChannels || w.shape[0] / g < kLeastOutputs) return std::nullopt;
+  const bool outside = std::ranges::any_of(ws, &Window::outside);
+  if (std::ranges::any_of(ws, [](const Window& d) { return d.begin < 0; })) return std::nullopt;
+  Value whole = image->whole;
+  if (outside && *zero != 0) whole = padded(b, n.name + "_padded", whole, ws, *zero);
+  const Value sums = convolved(b, n.name, n.name + "_sums", whole, kernel->whole, ws, g, kFloat);
+  const auto by_channel = [&](const Value& v) {
+    Shape to(x.shape.size(), 1);
+    to[1] = elements_of(v.shape);
+    return b.reshaped(n.name + "_s", v, to[1] == 1 ? Shape{} : to);
+  };
+  const Value scale =
+      b.map(n.name + "_scale", kFloat, {by_channel(kernel->scale), by_channel(image->scale)},
+            [](const Args& a) {
+              return call("mul", {a[0], a[1]});
+            });
+  std::vector<Value> ins = {sums, scale};
+  if (*zero != 0) {
+    std::set<std::size_t> over;
+    for (std::size_t d = 1; d < w.shape.size(); ++d) over.insert(d);
+    ins.push_back(by_channel(b.reduce(n.name + "_offset", cast(kernel->whole, kFloat), over,
+                                      Combine::sum, [&](const Args& a) {
+                                        return call("mul", {a[0], number(*zero)});
+                                      })));
+  }
+  return b.map(name, x.type, ins, [](const Args& a) {
+    return call("mul", {a.size() > 2 ? call("sub", {a[0], a[2]}) : a[0], a[1]});
+  });
+}
+
+void say_conv(NodeReader& n) {
+  Builder& b = n.b;
+  Value x = n.at(0), w = n.at(1);
+  if (x.shape.size() < 3 || w.shape.size() != x.shape.size())
+    throw Unsupported{"operands that are not images"};
+  const std::size_t spatial = x.shape.size() - 2;
+  const std::int64_t g = n.integer("group", 1), c = x.shape[1], m = w.shape[0];
+  if (g < 1 || m % g != 0 || c != w.shape[1] * g) throw Unsupported{"groups that do not divide"};
+  std::vector<Window> ws = windows(n, {w.shape.begin() + 2, w.shape.end()});
+  if (x.uniform) x = b.copied(n.name + "_image", x);
+  if (w.uniform) w = b.copied(n.name + "_kernel", w);
+  for (std::size_t i = 0; i < spatial; ++i) {
+    const auto [first, end] = taps_inside(ws[i]);
+    if (end - first == ws[i].kernel) continue;
+    w = b.sliced(n.name + "_taps", w, 2 + i, first, 1, end - first);
+    ws[i].begin -= first * ws[i].dilation;
+    ws[i].kernel = end - first;
+  }
+  const std::string name = n.has(2) ? n.name + "_conv" : n.name;
+  auto made = whole_convolution(n, name, x, w, ws, g);
+  if (!made) made = convolved(b, n.name, name, x, w, ws, g, x.type);
+  n.out[0] = biased(n, *made, 2);
 }
 
 /// With zeros between the elements of a dimension, so many that they are `apart` from one another.
