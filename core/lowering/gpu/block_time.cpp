@@ -348,6 +348,7 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     const auto out_bytes = [&](TensorId t) { return size_of(s.workload->tensor(t).dtype); };
     if (const auto p = warpgroup_product(s, kernel, warps, stages)) {
       std::vector<TensorId> tensors = {p->left, p->right, p->result};
+      if (p->twin.valid()) tensors.push_back(p->twin);
       for (const EpilogueRead& read : p->epilogue.reads) tensors.push_back(read.tensor);
       return by_warpgroups(*p, tensors, kLeftOfLaunch,
                            time_of(*p, *s.workload, out_bytes(p->result), latency, r));
