@@ -117,8 +117,7 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
            "const float (&x)[" + reads + "][2], int n, const " + after.element + "& at) const");
   out.line("(void)x, (void)n, (void)at;");
   const auto made = [&](TensorId t) {
-    return t == w.op(after.product).outputs.front().target.tensor
-               ? std::string("sum")
+    return t == w.op(after.product).outputs.front().target.tensor ? std::string("sum")
            : twin && t == w.op(after.twin).outputs.front().target.tensor
                ? std::string("twin")
                : identifier("made_", w.tensor(t).name);
@@ -176,9 +175,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
   const bool left_before = !p.launch_before_writes(index, product.left),
-             right_before =
-                 !p.launch_before_writes(index, product.right) &&
-                 !(product.twin.valid() && p.launch_before_writes(index, product.twin));
+             right_before = !p.launch_before_writes(index, product.right) &&
+                            !(product.twin.valid() && p.launch_before_writes(index, product.twin));
   const int ahead = left_before && right_before   ? product.stages
                     : left_before || right_before ? std::min(product.stages, kAhead)
                                                   : 0;
@@ -201,9 +199,9 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.vector) + number(product.share) + yes(product.turned) +
               number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
               number(ahead) + number(product.left_fold) + number(product.right_fold) +
-              (follows ? ", " + operators : "") + (product.twin.valid() ? ", true" : "") + ">;\n  Product::run(memory, " +
-              name(product.left) + "_map, " + name(product.right) + "_map, " +
-              name(product.boxed ? product.result : product.left) + "_map, " +
+              (follows ? ", " + operators : "") + (product.twin.valid() ? ", true" : "") +
+              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
+              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
               (product.twin.valid() ? name(product.twin) + "_map, " : "") +
               home_of(w, product.result) + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +

@@ -47,15 +47,16 @@ class Draw {
   /// Of one layer or several; operators may read rows, columns and elements, too.
   Case gated() {
     const bool across = coin(), left_across = coin(), batch = number(0, 2) == 0, all = coin();
-    const std::int64_t m = left_across ? 8 * number(1, 20) : number(1, 160),
-                       k = 8 * number(1, 24), l = across ? 8 * number(1, 26) : number(1, 200);
+    const std::int64_t m = left_across ? 8 * number(1, 20) : number(1, 160), k = 8 * number(1, 24),
+                       l = across ? 8 * number(1, 26) : number(1, 200);
     static constexpr const char* kJoined[] = {
         "G[{0}m,l] * sigmoid(G[{0}m,l]) * U[{0}m,l]", "gelu(G[{0}m,l]) * U[{0}m,l]",
         "relu(U[{0}m,l] + c[l]) * (G[{0}m,l] + b[l])", "U[{0}m,l] + R[{0}m,l] * G[{0}m,l]"};
     std::string joined = kJoined[number(0, 3)];
     const std::string b = batch ? "b," : "", type = number(0, 2) == 0 ? "bf16" : "f16";
     for (std::size_t at; (at = joined.find("{0}")) != std::string::npos;) joined.replace(at, 3, b);
-    const std::string x = left_across ? "k,m" : "m,k", right = (all ? "" : b) + (across ? "k,l" : "l,k");
+    const std::string x = left_across ? "k,m" : "m,k",
+                      right = (all ? "" : b) + (across ? "k,l" : "l,k");
     // The second product's factors may stand the other way round.
     const std::string second = coin() ? formatted("X[{}{}] * W[{}]", b, x, right)
                                       : formatted("W[{}] * X[{}{}]", right, b, x);
@@ -64,7 +65,8 @@ class Draw {
         "  - gate: G[{}m,l] += X[{}{}] * V[{}]\n  - up: U[{}m,l] += {}\n  - H[{}m,l] = {}\n",
         type, batch ? "b: 2, " : "", m, k, l, coin() ? "f32" : type, b, b, x, right, b, second, b,
         joined);
-    const std::int64_t rows = 64 * number(1, 2), columns = across || coin() ? 64 : 16 * number(1, 4);
+    const std::int64_t rows = 64 * number(1, 2),
+                       columns = across || coin() ? 64 : 16 * number(1, 4);
     return make_case(yaml,
                      formatted("{}m/{}@grid l/{}@grid ( k/{} ( C.gate C.up ) C.H S.H )",
                                batch ? "b/1@grid " : "", std::min(m, rows), std::min(l, columns),
@@ -142,11 +144,13 @@ TEST(Twins, WhatIsNoSecondProductIsSaid) {
   EXPECT_EQ(reason("X[m,k] * W[k,l]", both + " + W[m,l]", tree).substr(0, 8), "tensor W");
   EXPECT_EQ(reason("X[m,k] * W[k,l]", both, tree, 2),
             "two products side by side share no operands in clusters");
-  EXPECT_EQ(reason("X[m,k] * W[k,l]", both, "m/64@grid l/192@grid ( k/64 ( C.gate C.up ) C.H S.H )"),
-            "its two tiles have 384 columns, and an instruction at most 256");
+  EXPECT_EQ(
+      reason("X[m,k] * W[k,l]", both, "m/64@grid l/192@grid ( k/64 ( C.gate C.up ) C.H S.H )"),
+      "its two tiles have 384 columns, and an instruction at most 256");
 }
 
-/// The second launch copies both weights before the first has ended, but neither where it makes one.
+/// The second launch copies both weights before the first has ended, but neither where it makes
+/// one.
 TEST(Twins, BothRightOperandsAreCopiedBeforeTheLaunchBeforeHasEnded) {
   for (const std::string made : {"X", "W"}) {
     auto w = std::make_shared<const Workload>(workload_from_yaml(

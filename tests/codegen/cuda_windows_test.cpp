@@ -192,8 +192,9 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
 }
 
-/// Points without a window are read eight at a time, but not where they are copied as they lie. Of a chain the second launch copies its
-/// weights before the first has ended, and what the first writes after that.
+/// Points without a window are read eight at a time, but not where they are copied as they lie. Of
+/// a chain the second launch copies its weights before the first has ended, and what the first
+/// writes after that.
 TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
   testing::BarriersLeftOut barriers;
   for (const auto& [size, lines, points] : {std::tuple(8, 3, 8), std::tuple(7, 7, 7)}) {

@@ -42,8 +42,8 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
 
 /// A gated layer's two products of one left operand are one kernel by warpgroups.
 TEST(PlannerOfLayers, GatedLayersAreTwoProductsSideBySide) {
-  for (const char* sizes : {"m=128,n=1024,k=1024,l=3072", "m=672,n=2504,k=624,l=584",
-                            "m=152,n=2200,k=336,l=1192"}) {
+  for (const char* sizes :
+       {"m=128,n=1024,k=1024,l=3072", "m=672,n=2504,k=624,l=584", "m=152,n=2200,k=336,l=1192"}) {
     const std::string name = std::string("gated-ffn:") + sizes + ",dtype=f16";
     const Question q = question(name);
     const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});

@@ -277,7 +277,8 @@ class WindowFinder : ProductChain {
     const auto sixteens = [&](std::int64_t elements) { return elements * p_.element() % 16 == 0; };
     return p_.alone(p_.right_piece) && p_.taps() == 1 && p_.stride_x == 1 && p_.pad_x == 0 &&
            p_.tile_y == 1 && p_.out_y == 1 && p_.tile_x == p_.out_x && p_.in_x == p_.out_x &&
-           p_.in_channel == p_.in_x && sixteens(p_.step * p_.in_x) && (p_.share == 1 || sixteens(p_.part * p_.in_x)) &&
+           p_.in_channel == p_.in_x && sixteens(p_.step * p_.in_x) &&
+           (p_.share == 1 || sixteens(p_.part * p_.in_x)) &&
            std::ranges::all_of(p_.outer, [&](const Outer& o) { return sixteens(o.right); });
   }
 
@@ -312,7 +313,9 @@ class WindowFinder : ProductChain {
     // Points without a window are read eight at a time where they begin at multiples of eight.
     const bool eight = p_.taps() == 1 && p_.stride_x == 1 && p_.lead == 0;
     p_.pitch = round_up(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                        p_.flat ? 1 : eight ? 8 : p_.right_piece);
+                        p_.flat ? 1
+                        : eight ? 8
+                                : p_.right_piece);
     for (const std::int64_t v : {4, 2})
       if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
         p_.vector = v;
