@@ -112,12 +112,14 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
              offset_text(w, *after.loops, r) + ", " + std::to_string(r.by_column) + ");");
   }
   out.close();
-  out.open("TW_MEMBER float change(float sum, const float (&x)[" + reads + "][2], int n, const " +
-           after.element + "& at) const");
+  const bool twin = after.twin.valid();
+  out.open("TW_MEMBER float change(float sum, " + std::string(twin ? "float twin, " : "") +
+           "const float (&x)[" + reads + "][2], int n, const " + after.element + "& at) const");
   out.line("(void)x, (void)n, (void)at;");
   const auto made = [&](TensorId t) {
-    return t == w.op(after.product).outputs.front().target.tensor
-               ? std::string("sum")
+    return t == w.op(after.product).outputs.front().target.tensor ? std::string("sum")
+           : twin && t == w.op(after.twin).outputs.front().target.tensor
+               ? std::string("twin")
                : identifier("made_", w.tensor(t).name);
   };
   for (std::size_t o = 0; o < epilogue.operators.size(); ++o) {
@@ -173,7 +175,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const std::string cluster =
       product.cluster() > 1 ? "TW_CLUSTER(" + std::to_string(product.cluster()) + ") " : "";
   const bool left_before = !p.launch_before_writes(index, product.left),
-             right_before = !p.launch_before_writes(index, product.right);
+             right_before = !p.launch_before_writes(index, product.right) &&
+                            !(product.twin.valid() && p.launch_before_writes(index, product.twin));
   const int ahead = left_before && right_before   ? product.stages
                     : left_before || right_before ? std::min(product.stages, kAhead)
                                                   : 0;
@@ -181,6 +184,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                                             .element = "ProductElements<kWhole>",
                                             .whole = product.whole(),
                                             .product = product.product,
+                                            .twin = product.twin_product,
                                             .result = product.result,
                                             .loops = &product.loops,
                                             .epilogue = &product.epilogue})
@@ -195,9 +199,10 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.vector) + number(product.share) + yes(product.turned) +
               number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
               number(ahead) + number(product.left_fold) + number(product.right_fold) +
-              (follows ? ", " + operators : "") + ">;\n  Product::run(memory, " +
-              name(product.left) + "_map, " + name(product.right) + "_map, " +
-              name(product.boxed ? product.result : product.left) + "_map, " +
+              (follows ? ", " + operators : "") + (product.twin.valid() ? ", true" : "") +
+              ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
+              "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +
+              (product.twin.valid() ? name(product.twin) + "_map, " : "") +
               home_of(w, product.result) + number(product.pitch) + number(product.apart) +
               ",\n               {" + std::to_string(product.rows) + number(product.columns) +
               number(product.depth) + number(product.count) + number(product.order) +
@@ -208,12 +213,14 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   const std::int64_t left =
                          std::int64_t{product.stages} * product.steps * product.tile_rows() * 128,
                      right = product.stages * product.stage_bytes() - left;
-  for (const TensorId t : {product.left, product.right})
-    text.tiles.push_back({w.tensor(t).name, level, "shared", product.stages,
-                          t == product.left ? left : right,
-                          "boxes that the TMA unit copies ahead of their use"});
-  add_sums(text, p, index, product.product, product.epilogue,
-           "the sums of a warpgroup's matrix instructions");
+  for (const TensorId t : {product.left, product.right, product.twin})
+    if (t.valid())
+      text.tiles.push_back({w.tensor(t).name, level, "shared", product.stages,
+                            t == product.left ? left : right / product.products(),
+                            "boxes that the TMA unit copies ahead of their use"});
+  const std::string of_sums = "the sums of a warpgroup's matrix instructions";
+  if (product.twin.valid()) add_sums(text, p, index, product.twin_product, {}, of_sums);
+  add_sums(text, p, index, product.product, product.epilogue, of_sums);
   text.program = lowering::describe(product, p.schedule, index);
   p.used.push_back("wgmma");
   return text;

@@ -26,6 +26,7 @@ struct OperatorsAfter {
   std::string name, element;  ///< of the struct; of the type that says which element
   bool whole = false;         ///< no tile passes an end of the product
   OpId product;
+  OpId twin;        ///< of two products side by side the second one
   TensorId result;  ///< of the last operator
   const lowering::ProductLoops* loops = nullptr;
   const lowering::ProductEpilogue* epilogue = nullptr;

@@ -36,7 +36,8 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
   line({{"kWarpsM", p.warps_m}, {"kWarpsN", p.warps_n}, {"kWarpsK", p.warps_k}});
   line({{"kOutRow", p.out_row}, {"kOutLine", p.out_line}, {"kVector", p.vector}});
   out.line("static constexpr bool kEarly = " + std::string(early ? "true" : "false") +
-           ", kLeftBefore = " + (before ? "true;" : "false;"));
+           ", kLeftBefore = " + (before ? "true" : "false") +
+           ", kFlat = " + (p.flat ? "true;" : "false;"));
   out.end();
   out.line("};");
   return out.text();

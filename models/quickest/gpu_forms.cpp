@@ -55,6 +55,10 @@ class Forms {
     if (products_.empty() || products_.size() > 2) return {};
     if (products_.size() == 2 ? window() : through_window()) return {};
     for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    if (side_by_side()) {
+      add(outer_loops(), 64, {.warpgroups = true, .twins = true});
+      return std::move(forms_);
+    }
     if (products_.size() == 2) return pair_by_warpgroups();
     if (!elements_follow()) return {};
     const bool turns = several_depths();
@@ -164,12 +168,21 @@ class Forms {
     });
   }
 
-  /// The product is first, and what follows is of its elements.
+  /// The products are first, and what follows is of their elements.
   bool elements_follow() const {
-    if (place(products_.front().op) != 0) return false;
-    return std::ranges::all_of(order_.begin() + 1, order_.end(), [&](const std::string& op) {
-      return w_.reduction_loops(*w_.find_op(op)).empty();
-    });
+    for (std::size_t i = 0; i < products_.size(); ++i)
+      if (place(products_[i].op) != i) return false;
+    return std::ranges::all_of(
+        order_.begin() + static_cast<std::ptrdiff_t>(products_.size()), order_.end(),
+        [&](const std::string& op) { return w_.reduction_loops(*w_.find_op(op)).empty(); });
+  }
+
+  /// Two products of one left operand in the same loops, whose results operators join: a gated
+  /// layer's.
+  bool side_by_side() const {
+    if (products_.size() != 2 || !elements_follow() || order_.size() < 3) return false;
+    const GpuProduct &a = products_[0], &b = products_[1];
+    return a.rows == b.rows && a.columns == b.columns && a.depth == b.depth;
   }
 
   static constexpr std::int64_t kMostColumns = 256;  // of an instruction
@@ -305,6 +318,7 @@ class Forms {
     bool cluster = false;     ///< a cluster's blocks share the depth
     bool shares = false;      ///< a cluster's blocks share operands
     bool lines = false;       ///< blocks have whole lines of the columns, several of them
+    bool twins = false;       ///< both products in one loop of the depth
   };
 
   void add(const std::vector<std::string>& outer, std::int64_t rows, const Kind& kind) {
@@ -353,6 +367,8 @@ class Forms {
       depth.push_back(f.variables.size());
       if (within && &p != &products_.front())
         depth.back() = shared;
+      else if (kind.twins && &p != &products_.front())
+        depth.back() = depth.front();
       else
         f.variables.push_back(variable(p.depth, extent(p.depth), {16, 32, 64, 96, 128, 256}, 64));
     }
@@ -373,7 +389,9 @@ class Forms {
     if (kind.turns)
       std::ranges::transform(products_, turns.begin(),
                              [&](const GpuProduct& p) { return turns_of(p); });
-    f.kernel = [=, kind = kind, parts = parts(within)](const std::vector<Variable>& all) {
+    Parts of = parts(within);
+    of.twins = kind.twins;
+    f.kernel = [=, kind = kind, parts = std::move(of)](const std::vector<Variable>& all) {
       return kernel(all, blocks, depth, turns, within ? &all[shared] : nullptr,
                     kind.cluster ? &all[cluster] : nullptr, launch, kind.split, parts);
     };
@@ -384,6 +402,7 @@ class Forms {
   struct Parts {
     std::vector<std::string> before, inside, after;
     std::vector<std::string> products, stored;
+    bool twins = false;
   };
   Parts parts(bool within) const {
     Parts p;
@@ -413,7 +432,8 @@ class Forms {
       std::vector<std::pair<const Variable*, Binding>> loops;
       for (const Variable& turn : turns[d]) loops.emplace_back(&turn, Binding::seq);
       loops.emplace_back(&all[depth[d]], Binding::seq);
-      Node steps = nest(loops, compute(op));
+      Node both = p.twins ? sequence({compute(op), compute(p.products[1])}) : compute(op);
+      Node steps = nest(loops, std::move(both));
       return cluster == nullptr ? steps : nest({{cluster, Binding::cluster}}, std::move(steps));
     };
     std::vector<Node> body, inside;
@@ -421,7 +441,8 @@ class Forms {
     for (const std::string& op : p.inside) inside.push_back(one(op));
     if (shared != nullptr)
       body.push_back(nest({{shared, Binding::seq}}, sequence(std::move(inside))));
-    for (const std::string& op : p.after) body.push_back(one(op));
+    for (const std::string& op : p.after)
+      if (!p.twins || op != p.products[1]) body.push_back(one(op));
     for (const std::string& t : p.stored) body.push_back(store(t, {}, split));
     std::vector<std::pair<const Variable*, Binding>> loops;
     for (std::size_t v = 0; v < blocks; ++v) loops.emplace_back(&all[v], Binding::grid);

@@ -206,7 +206,8 @@ class GpuPlanner {
     const auto price_of = [&](Kernel k) -> std::optional<Choice> {
       // Whether it fits is said by its price, and once more of what is chosen.
       const auto s = legal({.kernels = {k}}, w, q_);
-      if (!s || (pairs && !lowering::warpgroup_pair(*s, 0))) return std::nullopt;
+      if (!s || (pairs && !lowering::warpgroup_pair(*s, 0) && !lowering::warpgroup_product(*s, 0)))
+        return std::nullopt;
       const auto t = pricer->kernel(*s, 0);
       if (!t) return std::nullopt;
       return Choice{.kernel = std::move(k), .seconds = t->seconds};

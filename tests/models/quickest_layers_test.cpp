@@ -6,6 +6,7 @@
 #include <random>
 
 #include "core/base/effort.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
 #include "models/quickest/gpu.h"
@@ -37,6 +38,23 @@ TEST(PlannerOfLayers, TwelveTakeTwelveTimesAsLong) {
   const double one = seconds_of(of + "1"), all = seconds_of(of + "12");
   EXPECT_GT(one, 0);
   EXPECT_NEAR(all / (12 * one), 1, 0.03);
+}
+
+/// A gated layer's two products of one left operand are one kernel by warpgroups.
+TEST(PlannerOfLayers, GatedLayersAreTwoProductsSideBySide) {
+  for (const char* sizes :
+       {"m=128,n=1024,k=1024,l=3072", "m=672,n=2504,k=624,l=584", "m=152,n=2200,k=336,l=1192"}) {
+    const std::string name = std::string("gated-ffn:") + sizes + ",dtype=f16";
+    const Question q = question(name);
+    const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
+    ASSERT_TRUE(p.ok()) << name << p.reason();
+    const auto s = resolve(p->plan, q.workload, q.machine);
+    ASSERT_TRUE(s.ok()) << name << s.reason();
+    const auto product = lowering::warpgroup_product(*s, 0);
+    ASSERT_TRUE(product.ok()) << name << product.reason();
+    EXPECT_TRUE(product->twin.valid()) << name << to_text(p->plan.kernels.front().tree);
+    EXPECT_EQ(s->kernels.size(), 2u) << name;
+  }
 }
 
 /// A sum that no node stores is held until another takes its place, which takes registers that

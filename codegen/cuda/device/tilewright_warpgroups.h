@@ -64,9 +64,9 @@ struct ProductElements {
 struct NoOperators { static constexpr bool kAny = false; };
 
 /// Operators on a warpgroup's 64 rows of sums in registers, from row `first` of the product on. All that some columns
-/// need is read before any of them is changed.
-template <int Columns, class Operators>
-TW_DEVICE void change_sums(const Operators& operators, float (&sums)[Columns / 2], int first, const ProductPlace& begin,
+/// need is read before any of them is changed. Of two products the second one's sums follow the first one's.
+template <int Columns, class Operators, int Sums>
+TW_DEVICE void change_sums(const Operators& operators, float (&sums)[Sums], int first, const ProductPlace& begin,
                            int rows, int columns, int thread) {
   constexpr int kReads = Operators::kReads, kAtOnce = kReads > 4 ? 1 : kReads > 2 || Columns % 32 != 0 ? 2 : 4;  // of 8 columns
   const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
@@ -85,7 +85,9 @@ TW_DEVICE void change_sums(const Operators& operators, float (&sums)[Columns / 2
                                   columns);
       float* const x = sums + (j + i / 2) * 4 + i % 2 * 2;
       TW_UNROLL
-      for (int n = 0; n < 2; ++n) x[n] = operators.change(x[n], read[i / 2][i % 2], n, at);
+      for (int n = 0; n < 2; ++n)
+        if constexpr (Sums == Columns) x[n] = operators.change(x[n], x[n + Columns / 2], read[i / 2][i % 2], n, at);
+        else x[n] = operators.change(x[n], read[i / 2][i % 2], n, at);
     }
   }
 }
@@ -227,15 +229,17 @@ struct WarpgroupResults {
 /// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended, those
 /// of the first Ahead stages. LeftFold, RightFold: of the depth, in one matrix of the operand, the rest in those that
 /// follow; 0: all.
-/// Operators: on elements, after the product.
+/// Operators: on elements, after the product. Twin: of two products of the same left operand, whose right ones a stage
+/// has one behind the other.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
           bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, int LeftFold = 0, int RightFold = 0,
-          class Operators = NoOperators>
+          class Operators = NoOperators, bool Twin = false>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
-  static constexpr int kLeft = kRows * 128, kRight = Columns * 128, kStep = kLeft + kRight;
+  static constexpr int kAllColumns = Twin ? 2 * Columns : Columns, kOwn = Columns * 128;
+  static constexpr int kLeft = kRows * 128, kRight = kAllColumns * 128, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
   static constexpr int kTiles = Down * Across;              // of a cluster
   static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
@@ -253,6 +257,7 @@ struct WarpgroupProduct {
   static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
+  static_assert(!Twin || (Operators::kAny && kTiles == 1 && kAllColumns <= 256), "operators join two products' sums");
   static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
   static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
@@ -328,7 +333,7 @@ struct WarpgroupProduct {
   /// Boxes of a stage: of the left operand, of the right one.
   template <bool Left, bool Right>
   static TW_MEMBER void copy_stage(const Ring& ring, const TensorMap& left, const TensorMap& right,
-                                   const ProductSize& s, const ProductPlace& p, int k) {
+                                   const TensorMap& twin, const ProductSize& s, const ProductPlace& p, int k) {
     u64* const full = ring.full + ring.stage;
     TW_UNROLL
     for (int step = 0; step < Steps; ++step) {
@@ -344,29 +349,31 @@ struct WarpgroupProduct {
       if constexpr (Right)
         copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
+      if constexpr (Right && Twin)
+        copy_part<RightAcross, Columns, 1>(ring.right(step) + kOwn, twin, full, p.column, right_depth, of_right, 0, 0);
     }
   }
   static constexpr bool kBefore = (LeftBefore || RightBefore) && Ahead > 0;
   static_assert(Ahead <= Stages, "stages that are free from the beginning");
   /// What the launch before does not write, of the stages that are free from the beginning.
-  static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
-                                    const ProductPlace& p) {
+  static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const TensorMap& twin,
+                                    const ProductSize& s, const ProductPlace& p) {
     for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
       mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
-      copy_stage<LeftBefore, RightBefore>(ring, left, right, s, p, k);
+      copy_stage<LeftBefore, RightBefore>(ring, left, right, twin, s, p, k);
       ring.next();
     }
   }
   /// `begun`: stages of which copy_before has begun a part.
-  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const ProductSize& s,
-                             const ProductPlace& p, int begun) {
+  static TW_MEMBER void copy(Ring& ring, const TensorMap& left, const TensorMap& right, const TensorMap& twin,
+                             const ProductSize& s, const ProductPlace& p, int begun) {
     for (int k = first_of(s); k < end_of(s); k += 64 * Steps) {
       if (kBefore && begun-- > 0) {
-        copy_stage<!LeftBefore, !RightBefore>(ring, left, right, s, p, k);
+        copy_stage<!LeftBefore, !RightBefore>(ring, left, right, twin, s, p, k);
       } else {
         mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
         mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
-        copy_stage<true, true>(ring, left, right, s, p, k);
+        copy_stage<true, true>(ring, left, right, twin, s, p, k);
       }
       ring.next();
     }
@@ -381,7 +388,7 @@ struct WarpgroupProduct {
     }
   }
   /// One tile's sums. A stage is given back when the products after those that read it are under way.
-  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][Columns / 2], int group, int depth, int thread) {
+  static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][kAllColumns / 2], int group, int depth, int thread) {
     u64* behind = nullptr;
     for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
@@ -397,7 +404,7 @@ struct WarpgroupProduct {
         for (int q = 0; q < 4; ++q)
           TW_UNROLL
           for (int i = 0; i < Blocks; ++i)
-            Wgmma<Columns>::template multiply<T, LeftAcross, RightAcross>(
+            Wgmma<kAllColumns>::template multiply<T, LeftAcross, RightAcross>(
                 sums[i], a + i * (kBox / 16) + q * (LeftAcross ? 128 : 2), b + q * (RightAcross ? 128 : 2),
                 k > 0 || step > 0 || q > 0);
       }
@@ -483,9 +490,18 @@ struct WarpgroupProduct {
       }
     }
   }
+  /// Of a warpgroup's sums those of the first product.
+  static TW_MEMBER float (&of_first(float (&sums)[kAllColumns / 2]))[Columns / 2] {
+    return reinterpret_cast<float (&)[Columns / 2]>(sums);
+  }
   static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right,
                             const TensorMap& out, Out* home, i64 pitch, i64 apart, const ProductSize& s,
                             const Operators& operators = {}) {
+    run(memory, left, right, out, right, home, pitch, apart, s, operators);
+  }
+  static TW_MEMBER void run(unsigned char* memory, const TensorMap& left, const TensorMap& right, const TensorMap& out,
+                            const TensorMap& twin, Out* home, i64 pitch, i64 apart, const ProductSize& s,
+                            const Operators& operators) {
     unsigned char* const boxes = memory + Stages * kStage;
     u64* const full = reinterpret_cast<u64*>(boxes + Groups * kStaged);
     Ring ring{memory, full, full + Stages};
@@ -493,6 +509,7 @@ struct WarpgroupProduct {
     if (threadIdx.x == 0) {
       prefetch_map(left);
       prefetch_map(right);
+      if constexpr (Twin) prefetch_map(twin);
       if constexpr (Boxed) prefetch_map(out);
       for (int i = 0; i < Stages; ++i) {
         mbarrier_init(ring.full + i, 1);
@@ -504,14 +521,14 @@ struct WarpgroupProduct {
     else block_sync();
     const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
     if constexpr (kBefore) {
-      if (threadIdx.x == 0) copy_before(ring, left, right, s, place(s, first_tile));
+      if (threadIdx.x == 0) copy_before(ring, left, right, twin, s, place(s, first_tile));
     }
     launches_ended();
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
       if (kBlocks == 1 && thread != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        if (thread == 0) copy(ring, left, right, s, place(s, tile), tile == first_tile ? Ahead : 0);
+        if (thread == 0) copy(ring, left, right, twin, s, place(s, tile), tile == first_tile ? Ahead : 0);
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
           cluster_meet();
@@ -523,7 +540,7 @@ struct WarpgroupProduct {
       unsigned char* const mine = boxes + group * kStaged;
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        float sums[Blocks][Columns / 2];
+        float sums[Blocks][kAllColumns / 2];
         multiply(ring, sums, group, end_of(s) - first_of(s), thread);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();
         if constexpr (Share > 1) {
@@ -545,7 +562,7 @@ struct WarpgroupProduct {
           }
           TW_UNROLL
           for (int i = 0; i < Blocks; ++i)
-            Results::write(sums[i], mine, used, out, home + p.product * apart,
+            Results::write(of_first(sums[i]), mine, used, out, home + p.product * apart,
                            {p.row + (group * Blocks + i) * 64, s.rows, p.column, columns_end(s, p), p.product}, pitch, group,
                            thread);
         }

@@ -42,6 +42,8 @@ constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 
 ///   kInY, kInX, kInRow, kInChannel: the image, and elements between its rows and channels
 ///   kLeftRow: elements between rows of the left operand; kLeftPiece, kRightPiece: elements of a copy
 ///   kLead, kPitch: columns before the first that is needed, and of a row in shared memory
+///   kFlat: the points are all of the image, one line, so that a stage's channels follow one another at home, and in
+///   shared memory as well: kPitch apart
 ///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
 ///   kStages, kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
 ///   kEarly: the launch may begin before the one before has ended; kLeftBefore: that one does not write the left operand
@@ -57,7 +59,9 @@ struct WindowProduct {
   static constexpr bool kAlone = Piece * sizeof(T) < 4;
   static constexpr int kPoints = S::kTileY * S::kTileX;
   static constexpr int kInRows = (S::kTileY - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
-  static constexpr int kChannel = odd_eights(kInRows * S::kPitch);
+  static constexpr int kChannel = S::kFlat ? S::kPitch : odd_eights(kInRows * S::kPitch);
+  static constexpr int kRightRows = S::kFlat ? 1 : S::kStep * kInRows, kRightWide = S::kFlat ? S::kStep * S::kPitch : S::kPitch;
+  static constexpr int kRightApart = S::kFlat ? 0 : S::kPitch, kRightGroup = S::kFlat ? 1 : kInRows;
   static constexpr int kLeft = S::kTile * kLeftPitch, kStage = kLeft + S::kStep * kChannel;  // elements
   static constexpr int kColumns = 8 * S::kBlocksN * S::kWarpsN;
   static constexpr int kSumPitch = kColumns + (40 - kColumns % 32) % 32;
@@ -120,16 +124,23 @@ struct WindowProduct {
   }
   /// The same of what the points of this tile need of the image.
   static TW_MEMBER auto right_from(const T* right, const WindowPlace& p, int channel, int channels) {
-    const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
-    const int wide = (least(S::kTileX, S::kOutX - p.x) - 1) * S::kStrideX + (S::kTapsX - 1) * S::kDilateX + 1;
-    const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX - S::kLead;
-    const int end = least(S::kInX, x + S::kLead + wide);
-    return [=](int row, int column, int& there) {
-      const int c = row / kInRows, line = row % kInRows;
-      const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
-      there = in ? end - (x + column) : 0;
-      return there > 0 ? right + (i64(channel + c) * S::kInChannel + i64(y + line) * S::kInRow + (x + column)) : right;
-    };
+    if constexpr (S::kFlat) {
+      return [=](int, int column, int& there) {
+        there = channels * S::kPitch - column;
+        return there > 0 ? right + (i64(channel) * S::kInChannel + column) : right;
+      };
+    } else {
+      const int high = (least(S::kTileY, S::kOutY - p.y) - 1) * S::kStrideY + (S::kTapsY - 1) * S::kDilateY + 1;
+      const int wide = (least(S::kTileX, S::kOutX - p.x) - 1) * S::kStrideX + (S::kTapsX - 1) * S::kDilateX + 1;
+      const int y = p.y * S::kStrideY - S::kPadY, x = p.x * S::kStrideX - S::kPadX - S::kLead;
+      const int end = least(S::kInX, x + S::kLead + wide);
+      return [=](int row, int column, int& there) {
+        const int c = row / kInRows, line = row % kInRows;
+        const bool in = c < channels && line < high && y + line >= 0 && y + line < S::kInY && x + column >= 0;
+        there = in ? end - (x + column) : 0;
+        return there > 0 ? right + (i64(channel + c) * S::kInChannel + i64(y + line) * S::kInRow + (x + column)) : right;
+      };
+    }
   }
   /// Channels from `channel` on, `channels` of them, into a stage.
   static TW_MEMBER void copy_left(T* stage, const T* left, const WindowPlace& p, int channel, int channels, int thread) {
@@ -137,8 +148,8 @@ struct WindowProduct {
                                                             left_from(left, p, channel, channels));
   }
   static TW_MEMBER void copy_right(T* stage, const T* right, const WindowPlace& p, int channel, int channels, int thread) {
-    copy_rows<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(stage + kLeft, S::kStep * kInRows, thread,
-                                                                       right_from(right, p, channel, channels));
+    copy_rows<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kChannel>(stage + kLeft, kRightRows, thread,
+                                                                              right_from(right, p, channel, channels));
   }
 
   /// Copies of a thread whose places are known once for all stages that are whole: elements from where a stage's begin
@@ -150,7 +161,7 @@ struct WindowProduct {
   static constexpr int kToBits = 20;
   static constexpr int each(int pieces) { return (pieces + kThreads - 1) / kThreads; }
   static constexpr int kLeftEach = each(S::kTile * kSteps * 16 / S::kLeftPiece);
-  static constexpr int kRightEach = each(S::kStep * kInRows * (S::kPitch / S::kRightPiece));
+  static constexpr int kRightEach = each(kRightRows * (kRightWide / S::kRightPiece));
   static constexpr int kSumsEach = 4 * S::kBlocksM * S::kBlocksN;
   static constexpr int kElements = (kAlone<S::kLeftPiece> ? kLeftEach : 0) + (kAlone<S::kRightPiece> ? kRightEach : 0);
   static constexpr int kBeside = kFloats ? 8 * S::kBlocksM + 4 * S::kBlocksN : 0;
@@ -397,8 +408,8 @@ struct WindowProduct {
       for (int i = 0; i < kAhead; ++i) left_begins(i, i);
     }
     if constexpr (kHeld)
-      hold<S::kRightPiece, S::kPitch, S::kPitch, kInRows, kChannel>(of_right, kLeft, right_home, S::kStep * kInRows, thread,
-                                                                    right_from(right, p, first, S::kStep));
+      hold<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kChannel>(of_right, kLeft, right_home, kRightRows, thread,
+                                                                           right_from(right, p, first, S::kStep));
     if constexpr (S::kEarly) launches_ended();
     const auto ends = [&](int turn, int x) {
       if (!kHeld || turn >= turns || !(kWhole || channels - turn * S::kStep >= S::kStep)) return;

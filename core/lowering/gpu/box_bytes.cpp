@@ -76,8 +76,9 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
             bytes += across *
                      left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
           for (std::int64_t i = 0; i < across; ++i)
-            bytes += down * right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64,
-                                     of_right.matrix);
+            bytes +=
+                p.products() * down *
+                right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64, of_right.matrix);
         }
   return bytes;
 }

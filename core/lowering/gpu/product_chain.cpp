@@ -88,8 +88,8 @@ void ProductChain::walk(bool clusters) {
       refuse("its loops are not a chain");
 }
 
-const Operator& ProductChain::product() const {
-  const OpId id = k_.node(computes_.front()).op;
+const Operator& ProductChain::product(std::size_t compute) const {
+  const OpId id = k_.node(computes_[compute]).op;
   const Operator& op = w_.op(id);
   if (op.outputs.size() != 1 || op.inputs.size() != 2 || op.running || w_.gathers(id))
     refuse("it is not a product of two tensors");
@@ -115,11 +115,13 @@ void ProductChain::find_result() {
 }
 
 ProductEpilogue ProductChain::following(const ProductLoops& loops) const {
-  ProductEpilogue epilogue = product_epilogue(w_, k_, computes_, loops);
+  const std::size_t products = twin_ == nullptr ? 1 : 2;
+  ProductEpilogue epilogue = product_epilogue(w_, k_, computes_, loops, products);
   for (const EpilogueRead& r : epilogue.reads)
-    if (r.tensor == left_->tensor || r.tensor == right_->tensor)
+    if (r.tensor == left_->tensor || r.tensor == right_->tensor ||
+        (twin_ != nullptr && r.tensor == twin_->tensor))
       refuse("tensor " + name(r.tensor) + " is an operand, and is read after it");
-  for (std::size_t i = 1; i < computes_.size(); ++i)
+  for (std::size_t i = products; i < computes_.size(); ++i)
     check_block(computes_[i], "operator " + w_.op(k_.node(computes_[i]).op).name);
   return epilogue;
 }
@@ -132,13 +134,14 @@ void ProductChain::check_block(NodeId n, const std::string& what) const {
 }
 
 void ProductChain::check_moves(const ProductEpilogue& epilogue) const {
-  std::array<int, 2> loads{};
+  std::array<int, 3> loads{};
   for (std::size_t i = 1; i < k_.nodes.size(); ++i) {
     const ScheduleNode& n = k_.nodes[i];
     const bool load = n.kind == NodeKind::load, store = n.kind == NodeKind::store;
     if (!load && !store) continue;
-    const bool left = n.tensor == left_->tensor, right = n.tensor == right_->tensor;
-    if (load && !left && !right) {
+    const bool left = n.tensor == left_->tensor, right = n.tensor == right_->tensor,
+               twin = twin_ != nullptr && n.tensor == twin_->tensor;
+    if (load && !left && !right && !twin) {
       if (std::ranges::none_of(epilogue.reads,
                                [&](const EpilogueRead& r) { return r.tensor == n.tensor; }))
         refuse("it loads its results");
@@ -149,8 +152,10 @@ void ProductChain::check_moves(const ProductEpilogue& epilogue) const {
         refuse("it loads tensor " + name(n.tensor) + " twice");
       continue;
     }
-    if (load && ++loads[left ? 0 : 1] > 1) refuse("it loads an operand twice");
-    const Access& a = left ? *left_ : right ? *right_ : *result_;
+    // Of two products the second finds the left operand where the first has it.
+    if (load && ++loads[left ? 0 : right ? 1 : 2] > (left && twin_ != nullptr ? 2 : 1))
+      refuse("it loads an operand twice");
+    const Access& a = left ? *left_ : right ? *right_ : twin ? *twin_ : *result_;
     for (NodeId g : grid_)
       if (indexes(a, k_.node(g).loop) && k_.node(g).max_trips > 1 && !around(g, NodeId(i)))
         refuse("tensor " + name(n.tensor) + " is loaded for several blocks");

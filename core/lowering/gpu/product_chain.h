@@ -47,8 +47,8 @@ class ProductChain : protected KernelReader {
   /// A chain of grid loops around loops of one block, a product and what is computed of its
   /// results, and what these load and store. `clusters`: a loop of a cluster may stand between.
   void walk(bool clusters);
-  /// The first operator, which must be a sum of products of its two inputs.
-  const Operator& product() const;
+  /// The first operator, or another, which must be a sum of products of its two inputs.
+  const Operator& product(std::size_t compute = 0) const;
   /// What leaves the kernel: of the last operator.
   void find_result();
   /// Operators after the product: within the same blocks, after all of its sum, and of other
@@ -61,6 +61,8 @@ class ProductChain : protected KernelReader {
 
   NodeId shared_;  ///< the loop over the sum of which a cluster's blocks have parts
   const Access *left_ = nullptr, *right_ = nullptr, *result_ = nullptr;
+  /// The right operand of a second product side by side with the first, or none.
+  const Access* twin_ = nullptr;
 };
 
 }  // namespace tilewright::lowering

@@ -14,9 +14,9 @@ class Epilogue {
   Epilogue(const Workload& w, const ScheduledKernel& k, const ProductLoops& loops)
       : w_(w), k_(k), loops_(loops) {}
 
-  ProductEpilogue find(const std::vector<NodeId>& computes) {
-    made(k_.node(computes.front()).op);
-    for (std::size_t i = 1; i < computes.size(); ++i) {
+  ProductEpilogue find(const std::vector<NodeId>& computes, std::size_t products) {
+    for (std::size_t i = 0; i < products; ++i) made(k_.node(computes[i]).op);
+    for (std::size_t i = products; i < computes.size(); ++i) {
       const OpId id = k_.node(computes[i]).op;
       const Operator& op = w_.op(id);
       if (op.running || !w_.reduction_loops(id).empty() || w_.gathers(id) ||
@@ -108,8 +108,9 @@ class Epilogue {
 }  // namespace
 
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
-                                 const std::vector<NodeId>& computes, const ProductLoops& loops) {
-  return Epilogue(w, k, loops).find(computes);
+                                 const std::vector<NodeId>& computes, const ProductLoops& loops,
+                                 std::size_t products) {
+  return Epilogue(w, k, loops).find(computes, products);
 }
 
 }  // namespace tilewright::lowering

@@ -32,9 +32,10 @@ struct ProductEpilogue {
   std::vector<std::vector<int>> read_of;
 };
 
-/// Of the kernel's computes after the first. Throws Refused where one of them is no operator of
-/// elements, or reads what a thread cannot find at home.
+/// Of the kernel's computes after its first `products`. Throws Refused where one of them is no
+/// operator of elements, or reads what a thread cannot find at home.
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
-                                 const std::vector<NodeId>& computes, const ProductLoops& loops);
+                                 const std::vector<NodeId>& computes, const ProductLoops& loops,
+                                 std::size_t products = 1);
 
 }  // namespace tilewright::lowering

@@ -109,10 +109,33 @@ class Finder : ProductChain {
     p_.loops = {rows_, columns_, products_};
     if (computes_.size() > 1) {
       if (shared_.valid()) refuse("a cluster shares its sum, and operators follow");
+      find_twin(op);
       p_.epilogue = following(p_.loops);
     }
     if (are_joined()) join_lines();
     check_operand_loops();
+  }
+
+  /// Of the same left operand, in the same loops, with a right operand that lies as the first does.
+  void find_twin(const Operator& first) {
+    if (computes_.size() < 3 || w_.reduction_loops(k_.node(computes_[1]).op).empty()) return;
+    const Operator& op = product(1);
+    const Access& out = op.outputs.front().target;
+    const std::size_t right = op.inputs[1].tensor == left_->tensor ? 0 : 1;
+    const Access &of_left = op.inputs[1 - right], &of_right = op.inputs[right];
+    const std::size_t of_first = first.inputs[1].tensor == left_->tensor ? 0 : 1;
+    const Tensor &x = w_.tensor(of_right.tensor), &y = w_.tensor(right_->tensor);
+    if (p_.turned || over_.valid()) refuse("two products side by side are turned, or fold the sum");
+    if (of_left.tensor != left_->tensor || of_left.index != first.inputs[1 - of_first].index ||
+        of_right.index != first.inputs[of_first].index || x.shape != y.shape ||
+        x.dtype != y.dtype || out.index != first.outputs.front().target.index ||
+        of_right.tensor == left_->tensor || of_right.tensor == right_->tensor)
+      refuse("its second product is not side by side with the first");
+    for (NodeId l : serial_)
+      if (k_.node(l).max_trips > 1 && !around(l, computes_[1]))
+        refuse("its second product is within other loops than the first");
+    twin_ = &of_right;
+    p_.twin = of_right.tensor, p_.twin_product = k_.node(computes_[1]).op;
   }
 
   /// Boxes end where a loop or its dimension does, whichever is first: padded rows may be longer
@@ -150,7 +173,7 @@ class Finder : ProductChain {
   /// Whether the lines of results, and of the right operand, are one: where a block has several of
   /// them, or the TMA unit could not find where each begins.
   bool are_joined() const {
-    if (p_.turned || products_.empty() || over_.valid()) return false;
+    if (p_.turned || products_.empty() || over_.valid() || twin_ != nullptr) return false;
     const LoopId y = products_.back();
     const std::int64_t wide = extent(columns_);
     if (extent(y) == 1 || part(columns_) < wide || has(*left_, y)) return false;
@@ -277,7 +300,10 @@ class Finder : ProductChain {
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(
           formatted("{} warps are asked for, and {} multiply {} rows", warps, 4 * p_.groups, rows));
-    const std::int64_t sums = std::int64_t{p_.blocks} * p_.tile_columns / 2;
+    const std::int64_t sums = std::int64_t{p_.blocks} * p_.right_columns() / 2;
+    if (p_.right_columns() > 256)
+      refuse(formatted("its two tiles have {} columns, and an instruction at most 256",
+                       p_.right_columns()));
     const std::int64_t fewer = sums_left_out(rows);
     const bool plain = p_.epilogue.operators.empty() && !shared_.valid();
     const std::int64_t most = (p_.groups == 3            ? kMostOfThree
@@ -334,7 +360,10 @@ class Finder : ProductChain {
     // Measured (H100, 4096 and 8192 cubed): 512 rows of tiles, and at least four tiles.
     p_.order = std::max(4, 512 / rows);
     if (p_.tiles >= 1 << 30) refuse("it has 2^30 tiles or more");
-    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) share_operands(blocks);
+    if (const int blocks = k_.launch.cluster.value_or(1); blocks > 1) {
+      if (twin_ != nullptr) refuse("two products side by side share no operands in clusters");
+      share_operands(blocks);
+    }
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
   }
@@ -384,6 +413,10 @@ class Finder : ProductChain {
                    : map(p_.left, of_left_, of_left, rows, p_.tile_rows() / p_.across);
     p_.right_across ? map(p_.right, of_right_, columns, of_right, 64 / p_.down)
                     : map(p_.right, of_right_, of_right, columns, p_.tile_columns / p_.down);
+    if (twin_ != nullptr) {
+      p_.maps.push_back(p_.maps.back());
+      p_.maps.back().tensor = p_.twin;
+    }
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
@@ -465,13 +498,15 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
                 s.kernels[static_cast<std::size_t>(kernel)].name, p.grid, p.threads() / 32,
                 p.cluster() > 1 ? formatted(", in clusters of {}", p.cluster()) : std::string(),
                 p.tiles, p.tile_rows(), p.tile_columns, p.shared_bytes);
-  text += formatted("tiles\n  {}, {}: ring of {} stages of {} of the depth, {} bytes each\n",
-                    name(p.left), name(p.right), p.stages, 64 * p.steps, p.stage_bytes());
+  text += formatted("tiles\n  {}, {}{}: ring of {} stages of {} of the depth, {} bytes each\n",
+                    name(p.left), name(p.right), p.twin.valid() ? ", " + name(p.twin) : "",
+                    p.stages, 64 * p.steps, p.stage_bytes());
   if (p.columns_apart < p.tile_columns)
     text +=
         formatted("  of a tile's columns {} are its own, whole lines of points\n", p.columns_apart);
-  text += formatted("  {}: registers of {} warpgroups, {} rows each\n",
-                    name(w.op(p.product).outputs.front().target.tensor), p.groups, 64 * p.blocks);
+  const auto sums = [&](OpId op) { return name(w.op(op).outputs.front().target.tensor); };
+  text += formatted("  {}{}: registers of {} warpgroups, {} rows each\n", sums(p.product),
+                    p.twin.valid() ? ", " + sums(p.twin_product) : "", p.groups, 64 * p.blocks);
   text += formatted(
       "barriers: of each stage one full ({} bytes by the TMA unit), one free ({} warpgroups{})\n",
       p.stage_bytes(), p.groups,
@@ -482,8 +517,9 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
   text += formatted(
       "copy: 1 warpgroup, one thread of it\n  tiles in turn, {} down before the next across\n"
       "    depth {}\n      wait until the stage is free\n"
-      "      boxes of {} ({}) and of {} ({}) into it\n",
-      p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]));
+      "      boxes of {} ({}) and of {} ({}){} into it\n",
+      p.order, depth, name(p.left), box(p.maps[0]), name(p.right), box(p.maps[1]),
+      p.twin.valid() ? formatted(" and {} (as many)", name(p.twin)) : std::string());
   for (const auto& [tensor, fold] : {std::pair{p.left, p.left_fold}, {p.right, p.right_fold}})
     if (fold > 0)
       text += formatted("      {} of the depth in one matrix of {}, the next in the next\n", fold,
@@ -495,7 +531,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
       "full\n"
       "      {} products of 64 x {} x 16 by wgmma, a warpgroup an instruction\n"
       "      give the stage before back\n",
-      p.groups, depth, 4 * p.steps * p.blocks, p.tile_columns);
+      p.groups, depth, 4 * p.steps * p.blocks, p.right_columns());
   if (p.share > 1)
     return text + formatted(
                       "    sums into the ring, a barrier of the cluster\n    of {} rows the "
@@ -510,7 +546,7 @@ std::string describe(const WarpgroupProduct& p, const Schedule& s, int kernel) {
     text += formatted("      {} is read at home{}\n", name(r.tensor),
                       r.pairs ? ", two elements at a time" : "");
   text += "    results through shared memory, ";
-  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps[2]))
+  text += p.boxed ? formatted("boxes of {} by the TMA unit\n", box(p.maps.back()))
                   : formatted("{} elements a store\n", p.vector);
   return text;
 }

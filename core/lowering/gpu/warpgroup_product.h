@@ -28,6 +28,10 @@ inline constexpr std::int64_t kReservedShared = 1024;
 struct WarpgroupProduct {
   TensorId left, right, result;  ///< result: of the last operator
   OpId product;
+  /// Of a second product of the same left operand, whose sums operators join with the first's: a
+  /// gated layer's. Its right operand lies as the first one's does.
+  TensorId twin;
+  OpId twin_product;
   ProductLoops loops;
   ProductEpilogue epilogue;
   DType operand = DType::f16;
@@ -57,10 +61,13 @@ struct WarpgroupProduct {
   int vector = 8;
   std::int64_t pitch = 1, apart = 0;  ///< elements between rows of results, and between products
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
-  std::vector<BoxMap> maps;  ///< left, right and, where boxed, result
+  std::vector<BoxMap> maps;  ///< left, right, the twin if there is one and, where boxed, result
 
   int tile_rows() const { return groups * blocks * 64; }
   int threads() const { return 128 * (groups + 1); }
+  int products() const { return twin.valid() ? 2 : 1; }
+  /// Of the right operands that a stage has, and of sums.
+  int right_columns() const { return products() * tile_columns; }
   int cluster() const { return share * down * across; }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
   /// No tile computes what is not its own.
@@ -84,7 +91,7 @@ struct WarpgroupProduct {
   };
   BoxPlace box_place(bool of_left, std::int64_t at, std::int64_t product) const;
   std::int64_t stage_bytes() const {
-    return std::int64_t{steps} * (tile_rows() + tile_columns) * 128;
+    return std::int64_t{steps} * (tile_rows() + right_columns()) * 128;
   }
 };
 

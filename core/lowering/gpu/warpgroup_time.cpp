@@ -79,7 +79,8 @@ double add_up(std::initializer_list<double> all) {
 
 PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
                   double latency, const BlockRates& r) {
-  const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill;
+  const double rows = p.tile_rows(), own_columns = p.tile_columns, columns = p.right_columns(),
+               rate = kBoxes * r.fill;
   const bool shares = p.cluster() > p.share;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
@@ -90,7 +91,7 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
                own =
                    left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
   const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
-  const double results = rows * columns * static_cast<double>(out_bytes) / rate / p.share;
+  const double results = rows * own_columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
   // Of clusters of more than two only as many run at the same time as there are with one block an
   // SM: five of the six plans in h100-products-shares.json and the two recordings above whose 3, 5,
@@ -115,8 +116,8 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     // A stage is free when the next one is full and its own products are done.
     const double stages = std::min<double>(p.stages, kStagesThatHelp);
     const double waits = std::max((comes + tensor) / stages, comes / (stages - 1));
-    double ends = kResults + kResultColumns * p.blocks * columns + results;
-    if (p.blocks * p.tile_columns > 2 * 128) ends += kResultsOfMany;
+    double ends = kResults + kResultColumns * p.blocks * own_columns + results;
+    if (p.blocks * p.right_columns() > 2 * 128) ends += kResultsOfMany;
     if (!last && p.resident > 1) ends *= kResultsBeside;
     if (p.share > 1)  // a tile's sums, by all blocks of a cluster
       ends += (p.share == 2   ? kClusterOfTwo

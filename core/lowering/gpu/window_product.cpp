@@ -272,6 +272,16 @@ class WindowFinder : ProductChain {
     p_.tile_y = p_.out_y = p_.in_y = 1, p_.in_row = p_.out_line = 0;
   }
 
+  /// Rows of an odd number of elements of 16 bits would be copied one by one.
+  bool copies_flat() const {
+    const auto sixteens = [&](std::int64_t elements) { return elements * p_.element() % 16 == 0; };
+    return p_.alone(p_.right_piece) && p_.taps() == 1 && p_.stride_x == 1 && p_.pad_x == 0 &&
+           p_.tile_y == 1 && p_.out_y == 1 && p_.tile_x == p_.out_x && p_.in_x == p_.out_x &&
+           p_.in_channel == p_.in_x && sixteens(p_.step * p_.in_x) &&
+           (p_.share == 1 || sixteens(p_.part * p_.in_x)) &&
+           std::ranges::all_of(p_.outer, [&](const Outer& o) { return sixteens(o.right); });
+  }
+
   void choose_pieces() {
     const bool several = p_.part > p_.step || p_.share > 1;
     std::vector<std::int64_t> pieces;  // of 16 bytes, 8 and 4
@@ -296,12 +306,16 @@ class WindowFinder : ProductChain {
         p_.right_piece = v;
         break;
       }
-    if (whole && p_.right_piece > 1)
+    if (copies_flat()) {
+      p_.flat = true, p_.right_piece = pieces.front();
+    } else if (whole && p_.right_piece > 1)
       p_.lead = ((-p_.pad_x) % p_.right_piece + p_.right_piece) % p_.right_piece;
     // Points without a window are read eight at a time where they begin at multiples of eight.
     const bool eight = p_.taps() == 1 && p_.stride_x == 1 && p_.lead == 0;
     p_.pitch = round_up(p_.lead + (p_.tile_x - 1) * p_.stride_x + (p_.taps_x - 1) * p_.dilate_x + 1,
-                        eight ? 8 : p_.right_piece);
+                        p_.flat ? 1
+                        : eight ? 8
+                                : p_.right_piece);
     for (const std::int64_t v : {4, 2})
       if (divides(v, {p_.tile_x, p_.out_x, p_.out_row, p_.out_line}) && outer(v, &Outer::result)) {
         p_.vector = v;
@@ -375,6 +389,7 @@ class WindowFinder : ProductChain {
 }  // namespace
 
 std::int64_t WindowProduct::right_bytes() const {
+  if (flat) return element() * step * pitch;
   const std::int64_t eights = ceil_div(in_rows() * pitch, std::int64_t{8});
   return element() * step * 8 * (eights % 2 == 1 ? eights : eights + 1);
 }

@@ -33,6 +33,9 @@ struct WindowProduct {
   std::int64_t left_piece = 1, right_piece = 1;  ///< elements of a copy: 16, 8, 4 or 2 bytes
   std::int64_t lead = 0,
                pitch = 1;  ///< columns before the first that is needed; of a row, in shared memory
+  /// A block's points are all of the image, one line: channels follow one another at home, and a
+  /// stage's are copied as one run, as they lie there.
+  bool flat = false;
   std::int64_t blocks_m = 1, blocks_n = 1, warps_m = 1, warps_n = 1, warps_k = 1, stages = 1;
   std::int64_t out_row = 0, out_line = 0, vector = 1;
   /// A loop of which a block has one iteration: elements that it moves operands and results by, and
@@ -68,7 +71,7 @@ struct WindowProduct {
   /// Copies of a thread for a stage.
   std::int64_t left_copies() const { return ceil_div(tile * 16 * steps() / left_piece, threads()); }
   std::int64_t right_copies() const {
-    return ceil_div(step * in_rows() * (pitch / right_piece), threads());
+    return ceil_div(step * in_rows() * pitch / right_piece, threads());
   }
   std::int64_t copies() const { return left_copies() + right_copies(); }
   /// No copy is of less than 4 bytes but by a register.
