@@ -415,6 +415,18 @@ struct WarpgroupProduct {
     give_back(behind, thread);
   }
 
+  /// A cluster's last tiles may lie past an end. Their blocks copy and get what the others do, and multiply nothing.
+  static TW_MEMBER bool is_there(const ProductSize& s, const ProductPlace& p) {
+    return kTiles == 1 || (p.row < s.rows && p.column < s.columns);
+  }
+  static TW_MEMBER void pass(Ring& ring, int depth, int thread) {
+    for (int k = 0; k < depth; k += 64 * Steps) {
+      mbarrier_wait(ring.full + ring.stage, ring.parity);
+      give_back(ring.empty + ring.stage, thread);
+      ring.next();
+    }
+  }
+
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
   static TW_MEMBER void put(float* partial, const float (&sums)[Blocks][Columns / 2], int group, int thread) {
     const int g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
@@ -524,8 +536,11 @@ struct WarpgroupProduct {
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][Columns / 2];
-        multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        const bool there = is_there(s, place(s, tile));
+        if (there) multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        else pass(ring, end_of(s) - first_of(s), thread);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();
+        if (!there) continue;
         if constexpr (Share > 1) {
           float* const partial = reinterpret_cast<float*>(memory);
           barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more
