@@ -264,9 +264,9 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   for (int i = 0; i < count; ++i) {
     drawn.push_back(i % 8 == 3    ? draw.image()
                     : i % 16 == 9 ? draw.past_an_end()
-                    : i % 8 == 6 ? draw.sum_of_two()
-                                 : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
-                                                i % 8 >= 5 || i % 8 == 0));
+                    : i % 8 == 6  ? draw.sum_of_two()
+                                  : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
+                                                 i % 8 >= 5 || i % 8 == 0));
     sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
                                              .warpgroups = true,
                                              .prefix = "k" + std::to_string(i)}));

@@ -353,9 +353,9 @@ class Finder : ProductChain {
     return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
   }
 
-  /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no tiles past
-  /// an end where that can be, and L2 gives the fewest bytes. The blocks of tiles past an end copy
-  /// and get what the others do.
+  /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no tiles
+  /// past an end where that can be, and L2 gives the fewest bytes. The blocks of tiles past an end
+  /// copy and get what the others do.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),

@@ -22,11 +22,11 @@ constexpr double kBoxes = 1.637, kOneSm = 73.5;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
-// The following are fitted to 2,934 tiles of the recordings h100-products*.json of 2026-11-26 and
-// -27 whose kernels are still emitted, 442 of them of clusters that share operands. Their boxes go
-// to several SMs, and L2 gives fewer bytes a cycle so: what others ask for at the same time, it
-// gives again. With it the root of the mean square of log(price / time) over clusters is 0.10, and
-// was 0.14; those of one warpgroup were priced at 0.83 of their time.
+// The following were fitted to the tiles of h100-products*.json of 2026-11-26 and -27, of kernels
+// that copied descriptors in each turn: 442 of clusters that share operands, 252 of clusters that
+// share a sum. Boxes that go to several SMs come at fewer bytes a cycle from L2, supposed because
+// it gives what blocks alone ask for at the same time once, too. Of the 442, the root of the mean
+// square of log(price / time) was 0.10, and 0.14 by the rate of blocks alone.
 constexpr double kBoxesOfClusters = 0.91;
 constexpr RowsThatStraddle kRowsOfClusters{1.30, 1.94};
 // Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
