@@ -354,12 +354,15 @@ class Finder : ProductChain {
   }
 
   /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no tiles
-  /// past an end where that can be, and L2 gives the fewest bytes. The blocks of tiles past an end
-  /// copy and get what the others do.
+  /// past an end where that can be, and L2 gives the fewest lines of 128 bytes. The blocks of tiles
+  /// past an end copy and get what the others do.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
-                       across = p_.tiles_across();
+                       across = p_.tiles_across(), size = size_of(p_.operand);
+    // Rows that begin at no line touch two.
+    const double left = p_.tile_rows() * (of_left_.outer * size % 128 == 0 ? 1 : 2),
+                 right = p_.tile_columns * (of_right_.outer * size % 128 == 0 ? 1 : 2);
     const std::int64_t at_once =
         blocks * clusters_at_once(s_.machine->units.front().count, p_.resident, blocks);
     std::tuple least{std::numeric_limits<std::int64_t>::max(), false, 0.0};
@@ -369,10 +372,8 @@ class Finder : ProductChain {
           p_.tile_columns % (8 * d) != 0)
         continue;
       const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
-      const double bytes =
-          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
       const std::tuple cost{ceil_div(tiles, at_once), tiles > p_.count * down * across,
-                            static_cast<double>(tiles) * bytes};
+                            static_cast<double>(tiles) * (left / a + right / d)};
       if (cost < least) least = cost, p_.down = d, p_.across = a, p_.tiles = tiles;
     }
     if (p_.down * p_.across != blocks)

@@ -23,17 +23,17 @@ constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 // The following were fitted to the tiles of h100-products*.json of 2026-11-26 and -27, of kernels
-// that copied descriptors in each turn: 442 of clusters that share operands, 252 of clusters that
-// share a sum. Boxes that go to several SMs come at fewer bytes a cycle from L2, supposed because
-// it gives what blocks alone ask for at the same time once, too. Of the 442, the root of the mean
-// square of log(price / time) was 0.10, and 0.14 by the rate of blocks alone.
+// that copied descriptors in each turn: 442 of clusters that share operands. Boxes of clusters come
+// at fewer bytes a cycle from L2, supposed because it gives what blocks alone ask for at the same
+// time once. The root of the mean square of log(price / time) was 0.10 over the 442, and 0.14 by
+// the rate of blocks alone. Sums that clusters share are priced by it, too.
 constexpr double kBoxesOfClusters = 0.91;
 constexpr RowsThatStraddle kRowsOfClusters{1.30, 1.94};
-// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
-constexpr double kClusterOfTwo = 2300, kClusterOfFour = 1200, kClusterOfEight = 1700;
 // Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
+// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
+constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
@@ -87,8 +87,8 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
                   double latency, const BlockRates& r) {
   const bool shares = p.cluster() > p.share;
   const double rows = p.tile_rows(), columns = p.tile_columns, rate = kBoxes * r.fill,
-               from_l2 = shares ? kBoxesOfClusters * r.fill : rate;
-  const RowsThatStraddle& straddle = shares ? kRowsOfClusters : kRowsFromL2;
+               from_l2 = p.cluster() > 1 ? kBoxesOfClusters * r.fill : rate;
+  const RowsThatStraddle& straddle = p.cluster() > 1 ? kRowsOfClusters : kRowsFromL2;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
