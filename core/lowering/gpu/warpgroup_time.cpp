@@ -32,8 +32,10 @@ constexpr RowsThatStraddle kRowsOfClusters{1.30, 1.94};
 // Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
-// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
-constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
+// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice. Midway between
+// what fits those recordings with the rate above (1107, 850, 1335) and what there was (3157, 2727,
+// 1731): of 267 tiles that were timed later the first is too little.
+constexpr double kClusterOfTwo = 2130, kClusterOfFour = 1790, kClusterOfEight = 1530;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
