@@ -53,7 +53,8 @@ TEST(BoxBytes, AreThoseThatWereCounted) {
   }
   EXPECT_EQ(rows, 100);
   EXPECT_EQ(alone, 75);
-  EXPECT_GE(equal, 96);
+  // One of the clusters that were counted shares its operands in another way now.
+  EXPECT_GE(equal, 95);
 }
 
 TEST(BoxBytes, AreOfBoxesAlone) {

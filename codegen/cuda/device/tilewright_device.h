@@ -172,6 +172,11 @@ TW_DEVICE int made_here(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+template <class T>
+TW_DEVICE T* made_here(T* p) {
+  asm volatile("" : "+l"(p));
+  return p;
+}
 TW_DEVICE float made_here(float x) {
   asm volatile("" : "+f"(x));
   return x;

@@ -15,6 +15,18 @@ namespace tw {
 /// How a tensor lies in global memory and in which boxes it is copied: a CUtensorMap, made on the host.
 struct alignas(64) TensorMap { u64 words[16]; };
 
+// ---- what the threads of a warp have in common ------------------------------------------------------
+/// x, which is the same in all threads of the warp. The compiler knows that of what comes from here alone: it keeps
+/// addresses and descriptors in uniform registers, where an instruction of a warp reads them. Made of threadIdx, each
+/// takes a copy into one, which the next instruction waits for.
+TW_DEVICE int same_in_warp(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+/// True in one thread of the warp, the same each time. All come here. What it does alone needs no loop over threads.
+TW_DEVICE bool one_of_warp() {
+  u32 one;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(one));
+  return one != 0;
+}
+
 // ---- launches that overlap ------------------------------------------------------------------------
 /// Of a launch that may begin before the one before it has ended: until that has, and what it wrote is seen. Every
 /// thread calls it before it reads or writes at home.

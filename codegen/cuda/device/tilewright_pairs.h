@@ -262,12 +262,12 @@ struct WarpgroupPair {
     unsigned char* const of_right = memory + Left::kBytes;
     unsigned char* const of_second = of_right + Stages * Right::kBytes;
     unsigned char* const boxes = of_second + Stages * Second::kBytes;
-    u64* const barriers = reinterpret_cast<u64*>(boxes + Groups * Results::kBytes);
+    u64* const barriers = made_here(reinterpret_cast<u64*>(boxes + Groups * Results::kBytes));
     u64* const left_free = barriers + 4 * Stages;
     u64* const turn_of = left_free + 1;
     Ring rights{of_right, barriers, barriers + Stages, Right::kBytes};
     Ring seconds{of_second, barriers + 2 * Stages, barriers + 3 * Stages, Second::kBytes};
-    const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
+    const int thread = threadIdx.x % kWarpgroup, role = same_in_warp(threadIdx.x / kWarpgroup);
     if (threadIdx.x == 0) {
       for (int i = 0; i < 4 * Stages; ++i) mbarrier_init(barriers + i, i / Stages % 2 == 0 ? 1 : Groups);
       mbarrier_init(left_free, Groups);

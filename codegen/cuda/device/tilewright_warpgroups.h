@@ -320,6 +320,7 @@ struct WarpgroupProduct {
     for (int i = 0; i < (Across_ ? Rows / 64 : 1); ++i) {
       unsigned char* const box = to + i * kBox + mine * kPart * 128;
       const int x = Across_ ? begin + i * 64 : depth, y = (Across_ ? depth : begin) + mine * kPart;
+      if (!one_of_warp()) continue;
       if constexpr (Parts > 1) load_box_for(box, map, full, x, y, product, mask);
       else load_box(box, map, full, x, y, product);
     }
@@ -359,7 +360,7 @@ struct WarpgroupProduct {
   static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const TensorMap& twin,
                                     const ProductSize& s, const ProductPlace& p) {
     for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
-      mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+      if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
       copy_stage<LeftBefore, RightBefore>(ring, left, right, twin, s, p, k);
       ring.next();
     }
@@ -372,7 +373,7 @@ struct WarpgroupProduct {
         copy_stage<!LeftBefore, !RightBefore>(ring, left, right, twin, s, p, k);
       } else {
         mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
-        mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+        if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
         copy_stage<true, true>(ring, left, right, twin, s, p, k);
       }
       ring.next();
@@ -389,7 +390,7 @@ struct WarpgroupProduct {
   }
   /// One tile's sums. A stage is given back when the products after those that read it are under way.
   static TW_MEMBER void multiply(Ring& ring, float (&sums)[Blocks][kAllColumns / 2], int group, int depth, int thread) {
-    u64* behind = nullptr;
+    int behind = -1;
     for (int k = 0; k < depth; k += 64 * Steps) {
       mbarrier_wait(ring.full + ring.stage, ring.parity);
       TW_UNROLL
@@ -412,14 +413,26 @@ struct WarpgroupProduct {
       TW_UNROLL
       for (int i = 0; i < Blocks; ++i) keep(sums[i]);
       wgmma_wait<1>();
-      if (behind != nullptr) give_back(behind, thread);
-      behind = ring.empty + ring.stage;
+      if (behind >= 0) give_back(ring.empty + behind, thread);
+      behind = ring.stage;
       ring.next();
     }
     wgmma_wait<0>();
     TW_UNROLL
     for (int i = 0; i < Blocks; ++i) keep(sums[i]);
-    give_back(behind, thread);
+    give_back(ring.empty + behind, thread);
+  }
+
+  /// A cluster's last tiles may lie past an end. Their blocks copy and get what the others do, and multiply nothing.
+  static TW_MEMBER bool is_there(const ProductSize& s, const ProductPlace& p) {
+    return kTiles == 1 || (p.row < s.rows && p.column < s.columns);
+  }
+  static TW_MEMBER void pass(Ring& ring, int depth, int thread) {
+    for (int k = 0; k < depth; k += 64 * Steps) {
+      mbarrier_wait(ring.full + ring.stage, ring.parity);
+      give_back(ring.empty + ring.stage, thread);
+      ring.next();
+    }
   }
 
   /// Sums to where the cluster's other blocks find them: in the ring, which nobody uses any more.
@@ -449,7 +462,7 @@ struct WarpgroupProduct {
     const int bottom = Turned ? columns_end(s, p) : s.rows, right = Turned ? s.rows : columns_end(s, p);
     const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
     // Several pieces at a time: what other blocks have comes late.
-    constexpr int kAtOnce = Share > 4 ? 1 : 8 / Share, kThreads = Groups * kWarpgroup;
+    constexpr int kAtOnce = Share > 4 ? 1 : (Groups == 3 ? 6 : 8) / Share, kThreads = Groups * kWarpgroup;
     for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
       b128 parts[kAtOnce][Share];
       TW_UNROLL
@@ -503,9 +516,9 @@ struct WarpgroupProduct {
                             const TensorMap& twin, Out* home, i64 pitch, i64 apart, const ProductSize& s,
                             const Operators& operators) {
     unsigned char* const boxes = memory + Stages * kStage;
-    u64* const full = reinterpret_cast<u64*>(boxes + Groups * kStaged);
+    u64* const full = made_here(reinterpret_cast<u64*>(boxes + Groups * kStaged));
     Ring ring{memory, full, full + Stages};
-    const int thread = threadIdx.x % kWarpgroup, role = threadIdx.x / kWarpgroup;
+    const int thread = threadIdx.x % kWarpgroup, warp = same_in_warp(threadIdx.x / 32), role = warp / 4;
     if (threadIdx.x == 0) {
       prefetch_map(left);
       prefetch_map(right);
@@ -521,14 +534,14 @@ struct WarpgroupProduct {
     else block_sync();
     const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;
     if constexpr (kBefore) {
-      if (threadIdx.x == 0) copy_before(ring, left, right, twin, s, place(s, first_tile));
+      if (warp == 0) copy_before(ring, left, right, twin, s, place(s, first_tile));
     }
     launches_ended();
     if (role == 0) {
       if constexpr (Groups > 1) fewer_registers<kCopying>();
-      if (kBlocks == 1 && thread != 0) return;
+      if (kBlocks == 1 && warp != 0) return;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
-        if (thread == 0) copy(ring, left, right, twin, s, place(s, tile), tile == first_tile ? Ahead : 0);
+        if (warp == 0) copy(ring, left, right, twin, s, place(s, tile), tile == first_tile ? Ahead : 0);
         if constexpr (Share > 1) {
           cluster_sync();  // the ring is for sums until they are read
           cluster_meet();
@@ -541,8 +554,11 @@ struct WarpgroupProduct {
       int used = 0;
       for (int tile = first_tile; tile < tiles(s); tile += at_once) {
         float sums[Blocks][kAllColumns / 2];
-        multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        const bool there = is_there(s, place(s, tile));
+        if (there) multiply(ring, sums, group, end_of(s) - first_of(s), thread);
+        else pass(ring, end_of(s) - first_of(s), thread);
         if (tile + at_once >= tiles(s)) next_launch_may_begin();
+        if (!there) continue;
         if constexpr (Share > 1) {
           float* const partial = reinterpret_cast<float*>(memory);
           barrier(1 + Groups, Groups * kWarpgroup);  // nobody reads the ring any more

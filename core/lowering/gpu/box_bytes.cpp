@@ -61,8 +61,9 @@ std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
 }
 
 std::int64_t box_bytes(const WarpgroupProduct& p) {
-  const std::int64_t down = ceil_div(p.rows, std::int64_t{p.tile_rows()}),
-                     across = p.tiles_across();
+  // Of clusters, those of tiles past an end, too.
+  const std::int64_t down = round_up(ceil_div(p.rows, std::int64_t{p.tile_rows()}), p.down),
+                     across = round_up(p.tiles_across(), p.across);
   const Boxes left{p.maps[0], p.left_across, p.across > 1},
       right{p.maps[1], p.right_across, p.down > 1};
   std::int64_t bytes = 0;

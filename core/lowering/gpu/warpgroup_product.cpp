@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/base/format.h"
@@ -381,20 +382,28 @@ class Finder : ProductChain {
     return blocks * std::min(p_.tiles / tiles, clusters_at_once(sm.count, p_.resident, blocks));
   }
 
-  /// Which tiles a cluster of so many blocks has, so that L2 gives the fewest bytes.
+  /// Which tiles a cluster of so many blocks has, so that there are the fewest rounds, no tiles
+  /// past an end where that can be, and L2 gives the fewest lines of 128 bytes. The blocks of tiles
+  /// past an end copy and get what the others do.
   void share_operands(int blocks) {
     if (p_.share > 1) refuse("its launch asks for clusters, and its tree has another cluster");
     const std::int64_t down = ceil_div(p_.rows, std::int64_t{p_.tile_rows()}),
-                       across = p_.tiles_across();
-    double least = std::numeric_limits<double>::infinity();
+                       across = p_.tiles_across(), size = size_of(p_.operand);
+    // Rows that begin at no line touch two.
+    const double left = p_.tile_rows() * (of_left_.outer * size % 128 == 0 ? 1 : 2),
+                 right = p_.tile_columns * (of_right_.outer * size % 128 == 0 ? 1 : 2);
+    const std::int64_t at_once =
+        blocks * clusters_at_once(s_.machine->units.front().count, p_.resident, blocks);
+    std::tuple least{std::numeric_limits<std::int64_t>::max(), false, 0.0};
     for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
       const int a = blocks / d;
-      if (blocks % d != 0 || down % d != 0 || across % a != 0 || 64 % (8 * a) != 0 ||
-          64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
+      if (blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
+          p_.tile_columns % (8 * d) != 0)
         continue;
-      const double bytes =
-          static_cast<double>(p_.tile_rows()) / a + static_cast<double>(p_.tile_columns) / d;
-      if (bytes < least) least = bytes, p_.down = d, p_.across = a;
+      const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
+      const std::tuple cost{ceil_div(tiles, at_once), tiles > p_.count * down * across,
+                            static_cast<double>(tiles) * (left / a + right / d)};
+      if (cost < least) least = cost, p_.down = d, p_.across = a, p_.tiles = tiles;
     }
     if (p_.down * p_.across != blocks)
       refuse(formatted("{} x {} tiles make no clusters of {}", down, across, blocks));

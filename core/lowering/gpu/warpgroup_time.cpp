@@ -9,25 +9,33 @@
 namespace tilewright::lowering {
 namespace {
 
-// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json,
-// and by times of clusters that share operands on the same kind of device, of which no recording is
-// kept: so that tiles that they choose take least over the fastest ones that were timed, and so
-// that the root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to
-// all SMs from L2, over what copying threads load; that one SM's own boxes bring; that come to one
-// SM of which others copy a part. Rows of a box that begin at no line of 128 bytes touch two, and
-// at no sector a sector more: how much longer L2 takes for them, and an SM. The part of wgmma's
-// rate that lasts. Cycles: of a launch that is left; that a box takes longer than a load, more
-// where others copy it; until a tile's results leave, and for each 64 rows by one column of a
-// warpgroup. Of two blocks on an SM, the part of results that is not hidden. Of a cluster that
-// shares a sum: cycles until its 2, 4 or 8 blocks have met twice.
-constexpr double kBoxes = 1.637, kOneSm = 73.5, kOfOthers = 56.4;
+// Of products by warpgroups, chosen by h100-products-planned.json and h100-products-overlap.json so
+// that tiles that they choose take least over the fastest ones that were timed, and so that the
+// root of the mean square of log(price / time) is least. Bytes a cycle: that boxes take to all SMs
+// from L2, over what copying threads load; that come into one SM. Rows of a box that begin at no
+// line of 128 bytes touch two, and at no sector a sector more: how much longer L2 takes for them,
+// and an SM. The part of wgmma's rate that lasts. Cycles: of a launch that is left; that a box
+// takes longer than a load, more where others copy it; until a tile's results leave, and for each
+// 64 rows by one column of a warpgroup. Of two blocks on an SM, the part of results that is not
+// hidden.
+constexpr double kBoxes = 1.637, kOneSm = 73.5;
 constexpr RowsThatStraddle kRowsFromL2{1.774, 2.846}, kRowsIntoSm{1.093, 1.533};
 constexpr double kWgmmaLasts = 0.902, kBoxLatency = 494, kOthersLatency = 126;
 constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
+// The following were fitted to the tiles of h100-products*.json of 2026-11-26 and -27, of kernels
+// that copied descriptors in each turn: 442 of clusters that share operands. Boxes of clusters come
+// at fewer bytes a cycle from L2, supposed because it gives what blocks alone ask for at the same
+// time once. The root of the mean square of log(price / time) was 0.10 over the 442, and 0.14 by
+// the rate of blocks alone. Sums that clusters share are priced by it, too.
+constexpr double kBoxesOfClusters = 0.91;
+constexpr RowsThatStraddle kRowsOfClusters{1.30, 1.94};
 // Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
-constexpr double kClusterOfTwo = 3157, kClusterOfFour = 2727, kClusterOfEight = 1731;
+// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice. Midway between
+// what fits those recordings with the rate above (1107, 850, 1335) and what there was (3157, 2727,
+// 1731): of 267 tiles that were timed later the first is too little.
+constexpr double kClusterOfTwo = 2130, kClusterOfFour = 1790, kClusterOfEight = 1530;
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
@@ -79,18 +87,18 @@ double add_up(std::initializer_list<double> all) {
 
 PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
                   double latency, const BlockRates& r) {
-  const double rows = p.tile_rows(), own_columns = p.tile_columns, columns = p.right_columns(),
-               rate = kBoxes * r.fill;
   const bool shares = p.cluster() > p.share;
+  const double rows = p.tile_rows(), own_columns = p.tile_columns, columns = p.right_columns(),
+               rate = kBoxes * r.fill, from_l2 = p.cluster() > 1 ? kBoxesOfClusters * r.fill : rate;
+  const RowsThatStraddle& straddle = p.cluster() > 1 ? kRowsOfClusters : kRowsFromL2;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
   const double depth = 128.0 * p.steps, left = rows / p.across, right = columns / p.down;
-  const double lines =
-                   left * touched(p.maps[0], kRowsFromL2) + right * touched(p.maps[1], kRowsFromL2),
+  const double lines = left * touched(p.maps[0], straddle) + right * touched(p.maps[1], straddle),
                own =
                    left * touched(p.maps[0], kRowsIntoSm) + right * touched(p.maps[1], kRowsIntoSm);
-  const double of_sm = std::max(own / kOneSm, shares ? (rows + columns) / kOfOthers : 0);
+  const double of_sm = std::max(own, rows + columns) / kOneSm;
   const double results = rows * own_columns * static_cast<double>(out_bytes) / rate / p.share;
   const double turns = std::ceil(static_cast<double>(p.part) / (64.0 * p.steps));
   // Of clusters of more than two only as many run at the same time as there are with one block an
@@ -111,7 +119,7 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double times = last ? 1 : t.rounds - 1;
     // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
     const double together = std::ceil(active / sms), busy = active / (together * sms);
-    const double fill = depth * std::max(of_sm, busy * lines / rate);
+    const double fill = depth * std::max(of_sm, busy * lines / from_l2);
     const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
     // A stage is free when the next one is full and its own products are done.
     const double stages = std::min<double>(p.stages, kStagesThatHelp);

@@ -298,6 +298,12 @@ TW_DEVICE u32 ballot(bool p) {
   return votes;
 }
 
+TW_DEVICE int same_in_warp(int x) { return x; }
+TW_DEVICE bool one_of_warp() {
+  (void)ballot(true);  // all come here
+  return threadIdx.x % 32 == 0;
+}
+
 TW_DEVICE u32 shared_address(const void* p) {
   return u32((const unsigned char*)p - tw_host_self()->shared);
 }
@@ -306,6 +312,10 @@ TW_DEVICE void mbarrier_arrive(u64* b) { TW_CALL(mbarrier_arrive, b); }
 TW_DEVICE void mbarrier_arrive_after_copies(u64* b) { TW_CALL(mbarrier_arrive_after_copies, b); }
 TW_DEVICE int made_here(int x) { return x; }
 TW_DEVICE float made_here(float x) { return x; }
+template <class T>
+TW_DEVICE T* made_here(T* p) {
+  return p;
+}
 template <class T>
 TW_DEVICE T* there_if(bool in, T* p) {
   return in ? p : nullptr;
