@@ -156,7 +156,6 @@ void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
 /// What templates of whole kernels some kernel is.
 struct Templates {
   bool warpgroups = false, windows = false, hopper = false;
-  bool chunks = false;  ///< the kernel before is a pair of products in chunks, by warpgroups
 };
 
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two; as
@@ -173,7 +172,6 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
     const auto pair =
         lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
     templates.warpgroups = templates.warpgroups || pair.ok();
-    templates.chunks = pair.ok() && !pair->row_results.empty();
     if (pair) return emit_pair(p, index, *pair);
     why = "not by warpgroups: as one product, " + product.reason() + "; as two, " + pair.reason() +
           "; ";
@@ -195,8 +193,7 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
 
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
 /// that cannot be, the block's warps together share the work of one iteration after the other.
-Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched,
-                                bool behind_chunks) {
+Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
   auto program = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
@@ -218,15 +215,8 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   std::string description = lowering::describe(*program);
   if (from_last) description += "  the last block begins first\n";
   ProgramPrinter printer(std::move(*program), from_last);
-  // What joins chunks begins while the last of them end: it takes less than a launch.
-  const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
-  const bool early = behind_chunks && k.zeroed.empty() && !k.co_resident;
   KernelText text = launch_text(
-      p, index,
-      {.body = (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + printer.body(),
-       .threads = threads,
-       .shared_bytes = shared_bytes});
-  text.launches.back().early = early;
+      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;
@@ -258,16 +248,15 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Templates templates;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     const int index = static_cast<int>(k);
-    const bool behind_chunks = std::exchange(templates.chunks, false);
-    auto text = lowering::binds_units(s.kernels[k])
-                    ? print_kernel(p, index, source, stitched, behind_chunks)
-                    : emit_shared(p, index, source, templates);
+    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
+                                                    : emit_shared(p, index, source, templates);
     if (!text) return text.why();
     note_clusters(s.kernels[k], text.value(), source);
     if (options.own_form && source.makeshift) return *source.makeshift;
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
-    templates.hopper = templates.hopper || text->gives_registers;
+    templates.hopper = templates.hopper || text->gives_registers ||
+                       std::ranges::any_of(text->launches, &Launch::early);
     cold = cold || text->cold;
     const bool shared = functions.share(text.value());
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" +
