@@ -214,10 +214,7 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   const int threads = static_cast<int>(lowering::kLanes * program.warps);
   const std::int64_t shared_bytes = program.shared_bytes;
   const bool from_last = lowering::from_last_block(p.schedule, index);
-  const int x = getenv("TW_X") ? atoi(getenv("TW_X")) : 3;
-  const bool waits = (x & 5) == 1 && p.options.warpgroups &&
-                     !p.schedule.kernels[static_cast<std::size_t>(index)].co_resident;
-  if (waits)
+  if (p.begins_early(index))
     lowering::wait_for_launches(program,
                                 [&](TensorId t) { return p.launch_before_writes(index, t); });
   std::string description = lowering::describe(program);
@@ -226,14 +223,17 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   KernelText text = launch_text(p, index,
                                 {.body = printer.body(),
                                  .threads = threads,
-                                 .shared_bytes = shared_bytes,
-                                 .waits = waits});
+                                 .shared_bytes = shared_bytes});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;
 }
 
 }  // namespace
+
+bool Program::begins_early(int kernel) const {
+  return options.warpgroups && !schedule.kernels[static_cast<std::size_t>(kernel)].co_resident;
+}
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {
   if (kernel == 0) return true;

@@ -11,9 +11,6 @@
 namespace tilewright::cuda {
 namespace {
 
-/// Of a launch that may begin before the one before it has ended.
-constexpr const char* kWaits = "  launches_ended();\n  next_launch_may_begin();\n";
-
 /// What blocks that combine a tensor begin with.
 std::string beginning(const Workload& w, TensorId id) {
   const std::string type = element_type(w.tensor(id).dtype);
@@ -52,7 +49,9 @@ void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std:
   }
   launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
   text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
-               launch.symbol + "(" + list + ") {\n" + (early ? kWaits : "") + loops + "}\n\n";
+               launch.symbol + "(" + list + ") {\n" +
+               (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + loops +
+               "}\n\n";
   text.launches.push_back(std::move(launch));
 }
 
@@ -174,8 +173,7 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   };
   KernelText text;
   const std::string symbol = p.options.prefix + "_" + std::to_string(index);
-  // Launches whose blocks wait for one another begin together.
-  const bool early = p.options.warpgroups && !k.co_resident && !(getenv("TW_X") != nullptr && (atoi(getenv("TW_X")) & 4) != 0);
+  const bool early = p.begins_early(index);
   add_zeroing(w, k.zeroed, symbol, early, text);
   Launch launch{.symbol = symbol,
                 .tensors = {},
@@ -212,8 +210,7 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   SharedPhases phases{.functions = {}, .body = body.body};
   if (launch.workspace) phases = share_phases(body.body, list, symbol);
   text.text += phases.functions + "extern \"C\" __global__ void __launch_bounds__(" + bounds +
-               ") " + symbol + "(" + list + ") {\n" +
-               (early && !body.waits ? kWaits : "") + phases.body + "}\n";
+               ") " + symbol + "(" + list + ") {\n" + phases.body + "}\n";
   text.launches.push_back(launch);
   return text;
 }

@@ -10,7 +10,6 @@ struct KernelBody {
   int threads = 32;
   std::int64_t shared_bytes = 0;
   std::int64_t resident = 0;  ///< blocks that a multiprocessor must have registers for; 0: any
-  bool waits = false;         ///< it says itself where it waits for the launch before
 };
 /// Text and launches; tiles and notes are left to the caller. Marks what the kernel needs at home.
 KernelText launch_text(Program& program, int kernel, const KernelBody& body);

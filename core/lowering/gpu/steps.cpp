@@ -286,7 +286,7 @@ void Lowering::load_ahead(std::vector<Step>& steps) {
     const auto next = std::find_if(at + 1, steps.end(), [&](const Step& s) {
       return s.kind == Step::Kind::barrier || s.kind == Step::Kind::exchange || uses(s, value);
     });
-    at->ahead = next != steps.end() && !uses(*next, value) && (getenv("TW_X") == nullptr || (atoi(getenv("TW_X")) & 2) != 0);
+    at->ahead = next != steps.end() && !uses(*next, value);
   }
 }
 
