@@ -220,10 +220,8 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
   ProgramPrinter printer(std::move(program), from_last);
-  KernelText text = launch_text(p, index,
-                                {.body = printer.body(),
-                                 .threads = threads,
-                                 .shared_bytes = shared_bytes});
+  KernelText text = launch_text(
+      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;

@@ -50,8 +50,7 @@ void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std:
   launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
   text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
                launch.symbol + "(" + list + ") {\n" +
-               (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + loops +
-               "}\n\n";
+               (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + loops + "}\n\n";
   text.launches.push_back(std::move(launch));
 }
 
