@@ -595,9 +595,10 @@ TEST(Stitched, SharedReadsAreHeldWhereItemsDoNotDivide) {
 
 /// A kernel on Hopper loads what the launch before does not write, and then waits for that to end.
 TEST(Stitched, LaunchesBeginBeforeTheOneBeforeHasEnded) {
-  const Case scaled{"name: scaled\nloops: {r: 40, c: 64}\noperators:\n  - s: s[r] += x[r,c]\n"
-                    "  - y: y[r,c] = s[r] * w[c]\noutputs: [y]\n",
-                    {"r/1@grid c/2@lane ( C.s )", "r/1@grid c/2@lane ( C.y )"}};
+  const Case scaled{
+      "name: scaled\nloops: {r: 40, c: 64}\noperators:\n  - s: s[r] += x[r,c]\n"
+      "  - y: y[r,c] = s[r] * w[c]\noutputs: [y]\n",
+      {"r/1@grid c/2@lane ( C.s )", "r/1@grid c/2@lane ( C.y )"}};
   const Schedule s = schedule_of(scaled);
   const auto source = cuda::emit(s, {.warpgroups = true, .prefix = "k"});
   ASSERT_TRUE(source) << source.reason();
