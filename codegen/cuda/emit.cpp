@@ -230,7 +230,7 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
 }  // namespace
 
 bool Program::begins_early(int kernel) const {
-  return options.warpgroups && !schedule.kernels[static_cast<std::size_t>(kernel)].co_resident;
+  return options.warpgroups && lowering::begins_early(schedule, kernel);
 }
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {
