@@ -3,6 +3,9 @@
 
 #include <stdexcept>
 
+#include "core/base/format.h"
+#include "core/lowering/gpu/early.h"
+#include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_support.h"
 #include "tests/support/random_stitched.h"
@@ -55,6 +58,29 @@ TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   const auto ampere = cuda::emit(s, {.prefix = "k"});
   ASSERT_TRUE(ampere) << ampere.reason();
   EXPECT_THAT(ampere->text, ::testing::Not(::testing::HasSubstr("launches_ended")));
+}
+
+/// Blocks of a launch that begins early are given out at half of the rate: it pays where their data
+/// take longer to come than that, or where they are few.
+TEST(Early, LaunchesOfManyShortBlocksDoNotBeginEarly) {
+  const auto h200 = std::make_shared<const Machine>(named_machine("h200"));
+  const auto early = [&](int rows, int columns, const char* tree) {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted(
+            "name: gate\nloops: {{r: {}, c: {}}}\noperators:\n  - y: y[r,c] = x[r,c] * s[r]\n",
+            rows, columns),
+        "test"));
+    Plan plan;
+    plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree)});
+    const auto s = resolve(plan, w, h200);
+    EXPECT_TRUE(s.ok()) << s.reason();
+    return s.ok() && lowering::begins_early(*s, 0);
+  };
+  const char* const row = "r/1@grid c/4@thread ( C.y )";
+  EXPECT_TRUE(early(400, 512, row));
+  EXPECT_FALSE(early(8192, 400, row));
+  EXPECT_FALSE(early(65536, 256, row));
+  EXPECT_TRUE(early(65536, 4096, row));
 }
 
 /// What a plan loads before threads meet, and uses behind that, is under way before they do.
