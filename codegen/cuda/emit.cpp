@@ -216,7 +216,8 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   const bool from_last = lowering::from_last_block(p.schedule, index);
   if (p.begins_early(index))
     lowering::wait_for_launches(program,
-                                [&](TensorId t) { return p.launch_before_writes(index, t); });
+                                [&](TensorId t) { return p.launch_before_writes(index, t); },
+                                lowering::lets_next_begin(p.schedule, index, threads));
   std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
   ProgramPrinter printer(std::move(program), from_last);
@@ -230,7 +231,7 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
 }  // namespace
 
 bool Program::begins_early(int kernel) const {
-  return options.warpgroups && lowering::begins_early(schedule, kernel);
+  return options.warpgroups && !schedule.kernels[static_cast<std::size_t>(kernel)].co_resident;
 }
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {

@@ -7,6 +7,7 @@
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/early.h"
 
 namespace tilewright::cuda {
 
@@ -109,7 +110,7 @@ void KernelEmitter::pass() {
   declare();
   if (p_.begins_early(index_)) {
     out_.line("launches_ended();");
-    out_.line("next_launch_may_begin();");
+    if (lowering::lets_next_begin(p_.schedule, index_, 0)) out_.line("next_launch_may_begin();");
   }
   if (has_copies(NodeId(0))) {
     out_.open("if (warp >= " + std::to_string(threads() / 32) + ")");

@@ -110,7 +110,8 @@ void ProgramPrinter::print(const Step& s) {
     case Kind::barrier:
       if (s.launches) {
         out_.line("launches_ended();");
-        return out_.line("next_launch_may_begin();");
+        if (s.next) out_.line("next_launch_may_begin();");
+        return;
       }
       if (s.reused) out_.comment("What the last turn left here has been read.");
       return out_.line(s.all_blocks ? "grid_sync(arrivals);"

@@ -60,9 +60,9 @@ TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   EXPECT_THAT(ampere->text, ::testing::Not(::testing::HasSubstr("launches_ended")));
 }
 
-/// Blocks of a launch that begins early are given out at half of the rate: it pays where their data
-/// take longer to come than that, or where they are few.
-TEST(Early, LaunchesOfManyShortBlocksDoNotBeginEarly) {
+/// Each block that lets the next launch begin takes time for that, and blocks that do not fill their
+/// places are put unevenly.
+TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {
   const auto h200 = std::make_shared<const Machine>(named_machine("h200"));
   const auto early = [&](int rows, int columns, const char* tree) {
     const auto w = std::make_shared<const Workload>(workload_from_yaml(
@@ -74,10 +74,11 @@ TEST(Early, LaunchesOfManyShortBlocksDoNotBeginEarly) {
     plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree)});
     const auto s = resolve(plan, w, h200);
     EXPECT_TRUE(s.ok()) << s.reason();
-    return s.ok() && lowering::begins_early(*s, 0);
+    return s.ok() && lowering::lets_next_begin(*s, 0, 128);
   };
   const char* const row = "r/1@grid c/4@thread ( C.y )";
-  EXPECT_TRUE(early(400, 512, row));
+  EXPECT_TRUE(early(60, 512, row));
+  EXPECT_FALSE(early(400, 512, row));
   EXPECT_FALSE(early(8192, 400, row));
   EXPECT_FALSE(early(65536, 256, row));
   EXPECT_TRUE(early(65536, 4096, row));

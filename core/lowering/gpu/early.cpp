@@ -58,10 +58,10 @@ bool brings(const Step& s) {
          s.kind == Kind::spread;
 }
 
-void place(std::vector<Step>& steps, const Waits& waits) {
+void place(std::vector<Step>& steps, const Waits& waits, bool next) {
   auto at = std::ranges::find_if(steps, waits);
   // All blocks go through the steps of such a loop once.
-  if (at != steps.end() && at->kind == Kind::blocks && !at->idle) return place(at->body, waits);
+  if (at != steps.end() && at->kind == Kind::blocks && !at->idle) return place(at->body, waits, next);
   if (at != steps.end()) {
     const auto end = std::find_if_not(at, steps.end(), brings);
     at = std::stable_partition(at, end, [&](const Step& s) { return !waits(s); });
@@ -71,6 +71,7 @@ void place(std::vector<Step>& steps, const Waits& waits) {
   Step wait;
   wait.kind = Kind::barrier;
   wait.launches = true;
+  wait.next = next;
   steps.insert(at, std::move(wait));
 }
 
@@ -86,23 +87,25 @@ double bytes_at_home(const Schedule& s, const ScheduledKernel& k) {
   return bytes;
 }
 
-/// Times the cycles of `dispatch` that a block takes: 162 ns an SM in kernels of 62 to 1,986 blocks
-/// an SM, which are limited by that (h100-launches-early.json).
-constexpr double kGivenOutEarly = 2;
+/// Cycles of an SM for each block that says that the next launch may begin: 162 ns in kernels of 62
+/// to 1,986 blocks an SM, which are limited by that (h100-launches-early.json).
+constexpr double kSaysSo = 320;
 
 }  // namespace
 
-bool begins_early(const Schedule& s, int kernel) {
+bool lets_next_begin(const Schedule& s, int kernel, std::int64_t threads) {
   const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
-  if (k.co_resident) return false;
   const auto r = block_rates(*s.machine, s.workload->dtype());
   if (!r) return true;  // nothing is known of its rates
-  const double given = kGivenOutEarly * r->dispatch * static_cast<double>(k.blocks);
-  return given <= std::max(bytes_at_home(s, k) / r->memory, r->launch);
+  const double blocks = static_cast<double>(k.blocks) / static_cast<double>(r->sms);
+  if (kSaysSo * blocks > std::max(bytes_at_home(s, k) / r->memory, r->launch)) return false;
+  if (threads == 0) return true;
+  const std::int64_t places = std::clamp<std::int64_t>(r->threads / threads, 1, r->blocks);
+  return places == 1 || blocks <= 0.5 || blocks >= static_cast<double>(places);
 }
 
-void wait_for_launches(ThreadProgram& p, const std::function<bool(TensorId)>& written) {
-  place(p.steps, Waits{p, written});
+void wait_for_launches(ThreadProgram& p, const std::function<bool(TensorId)>& written, bool next) {
+  place(p.steps, Waits{p, written}, next);
 }
 
 }  // namespace tilewright::lowering

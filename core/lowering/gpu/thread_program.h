@@ -196,6 +196,7 @@ struct Step {
   bool warp = false;        ///< of a warp; else of the block
   bool all_blocks = false;  ///< of the whole launch
   bool launches = false;    ///< with the end of the launch before: lowering/gpu/early.h
+  bool next = false;        ///< the same: the next launch may begin from here on
   bool reused = false;      ///< because what the last turn left in shared memory is written again
 
   // of one value, or several
