@@ -215,9 +215,9 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
   const std::int64_t shared_bytes = program.shared_bytes;
   const bool from_last = lowering::from_last_block(p.schedule, index);
   if (p.begins_early(index))
-    lowering::wait_for_launches(program,
-                                [&](TensorId t) { return p.launch_before_writes(index, t); },
-                                lowering::lets_next_begin(p.schedule, index, threads));
+    lowering::wait_for_launches(
+        program, [&](TensorId t) { return p.launch_before_writes(index, t); },
+        lowering::lets_next_begin(p.schedule, index, threads));
   std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
   ProgramPrinter printer(std::move(program), from_last);

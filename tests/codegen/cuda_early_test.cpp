@@ -60,8 +60,8 @@ TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
   EXPECT_THAT(ampere->text, ::testing::Not(::testing::HasSubstr("launches_ended")));
 }
 
-/// Each block that lets the next launch begin takes time for that, and blocks that do not fill their
-/// places are put unevenly.
+/// Each block that lets the next launch begin takes time for that, and blocks that do not fill
+/// their places are put unevenly.
 TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {
   const auto h200 = std::make_shared<const Machine>(named_machine("h200"));
   const auto early = [&](int rows, int columns, const char* tree) {

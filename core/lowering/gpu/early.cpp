@@ -61,7 +61,8 @@ bool brings(const Step& s) {
 void place(std::vector<Step>& steps, const Waits& waits, bool next) {
   auto at = std::ranges::find_if(steps, waits);
   // All blocks go through the steps of such a loop once.
-  if (at != steps.end() && at->kind == Kind::blocks && !at->idle) return place(at->body, waits, next);
+  if (at != steps.end() && at->kind == Kind::blocks && !at->idle)
+    return place(at->body, waits, next);
   if (at != steps.end()) {
     const auto end = std::find_if_not(at, steps.end(), brings);
     at = std::stable_partition(at, end, [&](const Step& s) { return !waits(s); });
