@@ -12,6 +12,7 @@
 #include "codegen/cuda/print_program.h"
 #include "codegen/cuda/shared_kernels.h"
 #include "core/lowering/gpu/block_order.h"
+#include "core/lowering/gpu/early.h"
 #include "core/workload/expr.h"
 #include "core/workload/text.h"
 
@@ -156,7 +157,6 @@ void note_clusters(const ScheduledKernel& k, KernelText& text, Source& source) {
 /// What templates of whole kernels some kernel is.
 struct Templates {
   bool warpgroups = false, windows = false, hopper = false;
-  bool chunks = false;  ///< the kernel before is a pair of products in chunks, by warpgroups
 };
 
 /// By warpgroups where the text may be for Hopper alone and the kernel is one product, or two; as
@@ -173,7 +173,6 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
     const auto pair =
         lowering::warpgroup_pair(p.schedule, index, p.options.warps, p.options.stages);
     templates.warpgroups = templates.warpgroups || pair.ok();
-    templates.chunks = pair.ok() && !pair->row_results.empty();
     if (pair) return emit_pair(p, index, *pair);
     why = "not by warpgroups: as one product, " + product.reason() + "; as two, " + pair.reason() +
           "; ";
@@ -195,44 +194,45 @@ Result<KernelText> emit_shared(Program& p, int index, Source& source, Templates&
 
 /// A kernel whose loops are bound to warps, lanes or threads: each unit has its iterations. Where
 /// that cannot be, the block's warps together share the work of one iteration after the other.
-Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched,
-                                bool behind_chunks) {
-  auto program = lowering::lower(
+Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& stitched) {
+  auto lowered = lowering::lower(
       p.schedule, index,
       {.warps = p.options.warps, .shared_room = p.options.shared_room, .target = "cuda"});
-  if (!program) {
-    if (p.options.own_form) return program.why();
+  if (!lowered) {
+    if (p.options.own_form) return lowered.why();
     auto text = emit_block(p, index, source);
     if (!text)
-      return Reason{program.reason() + "; and where all warps share its work, " + text.reason(),
-                    program.why().shortage ? program.why().shortage : text.why().shortage};
+      return Reason{lowered.reason() + "; and where all warps share its work, " + text.reason(),
+                    lowered.why().shortage ? lowered.why().shortage : text.why().shortage};
     text.value().notes.push_back(
-        "all warps share the work of loops over warps, lanes or threads: " + program.reason());
-    if (!source.makeshift) source.makeshift = program.why();
+        "all warps share the work of loops over warps, lanes or threads: " + lowered.reason());
+    if (!source.makeshift) source.makeshift = lowered.why();
     return text;
   }
   stitched = true;
-  const int threads = static_cast<int>(lowering::kLanes * program->warps);
-  const std::int64_t shared_bytes = program->shared_bytes;
+  ThreadProgram program = std::move(lowered).value();
+  const int threads = static_cast<int>(lowering::kLanes * program.warps);
+  const std::int64_t shared_bytes = program.shared_bytes;
   const bool from_last = lowering::from_last_block(p.schedule, index);
-  std::string description = lowering::describe(*program);
+  if (p.begins_early(index))
+    lowering::wait_for_launches(
+        program, [&](TensorId t) { return p.launch_before_writes(index, t); },
+        lowering::lets_next_begin(p.schedule, index, threads));
+  std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
-  ProgramPrinter printer(std::move(*program), from_last);
-  // What joins chunks begins while the last of them end: it takes less than a launch.
-  const ScheduledKernel& k = p.schedule.kernels[static_cast<std::size_t>(index)];
-  const bool early = behind_chunks && k.zeroed.empty() && !k.co_resident;
+  ProgramPrinter printer(std::move(program), from_last);
   KernelText text = launch_text(
-      p, index,
-      {.body = (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + printer.body(),
-       .threads = threads,
-       .shared_bytes = shared_bytes});
-  text.launches.back().early = early;
+      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;
 }
 
 }  // namespace
+
+bool Program::begins_early(int kernel) const {
+  return options.warpgroups && !schedule.kernels[static_cast<std::size_t>(kernel)].co_resident;
+}
 
 bool Program::launch_before_writes(int kernel, TensorId tensor) const {
   if (kernel == 0) return true;
@@ -258,16 +258,15 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   Templates templates;
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     const int index = static_cast<int>(k);
-    const bool behind_chunks = std::exchange(templates.chunks, false);
-    auto text = lowering::binds_units(s.kernels[k])
-                    ? print_kernel(p, index, source, stitched, behind_chunks)
-                    : emit_shared(p, index, source, templates);
+    auto text = lowering::binds_units(s.kernels[k]) ? print_kernel(p, index, source, stitched)
+                                                    : emit_shared(p, index, source, templates);
     if (!text) return text.why();
     note_clusters(s.kernels[k], text.value(), source);
     if (options.own_form && source.makeshift) return *source.makeshift;
     if (auto refused = too_many_wait(p.machine(), text->launches.back()))
       return Reason{s.kernels[k].name + ": " + refused->text};
-    templates.hopper = templates.hopper || text->gives_registers;
+    templates.hopper = templates.hopper || text->gives_registers ||
+                       std::ranges::any_of(text->launches, &Launch::early);
     cold = cold || text->cold;
     const bool shared = functions.share(text.value());
     kernels += "// " + one_line(to_text(s.resolved.kernels[k].tree)) + "\n" +

@@ -7,6 +7,7 @@
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/early.h"
 
 namespace tilewright::cuda {
 
@@ -107,6 +108,10 @@ void KernelEmitter::pass() {
   out_.line("TW_SHARED(memory);");
   out_.line("const int thread = threadIdx.x, warp = thread / 32;");
   declare();
+  if (p_.begins_early(index_)) {
+    out_.line("launches_ended();");
+    if (lowering::lets_next_begin(p_.schedule, index_, 0)) out_.line("next_launch_may_begin();");
+  }
   if (has_copies(NodeId(0))) {
     out_.open("if (warp >= " + std::to_string(threads() / 32) + ")");
     out_.comment("Copying warps: every tile that is loaded, as soon as there is room for it.");

@@ -46,6 +46,9 @@ struct Program {
   bool f64 = false;
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
+  /// Whether the kernel's launch may begin before the one before it has ended: on Hopper, but for
+  /// those whose blocks wait for one another, which begin together.
+  bool begins_early(int kernel) const;
   /// Whether the launch before this kernel's writes the tensor, or may: before the first kernel it
   /// is another program's.
   bool launch_before_writes(int kernel, TensorId tensor) const;

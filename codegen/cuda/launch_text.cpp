@@ -32,9 +32,9 @@ std::string beginning(const Workload& w, TensorId id) {
 
 /// One kernel that zeroes all that the next one's blocks add to.
 void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std::string& symbol,
-                 KernelText& text) {
+                 bool early, KernelText& text) {
   if (all.empty()) return;
-  Launch launch{.symbol = symbol + "_zero", .tensors = all, .threads = 256};
+  Launch launch{.symbol = symbol + "_zero", .tensors = all, .threads = 256, .early = early};
   std::string names, list, loops;
   std::int64_t longest = 0;
   for (TensorId id : all) {
@@ -49,7 +49,8 @@ void add_zeroing(const Workload& w, const std::vector<TensorId>& all, const std:
   }
   launch.blocks = std::min<std::int64_t>(1024, ceil_div(longest, 256));
   text.text += "// Blocks add to " + names + ": from nothing on.\nextern \"C\" __global__ void " +
-               launch.symbol + "(" + list + ") {\n" + loops + "}\n\n";
+               launch.symbol + "(" + list + ") {\n" +
+               (early ? "  launches_ended();\n  next_launch_may_begin();\n" : "") + loops + "}\n\n";
   text.launches.push_back(std::move(launch));
 }
 
@@ -171,7 +172,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
   };
   KernelText text;
   const std::string symbol = p.options.prefix + "_" + std::to_string(index);
-  add_zeroing(w, k.zeroed, symbol, text);
+  const bool early = p.begins_early(index);
+  add_zeroing(w, k.zeroed, symbol, early, text);
   Launch launch{.symbol = symbol,
                 .tensors = {},
                 .workspace = k.co_resident,
@@ -179,7 +181,8 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
                 .blocks = k.blocks,
                 .threads = body.threads,
                 .shared_bytes = body.shared_bytes,
-                .cooperative = k.co_resident};
+                .cooperative = k.co_resident,
+                .early = early};
   std::string list;
   for (std::size_t i = 0; i < w.tensors().size(); ++i) {
     const TensorId t(i);

@@ -28,6 +28,7 @@ void ProgramPrinter::move(const Step& s) {
                                                                        : "combine_several"
                                : v.alike                   ? "load_alike"
                                : s.together                ? "load_together"
+                               : s.ahead                   ? "load_ahead"
                                                            : "load_several";
   out_.line(function + "<" + std::to_string(run.width) + (adds ? "" : ", " + combining(how)) +
             ">(" + (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) +

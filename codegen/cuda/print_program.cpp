@@ -108,6 +108,11 @@ void ProgramPrinter::print(const Step& s) {
       out_.comment("S." + workload_.tensor(only(s).tensor).name);
       return move(s);
     case Kind::barrier:
+      if (s.launches) {
+        out_.line("launches_ended();");
+        if (s.next) out_.line("next_launch_may_begin();");
+        return;
+      }
       if (s.reused) out_.comment("What the last turn left here has been read.");
       return out_.line(s.all_blocks ? "grid_sync(arrivals);"
                        : s.warp     ? "warp_sync();"

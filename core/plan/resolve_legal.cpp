@@ -154,7 +154,7 @@ std::vector<NodeId> loops_that_make(const Draft& d, NodeId maker, NodeId reader,
                                     const Access& made) {
   std::vector<NodeId> loops;
   for (NodeId l : loops_around(d, reader, b.fixed_at))
-    if (d.inside(maker, l) && d.node(l).binding == Binding::seq && d.node(l).max_trips > 1 &&
+    if (d.inside(maker, l) && !unit_of(d.node(l).binding) && d.node(l).max_trips > 1 &&
         !dimensions_cut(d, l, made).empty())
       loops.insert(loops.begin(), l);
   return loops;

@@ -58,6 +58,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
       if (options.phases && !schedule->kernels.front().co_resident) continue;
       cuda::EmitOptions emit_options{.warps = static_cast<int>(random() % 5),
                                      .stages = static_cast<int>(random() % 4),
+                                     .warpgroups = n % 3 == 1,
                                      .registers = n % 5 != 4,
                                      .prefix = "k" + std::to_string(n)};
       if (n % 8 == 3) emit_options.micro_kernel = "wmma2x2";

@@ -39,8 +39,9 @@ std::vector<Drawn> draw(std::mt19937_64& random, int count, const Make& make, in
         if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << schedule.reason() << "\n";
         continue;
       }
-      auto source = cuda::emit(
-          *schedule, {.warps = static_cast<int>(random() % 3), .prefix = "k" + std::to_string(n)});
+      auto source = cuda::emit(*schedule, {.warps = static_cast<int>(random() % 3),
+                                           .warpgroups = n % 2 == 1,
+                                           .prefix = "k" + std::to_string(n)});
       if (!source.ok()) {
         ++refused;
         if (std::getenv("TILEWRIGHT_SHOW") != nullptr) std::cout << source.reason() << "\n";

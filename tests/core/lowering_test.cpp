@@ -165,6 +165,10 @@ TEST(Resolve, ReadersDoNotRunAheadOfWhatALoopAroundBothHasMade) {
   };
   const std::string tree = "r/2 ( r/1 ( C.t ) r/1 ( C.u ) ) r/9 ( C.v )";
   EXPECT_THAT(refusal(reads_at("r+1"), tree), HasSubstr("u reads t further along r"));
+  // Turns of such loops come one after the other, too.
+  for (const char* hint : {"vector", "unroll"})
+    EXPECT_THAT(refusal(reads_at("r+1"), "r/2@" + std::string(hint) + tree.substr(3)),
+                HasSubstr("u reads t further along r"));
   EXPECT_EQ(refusal(reads_at("r"), tree), "");
   EXPECT_EQ(refusal(reads_at("r-1"), tree), "");
   EXPECT_EQ(refusal(reads_at("r+1"), "r/2 ( C.t ) r/2 ( C.u ) r/9 ( C.v )"), "");

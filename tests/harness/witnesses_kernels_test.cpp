@@ -187,6 +187,7 @@ class Plans {
     }
     cuda::EmitOptions options{.warps = static_cast<int>(random_() % 5),
                               .stages = static_cast<int>(random_() % 4),
+                              .warpgroups = number % 2 == 1,
                               .registers = random_() % 5 != 0,
                               .prefix = "k" + std::to_string(number)};
     if (random_() % 8 == 0 && d.c.workload->dtype() == DType::f16) options.micro_kernel = "wmma2x2";

@@ -59,15 +59,31 @@ TW_DEVICE void load_several(R* to, const T* from, bool in) {
 }
 /// The same, under way before the next barrier: ptxas moves reads that no block writes to where they are used.
 template <int N, class T, class R>
-TW_DEVICE void load_ahead(R* to, const T* from, bool in) {
+TW_DEVICE void load_ahead(R* to, const T* from, bool in = true) {
 #if defined(__CUDACC__)
-  if constexpr (N * sizeof(T) == 16) {
+  using All = Several<T, N>;
+  if constexpr (sizeof(All) == 16) {
     b128 v;
     asm volatile(
         "{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
         " @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
         : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from), "r"(u32(in)) : "memory");
-    return spread(to, *reinterpret_cast<Several<T, N>*>(&v));
+    return spread(to, *reinterpret_cast<All*>(&v));
+  } else if constexpr (sizeof(All) == 8) {
+    u64 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.u64 %0, [%1]; }"
+                 : "=&l"(v) : "l"(from), "r"(u32(in)) : "memory");
+    return spread(to, *reinterpret_cast<All*>(&v));
+  } else if constexpr (sizeof(All) == 4) {
+    u32 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.u32 %0, [%1]; }"
+                 : "=&r"(v) : "l"(from), "r"(u32(in)) : "memory");
+    return spread(to, *reinterpret_cast<All*>(&v));
+  } else if constexpr (sizeof(All) == 2) {
+    u16 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u16 %0, [%1]; }"
+                 : "=&h"(v) : "l"(from), "r"(u32(in)) : "memory");
+    return spread(to, *reinterpret_cast<All*>(&v));
   }
 #endif
   load_several<N>(to, from, in);
@@ -85,7 +101,7 @@ TW_DEVICE void load_several(R* to, T* from, bool in) {
   spread(to, v);
 }
 template <int N, class T, class R>
-TW_DEVICE void load_ahead(R* to, T* from, bool in) {
+TW_DEVICE void load_ahead(R* to, T* from, bool in = true) {
   load_several<N>(to, from, in);
 }
 /// The same where all threads of a block are `in` or none is: a branch, which keeps the loads of rows that a

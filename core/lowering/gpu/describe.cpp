@@ -196,6 +196,9 @@ class Describer {
         std::string text;
         for (int v : s.values) text += (text.empty() ? " for " : ", ") + name(v);
         if (s.all_blocks) return line("barrier of all blocks");
+        if (s.launches)
+          return line(std::string("wait for the end of the launch before") +
+                      (s.next ? "; the next may begin" : ""));
         return line(std::string("barrier of the ") + (s.warp ? "warp" : "block") + text +
                     (s.reused ? ", whose place is written again" : ""));
       }

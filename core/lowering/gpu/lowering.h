@@ -159,6 +159,8 @@ class Lowering {
   bool is_fetched(const Step& step) const;
   static bool waits_for(const Step& step, const std::vector<Step>& pending);
   static void look_up_ahead(Step& step);
+  static bool uses(const Step& step, int value);
+  static void load_ahead(std::vector<Step>& steps);
   void store(std::size_t value, std::vector<Step>& out);
   void finish_sums(NodeId anchor, std::vector<Step>& out);
   void join_lanes(std::size_t value, std::vector<Step>& out);

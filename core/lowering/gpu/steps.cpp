@@ -270,6 +270,26 @@ void Lowering::look_up_ahead(Step& s) {
   if (s.kind == Step::Kind::loop) std::ranges::for_each(s.body, look_up_ahead);
 }
 
+/// Whether a step, or one in it, uses a value that was loaded.
+bool Lowering::uses(const Step& s, int value) {
+  const auto is_it = [&](const Read& r) { return r.value == value; };
+  return std::ranges::find(s.values, value) != s.values.end() || is_it(s.read) ||
+         std::ranges::any_of(s.reads, is_it) ||
+         std::ranges::any_of(s.body, [&](const Step& inner) { return uses(inner, value); });
+}
+
+/// The same of what is loaded before threads meet and used behind that.
+void Lowering::load_ahead(std::vector<Step>& steps) {
+  for (auto at = steps.begin(); at != steps.end(); ++at) {
+    if (at->kind != Step::Kind::load) continue;
+    const int value = at->values.front();
+    const auto next = std::find_if(at + 1, steps.end(), [&](const Step& s) {
+      return s.kind == Step::Kind::barrier || s.kind == Step::Kind::exchange || uses(s, value);
+    });
+    at->ahead = next != steps.end() && !uses(*next, value);
+  }
+}
+
 /// Loads that stand together are all under way before the first of them is waited for: by a
 /// shuffle, or by a store to shared memory, which is put off until threads meet.
 void Lowering::load_first(std::vector<Step>& steps) {
@@ -306,6 +326,7 @@ void Lowering::load_first(std::vector<Step>& steps) {
     out.push_back(std::move(*at++));
   }
   put();
+  load_ahead(out);
   steps = std::move(out);
 }
 

@@ -195,6 +195,8 @@ struct Step {
   // barrier
   bool warp = false;        ///< of a warp; else of the block
   bool all_blocks = false;  ///< of the whole launch
+  bool launches = false;    ///< with the end of the launch before: lowering/gpu/early.h
+  bool next = false;        ///< the same: the next launch may begin from here on
   bool reused = false;      ///< because what the last turn left in shared memory is written again
 
   // of one value, or several
@@ -232,7 +234,7 @@ struct Step {
   std::optional<Run> run;
   std::vector<Read> reads;
   std::vector<Write> writes;
-  bool ahead = false;  ///< its run is under way before threads meet behind it
+  bool ahead = false;  ///< load, run of a compute: under way before threads meet behind it
 };
 
 /// Turns of a stage whose loads are under way together.

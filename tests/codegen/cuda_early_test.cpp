@@ -1,0 +1,102 @@
+// Launches that begin before the one before them has ended, and what they load meanwhile.
+#include <gmock/gmock.h>
+
+#include <stdexcept>
+
+#include "core/base/format.h"
+#include "core/lowering/gpu/early.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
+#include "tests/codegen/cuda_support.h"
+#include "tests/support/random_stitched.h"
+
+namespace tilewright {
+namespace {
+
+Schedule schedule_of(const std::string& workload, const std::vector<std::string>& trees,
+                     const std::map<std::string, Pin>& pins = {}) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(workload, "test"));
+  Plan plan;
+  for (const std::string& tree : trees)
+    plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree), .pins = pins});
+  auto s = resolve(plan, w, testing::random_stitched::machine());
+  if (!s.ok()) throw std::runtime_error(s.reason());
+  return std::move(s).value();
+}
+
+/// A kernel on Hopper loads what the launch before does not write, and then waits for that to end.
+TEST(Early, LaunchesBeginBeforeTheOneBeforeHasEnded) {
+  const Schedule s = schedule_of(
+      "name: scaled\nloops: {r: 40, c: 64}\noperators:\n  - s: s[r] += x[r,c]\n"
+      "  - y: y[r,c] = s[r] * w[c]\noutputs: [y]\n",
+      {"r/1@grid c/2@lane ( C.s )", "r/1@grid c/2@lane ( C.y )"});
+  const auto source = cuda::emit(s, {.warpgroups = true, .prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  for (const cuda::Launch& l : source->launches) EXPECT_TRUE(l.early) << l.symbol;
+  const std::string& text = source->text;
+  const std::size_t first = text.find(" k_0("), second = text.find(" k_1(");
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_LT(text.find("launches_ended", first), text.find("// L.x", first))
+      << "what a program before writes is not known";
+  const std::size_t waits = text.find("launches_ended", second);
+  EXPECT_LT(text.find("// L.w", second), waits);
+  EXPECT_LT(waits, text.find("// L.s", second));
+  EXPECT_THAT(text.substr(second), ::testing::HasSubstr("load_ahead<2>(&w_own"));
+
+  const auto module = testing::build_cuda({*source});
+  ASSERT_TRUE(module) << module.reason();
+  const auto run = testing::run_cuda(*module, *source, *s.workload, 7);
+  ASSERT_TRUE(run) << run.reason();
+  EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
+  EXPECT_LT(run->error, 1e-5);
+  const auto none = testing::build_cuda({*source}, "launches_ended();", "");
+  ASSERT_TRUE(none) << none.reason();
+  const auto found = testing::run_cuda(*none, *source, *s.workload, 7);
+  ASSERT_TRUE(found) << found.reason();
+  EXPECT_FALSE(found->report.clean());
+
+  const auto ampere = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(ampere) << ampere.reason();
+  EXPECT_THAT(ampere->text, ::testing::Not(::testing::HasSubstr("launches_ended")));
+}
+
+/// Each block that lets the next launch begin takes time for that, and blocks that do not fill
+/// their places are put unevenly.
+TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {
+  const auto h200 = std::make_shared<const Machine>(named_machine("h200"));
+  const auto early = [&](int rows, int columns, const char* tree) {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted(
+            "name: gate\nloops: {{r: {}, c: {}}}\noperators:\n  - y: y[r,c] = x[r,c] * s[r]\n",
+            rows, columns),
+        "test"));
+    Plan plan;
+    plan.kernels.push_back({.level = "registers", .tree = parse_tree(tree)});
+    const auto s = resolve(plan, w, h200);
+    EXPECT_TRUE(s.ok()) << s.reason();
+    return s.ok() && lowering::lets_next_begin(*s, 0, 128);
+  };
+  const char* const row = "r/1@grid c/4@thread ( C.y )";
+  EXPECT_TRUE(early(60, 512, row));
+  EXPECT_FALSE(early(400, 512, row));
+  EXPECT_FALSE(early(8192, 400, row));
+  EXPECT_FALSE(early(65536, 256, row));
+  EXPECT_TRUE(early(65536, 4096, row));
+}
+
+/// What a plan loads before threads meet, and uses behind that, is under way before they do.
+TEST(Early, LoadsStayBeforeTheBarrierThatAPlanPutsBehindThem) {
+  const Schedule s = schedule_of(
+      "name: behind\nloops: {r: 4, c: 64, j: 8}\noperators:\n  - h: h[r,c] = x[r,c] * 2\n"
+      "  - y: y[r,j] += h[r,c] * w[c,j]\noutputs: [y]\n",
+      {"r/1@grid ( L.w@registers c/1@thread ( C.h ) Y.block c/32@warp c/1@lane j/1 ( C.y ) )"},
+      {{"h", {.level = "shared"}}});
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source) << source.reason();
+  const std::string& text = source->text;
+  EXPECT_THAT(text, ::testing::ContainsRegex("load_ahead<[0-9]>\\(&w_own"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("load_several<[0-9]>\\(&x_own"));
+}
+
+}  // namespace
+}  // namespace tilewright
