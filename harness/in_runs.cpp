@@ -27,7 +27,7 @@ double used_again(const Workload& w) {
 
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine) {
   if (machine->level(machine->default_level()).managed == Managed::software) return machine;
-  if (machine->kind == "cpu" && !machine->units.empty() && machine->units.front().clock_hz > 0)
+  if (!machine->units.empty() && machine->units.front().clock_hz > 0)
     machine = with_assumed_speed(std::move(machine));
   const double touched = used_again(w);
   std::shared_ptr<Machine> warm;

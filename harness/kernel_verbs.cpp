@@ -63,11 +63,13 @@ Verb calibrate_verb() {
           "line, a\n"
           "vector operation and the start of threads. Each number has its date and the spread of "
           "its\n"
-          "samples. A number that scatters too much is left out of the file, and 'scattered' names it: "
+          "samples. A number that scatters too much is left out of the file, and 'scattered' names "
+          "it: "
           "who plans\nassumes it. The others are kept in FILE.part, and the next run goes on from "
           "there. Without the clock\nor the rate of multiply-adds no file is written.",
       .returns =
-          "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'scattered', 'written'}.",
+          "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'scattered', "
+          "'written'}.",
       .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
       .run = [](const Request& r, const Settings& s) {
         Request of = r;

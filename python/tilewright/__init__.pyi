@@ -42,7 +42,7 @@ def calibrate(
 ) -> Answer:
     """Measure this machine into a machine file that -m FILE reads.
 
-    Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'written'}.
+    Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'scattered', 'written'}.
 
     Options:
         out: the machine file to write

@@ -110,8 +110,9 @@ TEST(Host, MultiplyAddsOfACycleGoByTheFamily) {
                         Case{"GenuineIntel", "15", "4", "sse2", 0},
                         Case{"another", "6", "207", "avx2 avx512f", 0}}) {
     const TemporaryFolder folder;
-    folder.write("cpuinfo", formatted("vendor_id\t: {}\ncpu family\t: {}\nmodel\t: {}\nflags\t: {}\n",
-                                      c.vendor, c.family, c.model, c.flags));
+    folder.write("cpuinfo",
+                 formatted("vendor_id\t: {}\ncpu family\t: {}\nmodel\t: {}\nflags\t: {}\n",
+                           c.vendor, c.family, c.model, c.flags));
     const HostProcessor p = processor_from_files(folder.path(), folder.path());
     EXPECT_EQ(p.fma_cycles, c.cycles) << c.vendor << " " << c.family << " " << c.model;
     EXPECT_EQ(p.fma_source.empty(), c.cycles == 0);

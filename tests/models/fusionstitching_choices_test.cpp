@@ -180,9 +180,10 @@ TEST(Choices, EndWithoutUnitsAtAPriceOfItsOwn) {
   std::printf("without units, times the best schedule: %.2f to %.2f, %d kernels\n", least, most,
               last_ones);
   EXPECT_GT(last_ones, 20);
-  // Column maxima, 0.16 of the best with units. On an H100 three such kernels take 0.65 to 0.75 of it
-  // (colmax-p and -u in h100-launches-early-again.json): with units they are priced 3.1 to 6 times
-  // too high, as if a turn's loads waited for those of the turn before, and without 0.35 to 0.76.
+  // Column maxima, 0.16 of the best with units. On an H100 three such kernels take 0.65 to 0.75 of
+  // it (colmax-p and -u in h100-launches-early-again.json): with units they are priced 3.1 to 6
+  // times too high, as if a turn's loads waited for those of the turn before, and without 0.35 to
+  // 0.76.
   EXPECT_GT(least, 0.15);
 }
 
