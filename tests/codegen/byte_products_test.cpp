@@ -4,11 +4,10 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
 #include <random>
 
-#include "core/workload/reference/elements.h"
 #include "models/exact/exact.h"
+#include "tests/codegen/byte_kernels.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
 
@@ -87,30 +86,7 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
                  (d.constant ? " constant" : "") + (d.followed ? " followed" : ""));
     const Workload& w = *schedules[i].workload;
     EXPECT_TRUE(multiplies_bytes(w));
-    TensorValues values = random_inputs(w, i);
-    std::vector<std::vector<char>> arrays;
-    std::vector<void*> pointers;
-    for (std::size_t t = 0; t < w.tensors().size(); ++t) {
-      const Tensor& tensor = w.tensors()[t];
-      arrays.emplace_back(static_cast<std::size_t>(tensor.bytes().value));
-      if (w.is_input(TensorId(t))) encode_elements(tensor.dtype, values[t], arrays.back().data());
-    }
-    for (auto& a : arrays) pointers.push_back(a.data());
-    std::vector<char> kept(static_cast<std::size_t>(sources[i].kept_bytes));
-    if (!kept.empty()) kernels.value()[i].prepare(pointers, kept.data());
-    kernels.value()[i].run(pointers, kept.empty() ? nullptr : kept.data());
-    const TensorValues reference = evaluate(w, values);
-    for (TensorId t : w.outputs()) {
-      const auto& want = reference[t.index()];
-      const auto got = decode_elements(w.tensor(t).dtype, arrays[t.index()].data(), want.size());
-      // Sums below 2^24 are exact; what is rounded afterwards may fall the other way.
-      std::size_t differ = 0;
-      for (std::size_t e = 0; e < want.size(); ++e) {
-        ASSERT_LE(std::abs(got[e] - want[e]), d.followed ? 1 : 0) << "element " << e;
-        differ += got[e] != want[e] ? 1 : 0;
-      }
-      EXPECT_LE(differ, want.size() / 100);
-    }
+    expect_whole_numbers(w, sources[i], kernels.value()[i], i, d.followed);
   }
 }
 
