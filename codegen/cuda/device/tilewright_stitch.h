@@ -12,24 +12,24 @@ TW_DEVICE T read_if(const T* p, bool in) {
   T x;
   if constexpr (sizeof(T) == 16) {
     b128 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
-        " @in ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)));
+    TW_READ("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        " @in " TW_READ_HOW ".v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 8) {
     u64 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.nc.u64 %0, [%1]; }"
-        : "=&l"(v) : "l"(p), "r"(u32(in)));
+    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in " TW_READ_HOW ".u64 %0, [%1]; }"
+        : "=&l"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 4) {
     u32 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.nc.u32 %0, [%1]; }"
-        : "=&r"(v) : "l"(p), "r"(u32(in)));
+    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in " TW_READ_HOW ".u32 %0, [%1]; }"
+        : "=&r"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 2) {
     u16 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.nc.u16 %0, [%1]; }"
-        : "=&h"(v) : "l"(p), "r"(u32(in)));
+    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in " TW_READ_HOW ".u16 %0, [%1]; }"
+        : "=&h"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
     x = *reinterpret_cast<T*>(&v);
   } else {
     x = in ? read_only(p) : T{};
