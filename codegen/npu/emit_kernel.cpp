@@ -209,6 +209,9 @@ void KernelEmitter::charge(std::int64_t instructions) {
 void KernelEmitter::emit_step(TraceStep step) {
   charge(1);
   if (measuring_) return;
+  if (reads_only_ && (!std::holds_alternative<Copy>(step.instruction) ||
+                      step.touches.front().memory != Memory::gm))
+    return;
   step.number = emitted_;
   into_.back()->push_back({.step = std::move(step), .part = parts_.back()});
 }

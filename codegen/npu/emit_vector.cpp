@@ -28,7 +28,7 @@ struct Value {
   std::int64_t pitch = 0;    ///< full: elements from row to row
   bool blocks = false;       ///< row: each element fills a block (vbrcb)
   std::vector<TraceTouch> touches = {};  ///< tiles; scratch is the vector unit's own
-  std::int64_t offset() const { return place.offset.code().front().literal; }
+  std::int64_t offset() const { return place.offset.literal(); }
 };
 
 struct Shape {
@@ -116,7 +116,7 @@ class VectorUnit {
 
  private:
   static Place moved(const Place& p, std::int64_t by) {
-    return {p.object, p.offset.code().front().literal + by};
+    return {p.object, p.offset.literal() + by};
   }
 
   static Value row_of(Value v, std::int64_t r) {
@@ -477,7 +477,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
     if (dry) return;
     const std::int64_t cycles =
-        core().vector_startup + v.repeat.code().front().literal * repeat_cycles(core(), v.op);
+        core().vector_startup + v.repeat.literal() * repeat_cycles(core(), v.op);
     emit_step({.instruction = std::move(v),
                .pipe = Pipe::vector,
                .touches = std::move(touches),
@@ -489,7 +489,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
     Value v{.spread = spread_of(w_, op, a, loops.rows, loops.columns),
             .type = p.type,
             .place = p.at.place,
-            .pitch = p.at.pitch.code().front().literal,
+            .pitch = p.at.pitch.literal(),
             .touches = p.touches};
     if (v.offset() * size_of(v.type) % kBlock != 0)
       throw Refused{op.name + " uses " + w_.tensor(a.tensor).name +

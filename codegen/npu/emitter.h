@@ -76,7 +76,7 @@ class KernelEmitter : private BlockWalk {
 
  private:
   // kernel_time.cpp
-  std::vector<TraceNode>& traced(std::int64_t block);
+  std::vector<TraceNode>& traced(std::int64_t block, bool reads = false);
   // emit_kernel.cpp
   void check() const;
   Program program();
@@ -160,6 +160,7 @@ class KernelEmitter : private BlockWalk {
   codegen::Names names_;
   std::map<std::string, std::string> counters_;  ///< by loop
   bool measuring_ = false;
+  bool reads_only_ = false;  ///< the trace has copies from home alone
   std::int64_t measured_ = 0, emitted_ = 0, flags_ = 0;
   std::vector<std::vector<TraceNode>*> into_;  ///< where steps go: innermost last
   std::vector<int> parts_;                     ///< of each loop's body: where the walk is

@@ -76,7 +76,7 @@ class CoreClock {
 
   double& flag(Pipe from, Pipe to, const IntExpr& event) {
     const auto pair = static_cast<std::int64_t>(from) * kPipes + static_cast<std::int64_t>(to);
-    return flags_[static_cast<std::size_t>(pair * core_.events + event.code().front().literal)];
+    return flags_[static_cast<std::size_t>(pair * core_.events + event.literal())];
   }
 
   void take(const TraceStep& step) {
@@ -209,7 +209,8 @@ class LinesRead {
 
 }  // namespace
 
-std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block) {
+std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, bool reads) {
+  reads_only_ = reads;
   trace_.clear();
   into_.assign(1, &trace_);
   begin_block();
@@ -241,7 +242,7 @@ Result<double> KernelEmitter::cycles() {
       const std::int64_t first = round * cores;
       const std::int64_t beside = std::min(cores, k_.blocks - first);
       std::vector<std::vector<Read>> reads;
-      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of(traced(b)));
+      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of(traced(b, true)));
       std::vector<TraceNode>& trace = traced(first);
       // Positions of the reads in the walk, before overlapping moves them.
       std::map<std::int64_t, std::size_t> place;

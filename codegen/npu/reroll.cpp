@@ -119,7 +119,7 @@ Rolled rolled(const TraceStep& step) {
   Rolled r{.instruction = step.instruction, .comment = step.comment};
   for (IntExpr* e : operands(r.instruction)) {
     TW_CHECK(e->is_literal(), "an operand of a trace that is not a number");
-    r.operands.push_back({.base = e->code().front().literal});
+    r.operands.push_back({.base = e->literal()});
     *e = 0;
   }
   return r;

@@ -189,20 +189,25 @@ IntExpr IntExpr::of_scalar(std::string name) {
 
 IntExpr IntExpr::unary(IntOp op, IntExpr a) {
   if (a.is_literal()) {
-    if (const auto value = apply(op, a.code_[0].literal, 0)) return *value;
+    if (const auto value = apply(op, a.literal_, 0)) return *value;
   }
+  a.code_ = a.code();
   a.code_.push_back({op, 0, {}});
+  a.literal_ = 0;
   return a;
 }
 
 IntExpr IntExpr::binary(IntOp op, IntExpr a, const IntExpr& b) {
   if (a.is_literal() && b.is_literal()) {
-    if (const auto value = apply(op, a.code_[0].literal, b.code_[0].literal)) return *value;
+    if (const auto value = apply(op, a.literal_, b.literal_)) return *value;
   }
   if (keeps_left(op, b)) return a;
   if (keeps_right(op, a)) return b;
-  a.code_.insert(a.code_.end(), b.code_.begin(), b.code_.end());
+  a.code_ = a.code();
+  const std::vector<Node> right = b.code();
+  a.code_.insert(a.code_.end(), right.begin(), right.end());
   a.code_.push_back({op, 0, {}});
+  a.literal_ = 0;
   return a;
 }
 

@@ -49,20 +49,25 @@ class IntExpr {
   };
 
   IntExpr() : IntExpr(0) {}
-  IntExpr(std::int64_t literal) : code_{{IntOp::literal, literal, {}}} {}  // NOLINT: implicit
-  IntExpr(int literal) : IntExpr(std::int64_t{literal}) {}                 // NOLINT: implicit
+  IntExpr(std::int64_t literal) : literal_(literal) {}      // NOLINT: implicit
+  IntExpr(int literal) : IntExpr(std::int64_t{literal}) {}  // NOLINT: implicit
   static IntExpr of_scalar(std::string name);
   static IntExpr unary(IntOp op, IntExpr a);
   static IntExpr binary(IntOp op, IntExpr a, const IntExpr& b);
 
   /// Postfix: operands before their operator.
-  const std::vector<Node>& code() const { return code_; }
-  bool is_literal() const { return code_.size() == 1 && code_[0].op == IntOp::literal; }
-  bool is(std::int64_t value) const { return is_literal() && code_[0].literal == value; }
+  std::vector<Node> code() const {
+    return is_literal() ? std::vector<Node>{{.literal = literal_}} : code_;
+  }
+  bool is_literal() const { return code_.empty(); }
+  bool is(std::int64_t value) const { return is_literal() && literal_ == value; }
+  /// Of a literal.
+  std::int64_t literal() const { return literal_; }
   friend bool operator==(const IntExpr&, const IntExpr&) = default;
 
  private:
-  std::vector<Node> code_;
+  std::int64_t literal_ = 0;
+  std::vector<Node> code_;  ///< none: a literal. A program has millions of them, and few others.
 };
 
 /// `a op b`, or why it has no value (division by zero, 64 bits left). Unary operations ignore b.

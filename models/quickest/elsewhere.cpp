@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <limits>
 
@@ -90,6 +91,13 @@ class Chooser {
       cost_ = by;
       if (by == kBytes && cuts[0][0].size() <= kEveryPartition)
         search_trees(cuts[0][0], kTreesOfTaken);
+      // Tiles are searched where there is a plan at all.
+      if (by == kSeconds && clock_ != nullptr) {
+        refines_ = false;
+        if (std::ranges::none_of(cuts, [&](const auto& parts) { return has_plan(parts); }))
+          continue;
+        refines_ = true;
+      }
       double least = std::numeric_limits<double>::infinity();
       std::vector<const Candidate*> best;
       for (const auto& parts : cuts) {
@@ -105,7 +113,7 @@ class Chooser {
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
       if (by == kBytes && !best.empty() && cuts[0][0].size() <= kTakenApart)
-        while (takes_apart(least, best)) {
+        while (asks_others(least, best) || takes_apart(least, best) || puts_together(least, best)) {
         }
       if (!best.empty()) return joined(best, least, why);
     }
@@ -113,6 +121,12 @@ class Chooser {
   }
 
  private:
+  bool has_plan(const std::vector<Part>& parts) {
+    std::vector<const Candidate*> chosen;
+    return std::ranges::all_of(parts,
+                               [&](const Part& p) { return std::isfinite(cheapest(p, chosen)); });
+  }
+
   /// The part as one, or as its contractions apart from the rest.
   double cheapest(const Part& p, std::vector<const Candidate*>& chosen) {
     const Candidate* one = best_of(p);
@@ -161,7 +175,7 @@ class Chooser {
           (c.fits == best->fits && *its < *best->most[cost_]))
         best = &c;
     }
-    if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && !best->refined) {
+    if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && refines_ && !best->refined) {
       std::vector<Candidate*> order;
       for (Candidate& c : candidates(p))
         if (c.most[cost_]) order.push_back(&c);
@@ -173,8 +187,7 @@ class Chooser {
     return best;
   }
 
-  // ---- bytes
-  // --------------------------------------------------------------------------------------
+  // ---- bytes ------------------------------------------------------------------------------------
 
   /// Trees that are counted for each part: fewer where more parts may be looked at.
   int trees_of_each() const {
@@ -259,6 +272,50 @@ class Chooser {
       least -= gain;
       *at = first;
       best.push_back(second);
+      return true;
+    }
+    return false;
+  }
+
+  /// Other models' plans of the parts that are taken. False: none moves less.
+  bool asks_others(double& least, std::vector<const Candidate*>& best) {
+    bool better = false;
+    for (const Candidate*& c : best) {
+      const Candidate* its = best_of(c->ops);
+      if (its == nullptr || !its->fits || *its->most[cost_] >= *c->most[cost_]) continue;
+      least -= *c->most[cost_] - *its->most[cost_];
+      c = its;
+      better = true;
+    }
+    return better;
+  }
+
+  /// One in the place of two parts, of which other models make one kernel that moves less. False
+  /// where none does.
+  bool puts_together(double& least, std::vector<const Candidate*>& best) {
+    const auto part_with = [&best](OpId op) {
+      return std::ranges::find_if(
+          best, [op](const Candidate* c) { return std::ranges::find(c->ops, op) != c->ops.end(); });
+    };
+    for (const Edge& e : edges(best)) {
+      if (e.fused || !e.together || !e.apart || *e.together >= *e.apart) continue;
+      const auto first = part_with(e.from), second = part_with(e.to);
+      if (first == second) continue;
+      Part both = (*first)->ops;
+      both.insert(both.end(), (*second)->ops.begin(), (*second)->ops.end());
+      std::ranges::sort(both);
+      const Candidate* one = best_of(both);
+      if (one == nullptr || !one->fits) continue;
+      const double gain = *(*first)->most[cost_] + *(*second)->most[cost_] - *one->most[cost_];
+      if (gain <= 0) continue;
+      std::vector<const Candidate*> next;
+      std::vector<PartPlan> parts;
+      for (auto at = best.begin(); at != best.end(); ++at)
+        if (at != second) next.push_back(at == first ? one : *at);
+      for (const Candidate* c : next) parts.push_back(c->part);
+      if (!join_plans(*q_.workload, parts)) continue;  // others would wait for one another
+      least -= gain;
+      best = std::move(next);
       return true;
     }
     return false;
@@ -458,7 +515,8 @@ class Chooser {
   }
 
   const Question& q_;
-  const Model* clock_;  ///< whose seconds alone count; null: nobody's
+  const Model* clock_;   ///< whose seconds alone count; null: nobody's
+  bool refines_ = true;  ///< tiles are searched
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
   struct Known {

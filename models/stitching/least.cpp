@@ -4,13 +4,16 @@
 #include <string_view>
 
 #include "core/base/units.h"
+#include "core/lowering/gpu/thread_program.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 
 namespace tilewright::stitching {
 namespace {
 
-/// The blocks of a tree, and the warps of one at least.
+constexpr double kMostWarps = 32;  // of a block
+
+/// The blocks of a tree, and the warps of one, no more than Lowering::shape_block() gives it.
 struct Launch {
   double blocks = 1, warps = 1;
 };
@@ -40,7 +43,9 @@ Launch launch_of(const Workload& w, const Node& n, std::map<std::string_view, st
     most.warps = std::max(most.warps, its.warps);
   }
   own.blocks *= most.blocks;
-  own.warps *= most.warps * std::max(1.0, std::ceil(threads / kWarp));
+  // Of more trips each thread takes several.
+  const double of_trips = std::min<double>(lowering::kTripWarps, std::ceil(threads / kWarp));
+  own.warps = std::min(kMostWarps, own.warps * most.warps * std::max(1.0, of_trips));
   return own;
 }
 

@@ -151,11 +151,11 @@ void check_ordered(const std::vector<TraceStep>& steps) {
     const TraceStep& s = steps[at];
     clocks.emplace_back();
     if (const auto* set = std::get_if<SetFlag>(&s.instruction)) {
-      const auto key = std::tuple(set->from, set->to, set->event.code()[0].literal);
+      const auto key = std::tuple(set->from, set->to, set->event.literal());
       ASSERT_FALSE(flags.contains(key)) << "a flag is set twice, step " << at;
       flags[key] = seen[set->from];
     } else if (const auto* wait = std::get_if<WaitFlag>(&s.instruction)) {
-      const auto key = std::tuple(wait->from, wait->to, wait->event.code()[0].literal);
+      const auto key = std::tuple(wait->from, wait->to, wait->event.literal());
       ASSERT_TRUE(flags.contains(key)) << "a wait for a flag that is not set, step " << at;
       for (const auto& [pipe, step] : flags[key])
         seen[wait->to][pipe] = std::max(seen[wait->to][pipe], step);
