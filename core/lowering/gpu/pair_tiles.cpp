@@ -22,7 +22,7 @@ constexpr std::int64_t kColumnsEach = 16;
 std::int64_t other_registers(const WarpgroupPair& p) {
   const bool masked = !p.edges.empty() || !p.guards.empty();
   if (!masked && !p.ragged()) return 16;
-  if (p.groups == 3) return masked ? 30 : 22;
+  if (p.groups == 3) return masked ? 46 : 40;
   if (p.tile_columns > 96) return masked ? 32 : 26;
   return masked ? 36 : 33;
 }
