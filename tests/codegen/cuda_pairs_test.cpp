@@ -61,9 +61,9 @@ class Draw {
   }
 
   /// `kind`: 0 a chain of products; 1 softmax in one pass, 2 also scaled, 3 also masked; 4 the
-  /// exponential alone, whose sums are not rescaled; 5 a softmax whose row is one turn; 6 and 7 as
-  /// 1 with a mask that empties whole turns, with one edge and with two (a window).
-  /// `other`: operands are longer or shorter than the loops.
+  /// exponential alone, whose sums are not rescaled; 5 a softmax whose row is one turn; 6, 7 as 1
+  /// with a mask that empties whole turns, of one edge and of two (a window). `other`: operands are
+  /// longer or shorter than the loops.
   Case pair(int kind, bool other = false) {
     const bool left_across = coin(), right_across = coin(), second_across = number(0, 3) > 0;
     const bool empties = kind >= 6;  // in tiles that are small beside the whole
@@ -76,13 +76,15 @@ class Draw {
     };
     const std::int64_t k = width(256), n = width(each == 64 ? 160 : 208);
     const auto along = [&](bool runs) { return runs ? 8 * number(1, 24) : number(1, 190); };
-    const std::int64_t m = along(left_across), l = each == 64 ? 8 * number(1, 30) : number(1, 250);
+    const std::int64_t m = along(left_across);
+    std::int64_t l = each == 64 ? 8 * number(1, 30) : number(1, 250);
     const std::int64_t rows = 64 * number(1, empties || each == 64 || n > 128 ? 2 : 3);
     const std::int64_t room = (rows == 192 ? 160 : 240) - 50 - ceil_div(n, std::int64_t{16}) * 8;
     const std::int64_t most_step =
         empties ? 64 : std::min<std::int64_t>(160, room * 16 / 13 / 16 * 16);
     const std::int64_t step =
         kind == 5 ? std::min(l, most_step) : each * number(1, most_step / each);
+    if (kind < 5 && coin()) l = round_up(std::max(l, 2 * step + 1), step);  // whole turns
     const std::int64_t whole = kind == 5 ? step : l;
     out_ = {};
     const std::string kv = heads ? "b," : "", q = groups ? "b,h," : kv;
@@ -223,12 +225,15 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   Draw draw(seed);
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
+  int of_one_stage = 0;
   for (int i = 0; i < count; ++i) {
     drawn.push_back(draw.pair(i % 8, i % 16 >= 8 && i % 8 < 3));
-    sources.push_back(emitted(drawn.back(), {.stages = static_cast<int>(draw.number(0, 1)),
-                                             .warpgroups = true,
-                                             .prefix = "k" + std::to_string(i)}));
+    const int stages = static_cast<int>(draw.number(0, 1));
+    sources.push_back(emitted(
+        drawn.back(), {.stages = stages, .warpgroups = true, .prefix = "k" + std::to_string(i)}));
     const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
+    // A stage's next operand comes when its products are done.
+    of_one_stage += stages == 1 && pair.ok() && !pair->ragged() && pair->edges.empty();
     EXPECT_TRUE(pair.ok() || pair.reason().find("registers a thread") != std::string::npos)
         << pair.reason() << "\n"
         << drawn.back().text;
@@ -260,6 +265,7 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
     EXPECT_GT(run->report.launches.back().wgmma, 0) << c.text;
   }
   EXPECT_GT(left, 0);
+  EXPECT_GE(of_one_stage, count / 12);
   EXPECT_GT(sections, 0);
   EXPECT_LE(too_large, count / 12);
   std::cout << "seed " << seed << ": " << count << " drawn, " << too_large
@@ -522,64 +528,52 @@ TEST(Pairs, AnOperandThatChangesUnderWayIsFound) {
       << run->report.findings.front().text;
 }
 
+/// Attention of 1000 rows, with a causal mask or none, in such tiles.
+Case attention_of(int l, int width, int rows, int step, bool causal) {
+  const std::string scores = causal ? "U" : "S";
+  return make_case(
+      formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, l: {}, k: {}, \"n\": {}}}\noperators:\n"
+                "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n{}"
+                "  - \"rowmax: R[m] max= {}[m,l]; shift[m] = before(R) - after(R) running\"\n"
+                "  - \"exp: P[m,l] = exp({}[m,l] - R[m])\"\n"
+                "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
+                "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
+                "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running\"\n"
+                "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
+                l, width, width,
+                causal ? "  - \"masked: U[m,l] = select(lt(m, l), -inf, S[m,l])\"\n" : "", scores,
+                scores),
+      formatted("m/{}@grid ( l/{} ( k/{} ( C.qk ) {}C.rowmax C.exp C.rowsum C.rescale C.pv ) "
+                "C.divide S.E )",
+                rows, step, width, causal ? "C.masked " : ""),
+      132);
+}
+
 TEST(Pairs, SpillNothingInTilesOfEverySize) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};
   const bool longer = std::getenv("TILEWRIGHT_LONG") != nullptr;
-  for (const int rows : {64, 128, 192})
-    for (const int width : {64, 80, 96, 128, 256}) {
-      // The largest turns that registers have room for; all of them in a long run.
-      bool found = false;
-      for (int step = 256; step >= 16; step -= 16) {
-        if (found && !longer) break;
-        const Case c = make_case(
-            formatted("name: drawn\ndtype: f16\nloops: {{m: 1000, l: 1000, k: {}, \"n\": "
-                      "{}}}\noperators:\n"
-                      "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n"
-                      "  - \"masked: U[m,l] = select(lt(m, l), -inf, S[m,l])\"\n"
-                      "  - \"rowmax: R[m] max= U[m,l]; shift[m] = before(R) - after(R) running\"\n"
-                      "  - \"exp: P[m,l] = exp(U[m,l] - R[m])\"\n"
-                      "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
-                      "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
-                      "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running\"\n"
-                      "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
-                      width, width),
-            formatted("m/{}@grid ( l/{} ( k/{} ( C.qk ) C.masked C.rowmax C.exp C.rowsum C.rescale "
-                      "C.pv ) C.divide S.E )",
-                      rows, step, width),
-            132);
-        if (!lowering::warpgroup_pair(c.schedule, 0)) continue;
-        found = true;
-        const cuda::Source one = emitted(
-            c, {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, width, step)});
-        all.text += one.text;
-        all.launches.push_back(one.launches.back());
+  enum Turns { masked, ragged, whole };
+  for (const Turns turns : {masked, ragged, whole})
+    for (const int rows : {64, 128, 192})
+      for (const int width : {64, 80, 96, 128, 256}) {
+        // The largest turns that registers have room for; all of them in a long run.
+        bool found = false;
+        for (int step = 256; step >= 16; step -= 16) {
+          if (found && !longer) break;
+          const Case c = attention_of(turns == whole ? 8 * step : 8 * step + 8, width, rows, step,
+                                      turns == masked);
+          if (!lowering::warpgroup_pair(c.schedule, 0)) continue;
+          found = true;
+          const cuda::Source one =
+              emitted(c, {.warpgroups = true,
+                          .prefix = formatted("tile_{}_{}_{}_{}", static_cast<int>(turns), rows,
+                                              width, step)});
+          all.text += one.text;
+          all.launches.push_back(one.launches.back());
+        }
+        EXPECT_EQ(found, rows < 192 || width < 256) << rows << " rows, " << width << " wide";
       }
-      EXPECT_EQ(found, rows < 192 || width < 256) << rows << " rows, " << width << " wide";
-    }
-  // Three warpgroups have larger turns where none has an edge or a mask.
-  const auto without = [](int l) {
-    return make_case(
-        formatted(
-            "name: drawn\ndtype: f16\nloops: {{m: 1000, l: {}, k: 64, \"n\": 64}}\noperators:\n"
-            "  - \"qk: S[m,l] += Q[m,k] * K[l,k]\"\n"
-            "  - \"rowmax: R[m] max= S[m,l]; shift[m] = before(R) - after(R) running\"\n"
-            "  - \"exp: P[m,l] = exp(S[m,l] - R[m])\"\n"
-            "  - \"rowsum: Z[m] += P[m,l] rescale(exp(shift[m])) running\"\n"
-            "  - \"rescale: alpha[m] = exp(shift[m])\"\n"
-            "  - \"pv: O[m,n] += P[m,l] * V[l,n] rescale(alpha[m]) running\"\n"
-            "  - \"divide: E[m,n] = O[m,n] / Z[m]\"\n",
-            l),
-        "m/192@grid ( l/128 ( k/64 ( C.qk ) C.rowmax C.exp C.rowsum C.rescale C.pv ) C.divide S.E "
-        ")",
-        132);
-  };
-  EXPECT_FALSE(lowering::warpgroup_pair(without(1000).schedule, 0));
-  ASSERT_TRUE(lowering::warpgroup_pair(without(1024).schedule, 0));
-  const cuda::Source whole =
-      emitted(without(1024), {.warpgroups = true, .prefix = "tile_without_edges"});
-  all.text += whole.text;
-  all.launches.push_back(whole.launches.back());
   const auto built = cuda::build(all, {.architecture = "sm_90a"});
   ASSERT_TRUE(built.ok()) << built.reason();
   ASSERT_EQ(built->kernels.size(), all.launches.size());

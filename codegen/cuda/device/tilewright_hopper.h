@@ -148,6 +148,11 @@ TW_DEVICE void keep(u32 (&x)[N]) {
   TW_UNROLL
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }
+template <int N>
+TW_DEVICE void keep(u64 (&x)[N]) {
+  TW_UNROLL
+  for (int i = 0; i < N; ++i) asm volatile("" : "+l"(x[i])::"memory");
+}
 
 // Sums eight at a time: in the text of an instruction, and as its operands.
 #define TW_NAMES_1 "%3, %4, %5, %6, %7, %8, %9, %10"

@@ -48,11 +48,11 @@ struct PairTile {
     for (int i = 0; i < kBoxes; ++i)
       load_box(to + i * kBox, map, full, Across ? outer + i * 64 : depth + i * 64, Across ? depth : outer, product);
   }
-  /// The q-th 16 of the depth, from the rows of a warpgroup on.
-  static TW_MEMBER u64 at(const unsigned char* tile, int q, int group = 0) {
-    return Across ? operand_at(tile + group * kBox, kBox) + q * 128
-                  : operand_at(tile + q / 4 * kBox + group * 64 * 128, kBox) + q % 4 * 2;
+  /// From the rows of a warpgroup on, and how much further the q-th 16 of the depth are.
+  static TW_MEMBER u64 at(const unsigned char* tile, int group = 0) {
+    return operand_at(tile + group * (Across ? kBox : 64 * 128), kBox);
   }
+  static TW_MEMBER int further(int q) { return Across ? q * 128 : q / 4 * (kBox / 16) + q % 4 * 2; }
 };
 
 /// Tiles of Groups * 64 rows and Columns columns, the sum over the middle in steps of Middle, the first product's depth
@@ -75,7 +75,8 @@ struct WarpgroupPair {
   // Whether a turn waits for the next one's operand before it waits for the second product. ptxas moves a wait for
   // products forward over arithmetic, to where the operators begin that run meanwhile, but not over a branch. Where edges
   // or masks are, the operators have one.
-  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked && !Between::kGuarded;
+  // The next operand comes when the second product has given its stage back, if there is only one.
+  static constexpr bool kWaitsAhead = !Ragged && !Between::kMasked && !Between::kGuarded && Stages > 1;
   static_assert(Groups >= 1 && Groups <= 3 && Middle % 16 == 0 && Middle <= 256, "as wgmma has them");
   static_assert(Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
 
@@ -169,17 +170,17 @@ struct WarpgroupPair {
     }
   }
 
-  static TW_MEMBER void first_product(float (&x)[Middle / 2], const unsigned char* left, const unsigned char* right,
-                                      int group) {
+  static TW_MEMBER void first_product(float (&x)[Middle / 2], u64 left, u64 right) {
     TW_UNROLL
     for (int q = 0; q < Left::kDeep / 16; ++q)
-      Wgmma<Middle>::template multiply<T, LeftAcross, RightAcross>(x, Left::at(left, q, group), Right::at(right, q), q > 0);
+      Wgmma<Middle>::template multiply<T, LeftAcross, RightAcross>(x, left + Left::further(q), right + Right::further(q),
+                                                                   q > 0);
     wgmma_commit();
   }
-  static TW_MEMBER void second_product(float (&sums)[Columns / 2], u32 (&x)[Middle / 16][4], const unsigned char* tile) {
+  static TW_MEMBER void second_product(float (&sums)[Columns / 2], u32 (&x)[Middle / 16][4], u64 right) {
     TW_UNROLL
     for (int q = 0; q < Middle / 16; ++q)
-      Wgmma<Columns>::template multiply_registers<T, SecondAcross>(sums, x[q], Second::at(tile, q));
+      Wgmma<Columns>::template multiply_registers<T, SecondAcross>(sums, x[q], right + Second::further(q));
     wgmma_commit();
   }
   /// The operators between; columns past the end add nothing to what follows. `whole`: columns of the warpgroup's
@@ -211,7 +212,7 @@ struct WarpgroupPair {
     rights.wait();
     keep(x);
     wgmma_begin();
-    first_product(x, left, rights.tile(), group);
+    first_product(x, Left::at(left, group), Right::at(rights.tile()));
     keep(x);
     wgmma_wait<0>();
     keep(x);
@@ -221,6 +222,9 @@ struct WarpgroupPair {
     pack(packed, x);
     if (kWaitsAhead && all.from + 1 < all.to) rights.wait();
     for (int turn = all.from + 1; turn < all.to; ++turn) {
+      // Made before the turn is this warpgroup's: its first instruction waits for nothing else.
+      u64 operands[3] = {Left::at(left, group), Right::at(rights.tile()), Second::at(seconds.tile())};
+      keep(operands);
       // Before the products: between their instructions a warpgroup's threads must not go ways of their own.
       if constexpr (!kWaitsAhead) rights.wait();
       seconds.wait();
@@ -228,8 +232,8 @@ struct WarpgroupPair {
       keep(x);
       keep(sums);
       wgmma_begin();
-      first_product(x, left, rights.tile(), group);
-      second_product(sums, packed, seconds.tile());
+      first_product(x, operands[0], operands[1]);
+      second_product(sums, packed, operands[2]);
       order.give(group, threadIdx.x % 32 == 0);
       keep(x);
       keep(sums);
@@ -249,7 +253,7 @@ struct WarpgroupPair {
     seconds.wait();
     keep(sums);
     wgmma_begin();
-    second_product(sums, packed, seconds.tile());
+    second_product(sums, packed, Second::at(seconds.tile()));
     keep(sums);
     wgmma_wait<0>();
     keep(sums);

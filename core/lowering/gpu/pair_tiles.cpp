@@ -13,6 +13,25 @@ namespace {
 
 constexpr std::int64_t kSections = 12;  // numbers of products whose tiles come together, looked at
 
+constexpr std::int64_t kColumnsEach = 16;
+
+/// A thread's registers beside its values and one for kColumnsEach of the first product's columns:
+/// addresses, places, what instructions need for a moment; of turns that have an end or a mask in
+/// them more, because they have a text of their own. Chosen by ptxas: no tile that this allows is
+/// spilled (cuda_pairs_test).
+std::int64_t other_registers(const WarpgroupPair& p) {
+  const bool masked = !p.edges.empty() || !p.guards.empty();
+  if (!masked && !p.ragged()) return 16;
+  if (p.groups == 3) return masked ? 46 : 40;
+  if (p.tile_columns > 96) return masked ? 32 : 26;
+  return masked ? 36 : 33;
+}
+
+/// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
+/// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
+/// ptxas spills before it has used them.
+std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 228; }
+
 /// Of one tile of an operand: boxes of 64 of the depth, or of 64 across it.
 std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
   return across ? ceil_div(outer, std::int64_t{64}) * round_up(depth, 16) * 128
@@ -161,6 +180,19 @@ void WarpgroupPair::choose_section(std::int64_t bytes, std::int64_t kept) {
     const std::int64_t turns = with.most_turns();
     if (best == 0 || turns < best) best = turns, section = n;
   }
+}
+
+std::optional<std::string> WarpgroupPair::too_many_registers() {
+  const std::int64_t of_middle = tile_middle / 2, of_columns = tile_columns / 2,
+                     rows_each =
+                         2 * std::ranges::count(values, PairValue::Place::row, &PairValue::place);
+  registers = static_cast<int>(
+      std::max(middle_arrays * of_middle + of_middle / 2 + of_columns, column_arrays * of_columns) +
+      rows_each + other_registers(*this) + tile_middle / kColumnsEach);
+  const std::int64_t most = registers_of(groups);
+  if (registers <= most) return std::nullopt;
+  return formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}", tile_rows(),
+                   tile_middle, tile_columns, registers, most);
 }
 
 std::int64_t WarpgroupPair::left_bytes() const {

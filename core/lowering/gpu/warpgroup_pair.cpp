@@ -16,18 +16,6 @@ using Place = PairValue::Place;
 
 constexpr std::int64_t kStaged = 2 * 64 * 128;  // bytes of a warpgroup's boxes of results
 constexpr int kMostPairStages = 4;
-// A thread's registers beside its values: addresses, places, what instructions need for a moment,
-// one for so many of the first product's columns, and what a mask's turns need. Chosen by ptxas: no
-// tile that this allows is spilled (cuda_pairs_test).
-constexpr std::int64_t kOther = 40, kColumnsEach = 16, kOfMask = 6;
-// Of three warpgroups, where no turn has an edge or a mask: one text of the operators, not two.
-constexpr std::int64_t kOtherOfThree = 16;
-
-/// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
-/// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
-/// ptxas spills before it has used them.
-std::int64_t registers_of(int groups) { return groups == 3 ? 160 : 228; }
-
 class PairFinder : KernelReader {
  public:
   using KernelReader::KernelReader;
@@ -505,16 +493,7 @@ class PairFinder : KernelReader {
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
                        p_.tile_rows()));
-    const std::int64_t middle = p_.tile_middle / 2, columns = p_.tile_columns / 2,
-                       rows = 2 * std::ranges::count(p_.values, Place::row, &PairValue::place);
-    const bool masked = !p_.edges.empty() || !p_.guards.empty();
-    p_.registers = static_cast<int>(
-        std::max(p_.middle_arrays * middle + middle / 2 + columns, p_.column_arrays * columns) +
-        rows + (p_.groups == 3 && !masked && !p_.ragged() ? kOtherOfThree : kOther) +
-        p_.tile_middle / kColumnsEach + (masked ? kOfMask : 0));
-    if (const std::int64_t most = registers_of(p_.groups); p_.registers > most)
-      refuse(formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}",
-                       p_.tile_rows(), p_.tile_middle, p_.tile_columns, p_.registers, most));
+    if (const auto reason = p_.too_many_registers()) refuse(*reason);
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
     const std::int64_t fixed = p_.left_bytes() + p_.groups * (kStaged + 8) + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;

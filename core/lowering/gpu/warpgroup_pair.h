@@ -102,6 +102,8 @@ struct WarpgroupPair {
   /// `section`, where the right and second operands have so many bytes and a cache keeps `kept` of
   /// them; zero: none does.
   void choose_section(std::int64_t bytes, std::int64_t kept);
+  /// `registers` of its tile, and a reason if ptxas has not so many.
+  std::optional<std::string> too_many_registers();
   int tile_rows() const { return groups * 64; }
   /// In the operands: where the middle of a product begins.
   std::int64_t middle_begin(std::int64_t product) const {
