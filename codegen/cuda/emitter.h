@@ -47,7 +47,8 @@ struct Program {
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
   /// Whether the kernel's launch may begin before the one before it has ended: on Hopper, but for
-  /// those whose blocks wait for one another, which begin together.
+  /// those whose blocks wait for one another, which begin together, and for a first one whose loops
+  /// are bound to warps, lanes or threads. False behind the last.
   bool begins_early(int kernel) const;
   /// Whether the launch before this kernel's writes the tensor, or may: before the first kernel it
   /// is another program's.
@@ -67,9 +68,9 @@ struct KernelText {
   std::vector<Launch> launches;  ///< zeroing first
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
-  std::string program = {};  ///< for people
+  std::string program = {};      ///< for people
   bool gives_registers = false;  ///< warpgroups to others
-  bool cold = false;         ///< instructions are fetched for a few turns of them each
+  bool cold = false;             ///< instructions are fetched for a few turns of them each
 };
 
 class KernelEmitter : private RangeEmitter {

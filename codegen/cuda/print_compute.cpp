@@ -12,7 +12,7 @@ namespace tilewright::cuda {
 /// Where this thread reads a gather, and whether there is such an element.
 ProgramPrinter::Gathered ProgramPrinter::gathered_at(const Gather& g) {
   Gathered at{.there = both(condition(g.inside), owner(g.copies)),
-              .place = home(g.tensor),
+              .place = source(g.tensor),
               .lane = g.copies.lane ? p_.variables.text(*g.copies.lane) : ""};
   for (const Gather::Dimension& d : g.dimensions) {
     std::string index = "i64(" + p_.variables.text(d.index) + ")";
@@ -53,7 +53,7 @@ std::string ProgramPrinter::read(const Read& r) {
     case Read::From::home: {
       const std::string in = both(condition(r.inside), owner(r.copies));
       return from_lane(r.copies.lane ? p_.variables.text(*r.copies.lane) : "",
-                       loaded(home(r.tensor) + " + " + offset_text(r.tensor, r.at), in));
+                       loaded(source(r.tensor) + " + " + offset_text(r.tensor, r.at), in));
     }
     case Read::From::gather:
     case Read::From::run: {

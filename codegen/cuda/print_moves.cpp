@@ -20,7 +20,9 @@ void ProgramPrinter::move(const Step& s) {
   if (!in.empty()) in = ", " + in;
   if (v.alike && v.loaded()) in += ", " + only;
   const std::string values = "&" + (run.whole ? array(v, {}, run.element) + "[0]" : array(v));
-  const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.at);
+  const bool loads = s.kind == Step::Kind::load;
+  const std::string place =
+      (loads ? source(v.tensor) : home(v.tensor)) + " + " + offset_text(v.tensor, s.at);
   const Combine how = v.loaded() ? Combine::sum : p_.output_of(v).combine;
   const bool adds = how == Combine::sum || !s.atomic;
   const std::string function = s.kind == Step::Kind::store ? !s.atomic ? "store_several"
@@ -31,8 +33,7 @@ void ProgramPrinter::move(const Step& s) {
                                : s.ahead                   ? "load_ahead"
                                                            : "load_several";
   out_.line(function + "<" + std::to_string(run.width) + (adds ? "" : ", " + combining(how)) +
-            ">(" + (s.kind == Step::Kind::load ? values + ", " + place : place + ", " + values) +
-            in + ");");
+            ">(" + (loads ? values + ", " + place : place + ", " + values) + in + ");");
   close_loops(opened);
 }
 
@@ -80,7 +81,7 @@ void ProgramPrinter::bring(const Step& s, const std::string& turn, std::string i
   if (puts) {
     out_.line((in.empty() ? "" : "if (" + in + ") ") + shared(v, s.at) + " = " + of_register + ";");
   } else {
-    const std::string place = home(v.tensor) + " + " + offset_text(v.tensor, s.from);
+    const std::string place = source(v.tensor) + " + " + offset_text(v.tensor, s.from);
     out_.line("load_several<1>(&" + of_register + ", " + place + (in.empty() ? "" : ", " + in) +
               ");");
   }

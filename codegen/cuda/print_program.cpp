@@ -21,8 +21,12 @@ std::string positive(const Variables& variables, const Linear& x) {
 
 }  // namespace
 
-ProgramPrinter::ProgramPrinter(ThreadProgram program, bool from_last)
-    : p_(std::move(program)), workload_(*p_.workload), from_last_(from_last) {}
+ProgramPrinter::ProgramPrinter(ThreadProgram program, bool from_last,
+                               std::function<bool(TensorId)> launched)
+    : p_(std::move(program)),
+      workload_(*p_.workload),
+      from_last_(from_last),
+      launched_(std::move(launched)) {}
 
 std::string ProgramPrinter::body() {
   if (p_.shared_bytes > 0) out_.line("TW_SHARED(memory);");

@@ -16,8 +16,9 @@ namespace tilewright::cuda {
 class ProgramPrinter {
  public:
   /// The program is the printer's own: it adds names to it. `from_last`: the launch's first block
-  /// is the program's last (core/lowering/gpu/block_order.h).
-  ProgramPrinter(ThreadProgram program, bool from_last);
+  /// is the program's last (core/lowering/gpu/block_order.h). `launched`: which tensors the launch
+  /// before may still be writing when this one begins.
+  ProgramPrinter(ThreadProgram program, bool from_last, std::function<bool(TensorId)> launched);
   /// The body of the kernel's function.
   std::string body();
   std::vector<TileUse> tiles(const Machine& machine) const;
@@ -44,6 +45,10 @@ class ProgramPrinter {
   std::string owner(const Copies& c) const;
   std::string real() const { return p_.f64 ? "double" : "float"; }
   std::string home(TensorId t) const { return home_of(workload_, t); }
+  /// The same where it is read.
+  std::string source(TensorId t) const {
+    return launched_(t) ? "launched(" + home(t) + ")" : home(t);
+  }
   std::string literal_text(double value) const { return number_text(value, real()); }
   const ProgramIndex& index(int id) const { return p_.index(id); }
   const Value& only(const Step& s) const { return p_.value(s.values.front()); }
@@ -85,6 +90,7 @@ class ProgramPrinter {
   std::vector<std::map<std::string, std::string>> defined_;
   std::string rest_ = "block";
   bool from_last_ = false;
+  std::function<bool(TensorId)> launched_;
 };
 
 }  // namespace tilewright::cuda

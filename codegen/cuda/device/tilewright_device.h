@@ -279,43 +279,32 @@ TW_DEVICE T load_global(const T* p) {
   }
   return x;
 }
-/// How kernels read what no block of theirs writes. On Hopper the launch before may still be writing it: there a read
-/// keeps its place behind launches_ended. One that is `nc`, or whose assembly is not volatile, does not: ptxas moves it up.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define TW_READ asm volatile
-#define TW_READ_HOW "ld.global"
-#define TW_READ_ORDER : "memory"
-#else
-#define TW_READ asm
-#define TW_READ_HOW "ld.global.nc"
-#define TW_READ_ORDER
-#endif
-/// Global memory that no block writes while the kernel runs: before Hopper not ordered with other accesses, so that
+/// Global memory that no block writes while the kernel runs: not ordered with other accesses, so that
 /// many can be under way.
 template <class T>
 TW_DEVICE T read_only(const T* p) {
   T x;
   if constexpr (sizeof(T) == 16) {
     b128 v;
-    TW_READ(TW_READ_HOW ".v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) TW_READ_ORDER);
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 8) {
     u64 v;
-    TW_READ(TW_READ_HOW ".u64 %0, [%1];" : "=l"(v) : "l"(p) TW_READ_ORDER);
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 4) {
     u32 v;
-    TW_READ(TW_READ_HOW ".u32 %0, [%1];" : "=r"(v) : "l"(p) TW_READ_ORDER);
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 2) {
     u16 v;
-    TW_READ(TW_READ_HOW ".u16 %0, [%1];" : "=h"(v) : "l"(p) TW_READ_ORDER);
+    asm("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
     x = *reinterpret_cast<T*>(&v);
   } else {
     static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
     u16 v; /* the low byte */
-    TW_READ(TW_READ_HOW ".u8 %0, [%1];" : "=h"(v) : "l"(p) TW_READ_ORDER);
+    asm("ld.global.nc.u8 %0, [%1];" : "=h"(v) : "l"(p));
     x = *reinterpret_cast<T*>(&v);
   }
   return x;

@@ -12,24 +12,24 @@ TW_DEVICE T read_if(const T* p, bool in) {
   T x;
   if constexpr (sizeof(T) == 16) {
     b128 v;
-    TW_READ("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
-        " @in " TW_READ_HOW ".v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
+    asm("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        " @in ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 8) {
     u64 v;
-    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in " TW_READ_HOW ".u64 %0, [%1]; }"
-        : "=&l"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.nc.u64 %0, [%1]; }"
+        : "=&l"(v) : "l"(p), "r"(u32(in)));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 4) {
     u32 v;
-    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in " TW_READ_HOW ".u32 %0, [%1]; }"
-        : "=&r"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.nc.u32 %0, [%1]; }"
+        : "=&r"(v) : "l"(p), "r"(u32(in)));
     x = *reinterpret_cast<T*>(&v);
   } else if constexpr (sizeof(T) == 2) {
     u16 v;
-    TW_READ("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in " TW_READ_HOW ".u16 %0, [%1]; }"
-        : "=&h"(v) : "l"(p), "r"(u32(in)) TW_READ_ORDER);
+    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.nc.u16 %0, [%1]; }"
+        : "=&h"(v) : "l"(p), "r"(u32(in)));
     x = *reinterpret_cast<T*>(&v);
   } else {
     x = in ? read_only(p) : T{};
@@ -40,6 +40,68 @@ TW_DEVICE T read_if(const T* p, bool in) {
 template <class T>
 TW_DEVICE T read_if(const T* p, bool in) {
   return in ? read_only(p) : T{};
+}
+#endif
+
+/// A tensor that the launch before may still be writing when this one begins. It is read in its place behind
+/// launches_ended: ptxas moves reads that are `nc`, or whose assembly is not volatile, ahead of that. One that is not
+/// const is read in its place as it is.
+#if defined(__CUDACC__)
+template <class T>
+struct Launched {
+  const T* at;
+};
+template <class T>
+TW_DEVICE Launched<T> operator+(Launched<T> p, i64 n) {
+  return {p.at + n};
+}
+template <class T>
+TW_DEVICE Launched<T> launched(const T* p) {
+  return {p};
+}
+template <class T>
+TW_DEVICE T* launched(T* p) {
+  return p;
+}
+/// Under way where it stands; zeros where not `in`.
+template <class T>
+TW_DEVICE T read_in_place(const T* p, bool in) {
+  T x;
+  if constexpr (sizeof(T) == 16) {
+    b128 v;
+    asm volatile(
+        "{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
+        " @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 8) {
+    u64 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.u64 %0, [%1]; }"
+                 : "=&l"(v) : "l"(p), "r"(u32(in)) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.u32 %0, [%1]; }"
+                 : "=&r"(v) : "l"(p), "r"(u32(in)) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else if constexpr (sizeof(T) == 2) {
+    u16 v;
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u16 %0, [%1]; }"
+                 : "=&h"(v) : "l"(p), "r"(u32(in)) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  } else {
+    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
+    u16 v; /* the low byte */
+    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u8 %0, [%1]; }"
+                 : "=&h"(v) : "l"(p), "r"(u32(in)) : "memory");
+    x = *reinterpret_cast<T*>(&v);
+  }
+  return x;
+}
+#else
+template <class T>
+TW_DEVICE T* launched(T* p) {
+  return p;
 }
 #endif
 
@@ -61,32 +123,10 @@ TW_DEVICE void load_several(R* to, const T* from, bool in) {
 template <int N, class T, class R>
 TW_DEVICE void load_ahead(R* to, const T* from, bool in = true) {
 #if defined(__CUDACC__)
-  using All = Several<T, N>;
-  if constexpr (sizeof(All) == 16) {
-    b128 v;
-    asm volatile(
-        "{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
-        " @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from), "r"(u32(in)) : "memory");
-    return spread(to, *reinterpret_cast<All*>(&v));
-  } else if constexpr (sizeof(All) == 8) {
-    u64 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.u64 %0, [%1]; }"
-                 : "=&l"(v) : "l"(from), "r"(u32(in)) : "memory");
-    return spread(to, *reinterpret_cast<All*>(&v));
-  } else if constexpr (sizeof(All) == 4) {
-    u32 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.u32 %0, [%1]; }"
-                 : "=&r"(v) : "l"(from), "r"(u32(in)) : "memory");
-    return spread(to, *reinterpret_cast<All*>(&v));
-  } else if constexpr (sizeof(All) == 2) {
-    u16 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u16 %0, [%1]; }"
-                 : "=&h"(v) : "l"(from), "r"(u32(in)) : "memory");
-    return spread(to, *reinterpret_cast<All*>(&v));
-  }
-#endif
+  spread(to, read_in_place(reinterpret_cast<const Several<T, N>*>(from), in));
+#else
   load_several<N>(to, from, in);
+#endif
 }
 /// The same of a tensor that the kernel writes, whose address is not const: other blocks wrote it before a
 /// barrier of all blocks, and L1 may hold what was there before.
@@ -145,6 +185,28 @@ template <class T>
 TW_DEVICE auto load_one(T* from, bool in) -> decltype(to_float(*from)) {
   return in ? load_one(from) : decltype(to_float(*from))(0);
 }
+#if defined(__CUDACC__)
+template <int N, class T, class R>
+TW_DEVICE void load_several(R* to, Launched<T> from, bool in = true) {
+  spread(to, read_in_place(reinterpret_cast<const Several<T, N>*>(from.at), in));
+}
+template <int N, class T, class R>
+TW_DEVICE void load_ahead(R* to, Launched<T> from, bool in = true) {
+  load_several<N>(to, from, in);
+}
+template <int N, class T, class R>
+TW_DEVICE void load_alike(R* to, Launched<T> from, bool) {
+  load_several<N>(to, from);
+}
+template <class T>
+TW_DEVICE auto load_one(Launched<T> from, bool in = true) -> decltype(to_float(*from.at)) {
+  return to_float(read_in_place(from.at, in));
+}
+template <class T>
+TW_DEVICE T read_alike(Launched<T> from, bool) {
+  return read_in_place(from.at, true);
+}
+#endif
 template <int N, class T, class R>
 TW_DEVICE void store_several(T* to, const R* from, bool in = true) {
   Several<T, N> v;
