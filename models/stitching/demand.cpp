@@ -73,11 +73,10 @@ class Tally {
   }
 
   Demand take() {
-    const auto warps = static_cast<double>(p_.warps);
-    out_ = {.blocks = blocks(), .warps = warps, .together = p_.kernel->co_resident};
+    out_.blocks = blocks();
+    out_.warps = static_cast<double>(p_.warps);
     out_.chain = d_.block + walk(part_ ? part_->body : p_.steps, 1) + alike_;
-    ended(0, 1);
-    if (out_.together) out_.chain += d_.launch_together;
+    if (p_.kernel->co_resident) out_.chain += d_.launch_together;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.
@@ -152,8 +151,7 @@ class Tally {
              ++i)
           if (!StepPasses::costless(steps[i + 1])) passes_.collect(steps[i + 1], 1, pass);
         if (pass.steps.size() == 1 && pass.steps.front().first->kind == Step::Kind::start) continue;
-        cycles += ended(std::exchange(loading, 0), repeats);
-        cycles += ended(run(pass, repeats), repeats);
+        cycles += std::exchange(loading, 0) + run(pass, repeats);
         continue;
       }
       switch (s.kind) {
@@ -169,33 +167,23 @@ class Tally {
         case Step::Kind::loop: {
           const std::size_t begin = kept_.pass();
           const auto turns = static_cast<double>(p_.index(s.index).count);
-          cycles += ended(std::exchange(loading, 0), repeats);
-          cycles += turns * walk(s.body, repeats * turns);
+          cycles += std::exchange(loading, 0) + turns * walk(s.body, repeats * turns);
           kept_.stay_from(begin);
           break;
         }
         case Step::Kind::barrier:
           if (!s.warp) meet(repeats);
-          loading += s.all_blocks ? d_.grid_barrier + d_.grid_barrier_block *
+          cycles += std::exchange(loading, 0) +
+                    (s.all_blocks ? d_.grid_barrier + d_.grid_barrier_block *
                                                           static_cast<double>(p_.kernel->blocks)
                      : s.warp ? 0
-                              : d_.barrier;
-          cycles += ended(std::exchange(loading, 0), repeats);
+                              : d_.barrier);
           break;
         default:
-          cycles += ended(std::exchange(loading, 0), repeats);
-          cycles += walk(s.body, repeats);
+          cycles += std::exchange(loading, 0) + walk(s.body, repeats);
       }
     }
-    return cycles + ended(loading, repeats);
-  }
-
-  /// What was counted since the last time is one act, which a block does `repeats` times.
-  double ended(double cycles, double repeats) {
-    const Act now = out_.work(), act = now.since(acted_, cycles * repeats);
-    acted_ = now;
-    if (act != Act{}) out_.acts.push_back(act);
-    return cycles;
+    return cycles + loading;
   }
 
   void add(const Accesses& x, double times, double full, bool home) {
@@ -575,7 +563,6 @@ class Tally {
   double meetings_ = 0;  ///< of a block's warps, at most, at one place
   double loaded_ = 0;    ///< values of a thread
   std::vector<Brought> brought_;
-  Act acted_;
   Demand out_;
 };
 

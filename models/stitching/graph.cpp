@@ -304,7 +304,6 @@ Result<Device> device_of(const Machine& m) {
   chosen("grid_barrier", d.grid_barrier);
   chosen("grid_barrier_block", d.grid_barrier_block);
   chosen("launch_together", d.launch_together);
-  chosen("launch_hidden", d.launch_hidden);
   if (d.threads_per_sm < 32 || d.registers_per_sm < 1)
     return missing("threads and registers of an SM");
   d.machine = std::make_shared<const Machine>(m);

@@ -24,16 +24,12 @@ constexpr double kScattered = 0.0075, kSpread = 0.012, kSpreadFrom = 4096, kApar
 constexpr double kAdding = 16;    // cycles of a block of the last round: all add to the same places
 constexpr double kExposed = 0.2;  // of a chain: at the kernel's end, where chains are not the time
 constexpr double kFilling = 0.055;  // of the time until every place has its first block
-// Of a launch that begins early: its blocks are given out at half of the rate while the one before
-// ends (h200-drawn-seconds-early.json).
-constexpr double kFillingEarly = 0.3;
 constexpr double kInStep = 0.07;    // of a chain: between the first rounds of blocks
 constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves all places empty
 
-/// Cycles of a kernel besides its blocks. `early`: it begins before the launch before it has ended.
-double launched(const Device& d, double blocks, bool early) {
-  return d.launch + d.launch_unit * std::min(blocks, static_cast<double>(d.sms)) -
-         (early ? d.launch_hidden : 0);
+/// Cycles of a kernel besides its blocks.
+double launched(const Device& d, double blocks) {
+  return d.launch + d.launch_unit * std::min(blocks, static_cast<double>(d.sms));
 }
 
 /// How much of the time is not the blocks' chains: where these are all of it, none of them is left
@@ -48,44 +44,15 @@ double uneven(const Device& d, double blocks) {
   return each > 0 ? std::ceil(each) / each : 1;
 }
 
-/// Cycles of an SM's first blocks, which begin together and do the same at the same time, beyond
-/// those of blocks that are anywhere: while all wait, nothing is busy.
-double in_step(const Device& d, const Demand& p, double resident) {
-  if (p.acts.size() < 2) return 0;
-  const double sms = static_cast<double>(d.sms);
-  const double together = std::clamp(std::ceil(p.blocks / sms), 1.0, std::max(1.0, resident));
-  const double of_sector = kSectorBytes * d.clock_hz /
-                           ((1 - (1 - lowering::kFilled) * d.stays) * d.fill_bytes_per_second);
-  const auto cycles = [&](const Act& a) {
-    double sum = 0;
-    for (double x : {a.chain, together * a.instructions / kSchedulers,
-                     together * a.special * kWarp / kSpecialLanes, together * a.wavefronts,
-                     together * a.sectors * of_sector}) {
-      static_assert(kSharpness == 5);
-      sum += x * x * x * x * x;
-    }
-    return std::pow(sum, 1 / kSharpness);
-  };
-  double one_by_one = 0;
-  Act all;
-  for (const Act& a : p.acts) {
-    one_by_one += cycles(a);
-    all.chain += a.chain, all.instructions += a.instructions, all.special += a.special;
-    all.wavefronts += a.wavefronts, all.sectors += a.sectors;
-  }
-  return one_by_one - cycles(all);
-}
-
 }  // namespace
 
 Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
                 double dram_bytes) {
   const auto sms = static_cast<double>(d.sms);
   Demand all;
-  double rounds = 0, apart = 1, adding = 0, swapped = 0, step = 0;
+  double rounds = 0, apart = 1, adding = 0, swapped = 0;
   for (const Demand& p : parts) {
     all.blocks += p.blocks;
-    all.together = all.together || p.together;
     all.instructions += p.blocks * p.instructions;
     all.special += p.blocks * p.special;
     all.wavefronts += p.blocks * p.wavefronts;
@@ -95,7 +62,6 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     if (!p.meets) apart = std::max(apart, p.warps);
     rounds += p.blocks * (p.chain + p.awaited) / (resident * sms);
     all.chain = std::max(all.chain, p.chain);
-    step = std::max(step, in_step(d, p, resident));
     all.turns = std::max(all.turns, p.turns);
     all.registers = std::max(all.registers, p.registers);
   }
@@ -104,9 +70,8 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   const double of_round = dram_bytes / std::max(1.0, waves) / sms;
   const double slower = kScattered * std::log2(all.turns) +
                         kSpread * std::log2(1 + of_round / kSpreadFrom) + kApart * std::log2(apart);
-  const bool early = d.launch_hidden > 0 && !all.together && adding == 0;
   Overlap t{
-      .launch = launched(d, all.blocks, early) / d.clock_hz,
+      .launch = launched(d, all.blocks) / d.clock_hz,
       .dispatch = all.blocks * d.dispatch / d.clock_hz,
       .dram = (1 - d.stays) * dram_bytes / (kAttained * d.dram_bytes_per_second) * (1 + slower),
       .fill = all.sectors * kSectorBytes * uneven(d, all.blocks) / sms /
@@ -122,17 +87,15 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
   double sum = 0;
   for (double x : {t.dram, t.fill, t.issue, t.special, t.local, t.latency})
     sum += std::pow(x, kSharpness);
-  const double exposed =
-      kExposed * all.chain * others(t.latency, sum) + steps * all.chain +
-      (early ? kFillingEarly : kFilling) * std::min(all.blocks, places) * d.dispatch;
+  const double exposed = kExposed * all.chain * others(t.latency, sum) + steps * all.chain +
+                         kFilling * std::min(all.blocks, places) * d.dispatch;
   if (adding > 0) t.added = t.launch + std::min(adding, places) * kAdding / d.clock_hz;
   // One of those who wait for a word succeeds each time that all have gone to L2 and back, where
   // they are served one after the other.
   if (swapped > 1)
     t.added += swapped * (d.l2 + std::min(swapped, places) * lowering::kSwapping) / d.clock_hz;
   t.seconds = t.launch + t.added +
-              std::max(t.dispatch + all.chain / d.clock_hz,
-                       std::pow(sum, 1 / kSharpness) + (exposed + step) / d.clock_hz);
+              std::max(t.dispatch, std::pow(sum, 1 / kSharpness) + exposed / d.clock_hz);
   t.turns = all.turns;
   t.blocks = all.blocks, t.resident = resident, t.chain = all.chain, t.registers = all.registers;
   return t;
@@ -156,10 +119,9 @@ double least_overlap(const Device& d, const Demand& part, double dram_bytes) {
                    part.instructions / kSchedulers * of_sm,
                    part.special * kWarp / kSpecialLanes * of_sm, latency})
     sum += std::pow(x, kSharpness);
-  return (launched(d, part.blocks, true) +
-          std::max(part.blocks * d.dispatch + part.chain,
-                   std::pow(sum, 1 / kSharpness) * d.clock_hz +
-                       kExposed * part.chain * others(latency, sum))) /
+  return (launched(d, part.blocks) +
+          std::max(part.blocks * d.dispatch, std::pow(sum, 1 / kSharpness) * d.clock_hz +
+                                                 kExposed * part.chain * others(latency, sum))) /
          d.clock_hz;
 }
 

@@ -14,39 +14,24 @@ namespace tilewright::stitching {
 
 constexpr double kSectorBytes = 32;  ///< between L2 and an SM
 
-/// What a block does between two places where its warps wait: cycles alone on its SM, and what it
-/// asks of the SM's resources meanwhile.
-struct Act {
-  double chain = 0, instructions = 0, special = 0, wavefronts = 0, sectors = 0;
-  friend bool operator==(const Act&, const Act&) = default;
-  /// What this has more than an earlier one, in so many cycles.
-  Act since(const Act& before, double cycles) const {
-    return {cycles, instructions - before.instructions, special - before.special,
-            wavefronts - before.wavefronts, sectors - before.sectors};
-  }
-};
-
 /// What the blocks of one part ask for, by its tree: numbers of a block are sums over its warps.
 struct Demand {
   double blocks = 0;
   double warps = 0;         ///< of a block, as the CUDA emitter shapes it
   bool meets = false;       ///< whether they wait for one another
-  bool together = false;    ///< whether blocks wait for one another
   double instructions = 0;  ///< of a block: warp instructions
   double special = 0;       ///< of a block: of the special function units
   double wavefronts =
-      0;               ///< of a block: 128-byte passes of the load-store units, shuffles included
-  double sectors = 0;  ///< of a block: of 32 bytes, between L2 and the SM
-  double chain = 0;    ///< cycles from a block's start to its end, alone on its SM
-  double awaited = 0;  ///< cycles, at the SM's share of DRAM's rate: what all warps wait for
-  double turns = 1;    ///< of a thread over what it reads from home, a block's width apart
-  double added = 0;    ///< of a block: bytes that it adds atomically
-  double swapped = 0;  ///< of all blocks: additions to one word that are compared and swapped
+      0;                 ///< of a block: 128-byte passes of the load-store units, shuffles included
+  double sectors = 0;    ///< of a block: of 32 bytes, between L2 and the SM
+  double chain = 0;      ///< cycles from a block's start to its end, alone on its SM
+  double awaited = 0;    ///< cycles, at the SM's share of DRAM's rate: what all warps wait for
+  double turns = 1;      ///< of a thread over what it reads from home, a block's width apart
+  double added = 0;      ///< of a block: bytes that it adds atomically
+  double swapped = 0;    ///< of all blocks: additions to one word that are compared and swapped
   std::int64_t shared_bytes = 0;  ///< of a block
   double warp_cycles = 0;         ///< L_warp: of a warp whose instructions wait for one another
   double registers = 0;  ///< of a thread: values kept at the same time, and those on their way
-  std::vector<Act> acts = {};  ///< one after the other: they add up to the block's; {}: not known
-  Act work() const { return {0, instructions, special, wavefronts, sectors}; }
   friend bool operator==(const Demand&, const Demand&) = default;
 };
 

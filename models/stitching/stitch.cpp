@@ -279,22 +279,14 @@ double Part::latency(const Stitched& s, std::int64_t threads) const {
 
 std::vector<Part::Candidate> Part::candidates(std::int64_t threads) const {
   std::vector<Candidate> all;
-  std::map<std::string, std::size_t> texts;
+  std::set<std::string> texts;
   each_written(threads, [&](Stitched& s) {
     if (!local(s)) return;
     rows_and_blocks(s, threads);
     auto tree = bound_tree(g_, d_, s, threads);
     if (!tree) return;
     std::string text = text_of(*tree);
-    if (const auto [at, fresh] = texts.try_emplace(text, all.size()); !fresh) {
-      // Of schedules with the same tree the one that needs the fewest registers may have room.
-      Stitched& known = all[at->second].schedule;
-      if (registers(s) + tree->kept < registers(known) + all[at->second].tree.kept) {
-        known = s;
-        all[at->second].tree = std::move(tree).value();
-      }
-      return;
-    }
+    if (!texts.insert(text).second) return;
     const double seconds = least(*tree, threads);
     all.push_back({s, threads, std::move(tree).value(), std::move(text), seconds});
   });

@@ -82,7 +82,6 @@ struct Device {
   double stays = 0;        ///< the part that L2 keeps of what is used again: see with_working_set
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   double launch_together = 0;  ///< more of a launch whose blocks wait for one another
-  double launch_hidden = 0;    ///< of a launch that begins early, while the one before still runs
   std::shared_ptr<const Machine> machine;
   /// Cycles until a load from home is there that no other block has made.
   double home() const { return stays * l2 + (1 - stays) * dram; }

@@ -165,11 +165,8 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
   const double sums = 4 * down * across;
   const double around = turns * ((2 * down + across) * place(c.row_loops) + 10.0 * c.edges) +
                         sums * 2 * (kOfSum + kOfIndex * (c.row_loops + c.column_loops - 2)) + 60;
-  // An element that may not be there is read behind a branch: none is under way with others.
-  const double of_step = c.edges > 0 && c.depth_loops > 1
-                             ? chain(step, r) + waits + (matrix ? 4 : 2) * across * r.near
-                             : loop(step, r) + waits;
-  const double of_item = loop(around, r) + 2 * r.near + steps * std::max(of_step, tensor);
+  const double of_item =
+      loop(around, r) + 2 * r.near + steps * std::max(loop(step, r) + waits, tensor);
   ActTime t;
   t.issue = items * (around + steps * step) / kSchedulers;
   t.near = items * (2 * sums + steps * (matrix ? 8 * down + 4 * across : 2 * (down + across)));

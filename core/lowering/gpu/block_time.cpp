@@ -80,8 +80,6 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     r.launch_together = more->second;
   if (const auto each = u.cycles.find("launch_unit"); each != u.cycles.end())
     r.launch_unit = each->second;
-  if (const auto hidden = u.cycles.find("launch_hidden"); hidden != u.cycles.end())
-    r.launch_hidden = hidden->second;
   if (!lacks.empty()) return Reason{formatted("{} has no {}", m.name, lacks)};
   return r;
 }
@@ -95,9 +93,6 @@ namespace {
 // and by h200-products-f32-rows.json of floats that are moved to where fours begin.
 constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11,
                  kPartsOfFours = 2.4e12;
-// Cycles of a block before it waits for the launch before: its barriers are made. That much more of
-// a launch is hidden than of kernels with units (h200-drawn-seconds-early.json).
-constexpr double kBeforeWaiting = 140;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
@@ -411,8 +406,6 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
   const Pricer price(r, *forms, work, latency, 1 - kept);
   const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
-  if (!k.co_resident && k.zeroed.empty() && r.launch_hidden > 0)
-    cycles -= r.launch_hidden + kBeforeWaiting;
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {
     const auto blocks = static_cast<double>(p.blocks);

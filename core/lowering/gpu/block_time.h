@@ -37,10 +37,9 @@ struct BlockRates {
   double l2 = 0, dram = 0;  ///< latencies
   double near = 0;          ///< latency of shared memory
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;
-  double launch_unit = 0;        ///< of a launch, for each SM that has blocks
-  double launch_hidden = 0;      ///< of a launch that begins early, while the one before still runs
+  double launch_unit = 0;  ///< of a launch, for each SM that has blocks
   bool gives_registers = false;  ///< warpgroups to others, which sm_90a has
-  bool adds_bf16 = true;         ///< in memory; else they are compared and swapped
+  bool adds_bf16 = true;   ///< in memory; else they are compared and swapped
   double launch = 0, dispatch = 0, block = 0, grid_barrier = 0, grid_barrier_block = 0;
   double launch_together = 0;  ///< more of a launch whose blocks wait for one another
 };
