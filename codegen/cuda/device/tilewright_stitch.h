@@ -56,6 +56,10 @@ TW_DEVICE Launched<T> operator+(Launched<T> p, i64 n) {
   return {p.at + n};
 }
 template <class T>
+TW_DEVICE Launched<T> operator-(Launched<T> p, i64 n) {
+  return {p.at - n};
+}
+template <class T>
 TW_DEVICE Launched<T> launched(const T* p) {
   return {p};
 }
