@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emit_warpgroups.h"
@@ -216,8 +215,6 @@ class OperatorsText {
       return "exp_of_difference(" + expression(e.args[0].args[0]) + ", " +
              expression(e.args[0].args[1]) +
              (factor_ != 1 ? ", " + codegen::literal(factor_, "float") : "") + ")";
-    if (e.kind == Expr::Kind::call && divides_by_row(e))
-      return "f_mul(" + expression(e.args[0]) + ", over" + std::to_string(e.args[1].input) + "[h])";
     if (e.kind == Expr::Kind::call) {
       std::string text = "f_" + e.function + "(";
       for (std::size_t i = 0; i < e.args.size(); ++i)
@@ -248,19 +245,6 @@ class OperatorsText {
     return codegen::expression(e, "float", of_index, of_output);
   }
 
-  /// Whether it divides elements by what all of a row have: they are multiplied by its reciprocal.
-  bool divides_by_row(const Expr& e) const {
-    if (elements_of_ == nullptr || e.function != "div" || e.args[1].kind != Expr::Kind::input)
-      return false;
-    const PairValue* const v =
-        p_.find(elements_of_->inputs[static_cast<std::size_t>(e.args[1].input)].tensor);
-    return v != nullptr && v->place == Place::row;
-  }
-  void find_divisors(const Expr& e, std::set<int>& inputs) const {
-    for (const Expr& a : e.args) find_divisors(a, inputs);
-    if (e.kind == Expr::Kind::call && divides_by_row(e)) inputs.insert(e.args[1].input);
-  }
-
   /// Inputs as x0, x1, ...; with `rows` those alone that have one value a row.
   void define_inputs(const Operator& op, bool rows = false) {
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
@@ -283,15 +267,6 @@ class OperatorsText {
     factor_ = factor_of(op);
     if (o.scales) return pass_on(op);
     if (!w_.reduction_loops(o.op).empty()) return reduce(op, o.domain, after);
-    std::set<int> divisors;
-    if (o.domain != Place::row) elements_of_ = &op;
-    for (const Output& out : op.outputs) find_divisors(out.value, divisors);
-    if (!divisors.empty()) out_.open("");
-    for (const int i : divisors) {
-      const std::string& row = name(op.inputs[static_cast<std::size_t>(i)].tensor);
-      out_.line("const float over" + std::to_string(i) + "[2] = {f_recip(" + row +
-                "[0]), f_recip(" + row + "[1])};");
-    }
     if (o.domain == Place::row)
       out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");
     else
@@ -303,8 +278,6 @@ class OperatorsText {
     for (std::size_t i = 0; i < op.outputs.size(); ++i)
       out_.line(at(op.outputs[i].target.tensor) + " = y" + std::to_string(i) + ";");
     out_.close();
-    if (!divisors.empty()) out_.close();
-    elements_of_ = nullptr;
   }
 
   /// Elements that differ from those that the operator reads by their factor alone.
@@ -365,8 +338,7 @@ class OperatorsText {
   const Workload& w_;
   const WarpgroupPair& p_;
   std::vector<std::string> names_;
-  const Operator* elements_of_ = nullptr;  ///< of which text is being made
-  double factor_ = 1;                      ///< of the elements that the operator reads
+  double factor_ = 1;  ///< of the elements that the operator reads
   Lines out_{0};
 };
 

@@ -68,9 +68,9 @@ struct KernelText {
   std::vector<Launch> launches;  ///< zeroing first
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
-  std::string program = {};      ///< for people
+  std::string program = {};  ///< for people
   bool gives_registers = false;  ///< warpgroups to others
-  bool cold = false;             ///< instructions are fetched for a few turns of them each
+  bool cold = false;         ///< instructions are fetched for a few turns of them each
 };
 
 class KernelEmitter : private RangeEmitter {

@@ -1,5 +1,5 @@
-// What a kernel takes on the cores, predicted: one core followed through its blocks, the others taken
-// to be where it is.
+// What a kernel takes on the cores, predicted: one core followed through its blocks, the others
+// taken to be where it is.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -242,7 +242,8 @@ Result<double> KernelEmitter::cycles() {
       const std::int64_t first = round * cores;
       const std::int64_t beside = std::min(cores, k_.blocks - first);
       std::vector<std::vector<Read>> reads;
-      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of(traced(b, true)));
+      for (std::int64_t b = first + 1; b < first + beside; ++b)
+        reads.push_back(reads_of(traced(b, true)));
       std::vector<TraceNode>& trace = traced(first);
       // Positions of the reads in the walk, before overlapping moves them.
       std::map<std::int64_t, std::size_t> place;
@@ -269,8 +270,8 @@ Result<double> KernelEmitter::cycles() {
           transfers[1].push_back({.bytes = static_cast<double>(s.moved), .width = width});
       });
       synchronise(trace, core().events);
-      const double share = core().shared_bandwidth.value / cube->clock_hz /
-                           static_cast<double>(beside);
+      const double share =
+          core().shared_bandwidth.value / cube->clock_hz / static_cast<double>(beside);
       Transfers before;
       for (int pass = 0; pass < kPasses; ++pass) {
         CoreClock clock(core(), share, before, transfers);

@@ -6,36 +6,45 @@
 namespace tw {
 
 #if defined(__CUDACC__)
-/// What is there, zeros where not `in`: without a branch, which loads of other turns would not pass.
-template <class T>
-TW_DEVICE T read_if(const T* p, bool in) {
-  T x;
-  if constexpr (sizeof(T) == 16) {
-    b128 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
-        " @in ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)));
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 8) {
-    u64 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.nc.u64 %0, [%1]; }"
-        : "=&l"(v) : "l"(p), "r"(u32(in)));
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 4) {
-    u32 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.nc.u32 %0, [%1]; }"
-        : "=&r"(v) : "l"(p), "r"(u32(in)));
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 2) {
-    u16 v;
-    asm("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.nc.u16 %0, [%1]; }"
-        : "=&h"(v) : "l"(p), "r"(u32(in)));
-    x = *reinterpret_cast<T*>(&v);
-  } else {
-    x = in ? read_only(p) : T{};
+#define TW_READ_IF(NAME, ASM, HOW, ORDER)                                                                    \
+  template <class T>                                                                                         \
+  TW_DEVICE T NAME(const T* p, bool in) {                                                                    \
+    T x;                                                                                                     \
+    if constexpr (sizeof(T) == 16) {                                                                         \
+      b128 v;                                                                                                \
+      ASM("{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"\
+          " @in ld.global" HOW ".v4.u32 {%0, %1, %2, %3}, [%4]; }"                                           \
+          : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)) ORDER);                    \
+      x = *reinterpret_cast<T*>(&v);                                                                         \
+    } else if constexpr (sizeof(T) == 8) {                                                                   \
+      u64 v;                                                                                                 \
+      ASM("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global" HOW ".u64 %0, [%1]; }"      \
+          : "=&l"(v) : "l"(p), "r"(u32(in)) ORDER);                                                          \
+      x = *reinterpret_cast<T*>(&v);                                                                         \
+    } else if constexpr (sizeof(T) == 4) {                                                                   \
+      u32 v;                                                                                                 \
+      ASM("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global" HOW ".u32 %0, [%1]; }"      \
+          : "=&r"(v) : "l"(p), "r"(u32(in)) ORDER);                                                          \
+      x = *reinterpret_cast<T*>(&v);                                                                         \
+    } else if constexpr (sizeof(T) == 2) {                                                                   \
+      u16 v;                                                                                                 \
+      ASM("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global" HOW ".u16 %0, [%1]; }"      \
+          : "=&h"(v) : "l"(p), "r"(u32(in)) ORDER);                                                          \
+      x = *reinterpret_cast<T*>(&v);                                                                         \
+    } else {                                                                                                 \
+      static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");                                               \
+      u16 v; /* the low byte */                                                                              \
+      ASM("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global" HOW ".u8 %0, [%1]; }"       \
+          : "=&h"(v) : "l"(p), "r"(u32(in)) ORDER);                                                          \
+      x = *reinterpret_cast<T*>(&v);                                                                         \
+    }                                                                                                        \
+    return x;                                                                                                \
   }
-  return x;
-}
+/// What is there, zeros where not `in`: without a branch, which loads of other turns would not pass. `read_if`: what no
+/// block writes, in any order; `read_in_place`: under way where it stands.
+TW_READ_IF(read_if, asm, ".nc", )
+TW_READ_IF(read_in_place, asm volatile, "", : "memory")
+#undef TW_READ_IF
 #else
 template <class T>
 TW_DEVICE T read_if(const T* p, bool in) {
@@ -66,41 +75,6 @@ TW_DEVICE Launched<T> launched(const T* p) {
 template <class T>
 TW_DEVICE T* launched(T* p) {
   return p;
-}
-/// Under way where it stands; zeros where not `in`.
-template <class T>
-TW_DEVICE T read_in_place(const T* p, bool in) {
-  T x;
-  if constexpr (sizeof(T) == 16) {
-    b128 v;
-    asm volatile(
-        "{ .reg .pred in; setp.ne.u32 in, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0;"
-        " @in ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
-        : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(p), "r"(u32(in)) : "memory");
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 8) {
-    u64 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b64 %0, 0; @in ld.global.u64 %0, [%1]; }"
-                 : "=&l"(v) : "l"(p), "r"(u32(in)) : "memory");
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 4) {
-    u32 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b32 %0, 0; @in ld.global.u32 %0, [%1]; }"
-                 : "=&r"(v) : "l"(p), "r"(u32(in)) : "memory");
-    x = *reinterpret_cast<T*>(&v);
-  } else if constexpr (sizeof(T) == 2) {
-    u16 v;
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u16 %0, [%1]; }"
-                 : "=&h"(v) : "l"(p), "r"(u32(in)) : "memory");
-    x = *reinterpret_cast<T*>(&v);
-  } else {
-    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
-    u16 v; /* the low byte */
-    asm volatile("{ .reg .pred in; setp.ne.u32 in, %2, 0; mov.b16 %0, 0; @in ld.global.u8 %0, [%1]; }"
-                 : "=&h"(v) : "l"(p), "r"(u32(in)) : "memory");
-    x = *reinterpret_cast<T*>(&v);
-  }
-  return x;
 }
 #else
 template <class T>
