@@ -27,7 +27,7 @@ def kernels_of(answer, workload):
     """What a plan's text needs of its kernels; none where the plan is of another workload, as a rewritten one."""
     if not answer or answer.get("plan", {}).get("workload") != workload:
         return None
-    return [{k: x for k, x in kernel.items() if k in ("tree", "tiles", "pins")} for kernel in answer["plan"]["kernels"]]
+    return [{k: x for k, x in kernel.items() if k in ("tree", "tiles", "pins", "level")} for kernel in answer["plan"]["kernels"]]
 
 
 def redrawn(kernels, size):
