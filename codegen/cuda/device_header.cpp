@@ -1,5 +1,3 @@
-#include <string_view>
-
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/device_text.h"
 #include "codegen/cuda/hopper_text.h"
@@ -10,14 +8,8 @@
 #include "codegen/cuda/tiles_text.h"
 #include "codegen/cuda/warpgroups_text.h"
 #include "codegen/cuda/windows_text.h"
-#include "core/lowering/gpu/block_rules.h"
 
 namespace tilewright::cuda {
-
-// What kernels of blocks are priced by.
-static_assert(lowering::kElementsAtOnce == 4 &&
-              std::string_view(k_tiles_text).find("#define TW_ELEMENTS_AT_ONCE 4\n") !=
-                  std::string_view::npos);
 
 std::span<const DeviceHeader> device_headers() {
   static constexpr DeviceHeader kHeaders[] = {

@@ -9,6 +9,7 @@
 
 #include "codegen/cuda/driver.h"
 #include "core/base/toolchain.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "tests/codegen/cuda/hand_written.h"
 #include "tests/support/places.h"
 
@@ -86,6 +87,16 @@ TEST(Headers, AreTheFilesByteForByte) {
     EXPECT_EQ(h.text, text) << h.name;
     EXPECT_EQ(h.text.data()[h.text.size()], '\0');
   }
+}
+
+// Kernels of blocks are priced by how many elements a copy takes at once.
+TEST(Headers, ElementsAtOnceAreThoseOfThePrices) {
+  bool found = false;
+  const std::string line =
+      "#define TW_ELEMENTS_AT_ONCE " + std::to_string(lowering::kElementsAtOnce) + "\n";
+  for (const DeviceHeader& h : device_headers())
+    found |= h.text.find(line) != std::string_view::npos;
+  EXPECT_TRUE(found) << line;
 }
 
 TEST(Architecture, ByComputeCapability) {
