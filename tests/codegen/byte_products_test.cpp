@@ -55,7 +55,8 @@ Drawn drawn(std::uint64_t seed) {
 
 TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
   std::vector<cpu::Isa> isas = testing::isas_here();
-  if (cpu::host_runs(cpu::Isa::avx512_vnni)) isas.push_back(cpu::Isa::avx512_vnni);
+  for (const cpu::Isa isa : {cpu::Isa::avx512_vnni, cpu::Isa::amx_int8})
+    if (cpu::host_runs(isa)) isas.push_back(isa);
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   std::vector<Drawn> cases;
@@ -68,8 +69,10 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
       if (cases.back().constant) options.constant = {"B"};
       auto source = cpu::emit(schedules.back(), options);
       ASSERT_TRUE(source.ok()) << source.reason();
-      const bool quads = isa == cpu::Isa::avx512_vnni;
+      const bool tiles = isa == cpu::Isa::amx_int8;
+      const bool quads = isa == cpu::Isa::avx512_vnni || tiles;
       EXPECT_THAT(source->notes, Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
+      EXPECT_EQ(source->text.find("tdpbusd") != std::string::npos, tiles);
       if (quads) packed_once += source->kept_bytes > 0 ? 1 : 0;
       sources.push_back(std::move(source).value());
     }
@@ -95,9 +98,12 @@ TEST(ByteProducts, TheHostTakesTheInstructionForThemAlone) {
   const Schedule s = schedule_of(d);
   const Workload plain = named_workload("gemm:m=8,n=16,k=8");
   EXPECT_FALSE(multiplies_bytes(plain));
-  EXPECT_NE(cpu::host_isa(plain), cpu::Isa::avx512_vnni);
-  EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::avx512_vnni,
-            cpu::host_runs(cpu::Isa::avx512_vnni));
+  const auto multiplies = [](const Workload& w) {
+    return cpu::host_isa(w) == cpu::Isa::avx512_vnni || cpu::host_isa(w) == cpu::Isa::amx_int8;
+  };
+  EXPECT_FALSE(multiplies(plain));
+  EXPECT_EQ(multiplies(*s.workload), cpu::host_runs(cpu::Isa::avx512_vnni));
+  EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::amx_int8, cpu::host_runs(cpu::Isa::amx_int8));
 }
 
 }  // namespace
