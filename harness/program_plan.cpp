@@ -255,8 +255,10 @@ class Maker {
     if (tune_ == 0) return;
     Request of = request_;
     of.model.reset(), of.rewrites.clear(), of.progress = {};
-    const auto w = std::make_shared<const Workload>(with_constants(part, weights));
-    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    const auto w = std::make_shared<const Workload>(part);
+    Setting setting{.workload_name = w->name(),
+                    .workload = std::make_shared<const Workload>(with_constants(part, weights)),
+                    .machine = setting_.machine};
     const Result<Proposal> best = propose(planning_model(), of, setting);
     if (!best || !best->rewrites.empty() || best->plan.kernels.size() != 1) return;
     std::vector<Kernel> all = best->plan.kernels;

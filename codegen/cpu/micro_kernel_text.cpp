@@ -439,16 +439,13 @@ std::string multiply_text(bool tiles) {
   constexpr const char* kTiles =
       R"(  if constexpr (After::kSteps == 4 && (M == 0 || M >= kLeastTileRows))
     if (M != 0 || rows >= kLeastTileRows)
-      return multiply_tiles(rows, columns, depth, a, a_row, b, b_k, c, c_row, fresh, 0, after);
+      return multiply_tiles(rows, columns, depth, a, a_row, b, columns, 0, b_k, c, c_row, fresh, after);
 )";
   constexpr const char* kPanels =
       R"(  if constexpr (After::kSteps == 4 && (M == 0 || M >= kLeastTileRows))
-    if (M != 0 || rows >= kLeastTileRows) {
-      for (int64_t j = 0; j < columns; j += Vectors * kLanes, b += b_panel)
-        multiply_tiles(rows, min(columns - j, Vectors * kLanes), depth, a, a_row, b,
-                       Vectors * kLanes, c + j, c_row, fresh, j, after);
-      return;
-    }
+    if (M != 0 || rows >= kLeastTileRows)
+      return multiply_tiles(rows, columns, depth, a, a_row, b, Vectors * kLanes, b_panel, Vectors * kLanes,
+                            c, c_row, fresh, after);
 )";
   std::string text = kMultiply;
   text.replace(text.find("TILES"), 5, tiles ? kTiles : "");

@@ -128,22 +128,54 @@ TILEWRIGHT_TARGET void leave_block(int64_t wide, int64_t rows, const std::int32_
   else
     leave_tiles<1, true, Image>(rows, sums, first, apart, c, c_row, lanes, fresh, i, j, after);
 }
+// Blocks of sums that wait to leave: after some hundreds of vectors the tiles take hundreds of cycles to begin
+// again, so that many blocks are summed in between.
+template <bool Image, class After>
+struct Waiting {
+  static constexpr int64_t kMost = 8;
+  struct Block {
+    int64_t wide, rows, i, j;
+    const Real* first;
+    Real* c;
+  };
+  int64_t apart, c_row;
+  bool fresh;
+  const After& after;
+  int64_t count = 0, upper = 0, lower = 0;
+  Block blocks[kMost];
+  alignas(64) std::int32_t sums[kMost][32 * 32];
+
+  // The sums of up to 32 rows and 32 columns.
+  void sum(int64_t rows, int64_t wide, int64_t steps, const Real* a, int64_t a_row, int64_t a_next,
+           int64_t a_lower, const Real* b, int64_t b_k, const Real* first, Real* c, int64_t i, int64_t j) {
+    const int64_t high = min(rows, kTileRows), low = rows > high ? rows - high : 1;
+    if (high != upper || low != lower) set_tiles(upper = high, lower = low);
+    blocks[count] = {wide, rows, i, j, first, c};
+    sum_block<Image>(rows > high, wide > kLanes, steps, a, a_row, a_next, a_lower, b, b_k, sums[count]);
+    if (++count == kMost) leave();
+  }
+  TILEWRIGHT_TARGET void leave() {
+    for (int64_t k = 0; k < count; ++k) {
+      const Block& x = blocks[k];
+      leave_block<Image>(x.wide, x.rows, sums[k], x.first, apart, x.c, c_row, fresh, x.i, x.j, after);
+    }
+    count = 0;
+  }
+};
+// B's columns lie in panels of `width`, `b_panel` elements from one to the next.
 template <class After>
 TILEWRIGHT_TARGET void multiply_tiles(int64_t rows, int64_t columns, int64_t steps, const Real* a,
-                                      int64_t a_row, const Real* b, int64_t b_k, Real* c, int64_t c_row,
-                                      bool fresh, int64_t j, const After& after) {
-  alignas(64) std::int32_t sums[32 * 32];
+                                      int64_t a_row, const Real* b, int64_t width, int64_t b_panel,
+                                      int64_t b_k, Real* c, int64_t c_row, bool fresh, const After& after) {
+  Waiting<false, After> waiting{0, c_row, fresh, after};
   ask_for_tiles();
-  for (int64_t i = 0; i < rows; i += 2 * kTileRows) {
-    const int64_t now = min(rows - i, 2 * kTileRows), upper = min(now, kTileRows);
-    if (i == 0 || now < 2 * kTileRows) set_tiles(upper, now > upper ? now - upper : 1);
-    for (int64_t n = 0; n < columns; n += 2 * kLanes) {
-      const int64_t wide = min(columns - n, 2 * kLanes);
-      sum_block<false>(now > upper, wide > kLanes, steps, a + i * a_row, a_row, kTileRows,
-                       kTileRows * a_row, b + b_k + n, b_k, sums);
-      leave_block<false>(wide, now, sums, b + n, 0, c + i * c_row + n, c_row, fresh, i, j + n, after);
-    }
-  }
+  for (int64_t p = 0; p < columns; p += width, b += b_panel)
+    for (int64_t i = 0; i < rows; i += 2 * kTileRows)
+      for (int64_t n = 0; n < min(columns - p, width); n += 2 * kLanes)
+        waiting.sum(min(rows - i, 2 * kTileRows), min(min(columns - p, width) - n, 2 * kLanes), steps,
+                    a + i * a_row, a_row, kTileRows, kTileRows * a_row, b + b_k + n, b_k, b + n,
+                    c + i * c_row + p + n, i, p + n);
+  waiting.leave();
   asm volatile("tilerelease" : :);
 }
 // Of convolutions, as multiply_lines: A's groups of 16 rows are `group` elements apart, tiles behind one
@@ -155,7 +187,7 @@ TILEWRIGHT_TARGET void multiply_tiled_lines(int64_t rows, int64_t points, int64_
                                             int64_t group, const Real* b, const int64_t* at, Real* panels,
                                             int64_t room, Real* c, int64_t c_row, int64_t j0,
                                             const After& after) {
-  alignas(64) std::int32_t sums[32 * 32];
+  Waiting<true, After> waiting{group, c_row, true, after};
   ask_for_tiles();
   const int64_t of_panel = (depth + kTileRows - 1) / kTileRows * kTileRows * 2 * kLanes;
   const int64_t many = max(room / of_panel, 1) * 2 * kLanes;
@@ -172,18 +204,14 @@ TILEWRIGHT_TARGET void multiply_tiled_lines(int64_t rows, int64_t points, int64_
                                  : load_part(b + at[k] + j + n, first_lanes(wide - n));
     }
     for (int64_t i = 0; i < rows; i += 2 * kTileRows) {
-      const int64_t now = min(rows - i, 2 * kTileRows), upper = min(now, kTileRows);
-      if (i == 0 || now < 2 * kTileRows) set_tiles(upper, now > upper ? now - upper : 1);
       const Real* const left = a + i / kTileRows * group;
-      for (int64_t j = from; j < end; j += 2 * kLanes) {
-        const int64_t wide = min(points - j, 2 * kLanes);
-        sum_block<true>(now > upper, wide > kLanes, depth, left, kTileRows, kTileRows * kTileRows, group,
-                        panels + (j - from) / (2 * kLanes) * of_panel, width_of(j), sums);
-        leave_block<true>(wide, now, sums, left - kTileRows, group, c + i * c_row + j, c_row, true, i, j0 + j,
-                          after);
-      }
+      for (int64_t j = from; j < end; j += 2 * kLanes)
+        waiting.sum(min(rows - i, 2 * kTileRows), min(points - j, 2 * kLanes), depth, left, kTileRows,
+                    kTileRows * kTileRows, group, panels + (j - from) / (2 * kLanes) * of_panel,
+                    width_of(j), left - kTileRows, c + i * c_row + j, i, j0 + j);
     }
   }
+  waiting.leave();
   asm volatile("tilerelease" : :);
 }
 )tiles";

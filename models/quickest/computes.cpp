@@ -89,13 +89,16 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
   if (in_quads(x)) {
-    // Copies and panels have a quarter of the vectors; all channels are one block.
-    double seconds =
-        product_seconds(r_, box.rows, box.columns, box.depth, by_tiles(x) ? kTiled : 4);
-    if (groups > 1)
-      seconds +=
-          box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) * 2 * r_.cycle;
-    if (x.window) seconds += copies(x, box) / 4;
+    // Copies and panels have a quarter of the vectors; all channels are one block. Tiles take
+    // panels alone: these, and copies, go to the second cache and beyond.
+    constexpr double kPacked = 2, kPackedForTiles = 5;  // cycles
+    constexpr double kCopiesFurther = 2.5;
+    const bool tiles = by_tiles(x);
+    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : 4);
+    if (groups > 1 || tiles)
+      seconds += box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+                 (tiles ? kPackedForTiles : kPacked) * r_.cycle;
+    if (x.window) seconds += copies(x, box) / 4 * (tiles ? kCopiesFurther : 1);
     return {.seconds = box.times * (seconds + put_in_quads(x, box))};
   }
   const int steps = steps_at_once(x);
@@ -138,7 +141,6 @@ bool Compute::by_tiles(const Product& x) const {
   return rows >= kTile && (rows % kTile == 0 || rows == w_.loop(loop).extent);
 }
 
-/// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
 bool Compute::in_quads(const Product& x) const {
   if (!places_.convolves_bytes(n_.op, x) || most(x.rows) < 4) return false;
   const Operator& op = w_.op(n_.op);
@@ -350,7 +352,7 @@ bool Compute::uniform(const Expr& e, LoopId along) const {
 
 /// Seconds of a function beside its arguments: of a vector, or of a point that is computed alone.
 double Compute::call(const Expr& e, bool alone) const {
-  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt", "sigmoid"};
+  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt"};
   static constexpr std::array kQuotients = {"div", "recip"};
   static constexpr std::array kOurs = {"tanh", "erf", "gelu"};  // as vectors
   const auto is = [&e](const auto& names) {
@@ -371,6 +373,7 @@ double Compute::call(const Expr& e, bool alone) const {
       (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
   if (light) return r_.light;
   if (is(kQuotients)) return r_.divide;
+  if (e.function == "sigmoid") return r_.expensive + r_.divide;
   if (is(kShort) || short_power) return r_.expensive;
   // Of functions without code for vectors the library's is called for each lane.
   return lanes * (is(kOurs) ? r_.library : r_.expensive_one);

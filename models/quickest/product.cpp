@@ -97,13 +97,21 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
 /// their tiles for memory, and come back by vectors.
 double tile_seconds(const Rates& r, double rows, double columns, double depth) {
   constexpr double kTile = 16, kQuads = 4;
-  constexpr double kLeaves = 3;  // cycles: a vector of sums, stored, read and converted
-  constexpr double kBegins =
-      60;  // cycles: a block of four tiles, until the first and after the last
+  constexpr double kLeaves = 3;    // cycles: a vector of sums, stored, read and converted
+  constexpr double kBegins = 60;   // cycles: a block of four tiles, until the first and after the
+                                   // last
+  constexpr double kAgain = 2500;  // cycles: until tiles that have rested are as fast again
+  constexpr double kWaiting = 8;   // blocks whose sums leave together: meanwhile tiles rest
+  constexpr double kFurther = 45;  // cycles: a step of four tiles that come from the second cache
   const double high = std::ceil(rows / kTile), wide = std::ceil(columns / kTile);
   const double deep = std::ceil(depth / (kTile * kQuads));
+  const double blocks = std::ceil(high / 2) * std::ceil(wide / 2);
+  const double bytes = std::min(high, 2.0) * kTile * depth + std::min(wide, 2.0) * kTile * depth;
+  const bool further = !r.caches.empty() && bytes > r.caches.front().capacity;
   return high * wide * deep * kTile * kTile * r.fma_quads +
-         (rows * wide * kLeaves + std::ceil(high / 2) * std::ceil(wide / 2) * kBegins) * r.cycle;
+         (rows * wide * kLeaves + blocks * (kBegins + (further ? deep * kFurther : 0)) +
+          std::ceil(blocks / kWaiting) * kAgain) *
+             r.cycle;
 }
 
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/lowering/byte_products.h"
 #include "core/lowering/past_caches.h"
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
@@ -66,13 +67,15 @@ class Walk {
       if (n.kind != NodeKind::compute) continue;
       const auto product = product_of(w_, n.op);
       const bool plain = product && !product->window;
+      // Loads of tiles wait for the second cache.
+      const bool tiles = r_.tiles && multiplies_bytes(w_, n.op);
       for (const OutputUse& use : n.writes) {
         written_[object_of(use.buffer)] = true;
         past_[object_of(use.buffer)] = stored_past_caches(s, k, use.buffer);
         sums_[object_of(use.buffer)] = plain;
       }
       for (const InputUse& use : n.reads)
-        if (use.buffer.valid()) (plain ? panels_ : others)[object_of(use.buffer)] = true;
+        if (use.buffer.valid()) (plain && !tiles ? panels_ : others)[object_of(use.buffer)] = true;
     }
     for (std::size_t o = 0; o < objects_; ++o)
       panels_[o] = panels_[o] && !others[o] && !written_[o];
@@ -453,7 +456,7 @@ class Walk {
     const double times = box.times, blocks = box.blocks;
     // Of a window groups of rows find panels that the first of them has packed, a line a step.
     const double of_panel =
-        x.window ? box.depth / blocks *
+        x.window ? box.depth / (compute.in_quads(x) ? 4 : 1) / blocks *
                        static_cast<double>(width * r_.lanes * static_cast<std::int64_t>(r_.element))
                  : whole.foot[b] / times / panels / blocks;
     Work block = nothing();
