@@ -97,12 +97,12 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
 /// their tiles for memory, and come back by vectors.
 double tile_seconds(const Rates& r, double rows, double columns, double depth) {
   constexpr double kTile = 16, kQuads = 4;
-  constexpr double kLeaves = 3;    // cycles: a vector of sums, stored, read and converted
-  constexpr double kBegins = 60;   // cycles: a block of four tiles, until the first and after the
-                                   // last
-  constexpr double kAgain = 2500;  // cycles: until tiles that have rested are as fast again
-  constexpr double kWaiting = 8;   // blocks whose sums leave together: meanwhile tiles rest
-  constexpr double kFurther = 45;  // cycles: a step of four tiles that come from the second cache
+  constexpr double kLeaves = 3;     // cycles: a vector of sums, stored, read and converted
+  constexpr double kBegins = 60;    // cycles: a block of four tiles, until the first and after the
+                                    // last
+  constexpr double kAgain = 2500;   // cycles: until tiles that have rested are as fast again
+  constexpr double kWaiting = 8;    // blocks whose sums leave together: meanwhile tiles rest
+  constexpr double kFurther = 100;  // cycles: a step of four tiles that come from the second cache
   const double high = std::ceil(rows / kTile), wide = std::ceil(columns / kTile);
   const double deep = std::ceil(depth / (kTile * kQuads));
   const double blocks = std::ceil(high / 2) * std::ceil(wide / 2);
