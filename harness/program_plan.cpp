@@ -241,9 +241,14 @@ class Maker {
     Setting later = alone;
     later.workload = std::make_shared<const Workload>(with_constants(*w, weights));
     later.machine = as_part_of(*setting_.workload, *w, warm_);
-    if (planner.price != nullptr)
-      if (const Result<Price> price = harness::price(planner, request_, later, plan))
-        made.predicted = price->traffic.seconds;
+    const auto predicted = [&]() -> std::optional<double> {
+      if (planner.price == nullptr) return std::nullopt;
+      const Result<Price> price = harness::price(planner, request_, later, plan);
+      return price ? price->traffic.seconds : std::nullopt;
+    };
+    made.predicted = predicted();
+    later.machine = in_runs(*w, setting_.machine);
+    made.again = predicted();
     if (const Result<Alone> moved = alone_at(alone, plan, made.schedule.kernels.front().level))
       made.bytes = moved->total().value;
     return made;
