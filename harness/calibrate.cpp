@@ -36,7 +36,7 @@ std::string product_text(int m, int n, int k, const std::string& dtype = "f32") 
       dtype, m, n, k);
 }
 /// Rows and depths of products whose operands are taken in pairs of steps.
-constexpr int kTallPairs = 96, kFlatPairs = 24, kDeepPairs = 256, kShortPairs = 32;
+constexpr int kTallPairs = 96, kFlatPairs = 24, kFlatQuads = 32, kDeepPairs = 256, kShortPairs = 32;
 
 /// So few that what is read and written stays in the first cache.
 constexpr int kNearRows = 3;
@@ -91,7 +91,8 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                      return seconds_of([] { add_chain(1, kSteps); }) / kSteps;
                    }));
                  }});
-  std::size_t largest = std::size_t{16} << 20;
+  constexpr std::size_t kTimesInner = 8;
+  std::size_t largest = std::size_t{16} << 20, inner = 0;
   std::string last_cache;
   for (std::size_t i = m.levels.size(); i-- > 1;) {
     const Level& l = m.levels[i];
@@ -99,15 +100,19 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     const auto capacity = static_cast<std::size_t>(l.capacity.value);
     const bool shared = l.private_to < Unit::grid;
     largest = std::max(largest, capacity);
-    // What a level holds is read into the next one further in: half of it, a thread's share.
-    const std::size_t bytes = capacity / 2 / static_cast<std::size_t>(shared ? threads : 1);
+    // What a level holds is read into the next one further in: half of it, a thread's share. Of a
+    // last cache that many processors share, as much as kernels have in it: of more, pages' tables
+    // are.
     const bool innermost = last_cache.empty();
+    const std::size_t bytes =
+        std::min(capacity / 2 / static_cast<std::size_t>(shared ? threads : 1),
+                 innermost ? capacity : kTimesInner * inner);
     if (!innermost) {
       all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
       all.push_back({"writing " + l.name, [=] { return writing(bytes); }});
     }
     all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
-    last_cache = l.name;
+    last_cache = l.name, inner = capacity;
   }
   const std::size_t home = 4 * largest;
   all.push_back({"bandwidth home",
@@ -138,7 +143,7 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
       all.push_back({formatted("pairs, {} rows, {} steps", m, k),
                      [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
   // The same of whole numbers of 8 bits, in quads.
-  for (int m : {kTallPairs, kFlatPairs})
+  for (int m : {kTallPairs, kFlatQuads})
     for (int k : {kDeepPairs, kShortPairs})
       all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
                        return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
@@ -352,12 +357,28 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       const Gauged* const few = find(formatted("{}, {} rows, {} steps", how, m, kShortPairs));
       return many && few ? (many->seconds - few->seconds) / (kDeepPairs - kShortPairs) : 0.0;
     };
-    const double tall = step_of(kTallPairs), flat = step_of(kFlatPairs);
+    const bool quads = std::string_view(how) == "quads";
+    const int few = quads ? kFlatQuads : kFlatPairs;
+    const double tall = step_of(kTallPairs), flat = step_of(few);
     if (tall <= 0 || flat <= 0 || lanes <= 0) continue;
     // A step has multiply-adds of m x 128, and operands of m + 128 that are widened and put
     // together: two equations.
-    const double ratio = static_cast<double>(kTallPairs) / kFlatPairs;
-    const double operands = ((kFlatPairs + 128) - (kTallPairs + 128) / ratio) / lanes;
+    if (quads) {
+      // Rows of the left operand are copied beside, what is left of no rows is the right operand.
+      constexpr double kCopied = 0.4;  // cycles, as the price has it
+      const double row = (tall - flat) / (kTallPairs - few);
+      const double add = (row - kCopied / clock / lanes) / (128 / lanes);
+      const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, kTallPairs, kDeepPairs));
+      if (add > 0)
+        u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
+        u.sources[formatted("peak.{}", type)] =
+            source(from, "steps in quads, one thread, times the cores");
+      const double operand = (flat - few * row) / (128 / lanes);
+      if (operand > 0) cycles("quad", operand, source(from, "right operands of such steps"));
+      continue;
+    }
+    const double ratio = static_cast<double>(kTallPairs) / few;
+    const double operands = ((few + 128) - (kTallPairs + 128) / ratio) / lanes;
     const double operand = std::max(0.0, (flat - tall / ratio) / operands);
     const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
     const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, kTallPairs, kDeepPairs));
@@ -365,9 +386,7 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
       u.sources[formatted("peak.{}", type)] =
           source(from, formatted("steps in {}, one thread, times the cores", how));
-    // A quad costs about as much as a pair.
-    if (const auto widen = u.cycles.find("widen_bf16");
-        std::string_view(how) == "pairs" && widen != u.cycles.end())
+    if (const auto widen = u.cycles.find("widen_bf16"); widen != u.cycles.end())
       cycles("pair", std::max(1e-3 / clock, operand - widen->second / clock),
              source(from, "operands of such steps"));
   }

@@ -225,6 +225,7 @@ std::int64_t packed_once(const ProgramKernel& kernel) {
 ordered_json kernels_json(const Program& program, const Machine& m) {
   ordered_json all = ordered_json::array();
   const std::vector<bool> constant = constant_operators(*program.workload);
+  const std::vector<std::optional<double>> predicted = predicted_seconds(program, m);
   for (const Launch& l : program.launches) {
     const ProgramKernel& kernel = program.kernels[l.kernel];
     const Workload& w = *kernel.workload;
@@ -239,7 +240,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"compiled", l.kernel},
                          {"once", once},
                          {"packed_once_bytes", packed_once(kernel)},
-                         {"predicted_seconds", number_or_null(kernel.predicted)},
+                         {"predicted_seconds", number_or_null(predicted[all.size()])},
                          {"seconds", nullptr},
                          {"flops", w.flops()},
                          {"compulsory_bytes", w.compulsory_bytes().value},

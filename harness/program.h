@@ -40,6 +40,7 @@ struct ProgramKernel {
   Schedule schedule;
   std::shared_ptr<codegen::Emitted> emitted;
   std::optional<double> predicted = {};    ///< seconds, by the planning model
+  std::optional<double> again = {};        ///< the same where its tensors are in caches already
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
   std::unique_ptr<codegen::TargetKernel> loaded = {};  ///< where nobody asked for verification
@@ -84,6 +85,10 @@ struct HandedOn {
   std::int64_t bytes_alone = 0;       ///< of these, each in memory of its own
 };
 HandedOn handed_on(const Program& program);
+
+/// Predicted seconds of every launch among the others: between its kernel's two predictions, by
+/// the share of its bytes that a core's last cache still has of the launches before.
+std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m);
 
 /// Compiles all kernels, several at a time. A Reason where the compiler fails.
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,

@@ -83,6 +83,7 @@ void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
     kernel.schedule = std::move(other.schedule);
     kernel.emitted = std::move(other.emitted);
     kernel.predicted = other.predicted;
+    kernel.again = other.again;
     kernel.bytes = other.bytes;
     kernel.verified = std::move(checked.value().kernel);
     kernel.tuned = true;
@@ -90,6 +91,52 @@ void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
   kernel.others.clear();
 }
 }  // namespace
+
+std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m) {
+  double capacity = 0;
+  for (const Level& level : m.levels)
+    if (level.kind == LevelKind::cache && level.managed != Managed::software &&
+        level.private_to >= Unit::grid)
+      capacity = std::max(capacity, static_cast<double>(level.capacity.value));
+  const Workload& w = *program.workload;
+  const std::vector<bool> constant = constant_operators(w);
+  std::vector<std::optional<double>> seconds(program.launches.size());
+  std::vector<TensorId> latest;  // last touched first
+  const auto size = [&](TensorId t) { return static_cast<double>(w.tensor(t).bytes().value); };
+  // The second run finds what the first has left.
+  for (int run = 0; run < 2; ++run)
+    for (std::size_t i = 0; i < program.launches.size(); ++i) {
+      const Launch& l = program.launches[i];
+      const ProgramKernel& kernel = program.kernels[l.kernel];
+      seconds[i] = kernel.predicted;
+      if (std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; })) continue;
+      double all = 0, there = 0;
+      for (std::size_t t = 0; t < l.tensors.size(); ++t) {
+        const bool home =
+            kernel.workload->is_input(TensorId(t)) || kernel.workload->is_output(TensorId(t));
+        if (!home) continue;
+        const auto known = std::ranges::find(latest, l.tensors[t]);
+        double since = 0;  // bytes, its own among them
+        for (auto x = latest.begin(); x != known; ++x) since += size(*x);
+        since += size(l.tensors[t]);
+        // All of it below the capacity, nothing well above it: as in_runs.
+        const double stays =
+            known == latest.end() || capacity <= 0
+                ? 0.0
+                : std::clamp((1.15 * capacity - since) / (0.4 * capacity), 0.0, 1.0);
+        all += size(l.tensors[t]), there += stays * size(l.tensors[t]);
+      }
+      for (std::size_t t = 0; t < l.tensors.size(); ++t) {
+        if (!kernel.workload->is_input(TensorId(t)) && !kernel.workload->is_output(TensorId(t)))
+          continue;
+        std::erase(latest, l.tensors[t]);
+        latest.insert(latest.begin(), l.tensors[t]);
+      }
+      if (kernel.predicted && kernel.again && all > 0 && *kernel.again < *kernel.predicted)
+        seconds[i] = *kernel.predicted + there / all * (*kernel.again - *kernel.predicted);
+    }
+  return seconds;
+}
 
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
                                     bool for_device, const Progress& progress) {

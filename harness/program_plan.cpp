@@ -135,7 +135,7 @@ class Maker {
     // another in memory, those of several lie apart.
     if (!software && !has_fewer_depths(*w, part)) return nullptr;
     const double faster = software ? 0.95 : 1.02;  // of the predicted seconds
-    found = planned_whole(std::make_shared<const Workload>(std::move(*w)), weights,
+    found = planned_whole(std::make_shared<const Workload>(with_constants(*w, weights)), weights,
                           plain == nullptr ? HUGE_VAL : faster * *plain->predicted);
     return found ? &*found : nullptr;
   }
@@ -194,17 +194,21 @@ class Maker {
   /// The kernel without names: one that is there already, or a new one.
   /// `weights`: by tensor of it, whether it is an input that no run changes.
   Result<std::size_t> kernel_of(const NamelessKernel& kernel, const std::vector<bool>& weights) {
-    std::vector<std::string> constant;
-    for (std::size_t t = 0; t < weights.size(); ++t)
-      if (weights[t]) constant.push_back(kernel.workload->tensors()[t].name);
-    const std::string key = kernel.key + join(constant);
+    const std::string key = kernel.key + join(names_of(*kernel.workload, weights));
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Result<ProgramKernel> made = emitted(kernel.workload, kernel.kernel, constant);
+    Result<ProgramKernel> made = emitted(kernel.workload, kernel.kernel, weights);
     if (!made) return made.why();
-    add_others(*kernel.workload, kernel.kernel, constant, made.value());
+    add_others(*kernel.workload, kernel.kernel, weights, made.value());
     program.kernels.push_back(std::move(made).value());
     return known_[key] = program.kernels.size() - 1;
+  }
+
+  static std::vector<std::string> names_of(const Workload& w, const std::vector<bool>& chosen) {
+    std::vector<std::string> names;
+    for (std::size_t t = 0; t < chosen.size(); ++t)
+      if (chosen[t]) names.push_back(w.tensors()[t].name);
+    return names;
   }
 
   /// What a file holds or depends on that alone.
@@ -215,7 +219,8 @@ class Maker {
   }
 
   Result<ProgramKernel> emitted(std::shared_ptr<const Workload> w, Kernel kernel,
-                                const std::vector<std::string>& constant) {
+                                const std::vector<bool>& weights) {
+    const std::vector<std::string> constant = names_of(*w, weights);
     Setting alone{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
     if (target_.threads && threads_ > 1)
       kernel = shared_by_threads({{kernel}}, alone, threads_).kernels.front();
@@ -234,23 +239,31 @@ class Maker {
                        .emitted = std::move(source).value()};
     const Model& planner = planning_model();
     Setting later = alone;
+    later.workload = std::make_shared<const Workload>(with_constants(*w, weights));
     later.machine = as_part_of(*setting_.workload, *w, warm_);
-    if (planner.price != nullptr)
-      if (const Result<Price> price = harness::price(planner, request_, later, plan))
-        made.predicted = price->traffic.seconds;
+    const auto predicted = [&]() -> std::optional<double> {
+      if (planner.price == nullptr) return std::nullopt;
+      const Result<Price> price = harness::price(planner, request_, later, plan);
+      return price ? price->traffic.seconds : std::nullopt;
+    };
+    made.predicted = predicted();
+    later.machine = in_runs(*w, setting_.machine);
+    made.again = predicted();
     if (const Result<Alone> moved = alone_at(alone, plan, made.schedule.kernels.front().level))
       made.bytes = moved->total().value;
     return made;
   }
 
   /// What the planner would choose of this kernel's operators in one kernel, and the target takes.
-  void add_others(const Workload& part, const Kernel& plan,
-                  const std::vector<std::string>& constant, ProgramKernel& made) {
+  void add_others(const Workload& part, const Kernel& plan, const std::vector<bool>& weights,
+                  ProgramKernel& made) {
     if (tune_ == 0) return;
     Request of = request_;
     of.model.reset(), of.rewrites.clear(), of.progress = {};
     const auto w = std::make_shared<const Workload>(part);
-    Setting setting{.workload_name = w->name(), .workload = w, .machine = setting_.machine};
+    Setting setting{.workload_name = w->name(),
+                    .workload = std::make_shared<const Workload>(with_constants(part, weights)),
+                    .machine = setting_.machine};
     const Result<Proposal> best = propose(planning_model(), of, setting);
     if (!best || !best->rewrites.empty() || best->plan.kernels.size() != 1) return;
     std::vector<Kernel> all = best->plan.kernels;
@@ -263,7 +276,7 @@ class Maker {
       kernel.by.clear();
       if (std::ranges::find(tried, kernel) != tried.end()) continue;
       tried.push_back(kernel);
-      Result<ProgramKernel> other = emitted(w, kernel, constant);
+      Result<ProgramKernel> other = emitted(w, kernel, weights);
       if (other && !other->emitted->makeshift()) made.others.push_back(std::move(other).value());
     }
   }

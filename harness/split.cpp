@@ -247,6 +247,7 @@ class Planner {
   /// Equal for parts that differ in names alone, and are to be planned by the same models.
   static std::string shape_of(const Workload& part, const Task& task) {
     std::string shape = to_yaml(without_names(part));
+    for (const Tensor& t : part.tensors()) shape += t.values ? '1' : '0';
     for (const Model* m : task.models) shape += "\n" + m->name;
     for (const auto& [name, texts] : task.options) shape += "\n" + name + "=" + join(texts);
     return shape;

@@ -18,9 +18,10 @@ namespace tilewright::cpu {
 
 /// Instruction sets that emitted code is written for. `generic` is plain C++; `avx512_bf16` is
 /// avx512 whose products of bf16 tensors are dot products of pairs, `avx512_vnni` avx512 whose
-/// products of i8 tensors are dot products of quads; both are avx512 for other tensors.
-enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16, avx512_vnni };
-/// "generic", "avx2", "avx512", "avx512_bf16", "avx512_vnni"
+/// products of i8 tensors are dot products of quads, `amx_int8` avx512_vnni whose products of i8
+/// tensors with several rows are of tiles; all three are avx512 for other tensors.
+enum class Isa : std::uint8_t { generic, avx2, avx512, avx512_bf16, avx512_vnni, amx_int8 };
+/// "generic", "avx2", "avx512", "avx512_bf16", "avx512_vnni", "amx_int8"
 std::string_view name_of(Isa isa);
 std::optional<Isa> isa_from_name(std::string_view name);
 /// True where this processor and kernel run it (avx2 includes FMA).

@@ -219,8 +219,10 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   p.prelude.home = types->home;
   p.prelude.vector_bytes = static_cast<int>(p.vector_bytes);
   p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
-  p.quads = multiplies_bytes(*s.workload) && options.isa == Isa::avx512_vnni &&
+  p.quads = multiplies_bytes(*s.workload) &&
+            (options.isa == Isa::avx512_vnni || options.isa == Isa::amx_int8) &&
             p.vector_bytes == 64 && types->real == DType::f32;
+  p.tiles = p.quads && options.isa == Isa::amx_int8;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
@@ -281,7 +283,11 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
   if (p.prelude.vectors && p.prelude.vectors_of_bytes) text += vectors_of_bytes_text();
   if (p.prelude.planes) text += planes_text();
   if (p.prelude.products)
-    text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : p.quads ? 4 : 1);
+    text += micro_kernel_text(p.vector_bytes, p.prelude.f64,
+                              p.pairs   ? 2
+                              : p.quads ? 4
+                                        : 1,
+                              p.tiles);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
   if (p.prelude.bytes) text += bytes_text();

@@ -11,8 +11,11 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kQuad = 4;
-constexpr std::int64_t kLeastRowsOfQuads = 4;        // fewer slide over each channel, or waste sums
-constexpr std::int64_t kQuadCopyBytes = 256 << 10;   // copies of all quads, in the second cache
+constexpr std::int64_t kTileRows = 16;              // and quads of a row: tiles_text.cpp
+constexpr std::int64_t kLeastRowsOfQuads = 4;       // fewer slide over each channel, or waste sums
+constexpr std::int64_t kQuadCopyBytes = 256 << 10;  // copies of all quads, in the second cache
+constexpr std::int64_t kTilePanelBytes = 1
+                                         << 20;  // of those beside which tiles of weights lie there
 constexpr std::int64_t kQuadPanelBytes = 288 << 10;  // of all panels, in the second cache
 constexpr std::int64_t kMostQuads = 64 << 20;        // elements of the part in quads
 constexpr std::int64_t kMostPackedQuads = std::int64_t{1} << 32;
@@ -80,6 +83,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   std::ranges::copy_if(x.depth, std::back_inserter(taps), [&](int l) { return l != x.bytes; });
   std::int64_t steps = ceil_div(extent(x.bytes), kQuad);
   for (int l : taps) steps *= extent(l);
+  const bool tiles = group == kTileRows;
+  if (tiles) steps = round_up(steps, kTileRows);
   const std::int64_t groups = ceil_div(extent(x.rows), group), of_group = group * (steps + 1);
   std::int64_t all = groups * of_group;
   for (int l : others) {
@@ -120,16 +125,23 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   text.line("std::int32_t first[" + width + "] = {};");
   text.line("Real* const begin = to;");
   text.line("to += " + width + ";");
+  if (tiles) {
+    text.line("std::memset(to, 0, " + text_of(4 * (of_group - group)) + ");");
+    text.line("int64_t step = 0;");
+  }
   const int around = opened;
   text.open("for (int64_t q = 0; q < " + text_of(extent(x.bytes)) + "; q += 4)");
   for (int l : taps) loop(l);
   text.line("for (int64_t i = 0; i < " + width + "; ++i)");
-  text.line("  *to++ = quad_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " +
-            rows + " ? " + times(stride(x.rows), "(g + i)") + " : 0), " + text_of(stride(x.bytes)) +
+  text.line(std::string(tiles ? "  to[step / 16 * 256 + i * 16 + step % 16]" : "  *to++") +
+            " = quad_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " + rows +
+            " ? " + times(stride(x.rows), "(g + i)") + " : 0), " + text_of(stride(x.bytes)) +
             ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) +
             " - q, 4) : 0, first[i]);");
+  if (tiles) text.line("++step;");
   for (; opened > around; --opened) text.close();
   text.close();
+  if (tiles) text.line("to += " + text_of(of_group - group) + ";");
   text.line("std::memcpy(begin, first, sizeof(first));");
   text.close();
   for (; opened > 0; --opened) text.close();
@@ -176,17 +188,25 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
   const std::int64_t all = most(x.columns) * (follow ? band : 1);
   const std::int64_t even = known(x.outer) > 0 && known(x.outer) % band == 0 ? band : 0;
   const std::int64_t points = known(x.columns) * (follow && x.outer >= 0 ? even : 1);
-  const auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(),
-                                           begins_of_tiles(n.op, x.rows), true);
+  auto [rows, vectors] = block_shape(most(x.rows), ceil_div(all, lanes), registers(),
+                                     begins_of_tiles(n.op, x.rows), true);
+  if (p_.tiles && most(x.rows) >= kTileRows && begins_of_tiles(n.op, x.rows) % kTileRows == 0)
+    rows = kTileRows, vectors = 2;
   const std::string name = std::to_string(rows) + "x" + std::to_string(vectors);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
 
   out_.open("");
   std::int64_t offset = 0;
   const std::int64_t copied = ceil_div(copies() + (vectors + 1) * p_.vector_bytes, 64) * 64;
-  const std::int64_t panel = vectors * p_.vector_bytes * steps;
-  const std::int64_t panels = ceil_div(all, lanes) * p_.vector_bytes * steps;
-  const std::int64_t panel_room = panels <= kQuadPanelBytes ? panels : panel;
+  const std::int64_t packed = rows == kTileRows ? round_up(steps, kTileRows) : steps;
+  const std::int64_t panel = vectors * p_.vector_bytes * packed;
+  // Panels for which the weights pass by once.
+  const std::int64_t panels = rows == kTileRows ? ceil_div(all, 2 * lanes) * panel
+                                                : ceil_div(all, lanes) * p_.vector_bytes * steps;
+  const std::int64_t most_panels = rows == kTileRows ? kTilePanelBytes : kQuadPanelBytes;
+  const std::int64_t panel_room = panels <= most_panels ? panels
+                                  : rows == kTileRows ? std::max(panel, most_panels / panel * panel)
+                                                      : panel;
   const std::string memory = scratch(depth.room_beside(copied + panel_room), offset, "char");
   const std::string list = scratch(quads * 8, offset, "int64_t");
   // What the window reads of the image, at most.
@@ -215,7 +235,7 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
   out_.line("convolve_bytes<" + std::to_string(rows) + ", " + std::to_string(vectors) + ", " +
             std::to_string(x.step) + ", " + known_size(n.op, x.rows, ranges) + ", " +
             std::to_string(points) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
-            ", " + std::to_string(rows * (steps + 1)) + ", " + corner(op, b, in_b, origin) + ",");
+            ", " + std::to_string(rows * (packed + 1)) + ", " + corner(op, b, in_b, origin) + ",");
   out_.line("         " + size_of_loop(n.op, x.bytes, ranges) + ", " +
             std::to_string(stride_of(op, b, in_b, x.bytes)) + ", " + window + ", " + steps_name +
             ", " + list + ", " + in_quads + ", " + std::to_string(band) + ", " +

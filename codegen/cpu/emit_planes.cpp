@@ -155,12 +155,14 @@ class KernelEmitter::Planes : PointText {
                  "; phase += " + std::to_string(x_.pitch) + ")");
     e_.out_.open("for (int64_t j = phase; j < phase + " + high(x_.columns) + " - " +
                  low(x_.columns) + " + " + std::to_string(x_.reach) + "; j += kLanes)");
+    e_.out_.line("const Lanes lanes = first_lanes(min(phase + " + high(x_.columns) + " - " +
+                 low(x_.columns) + " + " + std::to_string(x_.reach) + " - j, kLanes));");
     e_.out_.line("Vector sum = " + identity(Width::whole, output(0)) + ";");
     unroll();
     e_.out_.open("for (int t = 0; t < " + std::to_string(x_.taps_down) + "; ++t)");
-    e_.out_.line("const Vector " + image + " = vector_at(" + plane_ + " + (" +
+    e_.out_.line("const Vector " + image + " = load_part(" + plane_ + " + (" +
                  times(x_.row_step, "r") + " + " + times(x_.down_step, "t") + ") * " + row +
-                 " + j);");
+                 " + j, lanes);");
     e_.out_.line(combined(output(0).combine, "sum", value(Width::whole, *x_.value)));
     e_.out_.close();
     e_.out_.line("store(" + by_rows_ + " + r * " + row + " + j, sum);");
@@ -267,7 +269,7 @@ class KernelEmitter::Planes : PointText {
       begin = "(" + fresh_[0] + ") ? " + begin + " : " + loaded(width, 0);
     e_.out_.line("sums[u] = " + begin + ";");
     e_.out_.close();
-    taps(points);
+    taps(points, width);
     each_row(points);
     if (followers_) followers_->begin_row();
     e_.out_.line("const Vector " + y(0) + " = sums[u];");
@@ -281,7 +283,9 @@ class KernelEmitter::Planes : PointText {
   }
 
   /// Each row of the image in turn: a vector of it is a tap of each row of points that reaches it.
-  void taps(std::int64_t points) {
+  /// Behind a row lies what others have left there, which may be no numbers or so small that each
+  /// addition would take a hundred times as long: of a part its lanes alone are read.
+  void taps(std::int64_t points, Width width) {
     const WindowPlane& x = summed_;
     if (points * x.taps_across * x.taps_down <= kMostPlaneTaps) unroll();
     e_.out_.open("for (int row = 0; row < " + std::to_string(x.image_rows(points)) + "; ++row)");
@@ -298,7 +302,9 @@ class KernelEmitter::Planes : PointText {
     } else {
       e_.out_.open("");
     }
-    e_.out_.line("Vector x" + std::to_string(x_.image) + " = vector_at(" + at + ");");
+    e_.out_.line("Vector x" + std::to_string(x_.image) + " = " +
+                 (width == Width::part ? "load_part(" + at + ", lanes)" : "vector_at(" + at + ")") +
+                 ";");
     // Else compilers load it again for each of the sums.
     if (points > 1) e_.out_.line("__asm__(\"\" : \"+v\"(x" + std::to_string(x_.image) + "));");
     unroll();

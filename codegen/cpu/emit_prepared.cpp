@@ -214,7 +214,9 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
     if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
   const bool quads = steps_at_once(n.op) == 4;
-  const std::int64_t steps = quads ? 1 + ceil_div(extent(p.depth), 4) : extent(p.depth);
+  const std::int64_t multiple = multiple_of_quads();
+  const std::int64_t steps =
+      quads ? 1 + round_up(ceil_div(extent(p.depth), 4), multiple) : extent(p.depth);
   const std::int64_t elements = of_panel * steps;
   const std::int64_t together = columns_packed_together(id, p, width, ranges);
   const std::int64_t groups = ceil_div(extent(p.columns), together);
@@ -273,7 +275,8 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
               std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) + ", from + " +
               from + " + " + times(loop_stride(b, columns_loop, strides), "g") + ", " +
               std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
-              std::to_string(loop_stride(b, columns_loop, strides)) + ", to);");
+              std::to_string(loop_stride(b, columns_loop, strides)) + ", to, " +
+              std::to_string(multiple) + ");");
   } else {
     open(p.depth);
     text.line(each + " *to++ = g + i < " + end + " ? from[" + from + " + " + column +

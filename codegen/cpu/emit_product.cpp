@@ -83,6 +83,9 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
   MicroKernel kernel = p_.micro_kernel
                            ? *p_.micro_kernel
                            : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
+  // Tiles are two vectors wide.
+  if (p_.tiles && steps_at_once(op) == 4 && !p_.micro_kernel)
+    kernel = *micro_kernel_for(p_.options.isa, "");
   // One whose panels the tiles' columns begin with: weights that are not packed are walked with a
   // page from each step to the next.
   const auto width = [&](const MicroKernel& k) {
@@ -141,8 +144,8 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   // when others have taken its place: only rows' lines of the same steps must not share sets.
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
-  take_reals(id, {p.left});
-  if (!panels || steps_at_once(n.op) != 4) take_reals(id, {p.right});
+  take_reals(id, {});
+  if (steps_at_once(n.op) != 4) take_reals(id, {p.left, p.right});
   if (panels || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)

@@ -58,7 +58,7 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
   if (prepared) return finish();
 
   const std::string right = names_.fresh("right"), columns = size_of_loop(n.op, p.columns, ranges);
-  const std::int64_t rows = steps + (quads ? 1 : 0);
+  const std::int64_t rows = quads ? round_up(steps, multiple_of_quads()) + 1 : steps;
   const bool keeps = buffer(in_b).role == BufferRole::input && !is_plain(in_b) &&
                      !p_.workload().producer(b.tensor).valid() && !parallel_grid_ &&
                      scopes_[in_b.index()].kind == TileScope::Kind::root;
@@ -78,7 +78,8 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
       column == 1 ? "nullptr" : scratch(array(most(p.columns), along), offset, "Real");
   out_.line(std::string(keeps ? "  " : "") + name + "_of_columns(" + columns + ", " + o.depth +
             ", " + o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
-            text(across) + ", " + rows_of_columns + ", " + text(along) + ");");
+            text(across) + ", " + rows_of_columns + ", " + text(along) +
+            (quads ? ", " + text(multiple_of_quads()) : "") + ");");
   o.right = right;
   o.right_depth = text(across);
   finish();

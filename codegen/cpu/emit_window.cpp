@@ -177,6 +177,8 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   x.direct = !padded && !around && several <= 1 && x.step == 1;
   if (!around) x.bytes = loop_of_quads(id, x, ranges);
   if (x.bytes >= 0) return true;
+  // A plain product of numbers of 8 bits is one of whole numbers; images here would be f32.
+  if (x.direct && x.rows >= 0 && steps_at_once(n.op) == 4 && as_product(id, ranges)) return false;
   if (x.direct && x.outer >= 0) {
     // Rows of points are columns of a plain product where they follow one another in both.
     const SymRange& width = range(ranges, n.op, x.columns);

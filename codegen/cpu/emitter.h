@@ -64,6 +64,7 @@ struct Program {
   std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
   bool quads = false;                   ///< products of i8 take quads
+  bool tiles = false;                   ///< of these, tiles of quads for several rows
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
@@ -180,6 +181,8 @@ class KernelEmitter : private RangeEmitter {
   };
   /// Steps of the depth that an element of a product's operands has: 1, 2 (pairs) or 4 (quads).
   int steps_at_once(OpId op) const;
+  /// Rows of quads of a right operand are a multiple of so many: tiles take 16.
+  std::int64_t multiple_of_quads() const { return p_.tiles ? 16 : 1; }
   void take_together(NodeId id, const Product& p, const SymRanges& ranges, bool prepared,
                      Operands& operands);
   bool is_read_once(BufferId b) const;
@@ -280,8 +283,8 @@ class KernelEmitter : private RangeEmitter {
   bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
                          const SymRanges& ranges) const;
-  std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width,
-                                std::int64_t lanes, const SymRanges& ranges) const;
+  std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width, std::int64_t lanes,
+                                const SymRanges& ranges) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width, std::int64_t of_panel,
                              const SymRanges& ranges, const std::vector<std::string>& at,
                              std::string& panel);
@@ -330,10 +333,10 @@ class KernelEmitter : private RangeEmitter {
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
   static constexpr const char* kUndecided = "not yet decided";
   std::vector<std::string> packed_;
-  std::vector<bool> plain_;     ///< by buffer
+  std::vector<bool> plain_;        ///< by buffer
   std::vector<bool> takes_reals_;  ///< by buffer: somebody walks it as an array of Real
-  std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
-  std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
+  std::vector<bool> streamed_;     ///< by buffer: written once a block of a product, between depths
+  std::vector<SymBox> fixed_;      ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;  ///< some tile is chosen by block number

@@ -10,7 +10,12 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #define TILEWRIGHT_X86 1
+#include <cpuid.h>
 #include <immintrin.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #else
 #define TILEWRIGHT_X86 0
 #endif
@@ -19,27 +24,57 @@ namespace tilewright::cpu {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
-    case Isa::generic: return "generic";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::avx512_bf16: return "avx512_bf16";
+    case Isa::generic:
+      return "generic";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
     case Isa::avx512_vnni:
       return "avx512_vnni";
+    case Isa::amx_int8:
+      return "amx_int8";
   }
   return "?";
 }
 
 std::optional<Isa> isa_from_name(std::string_view name) {
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_vnni})
+  for (Isa isa :
+       {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::avx512_vnni, Isa::amx_int8})
     if (name == name_of(isa)) return isa;
   return std::nullopt;
 }
 
+namespace {
+
+/// Whether the processor has tiles of 8-bit numbers and the kernel gives their registers to this
+/// process, which has to ask for them.
+bool runs_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
+  static const bool runs = [] {
+    constexpr long kAskForState = 0x1023, kTiles = 18;
+    constexpr unsigned kTileBits = 1U << 24 | 1U << 25;  // AMX-TILE, AMX-INT8
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kTileBits) == kTileBits &&
+           syscall(SYS_arch_prctl, kAskForState, kTiles) == 0;
+  }();
+  return runs;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 bool host_runs(Isa isa) {
 #if TILEWRIGHT_X86
   switch (isa) {
-    case Isa::generic: return true;
-    case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case Isa::generic:
+      return true;
+    case Isa::avx2:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case Isa::avx512:
       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
@@ -48,6 +83,8 @@ bool host_runs(Isa isa) {
       return host_runs(Isa::avx512) && __builtin_cpu_supports("avx512bf16");
     case Isa::avx512_vnni:
       return host_runs(Isa::avx512) && __builtin_cpu_supports("avx512vnni");
+    case Isa::amx_int8:
+      return host_runs(Isa::avx512_vnni) && runs_tiles();
   }
 #endif
   return isa == Isa::generic;
@@ -60,7 +97,9 @@ Isa host_isa(DType type) {
 }
 
 Isa host_isa(const Workload& w) {
-  if (multiplies_bytes(w) && host_runs(Isa::avx512_vnni)) return Isa::avx512_vnni;
+  if (multiplies_bytes(w))
+    for (const Isa isa : {Isa::amx_int8, Isa::avx512_vnni})
+      if (host_runs(isa)) return isa;
   return host_isa(w.dtype());
 }
 
@@ -158,7 +197,8 @@ struct PeakLoop {
 PeakLoop peak_loop(Isa isa) {
 #if TILEWRIGHT_X86
   if (isa == Isa::avx512_bf16) return {dot_loop_avx512, 2.0 * 32 * 12 * kRepeats};
-  if (isa == Isa::avx512_vnni) return {quad_loop_avx512, 2.0 * 64 * 12 * kRepeats};
+  if (isa == Isa::avx512_vnni || isa == Isa::amx_int8)
+    return {quad_loop_avx512, 2.0 * 64 * 12 * kRepeats};
   if (isa == Isa::avx512) return {fma_loop_avx512, 2.0 * 16 * 12 * kRepeats};
   if (isa == Isa::avx2) return {fma_loop_avx2, 2.0 * 8 * 12 * kRepeats};
 #endif
@@ -186,12 +226,15 @@ double peak_of_one(PeakLoop loop, double seconds, std::atomic<float>& sink) {
 
 double fma_peak_gflops(Isa isa, int threads, double seconds) {
   if (!host_runs(isa))
-    throw InputError({.field = "isa", .value = std::string(name_of(isa)),
+    throw InputError({.field = "isa",
+                      .value = std::string(name_of(isa)),
                       .problem = "this machine does not run it",
                       .accepted = std::string(name_of(host_isa()))});
   if (threads < 1)
-    throw InputError({.field = "threads", .value = std::to_string(threads),
-                      .problem = "is not positive", .accepted = "1 or more"});
+    throw InputError({.field = "threads",
+                      .value = std::to_string(threads),
+                      .problem = "is not positive",
+                      .accepted = "1 or more"});
   const PeakLoop loop = peak_loop(isa);
   std::atomic<float> sink{0};
   std::vector<double> rates(static_cast<std::size_t>(threads), 0.0);

@@ -251,6 +251,19 @@ TILEWRIGHT_TARGET void multiply_lines(int64_t rows, int64_t points, int64_t dept
   }
 }
 
+// The same, or by tiles of quads (tiles_text.cpp), whose groups have 16 rows.
+template <int MI, int NI, int64_t M, int64_t N, class After>
+TILEWRIGHT_TARGET void lines_by(int64_t rows, int64_t points, int64_t depth, const Real* a,
+                                int64_t a_row, int64_t a_k, int64_t group, const Real* b,
+                                const int64_t* at, Real* panels_at, int64_t room, Real* c,
+                                int64_t c_row, bool fresh, int64_t j0, const After& after) {
+  if constexpr (MI == 16)
+    multiply_tiled_lines(rows, points, depth, a, group, b, at, panels_at, room, c, c_row, j0, after);
+  else
+    multiply_lines<MI, NI, M, N>(rows, points, depth, a, a_row, a_k, group, b, at, panels_at, room, c,
+                                 c_row, fresh, j0, after);
+}
+
 // C[i,j] += A[i,k] * B[k,j] with B read through a window, `block` channels at a time; behind their
 // copies, `copied` elements, is room for panels. Rows of points are c_line apart in C; the first point
 // is the j0-th. Once: a block has all channels.
@@ -287,12 +300,12 @@ TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row,
     for (int64_t l = 0; l < lines; ++l, b += lies ? w.row_step * w.source_row : w.width) {
       if constexpr (!Once)
         if (first + block < d.channels) {
-          multiply_lines<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
+          lines_by<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
                                        d.packed + copied, room, c + l * c_line, c_row,
                                        fresh && first == 0, 0, Keep{});
           continue;
         }
-      multiply_lines<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
+      lines_by<MI, NI, M, N>(rows, points, steps, a + k0 * a_k, a_row, a_k, group, b, at,
                                    d.packed + copied, room, c + l * c_line, c_row,
                                    fresh && first == 0, j0 + l * w.width, after);
     }

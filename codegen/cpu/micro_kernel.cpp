@@ -19,12 +19,15 @@ constexpr std::array kKernels = {
     outer_product("6x4", "Chimera's printed choice: 24 accumulators", Isa::avx512, 6, 4, 64),
     outer_product("5x5", "the most operations a loaded element in 32 registers: 25 accumulators",
                   Isa::avx512, 5, 5, 64),
-    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx512, 1, 1, 0, 0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx512, 1, 1,
+                0, 0},
     outer_product("6x2", "6 rows of 2 vectors: 12 accumulators", Isa::avx2, 6, 2, 32),
     outer_product("4x3", "the most operations a loaded element in 16 registers: 12 accumulators",
                   Isa::avx2, 4, 3, 32),
-    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx2, 1, 1, 0, 0},
-    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::generic, 1, 1, 0, 0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx2, 1, 1, 0,
+                0},
+    MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::generic, 1, 1,
+                0, 0},
 };
 
 /// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two
@@ -58,7 +61,8 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
 
 /// Dot products of pairs and quads run on the micro-kernels of their vectors.
 Isa vectors_of(Isa isa) {
-  return isa == Isa::avx512_bf16 || isa == Isa::avx512_vnni ? Isa::avx512 : isa;
+  const bool together = isa == Isa::avx512_bf16 || isa == Isa::avx512_vnni || isa == Isa::amx_int8;
+  return together ? Isa::avx512 : isa;
 }
 
 }  // namespace

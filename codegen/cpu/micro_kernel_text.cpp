@@ -309,7 +309,7 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
                                 int64_t c_row, bool fresh, const After& after = {},
                                 Real* to = nullptr) {
   if (rows <= 0 || columns <= 0) return;
-  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
+TILES  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
@@ -330,15 +330,16 @@ TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t de
                                        int64_t a_row, int64_t a_k, const Real* b, int64_t b_panel,
                                        Real* c, int64_t c_row, bool fresh, const After& after = {}) {
   if (rows <= 0) return;
-  constexpr int64_t width = Vectors * kLanes;
+PANELS  constexpr int64_t width = Vectors * kLanes;
+  constexpr int tall = taller(MI, NI, Vectors);
   for (int64_t j = 0; j < columns; j += width, b += b_panel) {
     const int64_t size = min((columns - j + kLanes - 1) / kLanes, Vectors);
     const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
     if (last == kLanes)
-      panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
                                           first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
     else if constexpr (N == 0 || N % kLanes != 0)
-      panel_of<MI, NI, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
                                          first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
   }
 }
@@ -432,6 +433,26 @@ std::string interleavings(int lanes) {
   return text;
 }
 
+/// `multiply` and `multiply_packed`; products of quads with several rows go to `tiles`
+/// (tiles_text.cpp).
+std::string multiply_text(bool tiles) {
+  constexpr const char* kTiles =
+      R"(  if constexpr (After::kSteps == 4 && (M == 0 || M >= kLeastTileRows))
+    if (M != 0 || rows >= kLeastTileRows)
+      return multiply_tiles(rows, columns, depth, a, a_row, b, columns, 0, b_k, c, c_row, fresh, after);
+)";
+  constexpr const char* kPanels =
+      R"(  if constexpr (After::kSteps == 4 && (M == 0 || M >= kLeastTileRows))
+    if (M != 0 || rows >= kLeastTileRows)
+      return multiply_tiles(rows, columns, depth, a, a_row, b, Vectors * kLanes, b_panel, Vectors * kLanes,
+                            c, c_row, fresh, after);
+)";
+  std::string text = kMultiply;
+  text.replace(text.find("TILES"), 5, tiles ? kTiles : "");
+  text.replace(text.find("PANELS"), 6, tiles ? kPanels : "");
+  return text;
+}
+
 }  // namespace
 
 std::string target_attribute(Isa isa) {
@@ -443,6 +464,7 @@ std::string target_attribute(Isa isa) {
     case Isa::avx512:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx2,fma\")))";
     case Isa::avx512_vnni:
+    case Isa::amx_int8:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma\")))";
     case Isa::avx512_bf16:
       return "__attribute__((target(\"avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,avx2,fma\")))";
@@ -450,7 +472,7 @@ std::string target_attribute(Isa isa) {
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps) {
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
@@ -462,8 +484,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps) {
          formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
                    kStepsAhead, kProductsAhead, kLongDepth) +
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
-         (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + kMultiply +
-         interleavings(lanes) + kTranspose + pack + together_text(steps);
+         (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
+         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack + together_text(steps);
 }
 
 }  // namespace tilewright::cpu

@@ -8,7 +8,8 @@ namespace {
 
 std::vector<OptionSpec> make_specs() {
   std::vector<std::string> isas;
-  for (const Isa isa : {Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512, Isa::avx2, Isa::generic})
+  for (const Isa isa :
+       {Isa::amx_int8, Isa::avx512_vnni, Isa::avx512_bf16, Isa::avx512, Isa::avx2, Isa::generic})
     isas.emplace_back(name_of(isa));
   return {{.name = "isa",
            .kind = OptionKind::choice,

@@ -12,22 +12,22 @@ namespace tilewright::cpu {
 struct PreludeOptions {
   bool count = false;
   bool f64 = false;
-  int vector_bytes = 0;       ///< of the isa's vectors; 0: none
-  DType home = DType::f32;    ///< of what is written, where its tensor lies
-  std::set<DType> read = {};  ///< others, that tiles or gathers convert as they read them
-  int most_steps = 1;         ///< boundaries that one copy crosses, at most
-  bool once = false;          ///< some compute is !once
-  bool functions = false;     ///< some operator evaluates an expression
-  bool atomic = false;        ///< some store is !atomic
-  bool products = false;      ///< some operator is a matrix product
-  bool windows = false;       ///< some right operand is read through a window
-  bool lines = false;         ///< of these, some by lines of points
-  bool bytes = false;         ///< of these, some of whole numbers of 8 bits
-  bool vectors = false;       ///< some operator runs on vectors of points
+  int vector_bytes = 0;           ///< of the isa's vectors; 0: none
+  DType home = DType::f32;        ///< of what is written, where its tensor lies
+  std::set<DType> read = {};      ///< others, that tiles or gathers convert as they read them
+  int most_steps = 1;             ///< boundaries that one copy crosses, at most
+  bool once = false;              ///< some compute is !once
+  bool functions = false;         ///< some operator evaluates an expression
+  bool atomic = false;            ///< some store is !atomic
+  bool products = false;          ///< some operator is a matrix product
+  bool windows = false;           ///< some right operand is read through a window
+  bool lines = false;             ///< of these, some by lines of points
+  bool bytes = false;             ///< of these, some of whole numbers of 8 bits
+  bool vectors = false;           ///< some operator runs on vectors of points
   bool vectors_of_bytes = false;  ///< of these, some load or store whole numbers of 8 bits
-  bool planes = false;        ///< some window slides over copies of bands of its image
-  bool in_place = false;      ///< some tile is used where its tensor lies
-  bool prefetch = false;      ///< some tile's lines are asked for
+  bool planes = false;            ///< some window slides over copies of bands of its image
+  bool in_place = false;          ///< some tile is used where its tensor lies
+  bool prefetch = false;          ///< some tile's lines are asked for
   DType real() const { return f64 ? DType::f64 : DType::f32; }
   /// Whether instructions convert rows of f16, which <immintrin.h> is needed for.
   bool converts_f16() const {
@@ -61,7 +61,10 @@ std::string planes_text();
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
 /// `steps`: of the depth at once, in some products: 2 (pairs of bfloat16) or 4 (quads of whole
 /// numbers of 8 bits), on vectors of 64 bytes; else 1.
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps);
+/// `tiles`: products of quads with several rows are of tiles.
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles);
+/// The part of it for tiles.
+std::string tiles_text();
 /// The part of it for several steps at once; empty for one.
 std::string together_text(int steps);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns

@@ -105,25 +105,46 @@ template <>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete<4>(Vector sum) {
   return (Vector)_mm512_cvtepi32_ps((__m512i)sum);
 }
-// Rows of quads along k: for A, whose numbers `more` makes unsigned, and for a B whose columns they are.
-TILEWRIGHT_TARGET inline void quads_of_rows(int64_t rows, int64_t depth, const Real* a,
-                                            int64_t a_row, int64_t a_k, Real* to, int64_t to_row,
-                                            bool more) {
+// Up to 16 numbers as bytes, from a tile of numbers or where a tensor's own bytes lie.
+TILEWRIGHT_TARGET inline __m128i bytes_of(const Real* p, int64_t n) {
+  const Vector x = n == kLanes ? *reinterpret_cast<const Unaligned*>(p) : load_part(p, first_lanes(n));
+  return _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)x));
+}
+TILEWRIGHT_TARGET inline __m128i bytes_of(const std::int8_t* p, int64_t n) {
+  return n == kLanes ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(p))
+                     : _mm_maskz_loadu_epi8(first_lanes(n), p);
+}
+// Bytes that follow one another, made unsigned or not; whole vectors are written.
+TILEWRIGHT_TARGET inline void copy_bytes(const std::int8_t* from, int64_t n, std::int8_t* to, bool more) {
+  const __m512i flip = _mm512_set1_epi8(more ? -128 : 0);
+  for (int64_t k = 0; k < n; k += 64) {
+    const int64_t rest = min(n - k, 64);
+    const __m512i x = rest == 64 ? _mm512_loadu_si512(from + k)
+                                 : _mm512_maskz_loadu_epi8(~0ull >> (64 - rest), from + k);
+    _mm512_storeu_si512(to + k, _mm512_xor_si512(x, flip));
+  }
+}
+TILEWRIGHT_TARGET inline void copy_bytes(const Real* from, int64_t n, std::int8_t* to, bool more) {
   const __m128i flip = _mm_set1_epi8(more ? -128 : 0);
+  for (int64_t k = 0; k < n; k += kLanes)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k),
+                     _mm_xor_si128(bytes_of(from + k, min(n - k, kLanes)), flip));
+}
+// Rows of quads along k: for A, whose numbers `more` makes unsigned, and for a B whose columns they are.
+template <class T>
+TILEWRIGHT_TARGET inline void quads_of_rows(int64_t rows, int64_t depth, const T* a, int64_t a_row,
+                                            int64_t a_k, Real* to, int64_t to_row, bool more) {
   for (int64_t i = 0; i < rows; ++i) {
-    char* const bytes = reinterpret_cast<char*>(to + i * to_row);
-    for (int64_t k = 0; k < depth; k += kLanes) {
-      const int64_t n = min(depth - k, kLanes);
-      Real gathered[kLanes];
-      const Real* from = a + i * a_row + k;
-      if (a_k != 1) {
-        for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
-        from = gathered;
-      }
-      const Vector x = n == kLanes ? *reinterpret_cast<const Unaligned*>(from)
-                                   : load_part(from, first_lanes(n));
-      const __m128i whole = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32((__m512)x));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes + k), _mm_xor_si128(whole, flip));
+    std::int8_t* const bytes = reinterpret_cast<std::int8_t*>(to + i * to_row);
+    if (a_k == 1) {
+      copy_bytes(a + i * a_row, depth, bytes, more);
+      continue;
+    }
+    for (int64_t k = 0; k < depth; k += 64) {
+      const int64_t n = min(depth - k, 64);
+      T gathered[64];
+      for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
+      copy_bytes(gathered, n, bytes + k, more);
     }
   }
 }
@@ -137,29 +158,29 @@ TILEWRIGHT_TARGET inline void take_away(int64_t columns, int64_t steps, Real* to
     _mm512_storeu_si512(to + j, _mm512_sub_epi32(_mm512_setzero_si512(), sum));
   }
 }
-// Rows of columns, each a quad of steps of the depth, behind the row that is taken away.
-// `rows_of_columns`: room for the columns' own rows.
-TILEWRIGHT_TARGET inline void quads_of_columns(int64_t columns, int64_t depth, const Real* b,
+// Rows of columns, each a quad of steps of the depth, behind the row that is taken away, and rows of
+// zeros up to a multiple of so many. `rows_of_columns`: room for the columns' own rows.
+template <class T>
+TILEWRIGHT_TARGET inline void quads_of_columns(int64_t columns, int64_t depth, const T* b,
                                                int64_t b_k, int64_t b_column, Real* to,
                                                int64_t to_row, Real* rows_of_columns,
-                                               int64_t column_row) {
+                                               int64_t column_row, int64_t multiple) {
   const int64_t steps = (depth + 3) / 4;
+  for (int64_t k = steps; k % multiple != 0; ++k)
+    for (int64_t j = 0; j < columns; j += kLanes)
+      *reinterpret_cast<Unaligned*>(to + (k + 1) * to_row + j) = Vector{};
   if (b_column != 1) {
     quads_of_rows(columns, depth, b, b_column, b_k, rows_of_columns, column_row, false);
     transpose(columns, steps, rows_of_columns, column_row, to + to_row, to_row);
     return take_away(columns, steps, to, to_row);
   }
-  const __m512i least = _mm512_set1_epi32(-128), most = _mm512_set1_epi32(127);
-  const __m512i byte = _mm512_set1_epi32(255);
   for (int64_t k = 0; k < depth; k += 4)
     for (int64_t j = 0; j < columns; j += kLanes) {
-      const Lanes lanes = first_lanes(min(columns - j, kLanes));
+      const int64_t n = min(columns - j, kLanes);
       __m512i quad = _mm512_setzero_si512();
       for (int t = static_cast<int>(min(depth - k, 4)); t-- > 0;) {
-        const __m512i x = _mm512_cvtps_epi32((__m512)load_part(b + (k + t) * b_k + j, lanes));
-        const __m512i whole = _mm512_max_epi32(_mm512_min_epi32(x, most), least);
-        quad = _mm512_or_si512(quad, _mm512_sllv_epi32(_mm512_and_si512(whole, byte),
-                                                       _mm512_set1_epi32(8 * t)));
+        const __m512i x = _mm512_cvtepu8_epi32(bytes_of(b + (k + t) * b_k + j, n));
+        quad = _mm512_or_si512(quad, _mm512_sllv_epi32(x, _mm512_set1_epi32(8 * t)));
       }
       _mm512_storeu_si512(to + (k / 4 + 1) * to_row + j, quad);
     }
@@ -167,7 +188,7 @@ TILEWRIGHT_TARGET inline void quads_of_columns(int64_t columns, int64_t depth, c
 }
 // The same of a tensor's own bytes as a panel of `width` columns, of which `columns` are there.
 inline Real* quads_of_panel(int64_t width, int64_t columns, int64_t depth, const std::int8_t* b,
-                            int64_t b_k, int64_t b_column, Real* to) {
+                            int64_t b_k, int64_t b_column, Real* to, int64_t multiple) {
   std::int32_t* const first = reinterpret_cast<std::int32_t*>(to);
   for (int64_t i = 0; i < width; ++i) first[i] = 0;
   std::int32_t* quad = first + width;
@@ -181,6 +202,8 @@ inline Real* quads_of_panel(int64_t width, int64_t columns, int64_t depth, const
       }
       *quad = static_cast<std::int32_t>(all);
     }
+  for (int64_t k = (depth + 3) / 4; k % multiple != 0; ++k)
+    for (int64_t i = 0; i < width; ++i) *quad++ = 0;
   return reinterpret_cast<Real*>(quad);
 }
 )";

@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 38> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 39> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -52,6 +52,7 @@ constexpr std::array<std::string_view, 38> kOfKernels = {"l2",
                                                          "narrow_f16",
                                                          "narrow_bf16",
                                                          "pair",
+                                                         "quad",
                                                          "wgmma",
                                                          "launch_unit"};
 

@@ -24,6 +24,14 @@ Workload without_names(const Workload& w) {
   return Workload::create(std::move(spec));
 }
 
+Workload with_constants(const Workload& w, const std::vector<bool>& constant) {
+  WorkloadSpec spec = w.spec();
+  for (std::size_t t = 0; t < spec.tensors.size(); ++t)
+    spec.tensors[t].values =
+        constant[t] ? SharedValues(Values{.file = "constant", .type = "f32"}) : SharedValues();
+  return Workload::create(std::move(spec));
+}
+
 Names::Names(const Workload& from, const Workload& to) {
   for (std::size_t i = 0; i < from.loops().size(); ++i)
     names_["l" + from.loops()[i].name] = to.loops()[i].name;

@@ -15,6 +15,10 @@ namespace tilewright {
 /// the values of its inputs: equal where two workloads compute the same under other names.
 Workload without_names(const Workload& w);
 
+/// The same workload with inputs that no run changes marked as such, by tensor: these have values,
+/// which say nothing else. For prices: what is the same in every run may be packed once.
+Workload with_constants(const Workload& w, const std::vector<bool>& constant);
+
 /// Names of one workload to those of another of the same structure.
 class Names {
  public:

@@ -56,6 +56,8 @@ int Compute::rows_of_points(const Product& x) const {
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   const Access& c = op.outputs.front().target;
   const std::size_t in_b = b.index.size(), in_c = c.index.size();
+  // Of 8-bit numbers only convolutions take points of images.
+  if (steps_at_once(x) == 4 && !in_quads(x)) return -1;
   if (in_b < 2 || in_c < 2 || x.columns < 0) return -1;
   const auto outer = c.index[in_c - 2].plain_loop();
   if (!outer || !moves(b, *outer)) return -1;
@@ -87,26 +89,31 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
   if (in_quads(x)) {
-    // Copies and panels have a quarter of the vectors; all channels are one block.
-    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, 4);
-    if (groups > 1)
-      seconds +=
-          box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) * 2 * r_.cycle;
-    if (x.window) seconds += copies(x, box) / 4;
+    // Copies and panels have a quarter of the vectors; all channels are one block. Tiles take
+    // panels alone: these, and copies, go to the second cache and beyond.
+    constexpr double kPacked = 2, kPackedForTiles = 5;  // cycles
+    constexpr double kCopiesFurther = 2.5;
+    const bool tiles = by_tiles(x);
+    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : 4);
+    if (groups > 1 || tiles)
+      seconds += box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+                 (tiles ? kPackedForTiles : kPacked) * r_.cycle;
+    if (x.window) seconds += copies(x, box) / 4 * (tiles ? kCopiesFurther : 1);
     return {.seconds = box.times * (seconds + put_in_quads(x, box))};
   }
-  const int steps = x.window                                          ? 1
-                    : r_.fma_quads > 0 && multiplies_bytes(w_, n_.op) ? 4
-                    : r_.fma_pairs > 0                                ? 2
-                                                                      : 1;
+  const int steps = steps_at_once(x);
   double seconds = box.times * box.blocks *
-                   product_seconds(r_, box.rows, box.columns, box.depth / box.blocks, steps);
+                   product_seconds(r_, box.rows, box.columns, box.depth / box.blocks,
+                                   by_tiles(x) ? kTiled : steps);
   if (!x.window) seconds += box.times * rows_begun(x, box);
-  if (steps > 1) {
+  const double vectors = box.times * box.depth / static_cast<double>(r_.lanes);  // of a row
+  if (steps == 2) seconds += (box.rows + box.columns) * vectors * r_.pair;
+  if (steps == 4) {
+    constexpr double kCopied = 0.4;  // cycles: bytes of a vector's elements, made unsigned
     // Weights are put together once for all runs.
-    const bool kept = steps == 4 && places_.in_place(buffer_read(x.right));
-    seconds += box.times * (box.rows + (kept ? 0 : box.columns)) * box.depth /
-               static_cast<double>(r_.lanes) * r_.pair;
+    const Access& right = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
+    const bool kept = w_.tensor(right.tensor).values && places_.in_place(buffer_read(x.right));
+    seconds += vectors * (box.rows * kCopied * r_.cycle + (kept ? 0 : box.columns * r_.quad));
   }
   const double begun = x.window ? 0 : box.times * panels_begun(x, box);
   if (groups > 1)
@@ -118,7 +125,22 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
   return {.seconds = points, .by_points = true};
 }
 
-/// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
+/// Steps of the depth that an element of a plain product's operands has.
+int Compute::steps_at_once(const Product& x) const {
+  if (x.window) return 1;
+  if (r_.fma_quads > 0 && multiplies_bytes(w_, n_.op)) return 4;
+  return r_.fma_pairs > 0 ? 2 : 1;
+}
+
+bool Compute::by_tiles(const Product& x) const {
+  constexpr std::int64_t kTile = 16;  // rows of a convolution's weights that are packed together
+  if (!r_.tiles || x.rows < 0) return false;
+  if (!in_quads(x)) return steps_at_once(x) == 4 && most(x.rows) >= kLeastTileRows;
+  const auto rows = extents_[static_cast<std::size_t>(x.rows)];
+  const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(x.rows)];
+  return rows >= kTile && (rows % kTile == 0 || rows == w_.loop(loop).extent);
+}
+
 bool Compute::in_quads(const Product& x) const {
   if (!places_.convolves_bytes(n_.op, x) || most(x.rows) < 4) return false;
   const Operator& op = w_.op(n_.op);
@@ -330,9 +352,9 @@ bool Compute::uniform(const Expr& e, LoopId along) const {
 
 /// Seconds of a function beside its arguments: of a vector, or of a point that is computed alone.
 double Compute::call(const Expr& e, bool alone) const {
-  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt", "sigmoid"};
+  static constexpr std::array kShort = {"exp", "sqrt", "rsqrt"};
   static constexpr std::array kQuotients = {"div", "recip"};
-  static constexpr std::array kOurs = {"tanh", "erf", "gelu"};  // as vectors
+  static constexpr std::array kOurs = {"tanh", "erf"};  // as vectors
   const auto is = [&e](const auto& names) {
     return std::ranges::find(names, e.function) != names.end();
   };
@@ -351,7 +373,10 @@ double Compute::call(const Expr& e, bool alone) const {
       (e.args[1].constant == 0.5 || e.args[1].constant == 0.75 || e.args[1].constant == 2);
   if (light) return r_.light;
   if (is(kQuotients)) return r_.divide;
+  // Half of its division runs beside the next vector's exponential.
+  if (e.function == "sigmoid") return r_.expensive + r_.divide / 2;
   if (is(kShort) || short_power) return r_.expensive;
+  if (e.function == "gelu") return 1.28 * lanes * r_.library;
   // Of functions without code for vectors the library's is called for each lane.
   return lanes * (is(kOurs) ? r_.library : r_.expensive_one);
 }

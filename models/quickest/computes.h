@@ -44,6 +44,10 @@ class Compute {
   double points(const InRegisters& registers) const;
 
   BufferId buffer_read(int input) const;
+  /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
+  bool in_quads(const Product& x) const;
+  /// Whether the product is one of tiles of 8-bit numbers.
+  bool by_tiles(const Product& x) const;
 
  private:
   double most(int l) const {
@@ -57,7 +61,7 @@ class Compute {
   double panels_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
-  bool in_quads(const Product& x) const;
+  int steps_at_once(const Product& x) const;
   double put_in_quads(const Product& x, const ProductBox& box) const;
   int vector_loop() const;
   bool reads_sums_together(int along) const;

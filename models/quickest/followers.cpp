@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/lowering/byte_products.h"
 #include "core/lowering/checks.h"
 #include "models/quickest/quickest.h"
 
@@ -36,7 +37,7 @@ class Finder {
     if (!producer.valid() || followers_.contains(producer)) return;
     const ScheduleNode& n = k_.node(producer);
     if (n.once || n.writes.size() != 1 || n.writes[0].atomic || !complete(producer) ||
-        by_points(n.op))
+        by_points(n.op) || leaves_loops_over(producer))
       return;
     std::set<BufferId> made = {n.writes[0].buffer};
     std::set<NodeId> taken;
@@ -90,6 +91,26 @@ class Finder {
           return false;
     }
     return true;
+  }
+  /// Whether a plain product of 8-bit numbers has loops beside rows, columns and depth that its
+  /// tile has several iterations of, as heads: they stand around it alone. Others are images' rows.
+  bool leaves_loops_over(NodeId producer) const {
+    const OpId op = k_.node(producer).op;
+    const auto product = product_of(w_, op);
+    if (!product || product->window || !multiplies_bytes(w_, op)) return false;
+    const Operator& o = w_.op(op);
+    if (w_.tensor(o.inputs[static_cast<std::size_t>(product->left)].tensor).values) return false;
+    std::vector<NodeId> around = open_;
+    add_path(open_.back(), producer, around);
+    for (int l = 0; l < static_cast<int>(o.loops.size()); ++l) {
+      if (l == product->rows || l == product->columns || l == product->depth) continue;
+      std::int64_t extent = w_.loop(o.loops[static_cast<std::size_t>(l)]).extent;
+      for (NodeId id : around)
+        for (const OpLoop& cut : k_.node(id).cuts)
+          if (cut.op == op && cut.local == l) extent = std::min(extent, k_.node(id).step);
+      if (extent > 1) return true;
+    }
+    return false;
   }
   bool add_path(NodeId from, NodeId to, std::vector<NodeId>& path) const {
     if (from == to) return true;

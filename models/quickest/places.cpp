@@ -57,13 +57,8 @@ bool Places::convolves_bytes(OpId op, const Product& x) const {
   if (w_.producer(left.tensor).valid() || right.index.empty()) return false;
   const LoopId rows = o.loops[static_cast<std::size_t>(x.rows)];
   const LoopId columns = o.loops[static_cast<std::size_t>(x.columns)];
-  // A kernel of a network does not know its weights: points of two dimensions or a window say it.
-  const auto points = std::ranges::count_if(o.loops, [&](LoopId l) {
-    return indexes(right, l) && !indexes(left, l) && indexes(o.outputs[0].target, l);
-  });
   const auto& last = right.index.back().terms;
-  return (x.window || points > 1 || w_.tensor(left.tensor).values) &&
-         w_.loop(rows).extent >= kLeastRows &&
+  return w_.tensor(left.tensor).values && w_.loop(rows).extent >= kLeastRows &&
          std::ranges::find(last, columns, &Term::loop) != last.end();
 }
 
@@ -78,11 +73,10 @@ void Places::find_reals() {
     if (!w_.reduction_loops(n.op).empty())
       for (const OutputUse& use : n.writes) reals_.insert(use.buffer);
     if (!product || quads) continue;
-    for (const InputUse& use : n.reads) {
-      const bool kept = r_.fma_quads > 0 && !product->window && use.inputs.size() == 1 &&
-                        use.inputs.front() == product->right && w_.tensor(use.tensor).values;
-      if (!kept && use.buffer.valid()) reals_.insert(use.buffer);
-    }
+    // Plain products of 8-bit numbers read the bytes.
+    if (r_.fma_quads > 0 && !product->window && multiplies_bytes(w_, n.op)) continue;
+    for (const InputUse& use : n.reads)
+      if (use.buffer.valid()) reals_.insert(use.buffer);
   }
 }
 

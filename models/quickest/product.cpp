@@ -93,8 +93,32 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
   return best;
 }
 
+/// Seconds of tiles: each step of 16 quads multiplies those of 16 rows and 16 columns. Sums leave
+/// their tiles for memory, and come back by vectors.
+double tile_seconds(const Rates& r, double rows, double columns, double depth) {
+  constexpr double kTile = 16, kQuads = 4;
+  constexpr double kLeaves = 3;     // cycles: a vector of sums, stored, read and converted
+  constexpr double kBegins = 60;    // cycles: a block of four tiles, until the first and after the
+                                    // last
+  constexpr double kAgain = 2500;   // cycles: until tiles that have rested are as fast again
+  constexpr double kWaiting = 8;    // blocks whose sums leave together: meanwhile tiles rest
+  constexpr double kFurther = 100;  // cycles: a step of four tiles that come from the second cache
+  const double high = std::ceil(rows / kTile), wide = std::ceil(columns / kTile);
+  const double deep = std::ceil(depth / (kTile * kQuads));
+  const double blocks = std::ceil(high / 2) * std::ceil(wide / 2);
+  const double bytes = std::min(high, 2.0) * kTile * depth + std::min(wide, 2.0) * kTile * depth;
+  const bool further = !r.caches.empty() && bytes > r.caches.front().capacity;
+  return high * wide * deep * kTile * kTile * r.fma_quads +
+         (rows * wide * kLeaves + blocks * (kBegins + (further ? deep * kFurther : 0)) +
+          std::ceil(blocks / kWaiting) * kAgain) *
+             r.cycle;
+}
+
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps) {
-  const double fma = steps == 4 ? r.fma_quads : steps == 2 ? r.fma_pairs : r.fma;
+  if (steps == kTiled) return tile_seconds(r, rows, columns, depth);
+  const double fma = steps == 4   ? std::max(r.fma_quads, r.cycle / 2)
+                     : steps == 2 ? r.fma_pairs
+                                  : r.fma;
   depth = std::ceil(depth / steps);
   const auto [height, width] = block_of(r, rows, columns);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));

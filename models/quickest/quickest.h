@@ -52,19 +52,23 @@ struct Rates {
   double light_one = 0;             ///< operations of points that are computed one by one: an
   double expensive_one = 0;         ///< arithmetic one, a call as of exp,
   double library_one = 0;           ///< and a long one, as of tanh
-  double part = 0;  ///< a vector of which some lanes are left out, beside the others
-  double join = 0;  ///< lanes of a vector joined into one element of a sum
-  double copy = 0, copy_row = 0;    ///< a line that is packed, and a row of lines begun
+  double part = 0;                ///< a vector of which some lanes are left out, beside the others
+  double join = 0;                ///< lanes of a vector joined into one element of a sum
+  double copy = 0, copy_row = 0;  ///< a line that is packed, and a row of lines begun
   /// A vector of f16 or bf16 that is converted as it is copied in, and as it is copied out.
   double widen_f16 = 0, widen_bf16 = 0, narrow_f16 = 0, narrow_bf16 = 0;
   /// Where products take bf16 in pairs: a vector's multiply-adds of two steps of the depth (0:
   /// they do not), and a vector of an operand that is paired.
   double fma_pairs = 0, pair = 0;
   double fma_quads = 0;  ///< of four steps, where products take i8 in quads; 0: they do not
-  double visit = 0;                 ///< a tile of a compute that is no product
-  double reread = 0;                ///< sums stored one by one that are read as a vector
-  double tap = 0, tap_apart = 0;    ///< a vector of a window's tap, neighbours or not
-  double region = 0;                ///< threads begin and end
+  double quad = 0;       ///< a vector of elements of a right operand that is put into quads
+  /// Products of quads with several rows are of tiles, of 16 rows, 16 columns and 16 quads
+  /// (codegen/cpu/tiles_text.cpp): no two vectors a cycle are as fast.
+  bool tiles = false;
+  double visit = 0;               ///< a tile of a compute that is no product
+  double reread = 0;              ///< sums stored one by one that are read as a vector
+  double tap = 0, tap_apart = 0;  ///< a vector of a window's tap, neighbours or not
+  double region = 0;              ///< threads begin and end
   std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
   std::vector<CacheRate> caches;                           ///< innermost first
   std::vector<std::string> assumed;
@@ -92,6 +96,10 @@ bool through_window(const Access& a);
 
 /// Cycles of a multiply-add until the next one can add to its sum.
 inline constexpr double kLatency = 4;
+/// Of steps at once: quads in tiles.
+inline constexpr int kTiled = 64;
+/// Rows of a product of quads that tiles take.
+inline constexpr double kLeastTileRows = 8;
 
 /// Cycles in which a vector of a block is loaded and stored, much of it beside multiply-adds
 /// (`calibrate` takes the same off what it measures of a block).

@@ -18,7 +18,7 @@ constexpr double kLight = 0.5, kExpensive = 12, kLibrary = 1.8, kCopy = 5, kCall
                  kRegion = 3600, kCopyRow = 8, kVisit = 0.7, kReread = 57, kTap = 1.4,
                  kTapApart = 1.9, kLightOne = 0.4, kExpensiveOne = 7, kLibraryOne = 30, kDivide = 7,
                  kPart = 0.7, kJoin = 6.5, kDram = 400, kWidenF16 = 1.5, kWidenBf16 = 1.7,
-                 kNarrowF16 = 1, kNarrowBf16 = 4, kPair = 3.8;
+                 kNarrowF16 = 1, kNarrowBf16 = 4, kPair = 3.8, kQuad = 2.8;
 /// Of the multiply-adds that a processor begins, those that kernels reach (0.95 and 0.76 on those
 /// two).
 constexpr double kReached = 0.85;
@@ -142,7 +142,9 @@ Result<Rates> rates_of(const Question& q) {
                                             r.fma_pairs == 0 && multiplies_bytes(*q.workload)) {
     r.fma_quads = 8.0 * static_cast<double>(r.lanes) *
                   static_cast<double>(std::max<std::int64_t>(1, u.count)) / quads->second.value;
-    r.pair = r.cycle * find_cycles(u, "pair", kPair, r.assumed);
+    r.quad = r.cycle * find_cycles(u, "quad", kQuad, r.assumed);
+    constexpr double kFasterThanVectors = 0.4;  // cycles
+    r.tiles = r.fma_quads < kFasterThanVectors * r.cycle;
   }
   r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);
   r.reread = r.cycle * find_cycles(u, "reread", kReread, r.assumed);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/lowering/byte_products.h"
 #include "core/lowering/past_caches.h"
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
@@ -31,7 +32,7 @@ struct Work {
 /// A load that is repeated only where its tile changes.
 struct Pending {
   NodeId load;
-  double lines = 0;  ///< that are copied, in one run of the subtree
+  double lines = 0;              ///< that are copied, in one run of the subtree
   double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
@@ -66,13 +67,15 @@ class Walk {
       if (n.kind != NodeKind::compute) continue;
       const auto product = product_of(w_, n.op);
       const bool plain = product && !product->window;
+      // Loads of tiles wait for the second cache.
+      const bool tiles = r_.tiles && multiplies_bytes(w_, n.op);
       for (const OutputUse& use : n.writes) {
         written_[object_of(use.buffer)] = true;
         past_[object_of(use.buffer)] = stored_past_caches(s, k, use.buffer);
         sums_[object_of(use.buffer)] = plain;
       }
       for (const InputUse& use : n.reads)
-        if (use.buffer.valid()) (plain ? panels_ : others)[object_of(use.buffer)] = true;
+        if (use.buffer.valid()) (plain && !tiles ? panels_ : others)[object_of(use.buffer)] = true;
     }
     for (std::size_t o = 0; o < objects_; ++o)
       panels_[o] = panels_[o] && !others[o] && !written_[o];
@@ -384,7 +387,9 @@ class Walk {
     if (std::ranges::find(extents, 0) != extents.end()) return nothing();
     for (const OutputUse& use : n.writes) {
       const Buffer& b = k_.buffer(use.buffer);
-      if (!Places::leaves(b) || !places_.converted(b.tensor)) continue;
+      // Bytes that lie in place are rounded by the vectors that store them.
+      if (!Places::leaves(b) || !places_.converted(b.tensor) || places_.in_place(use.buffer))
+        continue;
       std::int64_t& row = stored_rows_[use.buffer];
       row = std::max(row, Places::row_of(write_box(s_, k_, n.op, use.output, ranges)));
       written_[b.tensor.index()] = true;
@@ -441,7 +446,8 @@ class Walk {
     Work whole = nothing();
     touch_all(n, ranges, whole);
     const ProductBox box = compute.box_of(x);
-    const auto [height, width] = block_of(r_, box.rows, box.columns);
+    auto [height, width] = block_of(r_, box.rows, box.columns);
+    if (compute.by_tiles(x)) height = 32, width = x.window ? 2 : 4;
     const double groups = std::ceil(box.rows / static_cast<double>(height));
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
     const std::size_t a = object_of(compute.buffer_read(x.left));
@@ -450,7 +456,7 @@ class Walk {
     const double times = box.times, blocks = box.blocks;
     // Of a window groups of rows find panels that the first of them has packed, a line a step.
     const double of_panel =
-        x.window ? box.depth / blocks *
+        x.window ? box.depth / (compute.in_quads(x) ? 4 : 1) / blocks *
                        static_cast<double>(width * r_.lanes * static_cast<std::int64_t>(r_.element))
                  : whole.foot[b] / times / panels / blocks;
     Work block = nothing();
@@ -553,7 +559,7 @@ class Walk {
         // What all iterations touch every thread brings into its own cache once, at least.
         const bool shared = r_.caches[c].all > 0;
         const double own = whole_[o] && !shared ? std::min(in, p.foot[o]) : 0;
-        const double write = !past_[o]                    ? r_.caches[c].write
+        const double write = !past_[o]                   ? r_.caches[c].write
                              : c + 1 == r_.caches.size() ? r_.write_past
                                                          : 0;
         const double times = written_[o] ? write / r_.caches[c].core : 1;
@@ -585,8 +591,8 @@ class Walk {
   Places places_;
   std::size_t tensors_, objects_;
   InRegisters registers_;
-  std::set<LoopId> joined_;    ///< whose iterations are not alike
-  std::vector<double> tile_;   ///< by buffer: bytes of its largest tile so far
+  std::set<LoopId> joined_;   ///< whose iterations are not alike
+  std::vector<double> tile_;  ///< by buffer: bytes of its largest tile so far
   std::map<BufferId, std::int64_t>
       stored_rows_;            ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;  ///< by object

@@ -64,11 +64,12 @@ Drawn drawn(std::uint64_t seed) {
 
 TEST(ByteConvolutions, AreTheSameNumbersOnEveryInstructionSet) {
   std::vector<cpu::Isa> isas = testing::isas_here();
-  if (cpu::host_runs(cpu::Isa::avx512_vnni)) isas.push_back(cpu::Isa::avx512_vnni);
+  for (const cpu::Isa isa : {cpu::Isa::avx512_vnni, cpu::Isa::amx_int8})
+    if (cpu::host_runs(isa)) isas.push_back(isa);
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   std::vector<Drawn> cases;
-  int in_quads = 0;
+  int in_quads = 0, in_tiles = 0;
   for (std::uint64_t seed = 1; seed <= 14; ++seed)
     for (const cpu::Isa isa : isas) {
       cases.push_back(drawn(seed));
@@ -84,10 +85,14 @@ TEST(ByteConvolutions, AreTheSameNumbersOnEveryInstructionSet) {
           {.isa = isa, .prefix = "k" + std::to_string(sources.size()), .constant = {"W"}});
       ASSERT_TRUE(source.ok()) << source.reason();
       in_quads += source->text.find("void convolve_bytes(") != std::string::npos ? 1 : 0;
+      in_tiles += source->text.find("convolve_bytes<16, 2") != std::string::npos ? 1 : 0;
       sources.push_back(std::move(source).value());
     }
   if (cpu::host_runs(cpu::Isa::avx512_vnni)) {
     EXPECT_GT(in_quads, 6);
+  }
+  if (cpu::host_runs(cpu::Isa::amx_int8)) {
+    EXPECT_GT(in_tiles, 2);
   }
   auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
   ASSERT_TRUE(kernels.ok()) << kernels.reason();

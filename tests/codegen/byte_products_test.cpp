@@ -43,6 +43,19 @@ Schedule schedule_of(const Drawn& d) {
 }
 
 Drawn drawn(std::uint64_t seed) {
+  // Panels of a tile of their own are narrower than the micro-kernel, and there are two.
+  if (seed == 0)
+    return {.m = 4, .n = 182, .k = 64, .tile_m = 4, .tile_n = 91, .tile_k = 64, .constant = true};
+  // More blocks of tiles than wait for one another, in panels and where they are put together.
+  if (seed == 13 || seed == 14)
+    return {.m = 75,
+            .n = 330,
+            .k = 70,
+            .tile_m = 75,
+            .tile_n = 330,
+            .tile_k = 70,
+            .constant = seed == 13,
+            .followed = true};
   std::mt19937_64 random(seed);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
@@ -55,12 +68,13 @@ Drawn drawn(std::uint64_t seed) {
 
 TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
   std::vector<cpu::Isa> isas = testing::isas_here();
-  if (cpu::host_runs(cpu::Isa::avx512_vnni)) isas.push_back(cpu::Isa::avx512_vnni);
+  for (const cpu::Isa isa : {cpu::Isa::avx512_vnni, cpu::Isa::amx_int8})
+    if (cpu::host_runs(isa)) isas.push_back(isa);
   std::vector<cpu::Source> sources;
   std::vector<Schedule> schedules;
   std::vector<Drawn> cases;
   int packed_once = 0;
-  for (std::uint64_t seed = 1; seed <= 12; ++seed)
+  for (std::uint64_t seed = 0; seed <= 14; ++seed)
     for (const cpu::Isa isa : isas) {
       cases.push_back(drawn(seed));
       schedules.push_back(schedule_of(cases.back()));
@@ -68,8 +82,10 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
       if (cases.back().constant) options.constant = {"B"};
       auto source = cpu::emit(schedules.back(), options);
       ASSERT_TRUE(source.ok()) << source.reason();
-      const bool quads = isa == cpu::Isa::avx512_vnni;
+      const bool tiles = isa == cpu::Isa::amx_int8;
+      const bool quads = isa == cpu::Isa::avx512_vnni || tiles;
       EXPECT_THAT(source->notes, Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
+      EXPECT_EQ(source->text.find("tdpbusd") != std::string::npos, tiles);
       if (quads) packed_once += source->kept_bytes > 0 ? 1 : 0;
       sources.push_back(std::move(source).value());
     }
@@ -95,9 +111,12 @@ TEST(ByteProducts, TheHostTakesTheInstructionForThemAlone) {
   const Schedule s = schedule_of(d);
   const Workload plain = named_workload("gemm:m=8,n=16,k=8");
   EXPECT_FALSE(multiplies_bytes(plain));
-  EXPECT_NE(cpu::host_isa(plain), cpu::Isa::avx512_vnni);
-  EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::avx512_vnni,
-            cpu::host_runs(cpu::Isa::avx512_vnni));
+  const auto multiplies = [](const Workload& w) {
+    return cpu::host_isa(w) == cpu::Isa::avx512_vnni || cpu::host_isa(w) == cpu::Isa::amx_int8;
+  };
+  EXPECT_FALSE(multiplies(plain));
+  EXPECT_EQ(multiplies(*s.workload), cpu::host_runs(cpu::Isa::avx512_vnni));
+  EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::amx_int8, cpu::host_runs(cpu::Isa::amx_int8));
 }
 
 }  // namespace

@@ -11,16 +11,41 @@
 #include <random>
 
 #include "core/base/format.h"
+#include "core/machine/machine.h"
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
 #include "core/workload/reference/elements.h"
 #include "core/workload/reference/evaluate.h"
 #include "core/workload/subgraph.h"
+#include "core/workload/text.h"
 #include "harness/layers.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tilewright::harness {
 namespace {
+
+/// Two launches of one kernel by the same weights, and one that brings more than the cache holds.
+TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: steps\nloops: {i: 256, j: 256, k: 4096}\noperators:\n  - \"a[i] += W[i,j] * x[j]\"\n"
+      "  - \"b[i] += W[i,j] * a[j]\"\n  - \"c[i] += V[i,k] * y[k]\"\n",
+      "test"));
+  Program program{.workload = w};
+  const auto add = [&](std::size_t op, bool another) {
+    const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+    if (another) program.kernels.push_back({.workload = part, .predicted = 10, .again = 2});
+    Launch l{.kernel = program.kernels.size() - 1, .operators = {OpId(op)}};
+    for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+    program.launches.push_back(std::move(l));
+  };
+  add(0, true), add(1, false), add(2, true);
+  Machine machine = named_machine("epyc-zen5");  // 1 MiB a core
+  const auto seconds = predicted_seconds(program, machine);
+  ASSERT_EQ(seconds.size(), 3u);
+  EXPECT_GT(*seconds[0], 9.9);  // V came between
+  EXPECT_NEAR(*seconds[1], 2, 0.1);
+  EXPECT_GT(*seconds[2], 9.9);
+}
 
 TEST(Arena, WhatIsNeededTogetherDoesNotOverlap) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

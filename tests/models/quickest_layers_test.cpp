@@ -7,6 +7,7 @@
 
 #include "core/base/effort.h"
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/plan/names.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
 #include "models/quickest/gpu.h"
@@ -84,9 +85,9 @@ TEST(PlannerOfGathers, ProductsReadAPlainMatrix) {
   };
   for (const char* machine : {"epyc-zen5", "h100"})
     for (const char* dtype : {"f32", "f16"}) {
-      const std::string text = std::string("name: t\ndtype: ") + dtype + "\nloops: {b: " +
-                               draw(500, 900) + ", d: " + draw(60, 130) + ", e: " +
-                               draw(300, 600) + "}\ntensors: {T: [" + draw(30, 90) +
+      const std::string text = std::string("name: t\ndtype: ") + dtype +
+                               "\nloops: {b: " + draw(500, 900) + ", d: " + draw(60, 130) +
+                               ", e: " + draw(300, 600) + "}\ntensors: {T: [" + draw(30, 90) +
                                ", d], ids: [b]}\ndtypes: {ids: i32}\noperators:\n"
                                "  - \"y[b,e] += T[ids[b],d] * W[d,e]\"\n";
       Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
@@ -98,14 +99,14 @@ TEST(PlannerOfGathers, ProductsReadAPlainMatrix) {
     }
 }
 
-/// Threads that share an image's columns write to the same lines of memory, and none of them has whole
-/// rows, which what follows a convolution takes from registers.
+/// Threads that share an image's columns write to the same lines of memory, and none of them has
+/// whole rows, which what follows a convolution takes from registers.
 TEST(PlannerOfThreads, ColumnsOfAnImageAreNotShared) {
   for (const char* size : {"l: 56, j: 56, k: 64", "l: 55, j: 55, k: 16", "l: 27, j: 40, k: 24"}) {
-    const std::string text =
-        std::string("name: layer\nloops: {i: 64, r: 3, s: 3, ") + size +
-        "}\ntensors: {X: [k, l, j], B: [i]}\noperators:\n"
-        "  - \"Y[i,l,j] += X[k,l+r-1,j+s-1] * W[i,k,r,s]\"\n  - \"Z[i,l,j] = relu(Y[i,l,j] + B[i])\"\n";
+    const std::string text = std::string("name: layer\nloops: {i: 64, r: 3, s: 3, ") + size +
+                             "}\ntensors: {X: [k, l, j], B: [i]}\noperators:\n"
+                             "  - \"Y[i,l,j] += X[k,l+r-1,j+s-1] * W[i,k,r,s]\"\n  - \"Z[i,l,j] = "
+                             "relu(Y[i,l,j] + B[i])\"\n";
     Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "test"))};
     q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
     q.threads = 2;
@@ -144,6 +145,34 @@ TEST(PlannerOfThreads, CountWhatTheThreadWithMostDoesAndBrings) {
   const quickest::KernelTime time = time_of(product, "n/512@grid k/64 ( C.C )", rates);
   ASSERT_EQ(time.waiting.size(), 3u);
   EXPECT_GE(time.waiting[1], 0.98 * (a + b / 2 + c) * rates.caches[1].core);  // into L2, its own
+}
+
+TEST(PlannerOfBytes, OperandsThatNeverChangeAndTilesAreFaster) {
+  const auto seconds = [](const std::string& heads, bool constant, double rate, bool tiles) {
+    const Workload w =
+        workload_from_yaml("name: bytes\ndtype: f32\nloops: {i: 64, h: " + heads +
+                               ", j: 64, k: 512}\ndtypes: {A: i8, B: i8, D: i8}\noperators:\n"
+                               "  - \"product: C[i,h,j] += A[i,k] * B[k,h,j]\"\n"
+                               "  - \"after: D[i,h,j] = round(min(max(C[i,h,j], -128), 127))\"\n",
+                           "test");
+    std::vector<bool> never(w.tensors().size(), false);
+    never[w.find_tensor("B")->index()] = constant;
+    Machine machine = named_machine("epyc-zen5");
+    machine.units[0].peak["i8"] = FlopsPerSecond(rate);
+    Question q{.workload = std::make_shared<const Workload>(with_constants(w, never))};
+    q.machine = std::make_shared<const Machine>(std::move(machine));
+    const quickest::Rates rates = quickest::rates_of(q).value();
+    EXPECT_EQ(rates.tiles, tiles);
+    const Kernel k{.tree = parse_tree("i/64 h/" + heads + " j/64 ( k/512 ( C.product ) C.after )")};
+    const auto s = resolve(Plan{{k}}, q.workload, q.machine);
+    return quickest::kernel_time(*s, s->kernels[0], rates).seconds;
+  };
+  // Of 128 cores of 2.7 GHz: two dot products of vectors a cycle, and tiles.
+  constexpr double kVectors = 8.8e13, kTiles = 6e14;
+  EXPECT_LT(seconds("1", true, kVectors, false), 0.9 * seconds("1", false, kVectors, false));
+  EXPECT_LT(seconds("1", true, kTiles, true), 0.6 * seconds("1", true, kVectors, false));
+  // Heads stand around the product, and what follows reads the sums again.
+  EXPECT_GT(seconds("8", true, kTiles, true), 8.2 * seconds("1", true, kTiles, true));
 }
 
 /// A kernel of a convolution and what joins its channels with others' is no faster than the
