@@ -12,35 +12,33 @@ namespace {
 /// Registers of a contraction by fused multiply-adds, whose operands' places are kept and moved
 /// along: ptxas of nvcc 13.0 gives the six that it makes of ResNet-50 in f32 80 to 101.
 constexpr std::int64_t kContraction = 96;
-
-/// Of a product by matrix units: registers of a thread beside its sums. ptxas of nvcc 13.0 reads
-/// two steps of 16 of both operands ahead, one where the depth has a single turn: within 2 in the
-/// median of 92 kernels of one product for sm_80 and sm_90a.
-std::int64_t beside_sums(const ProductRun& x, const BlockForms& f) {
-  const std::int64_t step = 4 * ceil_div(x.rows, std::int64_t{f.warp_rows}) +
-                            2 * ceil_div(x.columns, std::int64_t{f.warp_columns});
-  return x.runs > 1 ? std::max<std::int64_t>(40, 8 + std::min<std::int64_t>(72, 2 * step))
-                    : std::max<std::int64_t>(24, 8 + step);
-}
+/// Registers of several sums point by point: it gives six kernels of attention of one query row in
+/// f32 115 to 168, and spills nothing with 128.
+constexpr std::int64_t kSumsByPoints = 112;
 
 /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next product's
 /// operand are rounded beside themselves, values of rows are kept.
 std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const BlockRates& r) {
   bool chained = false, rows = false, contracts = false;
+  int by_points = 0;
   for (const BlockPhase& p : work.phases) {
     for (const ProductRun& x : p.products) {
       chained = chained || x.left_sums;
       contracts = contracts || x.contraction;
     }
-    for (const PointsRun& x : p.points) rows = rows || (x.reduces && x.in_registers);
+    for (const PointsRun& x : p.points) {
+      rows = rows || (x.reduces && x.in_registers);
+      if (x.reduces && !x.in_registers) ++by_points;
+    }
   }
-  const bool alone = work.phases.size() == 1 && work.phases.front().multiplies_alone();
-  const std::int64_t beside = alone ? beside_sums(work.phases.front().products.front(), f) : 40;
   const std::int64_t all = r.mma == 0 && work.sums > 0
                                ? fma_registers(work.sums, ceil_div(f.most_rows, f.warp_rows))
                            : chained ? 44 + ceil_div(5 * work.sums, std::int64_t{4})
-                                     : beside + work.sums;
-  const std::int64_t least = contracts && r.mma == 0 ? kContraction : 0;
+                                     : 40 + work.sums;
+  const std::int64_t least = r.mma > 0       ? 0
+                             : by_points > 2 ? kSumsByPoints
+                             : contracts     ? kContraction
+                                             : 0;
   return std::min(most_registers(f.threads, r.registers), std::max(least, all + (rows ? 20 : 0)));
 }
 
@@ -59,7 +57,7 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   const auto resident = [&](std::int64_t registers) {
     return std::min(
         {r.blocks, r.threads / f.threads,
-         shares ? p.registers.blocks : blocks_by_registers(f.threads, registers, r.registers),
+         shares ? p.registers.blocks : r.registers / (f.threads * round_up(registers, 8)),
          r.shared / (p.shared_bytes + kSharedReserved)});
   };
   f.resident = resident(f.registers);

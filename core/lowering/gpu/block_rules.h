@@ -70,14 +70,6 @@ constexpr std::int64_t most_registers(std::int64_t threads, std::int64_t of_sm) 
   return std::min(kMost, of_sm / ((threads + kTogether - 1) / kTogether * kTogether) / 8 * 8);
 }
 
-/// Blocks on a multiprocessor that has so many registers: whole fours of warps have room, and a
-/// warp gets registers in eights a thread (CUDA occupancy calculator).
-constexpr std::int64_t blocks_by_registers(std::int64_t threads, std::int64_t registers,
-                                           std::int64_t of_sm) {
-  const std::int64_t each = (registers + 7) / 8 * 8, warps = of_sm / (32 * each) / 4 * 4;
-  return warps / ((threads + 31) / 32);
-}
-
 /// Registers of a thread where the copying warps give some of theirs to the computing ones (PTX
 /// ISA, setmaxnreg: of whole warpgroups, in eights), and blocks on a multiprocessor that the launch
 /// then leaves room for; 0: they do not.

@@ -108,9 +108,6 @@ constexpr double kFmaWaits = 6;
 // By h100-products-f32-third.json and -fourth: cycles of a turn in which tiles are waited for and
 // the first of their operands are read.
 constexpr double kFmaTurn = 100;
-// Of a product by matrix units, where tiles are waited for and the first of their operands are
-// read: chosen by 116 tiles of h200-products-shallow.json, of depths of 64 to 512.
-constexpr double kMmaTurn = 300;
 // Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
 // block's four copying warps, which have two or three instructions for each (SASS).
 constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 3;
@@ -184,7 +181,6 @@ class Pricer {
       t.work += c.runs * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
-    if (multiplies_alone(p)) t.work += p.products.front().runs * kMmaTurn;
     t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
     // The first tile is waited for.
     t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
@@ -202,7 +198,7 @@ class Pricer {
     t.fill = (copied + loaded + p.stored + p.returned + 2 * p.added) / r_.fill;
     t.ends = (waited ? latency_ : 0) + std::max(first, first_bytes) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
-    rounds(t, resident, in_step(p) ? 1 : together_part(p));
+    rounds(t, resident, in_step(p));
     return t;
   }
 
@@ -210,21 +206,6 @@ class Pricer {
   bool in_step(const BlockPhase& p) const {
     return r_.mma == 0 &&
            std::ranges::any_of(p.products, [](const ProductRun& x) { return !x.contraction; });
-  }
-
-  /// Whether it is one product by matrix units and nothing else.
-  bool multiplies_alone(const BlockPhase& p) const { return r_.mma > 0 && p.multiplies_alone(); }
-
-  /// Of such a product: the part of its time in which blocks of an SM, which begin together, do the
-  /// same at the same time: until rings have gone round twice.
-  double together_part(const BlockPhase& p) const {
-    if (!multiplies_alone(p)) return 0;
-    double part = 0;
-    for (const CopyRun& c : p.copies) {
-      if (c.waits) return 0;
-      part = std::max(part, std::min(1.0, 2 * c.stages / c.runs));
-    }
-    return part;
   }
 
   /// A tile by the threads that compute, between two barriers. They wait for it.
@@ -297,14 +278,14 @@ class Pricer {
   }
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
-  /// `in_step`: the part that comes on top of each other.
-  void rounds(PhaseTime& t, std::int64_t resident, double in_step) const {
+  /// `in_step`: on top of each other.
+  void rounds(PhaseTime& t, std::int64_t resident, bool in_step) const {
     const double alone = r_.block + add_up({t.work, std::max(0.0, t.copies), t.waits}) + t.ends;
     const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
     std::int64_t here = ceil_div(t.blocks, r_.sms);
     double cycles = 0;
     const auto taken = [&](double together) {
-      return std::max(alone + (together - 1) * busy * in_step, together * busy);
+      return in_step ? alone + (together - 1) * busy : std::max(alone, together * busy);
     };
     t.rounds = static_cast<double>(ceil_div(here, resident));
     for (; here > 0; here -= resident) {

@@ -32,7 +32,7 @@ struct ProductRun {
     std::int64_t rows = 1, columns = 1, products = 1, depth = 1, turns = 1;  ///< points
     int row_loops = 1, column_loops = 1, depth_loops = 1;
     std::int64_t high = 1, wide = 1;  ///< blocks of 16 x 8 that a warp makes at once
-    int edges = 0;                    ///< operands that lie outside of their tensor for some points
+    int edges = 0;  ///< operands that lie outside of their tensor for some points
   };
   std::optional<Contraction> contraction;
   bool left_sums = false;    ///< its left operand is sums in registers
@@ -92,15 +92,11 @@ struct BlockPhase {
   double returns = 0, returned = 0;  ///< sums that come back before they are complete, and bytes
   /// Of `stored` and `added`, where rows begin elsewhere.
   double stored_in_pieces = 0, added_in_pieces = 0;
-  double compulsory = 0;  ///< bytes of all blocks, each once
+  double compulsory = 0;             ///< bytes of all blocks, each once
   std::vector<ProductRun> products;
   std::vector<PointsRun> points;
   std::vector<CopyRun> copies;
   std::vector<StoreRun> stores;
-  /// Whether it is one product of whole tiles, with no operators on points.
-  bool multiplies_alone() const {
-    return products.size() == 1 && points.empty() && !products.front().contraction;
-  }
 };
 struct BlockWork {
   std::vector<BlockPhase> phases;
