@@ -7,7 +7,6 @@
 #include <random>
 
 #include "core/base/format.h"
-#include "core/lowering/gpu/block_rules.h"
 #include "core/workload/text.h"
 
 namespace tilewright::lowering {
@@ -165,40 +164,6 @@ TEST(BlockTime, RecordedChainsAndClusters) {
   EXPECT_LT(shared(128, 64, 1024), 0.85 * shared(64, 128, 512));
 }
 
-/// h200-products-shallow.json and h200-products-slow.json: few turns by mma.sync, in blocks that
-/// have an SM alone and together. Prices were 0.45 to 0.7 of these times.
-TEST(BlockTime, RecordedShallowProducts) {
-  const auto of = [](const char* workload, int m, int n) {
-    const auto t = timed(
-        workload, formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.gemm ) S.C )", m, n), h200());
-    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
-    EXPECT_FALSE(t.ok() && t->warpgroups);
-    return t.ok() ? *t : BlockTime{};
-  };
-  const BlockTime slow = of("gemm:m=2816,n=944,k=128,dtype=f16", 128, 80);
-  EXPECT_EQ(slow.registers, 96);  // as ptxas gives it
-  EXPECT_EQ(slow.resident, 1);
-  EXPECT_NEAR(slow.seconds, 7.06e-6, 0.15 * 7.06e-6);
-  const BlockTime few = of("gemm:m=256,n=256,k=128,dtype=bf16", 64, 80);
-  EXPECT_NEAR(few.seconds, 3.04e-6, 0.15 * 3.04e-6);
-  const BlockTime rounds = of("gemm:m=2816,n=2304,k=192,dtype=bf16", 64, 96);
-  EXPECT_NEAR(rounds.seconds, 16.25e-6, 0.15 * 16.25e-6);
-  // Seven warps, of which an SM has room for twelve.
-  const BlockTime odd = of("gemm:m=2176,n=1152,k=72,dtype=bf16", 96, 80);
-  EXPECT_EQ(odd.threads, 224);
-  EXPECT_EQ(odd.resident, 1);
-  EXPECT_NEAR(odd.seconds, 11.77e-6, 0.15 * 11.77e-6);
-}
-
-/// Whole fours of warps: 14 warps of 144 registers a thread would have room by their number.
-TEST(BlockTime, RegistersAreGivenOutToFoursOfWarps) {
-  EXPECT_EQ(blocks_by_registers(224, 144, 65536), 1);
-  EXPECT_EQ(blocks_by_registers(256, 96, 65536), 2);
-  EXPECT_EQ(blocks_by_registers(384, 80, 65536), 2);
-  EXPECT_EQ(blocks_by_registers(384, 81, 65536), 1);
-  EXPECT_EQ(blocks_by_registers(1024, 72, 65536), 0);
-}
-
 /// h100-drawn-seconds-priced.json: operators of one block point by point, whose time is barriers,
 /// places of elements and rings' turns; and rows of 16 bits that begin anywhere, through registers:
 /// h200-planned-odd.json.
@@ -315,11 +280,11 @@ TEST(BlockTime, AdditionsOfBf16AreSwappedWhereTheyAreNoInstruction) {
 /// Few blocks that wait for keys from memory take longer than the memory alone: 64 heads of 7 rows
 /// over 38,092 keys took 357 us on an H200 (h200-attention-any.json), whose memory takes 260.
 TEST(BlockTime, APairWaitsForMemoryAndComputes) {
-  const auto t =
-      timed("attention:heads=64,m=7,l=38092,k=128,n=128,scale=1,causal=1,dtype=f16,online=1",
-            "b/1@grid m/7@grid ( l/96 ( k/128 ( C.qk ) C.scaled C.masked C.rowmax C.exp C.rowsum "
-            "C.rescale C.pv ) C.divide S.E )",
-            h200());
+  const auto t = timed(
+      "attention:heads=64,m=7,l=38092,k=128,n=128,scale=1,causal=1,dtype=f16,online=1",
+      "b/1@grid m/7@grid ( l/96 ( k/128 ( C.qk ) C.scaled C.masked C.rowmax C.exp C.rowsum "
+      "C.rescale C.pv ) C.divide S.E )",
+      h200());
   ASSERT_TRUE(t) << t.reason();
   const double block = t->phases.at(0).seconds;
   EXPECT_GT(t->seconds, 1.02 * std::max(block, t->memory));

@@ -23,7 +23,7 @@ def products():
 
 def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
     module = products()
-    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=60, seed=9, shapes=None, depths=None))
+    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=60, seed=9, shapes=None))
     shared = 0
     for size in rows.values():
         names = module.tiles_of(size)
@@ -36,19 +36,6 @@ def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
             part = int(re.search(r"k/(\d+)@cluster", module.plan_of(name, size)["tree"])[1])
             assert part % 64 == 0 and math.ceil(size["k"] / part) == share
     assert shared > 60
-
-
-def test_shallow_rows_have_tiles_by_mma_and_small_clusters():
-    module = products()
-    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=20, seed=9, shapes=None, depths="64-512"))
-    assert len(rows) == 20 and {size["dtype"] for size in rows.values()} == {"f16", "bf16"}
-    for size in rows.values():
-        assert 64 <= size["k"] <= 512
-        names = module.tiles_of(size)
-        assert len(names) == len(set(names))
-        assert any(module.sized(name)[1] % 64 for name in names)
-        for name in names:
-            assert module.plan_of(name, size).get("cluster", 1) == (int(name.split("c")[1]) if "c" in name else 1)
 
 
 @pytest.mark.parametrize("recording, own, least", [
