@@ -7,6 +7,8 @@
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/block_time.h"
+#include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/early.h"
 
 namespace tilewright::cuda {
@@ -16,15 +18,15 @@ KernelEmitter::KernelEmitter(Program& program, int index, bool tight)
       p_(program),
       index_(index),
       tight_(tight),
-      block_(program.schedule, index,
-             {.micro_kernel = program.options.micro_kernel,
-              .warps = program.options.warps,
-              .copy_warps = program.options.copy_warps,
-              .stages = program.options.stages,
-              .registers = program.options.registers,
-              .shared_room = program.options.shared_room,
-              .gives_registers = program.options.warpgroups,
-              .tight = tight}) {
+      choices_{.micro_kernel = program.options.micro_kernel,
+               .warps = program.options.warps,
+               .copy_warps = program.options.copy_warps,
+               .stages = program.options.stages,
+               .registers = program.options.registers,
+               .shared_room = program.options.shared_room,
+               .gives_registers = program.options.warpgroups,
+               .tight = tight},
+      block_(program.schedule, index, choices_) {
   for (const Buffer& b : k_.buffers)
     names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
 }
@@ -67,13 +69,28 @@ Result<KernelText> KernelEmitter::emit() {
                                 {.body = out_.text(),
                                  .threads = threads() + copying_threads(),
                                  .shared_bytes = block_.program().shared_bytes,
-                                 .resident = block_.program().registers.blocks});
+                                 .resident = resident()});
   text.gives_registers = block_.program().registers.blocks > 0;
   text.tiles = tile_uses();
   text.notes = notes_;
   text.program = lowering::describe(block_.described(roles_));
   text.cold = cold();
   return text;
+}
+
+/// Blocks of an SM that ptxas has to leave registers for: as many as the price supposes, of floats.
+/// Left alone, it gives a thread up to 255, and half of the blocks have room.
+std::int64_t KernelEmitter::resident() const {
+  if (const std::int64_t blocks = block_.program().registers.blocks; blocks > 0) return blocks;
+  const auto rates = lowering::block_rates(p_.machine(), DType::f32);
+  const bool floats = std::ranges::all_of(workload_.tensors(), [](const Tensor& t) {
+    return t.dtype == DType::f32 || is_integer(t.dtype);
+  });
+  if (!rates || !floats) return 0;
+  const auto work = lowering::block_work(p_.schedule, index_, choices_);
+  if (!work) return 0;
+  const auto forms = lowering::block_forms(*work, *rates);
+  return forms && forms->resident > 1 ? forms->resident : 0;
 }
 
 /// What this target has no code for.

@@ -18,6 +18,8 @@ using lowering::PairValue;
 using lowering::WarpgroupPair;
 using Place = PairValue::Place;
 
+constexpr int kSpareOfFirst = 16;  // registers; ptxas spills some of the largest tiles with them
+
 std::string literal_text(double value) {
   if (std::isinf(value)) return value > 0 ? "kInfinity" : "-kInfinity";
   return codegen::literal(value, "float");
@@ -300,16 +302,26 @@ class OperatorsText {
       for (std::size_t i = 0; i < op.outputs.size(); ++i)
         if (op.outputs[i].combine != Combine::assign) what(op.outputs[i], std::to_string(i));
     };
+    // Parts begin with the first four elements: ptxas does not know that they are what a sum or a
+    // maximum with the neutral element is. It takes a few registers more.
+    // Where some elements are past an end or masked it gained nothing.
+    const bool first =
+        p_.spare >= kSpareOfFirst && !p_.ragged() && p_.edges.empty() && p_.guards.empty();
     each([&](const Output& o, const std::string& n) {
       const std::string start = literal_text(identity_of(o.combine));
-      out_.line("float part" + n + "[4] = {" + start + ", " + start + ", " + start + ", " + start +
-                "};");
+      out_.line("float part" + n + "[4]" +
+                (first ? "" : " = {" + start + ", " + start + ", " + start + ", " + start + "}") +
+                ";");
     });
     open_elements(domain, true);
     define_inputs(op);
     each([&](const Output& o, const std::string& n) {
-      out_.line("if (!past) " +
-                codegen::combined(o.combine, "part" + n + "[i % 4]", expression(o.value)));
+      const std::string part = "part" + n + "[i % 4]", value = expression(o.value);
+      if (first)
+        out_.line("if (i < 4) " + part + " = past ? " + literal_text(identity_of(o.combine)) +
+                  " : " + value + ";");
+      out_.line((first ? "else if (!past) " : "if (!past) ") +
+                codegen::combined(o.combine, part, value));
     });
     out_.close();
     out_.open("TW_UNROLL for (int h = 0; h < 2; ++h)");

@@ -68,9 +68,9 @@ struct KernelText {
   std::vector<Launch> launches;  ///< zeroing first
   std::vector<TileUse> tiles;
   std::vector<std::string> notes;
-  std::string program = {};  ///< for people
+  std::string program = {};      ///< for people
   bool gives_registers = false;  ///< warpgroups to others
-  bool cold = false;         ///< instructions are fetched for a few turns of them each
+  bool cold = false;             ///< instructions are fetched for a few turns of them each
 };
 
 class KernelEmitter : private RangeEmitter {
@@ -82,6 +82,7 @@ class KernelEmitter : private RangeEmitter {
  private:
   // emit_kernel.cpp
   void check() const;
+  std::int64_t resident() const;
   void pass();
   void walk();
   void enter_body(NodeId body, SymRanges& ranges);
@@ -250,6 +251,7 @@ class KernelEmitter : private RangeEmitter {
   Program& p_;
   int index_;
   bool tight_;
+  lowering::BlockChoices choices_;
   lowering::BlockLowering block_;
   std::vector<std::string> names_of_;
   bool forms_chosen_ = false;

@@ -67,11 +67,6 @@ struct WarpgroupPair {
   using Results = WarpgroupResults<Out, Columns, Boxed, Vector>;
   // Registers of an SM, shared out again when roles are known: PTX ISA, setmaxnreg.
   static constexpr int kCopying = Groups == 2 ? 24 : 32, kComputing = Groups == 2 ? 240 : 160;
-#ifdef TW_PAIRS_AT_WILL
-  static constexpr bool kInTurn = false;
-#else
-  static constexpr bool kInTurn = Groups > 1;
-#endif
   // Whether a turn waits for the next one's operand before it waits for the second product. ptxas moves a wait for
   // products forward over arithmetic, to where the operators begin that run meanwhile, but not over a branch. Where edges
   // or masks are, the operators have one.
@@ -100,20 +95,6 @@ struct WarpgroupPair {
     TW_MEMBER void give(bool first) {
       if (first) mbarrier_arrive(empty + stage);
       next();
-    }
-  };
-
-  /// Warpgroups issue their products in turn (Shah et al., section 3.1): while those of one are under way the others'
-  /// operators run. Nothing else depends on it.
-  struct Order {
-    u64* of;  // of each warpgroup one
-    u32 parity;
-    TW_MEMBER void wait(int group) {
-      if constexpr (kInTurn) mbarrier_wait(of + group, parity);
-      parity ^= 1;
-    }
-    TW_MEMBER void give(int group, bool leads) const {
-      if (kInTurn && leads) mbarrier_arrive(of + (group + 1 == Groups ? 0 : group + 1));
     }
   };
 
@@ -202,8 +183,8 @@ struct WarpgroupPair {
   /// One tile: while the first product of a turn is under way so is the second one of the turn before, and
   /// while that is the operators of this turn run.
   static TW_MEMBER void compute(Between& ops, float (&sums)[Columns / 2], const unsigned char* left, u64* left_free,
-                                Ring& rights, Ring& seconds, Order& order, const Turns& all, const PairColumns& whole,
-                                PairPoint at, int group, bool first) {
+                                Ring& rights, Ring& seconds, const Turns& all, const PairColumns& whole, PairPoint at,
+                                int group, bool first) {
     float x[Middle / 2];
     u32 packed[Middle / 16][4];
     TW_UNROLL
@@ -222,19 +203,17 @@ struct WarpgroupPair {
     pack(packed, x);
     if (kWaitsAhead && all.from + 1 < all.to) rights.wait();
     for (int turn = all.from + 1; turn < all.to; ++turn) {
-      // Made before the turn is this warpgroup's: its first instruction waits for nothing else.
+      // Made before the turn's operands have come: its first instruction waits for nothing else.
       u64 operands[3] = {Left::at(left, group), Right::at(rights.tile()), Second::at(seconds.tile())};
       keep(operands);
       // Before the products: between their instructions a warpgroup's threads must not go ways of their own.
       if constexpr (!kWaitsAhead) rights.wait();
       seconds.wait();
-      order.wait(group);
       keep(x);
       keep(sums);
       wgmma_begin();
       first_product(x, operands[0], operands[1]);
       second_product(sums, packed, operands[2]);
-      order.give(group, threadIdx.x % 32 == 0);
       keep(x);
       keep(sums);
       wgmma_wait<1>();
@@ -268,14 +247,12 @@ struct WarpgroupPair {
     unsigned char* const boxes = of_second + Stages * Second::kBytes;
     u64* const barriers = made_here(reinterpret_cast<u64*>(boxes + Groups * Results::kBytes));
     u64* const left_free = barriers + 4 * Stages;
-    u64* const turn_of = left_free + 1;
     Ring rights{of_right, barriers, barriers + Stages, Right::kBytes};
     Ring seconds{of_second, barriers + 2 * Stages, barriers + 3 * Stages, Second::kBytes};
     const int thread = threadIdx.x % kWarpgroup, role = same_in_warp(threadIdx.x / kWarpgroup);
     if (threadIdx.x == 0) {
       for (int i = 0; i < 4 * Stages; ++i) mbarrier_init(barriers + i, i / Stages % 2 == 0 ? 1 : Groups);
       mbarrier_init(left_free, Groups);
-      for (int i = 0; i < Groups && kInTurn; ++i) mbarrier_init(turn_of + i, 4);
       mbarriers_made();
     }
     block_sync();
@@ -292,7 +269,6 @@ struct WarpgroupPair {
     const int group = role - 1, g = thread % 32 / 4, t = thread % 4 * 2, warp = thread / 32;
     unsigned char* const mine = boxes + group * Results::kBytes;
     int used = 0;
-    Order order{turn_of, group == 0 ? 1u : 0u};
     for (int round = 0, tile = tile_of(0); tile < tiles(s); tile = tile_of(++round)) {
       const ProductPlace p = place(s, tile);
       const int row = p.row + group * 64;
@@ -306,7 +282,7 @@ struct WarpgroupPair {
       }
       float sums[Columns / 2];
       Between ops = given;
-      compute(ops, sums, memory, left_free, rights, seconds, order, all, whole,
+      compute(ops, sums, memory, left_free, rights, seconds, all, whole,
               {row + warp * 16 + g, all.from * Middle + t, p.product, s.middle}, group, thread == 0);
       if (tile_of(round + 1) >= tiles(s)) next_launch_may_begin();
       ops.finish(sums, {row + warp * 16 + g, p.column + t, p.product, s.columns});

@@ -190,7 +190,8 @@ std::optional<std::string> WarpgroupPair::too_many_registers() {
       std::max(middle_arrays * of_middle + of_middle / 2 + of_columns, column_arrays * of_columns) +
       rows_each + other_registers(*this) + tile_middle / kColumnsEach);
   const std::int64_t most = registers_of(groups);
-  if (registers <= most) return std::nullopt;
+  spare = static_cast<int>(most) - registers;
+  if (spare >= 0) return std::nullopt;
   return formatted("its tile of {} x {} x {} needs about {} registers a thread, of {}", tile_rows(),
                    tile_middle, tile_columns, registers, most);
 }

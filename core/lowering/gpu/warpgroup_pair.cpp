@@ -495,7 +495,7 @@ class PairFinder : KernelReader {
                        p_.tile_rows()));
     if (const auto reason = p_.too_many_registers()) refuse(*reason);
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
-    const std::int64_t fixed = p_.left_bytes() + p_.groups * (kStaged + 8) + 8;
+    const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;
     const auto fit = [&](int resident) {
       return (all / resident - kReservedShared - fixed) / stage;

@@ -78,6 +78,7 @@ struct WarpgroupPair {
   int stages = 2;
   int resident = 1;   ///< blocks that an SM has at the same time
   int registers = 0;  ///< a computing thread's, as planned
+  int spare = 0;      ///< that it has beside them
   bool boxed = true;  ///< results leave in boxes, else in pieces of `vector` elements
   int vector = 8;
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
@@ -102,7 +103,7 @@ struct WarpgroupPair {
   /// `section`, where the right and second operands have so many bytes and a cache keeps `kept` of
   /// them; zero: none does.
   void choose_section(std::int64_t bytes, std::int64_t kept);
-  /// `registers` of its tile, and a reason if ptxas has not so many.
+  /// `registers` and `spare` of its tile, and a reason if ptxas has not so many.
   std::optional<std::string> too_many_registers();
   int tile_rows() const { return groups * 64; }
   /// In the operands: where the middle of a product begins.

@@ -367,6 +367,9 @@ class Finder : ProductChain {
     }
     p_.order = std::max(1, p_.order / p_.down);
     p_.grid = blocks_at_once(p_.cluster() / p_.share);
+    p_.shared_bytes =
+        shared_alone(p_.shared_bytes, s_.machine->level(k_.level).capacity.value - kReservedShared,
+                     p_.grid, s_.machine->units.front().count, p_.cluster());
   }
 
   /// One block an SM is all there is.
@@ -456,6 +459,11 @@ class Finder : ProductChain {
 std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share) {
   if (share <= 2) return std::max<std::int64_t>(1, sms * resident / share);
   return std::max<std::int64_t>(1, 15 * (sms / 8 * resident / share) / 2);
+}
+
+std::int64_t shared_alone(std::int64_t bytes, std::int64_t most, std::int64_t blocks,
+                          std::int64_t of_sms, std::int64_t share) {
+  return blocks <= share * clusters_at_once(of_sms, 1, share) ? std::max(bytes, most) : bytes;
 }
 
 WarpgroupProduct::BoxPlace WarpgroupProduct::box_place(bool of_left, std::int64_t at,

@@ -101,6 +101,11 @@ struct WarpgroupProduct {
 /// clusters of 2 to 8 blocks, one an SM, and 132, 79, 62, 47, 39, 32 and 30 with two. Of more than
 /// two, that many or slightly fewer is what seven and a half full groups have.
 std::int64_t clusters_at_once(std::int64_t sms, std::int64_t resident, std::int64_t share);
+/// Shared memory of a launch's blocks: all of an SM's, if each of so many can have one. The blocks
+/// of a launch that begins before the one before has ended would else find several places on the
+/// SMs that this has left, and none on the others. `of_sms`: as many SMs, for clusters of `share`.
+std::int64_t shared_alone(std::int64_t bytes, std::int64_t most, std::int64_t blocks,
+                          std::int64_t of_sms, std::int64_t share);
 
 /// A Reason: what of the kernel is no such product, or which tile none is made of. `warps`: that
 /// multiply, `stages`: of the ring; 0: as the kernel's launch says, else as suits. Cost: a walk

@@ -9,6 +9,7 @@
 #include "core/lowering/checks.h"
 #include "core/lowering/gpu/matrix_access.h"
 #include "core/lowering/gpu/product_chain.h"
+#include "core/lowering/gpu/warpgroup_product.h"
 #include "core/workload/access.h"
 #include "core/workload/text.h"
 
@@ -376,6 +377,8 @@ class WindowFinder : ProductChain {
     for (const Outer& o : p_.outer) p_.tiles *= o.extent;
     p_.grid = p_.tiles * p_.share;
     if (p_.grid >= 1 << 30) refuse("it has 2^30 tiles or more");
+    p_.shared_bytes =
+        shared_alone(p_.shared_bytes, room, p_.grid, s_.machine->units.front().count, p_.share);
   }
 
   using Outer = WindowProduct::Outer;

@@ -27,6 +27,10 @@ constexpr double kOfElementCopy = 4, kOfElementAlone = 6;
 // Cycles until the blocks of a cluster have met, and until a block that has all of its sums has
 // left them; instructions of an element that leaves (assumed).
 constexpr double kWindowsMeet = 760, kWindowEnds = 415, kOfWindowElement = 1;
+// Cycles of a stage beside all that it copies and multiplies: threads meet, and the next copies are
+// begun before its products. Of 40, 80, 120 and 160 the one by which the least price of the plans
+// of h100-convolutions-again.json and -eights is nearest to the fastest (1.021 and 1.042 without).
+constexpr double kStageBegins = 80;
 // Of blocks that are on an SM together, the part of each that the others do not hide.
 constexpr double kNotHidden = 0.41;
 
@@ -86,7 +90,8 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.issue = turns * issue;
   t.near = turns * near;
   t.fill = t.copies;
-  t.work = std::max(turns * (products + issue + waits + come), t.waits);
+  t.work =
+      std::max(turns * (products + issue + waits + come + (p.fma() ? 0 : kStageBegins)), t.waits);
   const double sums = real(p.tile * p.columns()), each = sums / real(p.share);
   double light = p.vector == 1 ? kOfElementAlone : kOfWindowElement, expensive = 0, read = 0;
   for (const OpId op : p.epilogue.operators)
