@@ -212,8 +212,8 @@ SymBox RangeEmitter::reads_box(const std::vector<ReadRef>& reads, TensorId tenso
 
 /// `look_ahead`: only to know the ranges below; a sliding buffer's contents are not asked for.
 void RangeEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead) {
-  SymRanges ahead = ranges;
-  for (const Inference& further_in : i.lookahead) infer(further_in, ahead, true);
+  SymRanges made;
+  const SymRanges& ahead = ahead_of(i.lookahead, ranges, made);
   SymBox need = reads_box(i.reads, i.tensor, ahead);
   if (i.sliding && !look_ahead)
     need = defined_box("new_" + workload_.tensor(i.tensor).name,
@@ -236,9 +236,17 @@ void RangeEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead)
   }
 }
 
+const SymRanges& RangeEmitter::ahead_of(const std::vector<Inference>& inferences,
+                                        const SymRanges& ranges, SymRanges& made) {
+  if (inferences.empty()) return ranges;
+  made = ranges;
+  for (const Inference& i : inferences) infer(i, made, true);
+  return made;
+}
+
 SymBox RangeEmitter::tile_of(const Buffer& b, const SymRanges& ranges) {
-  SymRanges ahead = ranges;
-  for (const Inference& i : b.lookahead) infer(i, ahead, true);
+  SymRanges made;
+  const SymRanges& ahead = ahead_of(b.lookahead, ranges, made);
   if (!b.reads.empty()) return reads_box(b.reads, b.tensor, ahead);
   std::vector<SymBox> boxes;
   for (const auto& [op, output] : b.writes)

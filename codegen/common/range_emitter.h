@@ -40,6 +40,9 @@ class RangeEmitter {
   SymBox hull_of(const std::vector<SymBox>& boxes, TensorId tensor);
   SymBox reads_box(const std::vector<ReadRef>& reads, TensorId tensor, const SymRanges& ranges);
   void infer(const Inference& inference, SymRanges& ranges, bool look_ahead);
+  /// The ranges after those inferences; `made`: where they are where these change any.
+  const SymRanges& ahead_of(const std::vector<Inference>& inferences, const SymRanges& ranges,
+                            SymRanges& made);
   SymRange defined(const std::string& base, const std::string& value, Interval bounds,
                    std::int64_t most, bool nonempty = false);
   SymBox tile_of(const Buffer& b, const SymRanges& ranges);

@@ -186,9 +186,8 @@ void KernelEmitter::visit_load(NodeId id, const SymRanges& ranges) {
   const BlockTile& p = block_.tile(n.buffer);
   const std::string& tensor = tensor_name(n.tensor);
   const std::string tile = name(n.buffer);
-  SymRanges ahead = ranges;
-  for (const Inference& i : n.lookahead) infer(i, ahead, true);
-  const SymBox box = reads_box(n.reads_below, n.tensor, ahead);
+  SymRanges made;
+  const SymBox box = reads_box(n.reads_below, n.tensor, ahead_of(n.lookahead, ranges, made));
   record(n.buffer, box);
   fixed_[n.buffer.index()] = box;
   if (block_.views_outer(n.buffer)) return;

@@ -41,7 +41,12 @@ std::vector<Part> parts_of(Sets& sets, const Workload& w) {
 Part closure(const Workload& w, const Part& ops) {
   std::vector<bool> from(w.operators().size(), false), to = from;
   for (OpId op : ops) from[op.index()] = to[op.index()] = true;
-  const auto order = w.topological_order();
+  // Nothing before the first of them or behind the last is between two.
+  const auto all = w.topological_order();
+  const auto is_one = [&](OpId op) { return to[op.index()]; };
+  const auto first = std::ranges::find_if(all, is_one);
+  const auto last = std::find_if(all.rbegin(), all.rend(), is_one).base();
+  const std::span<const OpId> order(first, last);
   for (OpId op : order)
     for (const Access& a : w.op(op).inputs)
       if (const OpId p = w.producer(a.tensor); p.valid() && from[p.index()])

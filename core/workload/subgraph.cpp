@@ -27,7 +27,10 @@ struct Fault {
 std::optional<Fault> not_convex(const Workload& w, const std::vector<bool>& in) {
   // By OpId: the operator of the part that one outside comes after; none: it comes after none.
   std::vector<OpId> after(in.size());
-  for (OpId op : w.topological_order())
+  auto left = std::ranges::count(in, true);
+  for (OpId op : w.topological_order()) {
+    if (left == 0) break;  // nothing of the part comes later
+    left -= in[op.index()] ? 1 : 0;
     for (const Access& a : w.op(op).inputs) {
       const OpId producer = w.producer(a.tensor);
       if (!producer.valid()) continue;
@@ -43,6 +46,7 @@ std::optional<Fault> not_convex(const Workload& w, const std::vector<bool>& in) 
             "with " + w.op(producer).name + ", or without one of the others"};
       }
     }
+  }
   return std::nullopt;
 }
 
@@ -76,14 +80,14 @@ std::vector<TensorId> tensors_of_one_block(const Workload& w, const Operator& op
 
 /// A running operator and what makes the factors that it rescales by are on one side or the other.
 std::optional<Fault> parted_rescaling(const Workload& w, const std::vector<bool>& in) {
-  const auto near = [&](OpId op) {
-    return in[op.index()] || std::ranges::any_of(w.op(op).inputs, [&](const Access& a) {
-             const OpId producer = w.producer(a.tensor);
-             return producer.valid() && in[producer.index()];
-           });
-  };
+  std::vector<bool> near = in;  // and what reads from it
+  for (std::size_t i = 0; i < in.size(); ++i)
+    for (const Output& out : w.operators()[i].outputs)
+      for (OpId reader : in[i] ? w.consumers(out.target.tensor) : std::span<const OpId>())
+        near[reader.index()] = true;
   for (OpId op : w.topological_order())
-    for (TensorId t : near(op) ? tensors_of_one_block(w, w.op(op)) : std::vector<TensorId>()) {
+    for (TensorId t :
+         near[op.index()] ? tensors_of_one_block(w, w.op(op)) : std::vector<TensorId>()) {
       const OpId producer = w.producer(t);
       if (in[producer.index()] == in[op.index()]) continue;
       return Fault{op,

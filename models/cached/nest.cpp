@@ -360,13 +360,18 @@ void Nest::fuse() {
     return true;
   };
   for (Whole& w : whole) w.all.fill(true), w.within.fill(true), w.step.fill(1);
-  for (std::size_t n = 1; n < nodes_.size(); ++n) {
-    if (nodes_[n].kind != NodeKind::compute || !nodes_[n].id.valid()) continue;
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    std::vector<int> computes;  // in this body
+    std::ranges::copy_if(nodes_[n].children, std::back_inserter(computes), [&](int c) {
+      return node(c).kind == NodeKind::compute && node(c).id.valid();
+    });
+    if (computes.empty()) continue;
     std::vector<int> way;
     for (int at = static_cast<int>(n); at != 0; at = node(at).parent) way.push_back(at);
     // The first iterations of all loops, the second, one further on, the last; and these mixed, as
     // at a tensor's edge iterations may touch nothing.
-    std::vector<bool> seen(nodes_[n].uses.size(), false);
+    std::vector<std::vector<bool>> seen;
+    for (const int c : computes) seen.emplace_back(node(c).uses.size(), false);
     for (std::size_t which = 0; which < 8; ++which) {
       Path path;
       begin(path);
@@ -374,17 +379,24 @@ void Nest::fuse() {
         const std::int64_t last =
             node(way[w]).kind == NodeKind::loop ? trips_of(way[w], path.back()) - 1 : 0;
         const std::array at{std::int64_t{0}, std::min<std::int64_t>(1, last), (last + 1) / 2, last};
-        const std::size_t of = which < 4 ? which : (which + w) % 4;
+        const std::size_t of = which < 4 ? which : (which + w + 1) % 4;
         enter(path, way[w], std::max<std::int64_t>(at[of], 0));
       }
-      for (std::size_t i = 0; i < seen.size(); ++i) {
-        const Use& u = nodes_[n].uses[i];
-        if (narrow(u, path.back().ranges, whole[static_cast<std::size_t>(u.array)])) seen[i] = true;
+      for (std::size_t c = 0; c < computes.size(); ++c) {
+        enter(path, computes[c], 0);
+        for (std::size_t i = 0; i < seen[c].size(); ++i) {
+          const Use& u = node(computes[c]).uses[i];
+          if (narrow(u, path.back().ranges, whole[static_cast<std::size_t>(u.array)]))
+            seen[c][i] = true;
+        }
+        path.cut(path.size() - 1);
       }
     }
-    for (std::size_t i = 0; i < seen.size(); ++i)
-      if (Whole& w = whole[static_cast<std::size_t>(nodes_[n].uses[i].array)]; !seen[i])
-        w.all.fill(false), w.within.fill(false);
+    for (std::size_t c = 0; c < computes.size(); ++c)
+      for (std::size_t i = 0; i < seen[c].size(); ++i)
+        if (Whole& w = whole[static_cast<std::size_t>(node(computes[c]).uses[i].array)];
+            !seen[c][i])
+          w.all.fill(false), w.within.fill(false);
   }
   for (std::size_t n = 0; n < arrays_.size(); ++n) {
     Array& array = arrays_[n];

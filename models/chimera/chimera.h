@@ -253,6 +253,10 @@ struct BestPlan {
 Result<BestPlan> best_plan(const Workload& w, const Machine& m, LevelId level,
                            const Options& options, std::optional<Elements> capacity = {});
 
+/// A plan that moves as little, `search` left empty: orders are not ranked.
+Result<BestPlan> best_plan_alone(const Workload& w, const Machine& m, LevelId level,
+                                 const Options& options, std::optional<Elements> capacity = {});
+
 /// The solution that best_plan takes, without ranking every order; where it takes none, the first
 /// that try_search ranks.
 Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,

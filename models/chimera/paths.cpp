@@ -149,8 +149,9 @@ Result<PathPlan> price_paths(const Plan& plan, std::shared_ptr<const Workload> w
   if (const auto why = misfit(*schedule)) return *why;
   PathPlan priced{.plan = plan, .traffic = exact(*schedule)};
   for (const ScheduledKernel& k : schedule->kernels) {
-    Schedule one{.workload = w, .machine = m, .kernels = {k}};
-    const Traffic traffic = exact(one);
+    const bool whole = schedule->kernels.size() == 1;
+    const Traffic traffic =
+        whole ? priced.traffic : exact(Schedule{.workload = w, .machine = m, .kernels = {k}});
     const double rounds = double(ceil_div(k.blocks, cube->count));
     const double share = rounds / double(k.blocks);
     std::vector<PathCost> costs;

@@ -339,4 +339,27 @@ Result<Solution> best_fit(const Workload& w, const Machine& m, LevelId level,
   return std::move(plan).value().solution;
 }
 
+Result<BestPlan> best_plan_alone(const Workload& w, const Machine& m, LevelId level,
+                                 const Options& options, std::optional<Elements> capacity) {
+  const Room room(w, m, level, capacity);
+  // Few orders take no longer to rank.
+  const auto orders = detail::orders_to_try(w, options);
+  if (room.shared_by_blocks(options) || (orders && orders->orders.size() <= kFewOrders))
+    return best_plan(w, m, level, options, capacity);
+  Options o = options;
+  for (const Memory mode : {options.memory, Memory::held}) {
+    o.memory = mode;
+    Result<Solution> s = best_order(w, room.capacity(), o);
+    std::optional<Plan> plan =
+        s && s->feasible ? room.plan_that_fits(o, *s) : std::optional<Plan>();
+    if (!plan) continue;
+    return BestPlan{.plan = std::move(*plan),
+                    .solution = std::move(s).value(),
+                    .search = {},
+                    .capacity = room.capacity(),
+                    .tightened = mode != options.memory};
+  }
+  return best_plan(w, m, level, options, capacity);  // or why there is none
+}
+
 }  // namespace tilewright::chimera

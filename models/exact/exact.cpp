@@ -95,6 +95,12 @@ void add_between_blocks(const Schedule& s, Traffic& t) {
 }  // namespace
 
 Traffic exact(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes) {
+  Traffic t = exact_moved(schedule, cost, most_nodes);
+  t.memory = memory_use(schedule);
+  return t;
+}
+
+Traffic exact_moved(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes) {
   const Workload& w = *schedule.workload;
   const Machine& m = *schedule.machine;
   exact_model::Tally tally(schedule);
@@ -115,7 +121,6 @@ Traffic exact(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes
       t.unavailable[m.boundary(outer, inner)] =
           "counting would evaluate more than " + std::to_string(most_nodes) +
           " nodes of the trees, because iterations do not repeat";
-    t.memory = memory_use(schedule);
     return t;
   }
   const auto hardware = decided_by_hardware(schedule, tally);
@@ -136,7 +141,6 @@ Traffic exact(const Schedule& schedule, ExactCost* cost, std::int64_t most_nodes
   add_between_blocks(schedule, t);
   for (const ScheduledKernel& k : schedule.kernels)
     for (OpId op : k.ops) t.operations[w.op(op).name] = Operations(tally.operations(op));
-  t.memory = memory_use(schedule);
   return t;
 }
 

@@ -41,5 +41,8 @@ struct ExactCost {
 inline constexpr std::int64_t kMostExactNodes = 10'000'000;
 Traffic exact(const Schedule& schedule, ExactCost* cost = nullptr,
               std::int64_t most_nodes = kMostExactNodes);
+/// The same without Traffic::memory, which takes longer to find.
+Traffic exact_moved(const Schedule& schedule, ExactCost* cost = nullptr,
+                    std::int64_t most_nodes = kMostExactNodes);
 
 }  // namespace tilewright

@@ -112,7 +112,7 @@ class Chooser {
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
-      if (by == kBytes && !best.empty() && cuts[0][0].size() <= kTakenApart)
+      if (!best.empty() && cuts[0][0].size() <= kTakenApart)
         while (asks_others(least, best) || takes_apart(least, best) || puts_together(least, best)) {
         }
       if (!best.empty()) return joined(best, least, why);

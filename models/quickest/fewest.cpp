@@ -174,9 +174,10 @@ class Search {
     return steps = {all.begin(), all.end()};
   }
 
-  /// The same cuts with one changed, added, left out, or changed for the next.
-  void change(const Cuts& cuts, const std::vector<LoopId>& loops, std::size_t most,
-              const std::function<void(Cuts)>& take) {
+  /// The same cuts with one changed, added, left out, or changed for the next; as long as they are
+  /// taken. False: no more are.
+  bool change(const Cuts& cuts, const std::vector<LoopId>& loops, std::size_t most,
+              const std::function<bool(Cuts)>& take) {
     for (std::size_t i = 0; i < cuts.size(); ++i) {
       const auto& steps = steps_of(cuts[i].loop);
       const auto at =
@@ -190,47 +191,62 @@ class Search {
         if (n >= steps.size() || n == at) continue;
         Cuts other = cuts;
         other[i].step = steps[n];
-        take(std::move(other));
+        if (!take(std::move(other))) return false;
       }
       Cuts less = cuts;
       less.erase(less.begin() + static_cast<long>(i));
-      take(std::move(less));
+      if (!take(std::move(less))) return false;
       for (std::size_t j = i + 1; j < cuts.size(); ++j) {
         Cuts turned = cuts;
         std::swap(turned[i], turned[j]);
-        take(std::move(turned));
+        if (!take(std::move(turned))) return false;
       }
     }
-    if (cuts.size() >= most) return;
+    if (cuts.size() >= most) return true;
     for (LoopId l : loops) {
       if (has(cuts, l)) continue;
       for (std::size_t at = 0; at <= cuts.size(); ++at)
         for (const std::int64_t step : std::set<std::int64_t>{1, ceil_div(extent(l), 2)}) {
           Cuts more = cuts;
           more.insert(more.begin() + static_cast<long>(at), {l, step});
-          take(std::move(more));
+          if (!take(std::move(more))) return false;
         }
     }
+    return true;
   }
 
   std::vector<Tree> neighbours(const Tree& t) {
     std::vector<Tree> all;
-    change(t.outer, loops_, kMostOuter, [&](Cuts cuts) {
-      all.push_back(t);
-      all.back().outer = std::move(cuts);
+    each_neighbour(t, [&](Tree other) {
+      all.push_back(std::move(other));
+      return true;
     });
+    return all;
+  }
+
+  /// Trees that differ in one thing, as long as they are taken.
+  void each_neighbour(const Tree& t, const std::function<bool(Tree)>& take) {
+    const bool outer = change(t.outer, loops_, kMostOuter, [&](Cuts cuts) {
+      Tree other = t;
+      other.outer = std::move(cuts);
+      return take(std::move(other));
+    });
+    if (!outer) return;
     for (std::size_t r = 0; r < t.runs.size(); ++r) {
       std::vector<LoopId> own;
       for (LoopId l : loops_)
         if (iterates(t.runs[r], l)) own.push_back(l);
-      change(t.runs[r].nest, own, own.size(), [&](Cuts cuts) {
-        all.push_back(t);
-        all.back().runs[r].nest = std::move(cuts);
+      const bool nest = change(t.runs[r].nest, own, own.size(), [&](Cuts cuts) {
+        Tree other = t;
+        other.runs[r].nest = std::move(cuts);
+        return take(std::move(other));
       });
+      if (!nest) return;
     }
     for (TensorId id : edges_) {
-      all.push_back(t);
-      if (all.back().kept.erase(id) == 0) all.back().kept.insert(id);
+      Tree other = t;
+      if (other.kept.erase(id) == 0) other.kept.insert(id);
+      if (!take(std::move(other))) return;
     }
     for (std::size_t r = 0; r + 1 < t.runs.size(); ++r)
       for (const bool first : {true, false}) {  // whose nest both get
@@ -239,7 +255,7 @@ class Search {
         if (!first) run.nest = joined.runs[r + 1].nest;
         run.ops.insert(run.ops.end(), t.runs[r + 1].ops.begin(), t.runs[r + 1].ops.end());
         joined.runs.erase(joined.runs.begin() + static_cast<long>(r) + 1);
-        all.push_back(std::move(joined));
+        if (!take(std::move(joined))) return;
       }
     for (std::size_t r = 0; r < t.runs.size(); ++r)
       for (std::size_t cut = 1; cut < t.runs[r].ops.size(); ++cut) {
@@ -250,7 +266,7 @@ class Search {
         for (Run* run : {&parted.runs[r], &rest})
           std::erase_if(run->nest, [&](const Cut& c) { return !iterates(*run, c.loop); });
         parted.runs.insert(parted.runs.begin() + static_cast<long>(r) + 1, std::move(rest));
-        all.push_back(std::move(parted));
+        if (!take(std::move(parted))) return;
       }
     // A loop of every nest goes around all of them.
     for (LoopId l : loops_) {
@@ -260,38 +276,41 @@ class Search {
       for (Run& run : moved.runs)
         std::erase_if(run.nest, [&](const Cut& c) { return c.loop == l; });
       moved.outer.push_back({l, 1});
-      all.push_back(std::move(moved));
+      if (!take(std::move(moved))) return;
     }
-    return all;
   }
 
   // ---- search
   // -------------------------------------------------------------------------------------
 
-  std::optional<Worth> worth(const Tree& t) {
+  /// `than`: nothing is said of what it holds where it moves more than one that fits.
+  std::optional<Worth> worth(const Tree& t, const Worth& than = {}) {
     Kernel k = kernel_of(t);
     if (!seen_.insert(to_text(k.tree)).second) return std::nullopt;
     --left_;
-    return candidates_.seen(counted(std::move(k)));
+    return candidates_.seen(counted(std::move(k), than));
   }
 
-  std::optional<Worth> counted(Kernel k) {
-    Traffic traffic;
+  std::optional<Worth> counted(Kernel k, const Worth& than) {
     try {
       const Result<Schedule> s = resolve({.kernels = {std::move(k)}}, w_, alone_);
       if (!s) return std::nullopt;
       ExactCost spent;
-      traffic = tilewright::exact(*s, &spent, kMostNodes);
+      const Traffic traffic = exact_moved(*s, &spent, kMostNodes);
       left_ -= static_cast<int>(spent.nodes / kNodesOfTree);
+      if (traffic.entries.empty()) return std::nullopt;
+      const TrafficEntry all = traffic.total(boundary_);
+      Worth its{.bytes = (all.read + all.written).value};
+      if (than.fits && its.bytes > than.bytes) return its;
+      const auto memory = memory_use(*s);
+      const auto held = memory.find(level_);
+      if (held == memory.end()) return std::nullopt;
+      its.fits = held->second <= room_;
+      its.held = held->second.value;
+      return its;
     } catch (const InputError&) {
       return std::nullopt;  // no tree of this workload
     }
-    const auto held = traffic.memory.find(level_);
-    if (traffic.entries.empty() || held == traffic.memory.end()) return std::nullopt;
-    const TrafficEntry all = traffic.total(boundary_);
-    return Worth{.fits = held->second <= room_,
-                 .bytes = (all.read + all.written).value,
-                 .held = held->second.value};
   }
 
   /// To the best neighbour, as long as one is better. Whether the tree was new and legal.
@@ -303,12 +322,13 @@ class Search {
     for (bool better = true; better && !done();) {
       better = false;
       std::optional<std::pair<Tree, Worth>> next;
-      for (Tree& other : neighbours(t)) {
-        if (done()) break;
-        const auto its = worth(other);
-        if (!its || !its->better_than(next ? next->second : *now)) continue;
-        next = {std::move(other), *its};
-      }
+      each_neighbour(t, [&](Tree other) {
+        if (done()) return false;
+        const Worth& best = next ? next->second : *now;
+        if (const auto its = worth(other, best); its && its->better_than(best))
+          next = {std::move(other), *its};
+        return true;
+      });
       if (!next) break;
       t = std::move(next->first);
       now = next->second;

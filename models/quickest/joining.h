@@ -28,6 +28,7 @@ class Joining {
       : w_(w), product_(product), parts_(std::move(parts)), alive_(parts_.size(), true) {
     part_of_.resize(w.operators().size());
     for (std::size_t p = 0; p < parts_.size(); ++p) enter(p);
+    for (std::size_t p = 0; p < parts_.size(); ++p) find_neighbours(p);
     rank();
   }
 
@@ -35,22 +36,8 @@ class Joining {
   bool alive(std::size_t p) const { return alive_[p]; }
   std::size_t size() const { return parts_.size(); }
 
-  std::set<std::size_t> after(std::size_t p) const {
-    std::set<std::size_t> all;
-    for (OpId op : parts_[p])
-      for (const Output& o : w_.op(op).outputs)
-        for (OpId reader : w_.consumers(o.target.tensor))
-          if (part_of_[reader.index()] != p) all.insert(part_of_[reader.index()]);
-    return all;
-  }
-  std::set<std::size_t> before(std::size_t p) const {
-    std::set<std::size_t> all;
-    for (OpId op : parts_[p])
-      for (const Access& x : w_.op(op).inputs)
-        if (const OpId maker = w_.producer(x.tensor); maker.valid() && part_of_[maker.index()] != p)
-          all.insert(part_of_[maker.index()]);
-    return all;
-  }
+  const std::set<std::size_t>& after(std::size_t p) const { return after_[p]; }
+  const std::set<std::size_t>& before(std::size_t p) const { return before_[p]; }
 
   /// Parts that read what this one reads, contractions aside.
   std::set<std::size_t> beside(std::size_t p) const {
@@ -95,9 +82,17 @@ class Joining {
     alive_[a] = alive_[b] = false;
     parts_.push_back(std::move(both));
     alive_.push_back(true);
-    enter(parts_.size() - 1);
+    const std::size_t p = parts_.size() - 1;
+    enter(p);
+    find_neighbours(p);
+    const auto renew = [&](std::set<std::size_t>& of) {
+      of.erase(a), of.erase(b);
+      of.insert(p);
+    };
+    for (std::size_t x : before_[p]) renew(after_[x]);
+    for (std::size_t x : after_[p]) renew(before_[x]);
     rank();
-    return parts_.size() - 1;
+    return p;
   }
 
   std::vector<Part> left() const {
@@ -110,6 +105,19 @@ class Joining {
  private:
   void enter(std::size_t p) {
     for (OpId op : parts_[p]) part_of_[op.index()] = p;
+  }
+
+  void find_neighbours(std::size_t p) {
+    after_.resize(parts_.size());
+    before_.resize(parts_.size());
+    for (OpId op : parts_[p]) {
+      for (const Output& o : w_.op(op).outputs)
+        for (OpId reader : w_.consumers(o.target.tensor))
+          if (part_of_[reader.index()] != p) after_[p].insert(part_of_[reader.index()]);
+      for (const Access& x : w_.op(op).inputs)
+        if (const OpId maker = w_.producer(x.tensor); maker.valid() && part_of_[maker.index()] != p)
+          before_[p].insert(part_of_[maker.index()]);
+    }
   }
 
   /// Every part before those that wait for it.
@@ -134,6 +142,7 @@ class Joining {
   std::vector<Part> parts_;
   std::vector<bool> alive_;
   std::vector<std::size_t> part_of_, rank_, order_;
+  std::vector<std::set<std::size_t>> before_, after_;  ///< of those that are alive
 };
 
 }  // namespace tilewright::quickest

@@ -1,14 +1,14 @@
-#include "models/quickest/joining.h"
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
 #include <queue>
 #include <tuple>
 
+#include "core/base/format.h"
 #include "core/base/progress.h"
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
+#include "models/quickest/joining.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -20,6 +20,7 @@ constexpr std::size_t kPacked = 3;          // parts that come next, to be run b
 // Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
 // so many operators of the whole.
 constexpr std::size_t kMostRejoined = 12, kRejoinedOperators = 10;
+constexpr std::size_t kMostOfEdges = 128;  // kernels that the plan does not have: for their cost
 
 }  // namespace
 
@@ -89,6 +90,7 @@ const Best* Partitioner::best_of(const Part& ops) {
     if (like->second.second)
       best = renamed(*like->second.second, *like->second.first, *group.workload);
   } else if (priced_ >= most_priced_) {
+    left_out_ = true;
     return nullptr;
   } else {
     ++priced_;
@@ -449,11 +451,13 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
     plans.push_back(rewritten(p.groups[g].workload, p.best[g].rewrites));
   std::vector<Edge> all;
   const auto known = [](double s) { return s == kNever ? std::nullopt : std::optional(s); };
+  most_priced_ = priced_ + kMostOfEdges;
   for (OpId op : w_->topological_order())
     for (const Access& x : w_->op(op).inputs) {
       const OpId maker = w_->producer(x.tensor);
       if (!maker.valid()) continue;
       Edge e{x.tensor, maker, op, part_of[maker] == part_of[op]};
+      left_out_ = false;
       const std::size_t g = part_of[op];
       Part a = p.groups[part_of[maker]].ops;
       const Part& b = p.groups[g].ops;
@@ -471,9 +475,15 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         const Part first = needed(a, maker);
         Part second;
         std::ranges::set_difference(a, first, std::back_inserter(second));
-        e.together = whole && g < p.best.size() ? p.best[g].seconds : known(seconds(a));
+        // Nobody looks for kernels of so many operators, and what others propose takes long.
+        const bool many = a.size() > kMostOperators;
+        e.together = whole && g < p.best.size() ? p.best[g].seconds
+                     : many                     ? std::nullopt
+                                                : known(seconds(a));
         if (!e.together && g < p.best.size())
           e.note = "one kernel in the plan of " + p.best[g].by;
+        else if (many)
+          e.note = formatted("one kernel of {} operators, which are not parted", a.size());
         else if (!second.empty() && !no_subgraph(*w_, first) && !no_subgraph(*w_, second)) {
           e.apart = known(seconds(first) + seconds(second));
           if (whole) e.halves = {first, second};
@@ -483,11 +493,15 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         const Part both = joined(a, b);
         if (may_join(both)) e.together = known(seconds(both));
       }
+      if (left_out_ && e.note.empty())
+        e.note =
+            formatted("the other choice is not among the {} that were looked for", kMostOfEdges);
       if (std::ranges::none_of(all, [&](const Edge& o) {
             return o.tensor == e.tensor && o.from == e.from && o.to == e.to;
           }))
         all.push_back(std::move(e));
     }
+  most_priced_ = std::numeric_limits<std::size_t>::max();
   return all;
 }
 

@@ -43,7 +43,7 @@ struct Edge {
   bool fused = false;
   std::optional<double> together = {};  ///< seconds of the two kernels' operators as one
   std::optional<double> apart = {};     ///< as two
-  std::string note = {};  ///< instead of these, where the plan is of more than a kernel
+  std::string note = {};          ///< instead of these, where the plan is of more than a kernel
   std::vector<Part> halves = {};  ///< of a group that is one kernel: what `apart` is of
 };
 
@@ -72,7 +72,7 @@ class Partitioner {
   /// that read the same tensor count as connected then, contractions aside.
   Result<Partition> run();
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
-  /// would cost.
+  /// would cost; in large workloads not of all.
   std::vector<Edge> edges(const Partition& p);
   const Workload& workload() const { return *w_; }
 
@@ -109,6 +109,7 @@ class Partitioner {
   std::map<std::string, std::pair<std::shared_ptr<const Workload>, std::optional<Best>>> shapes_;
   std::size_t priced_ = 0;
   std::size_t most_priced_ = std::numeric_limits<std::size_t>::max();  ///< no more is looked for
+  bool left_out_ = false;  ///< a group was not looked for, as there were too many
 };
 
 // ---- joined.cpp -----------------------------------------------------------------------------
