@@ -280,8 +280,8 @@ class KernelEmitter : private RangeEmitter {
   bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
                          const SymRanges& ranges) const;
-  std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width,
-                                std::int64_t lanes, const SymRanges& ranges) const;
+  std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width, std::int64_t lanes,
+                                const SymRanges& ranges) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width, std::int64_t of_panel,
                              const SymRanges& ranges, const std::vector<std::string>& at,
                              std::string& panel);
@@ -297,7 +297,7 @@ class KernelEmitter : private RangeEmitter {
     std::string low_depth = {}, low_columns = {};  ///< what the array begins with
     bool kept = false;  ///< not packed there, but where first used, and named for a `Kept`
   };
-  void look_for_hoist(NodeId id, const Product& p);
+  void look_for_hoist(NodeId id, const Product& p, const SymRanges& ranges);
   void emit_hoists(NodeId loop, const SymRanges& around);
 
   /// A compute that could take another's values from registers, and the ranges where it stands.
@@ -330,10 +330,10 @@ class KernelEmitter : private RangeEmitter {
   /// By buffer: why it is packed; empty: it is used where its tensor lies.
   static constexpr const char* kUndecided = "not yet decided";
   std::vector<std::string> packed_;
-  std::vector<bool> plain_;     ///< by buffer
+  std::vector<bool> plain_;        ///< by buffer
   std::vector<bool> takes_reals_;  ///< by buffer: somebody walks it as an array of Real
-  std::vector<bool> streamed_;  ///< by buffer: written once a block of a product, between depths
-  std::vector<SymBox> fixed_;   ///< by buffer: the box that it was last fixed to, of one pass
+  std::vector<bool> streamed_;     ///< by buffer: written once a block of a product, between depths
+  std::vector<SymBox> fixed_;      ///< by buffer: the box that it was last fixed to, of one pass
   /// By buffer: what the micro-kernel walks of it at a time, as extents by dimension.
   std::vector<std::set<std::vector<std::int64_t>>> panels_;
   bool blocks_numbered_ = false;  ///< some tile is chosen by block number
