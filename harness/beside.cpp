@@ -26,7 +26,7 @@ except Exception as e:
     answer({"available": False, "reason": str(e).splitlines()[0]})
 TYPES = {"tensor(float)": "f4", "tensor(double)": "f8", "tensor(float16)": "f2", "tensor(int64)": "i8",
          "tensor(int32)": "i4", "tensor(int16)": "i2", "tensor(int8)": "i1", "tensor(uint8)": "u1",
-         "tensor(bool)": "?"}
+         "tensor(uint16)": "u2", "tensor(uint32)": "u4", "tensor(uint64)": "u8", "tensor(bool)": "?"}
 try:
     onnxruntime.set_default_logger_severity(3)
     options = onnxruntime.SessionOptions()

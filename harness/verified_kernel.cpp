@@ -48,6 +48,11 @@ void add_json(nlohmann::ordered_json& json, const Verification& v, const Workloa
 
 std::string reason_of(const Verification& v, const Workload& w) {
   if (v.verified()) return "verified";
+  if ((v.worst <= 1 || !v.tensor.valid()) && 2 * v.undefined > v.unseen)
+    return formatted(
+        "{} of {} elements cannot be verified: they are no numbers, as the root of a negative "
+        "value; accepted: inputs for which they are (ranges and values of a workload file)",
+        v.undefined, v.elements);
   if (v.worst <= 1 || !v.tensor.valid())
     return formatted(
         "{} of {} elements cannot be verified: rounding alone may change them by more "
@@ -133,6 +138,7 @@ Verification held_against(const Workload& w, const Outputs& outputs, const Tenso
     v.tolerance = std::max(v.tolerance, c.tolerance);
     v.elements += w.tensor(t).elements().value;
     v.unseen += c.unseen;
+    v.undefined += c.undefined;
     if (c.worst > v.worst) v.worst = c.worst, v.tensor = t, v.at = c;
   }
   return v;

@@ -22,13 +22,14 @@ namespace tilewright::harness {
 /// How far a kernel's outputs were from the reference evaluator's in float64, element by element
 /// against what rounding explains (core/workload/reference/rounding.h).
 struct Verification {
-  double relative_error = 0;  ///< max |x - ref| / max |ref|, the worst of the outputs
-  double tolerance = 0;       ///< the most that any element may be off, so measured
-  double worst = 0;           ///< max |x - ref| / what that element may be off by: right up to 1
-  TensorId tensor;            ///< of the worst element; none where all are exact
-  Comparison at = {};         ///< the worst element
-  std::int64_t elements = 0;  ///< of all outputs
-  std::int64_t unseen = 0;    ///< those where a wrong value may pass for a right one (Comparison)
+  double relative_error = 0;   ///< max |x - ref| / max |ref|, the worst of the outputs
+  double tolerance = 0;        ///< the most that any element may be off, so measured
+  double worst = 0;            ///< max |x - ref| / what that element may be off by: right up to 1
+  TensorId tensor;             ///< of the worst element; none where all are exact
+  Comparison at = {};          ///< the worst element
+  std::int64_t elements = 0;   ///< of all outputs
+  std::int64_t unseen = 0;     ///< those where a wrong value may pass for a right one (Comparison)
+  std::int64_t undefined = 0;  ///< those of them that are NaN, in the reference, too
   double seconds = 0;  ///< that the verifying run took, caches as they were: no timing to report
   /// No element is off by more than it may be, and at most one in twenty is `unseen`.
   bool verified() const { return worst <= 1 && unseen <= elements / 20; }

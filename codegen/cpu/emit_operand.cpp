@@ -14,7 +14,7 @@ constexpr std::int64_t kMostPacked = std::int64_t{1} << 26;
 /// Remembers, for the next pass, before which loop the operand of this product can be packed. It
 /// must lie at home, where nobody changes it, and be one matrix there: loops of it other than
 /// columns and depth stand around.
-void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
+void KernelEmitter::look_for_hoist(NodeId id, const Product& p, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
@@ -37,7 +37,20 @@ void KernelEmitter::look_for_hoist(NodeId id, const Product& p) {
                                   range(around, n.op, l).most == 1);
     const bool depends = std::ranges::any_of(
         loop.cuts, [&](const OpLoop& c) { return c.op == n.op && walked(c.local); });
-    if (!one_matrix || depends || loop.max_trips <= 1) continue;
+    // Within, readers may ask for more than the ranges around the loop.
+    bool covers = true;
+    for (std::size_t j = i; j < open_.size(); ++j) {
+      const bool inferred = std::ranges::any_of(
+          k_.node(open_[j].id).infer, [&](const Inference& in) { return in.producer == n.op; });
+      const SymRanges& inside = j + 1 < open_.size() ? open_[j + 1].around : ranges;
+      for (int l : {p.columns, p.depth}) {
+        const SymRange &outer = range(around, n.op, l), &inner = range(inside, n.op, l);
+        const bool whole = outer.lo == number(0) &&
+                           outer.hi == number(w.loop(op.loops[static_cast<std::size_t>(l)]).extent);
+        covers = covers && (!inferred || whole || (outer.lo == inner.lo && outer.hi == inner.hi));
+      }
+    }
+    if (!one_matrix || depends || !covers || loop.max_trips <= 1) continue;
     // Rows a whole odd number of lines apart spread over the sets of a cache.
     const std::int64_t line = 64 / p_.element_bytes;
     const std::int64_t row = (ceil_div(range(around, n.op, p.columns).most, line) | 1) * line;

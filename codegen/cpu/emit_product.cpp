@@ -272,7 +272,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes, ranges);
   const int together = steps_at_once(n.op);
-  if (p.packs && together == 1 && !prepared) look_for_hoist(id, p);
+  if (p.packs && together == 1 && !prepared) look_for_hoist(id, p, ranges);
   if (op.outputs[0].rescale) rescale(id, ranges);
 
   const Surroundings s = surround(id, {p.rows, p.columns, p.depth}, ranges);

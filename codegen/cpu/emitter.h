@@ -300,7 +300,7 @@ class KernelEmitter : private RangeEmitter {
     std::string low_depth = {}, low_columns = {};  ///< what the array begins with
     bool kept = false;  ///< not packed there, but where first used, and named for a `Kept`
   };
-  void look_for_hoist(NodeId id, const Product& p);
+  void look_for_hoist(NodeId id, const Product& p, const SymRanges& ranges);
   void emit_hoists(NodeId loop, const SymRanges& around);
 
   /// A compute that could take another's values from registers, and the ranges where it stands.

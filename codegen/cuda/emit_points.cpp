@@ -79,7 +79,9 @@ void KernelEmitter::number_points(const Points& p, const std::vector<std::size_t
     std::string index = i == 0 ? rest : rest + " % " + count;
     if (p.at_once(l) > 1)
       index = (i == 0 ? index : "(" + index + ")") + " * " + std::to_string(p.at_once(l));
-    out_.line("const int " + p.name(l) + " = " + (low == "0" ? "" : low + " + ") + index + ";");
+    // Where a tile has one of them, reads may have numbers in its place.
+    out_.line((p.counts[l] == 1 ? "[[maybe_unused]] const int " : "const int ") + p.name(l) +
+              " = " + (low == "0" ? "" : low + " + ") + index + ";");
     if (i != 0) out_.line(rest + " /= " + count + ";");
   }
 }

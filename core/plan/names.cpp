@@ -20,7 +20,7 @@ Workload without_names(const Workload& w) {
   number(spec.loops, "l");
   number(spec.tensors, "t");
   number(spec.operators, "o");
-  for (Tensor& t : spec.tensors) t.values = {}, t.range = 1;
+  for (Tensor& t : spec.tensors) t.values = {}, t.range = 1, t.least = {};
   return Workload::create(std::move(spec));
 }
 

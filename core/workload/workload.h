@@ -27,7 +27,8 @@ struct Tensor {
   std::vector<std::int64_t> shape;  ///< elements, outermost dimension first; rank 0 is a scalar
   DType dtype = DType::f32;
   double range = 1;  ///< of an input: values are drawn from -range to range (random_inputs)
-  SharedValues values = {};  ///< of an input: what they are, instead of drawn
+  std::optional<double> least = {};  ///< of an input: they are drawn from here on instead
+  SharedValues values = {};          ///< of an input: what they are, instead of drawn
   Elements elements() const;
   Bytes bytes() const { return bytes_of(elements(), dtype); }
   Box whole() const;
@@ -72,11 +73,11 @@ struct Access {
 struct Expr {
   enum class Kind : std::uint8_t { input, constant, index, call, before, after };
   Kind kind = Kind::constant;
-  int input = -1;            ///< Kind::input: position in Operator::inputs;
-                             ///< Kind::before, Kind::after: position in Operator::outputs
-  LoopId loop = {};          ///< Kind::index
-  double constant = 0.0;     ///< Kind::constant
-  std::string function = {}; ///< Kind::call: a name in expr_functions()
+  int input = -1;             ///< Kind::input: position in Operator::inputs;
+                              ///< Kind::before, Kind::after: position in Operator::outputs
+  LoopId loop = {};           ///< Kind::index
+  double constant = 0.0;      ///< Kind::constant
+  std::string function = {};  ///< Kind::call: a name in expr_functions()
   std::vector<Expr> args = {};
   friend bool operator==(const Expr&, const Expr&) = default;
 };
@@ -133,8 +134,8 @@ struct WorkloadSpec {
 };
 
 /// A checked workload: identifiers valid and unique, sizes within 64 bits, every loop used, every
-/// access in rank, one writer a tensor, no cycle, outputs written. Immutable. operator_graph.h gives
-/// its DAG to Boost.Graph's algorithms.
+/// access in rank, one writer a tensor, no cycle, outputs written. Immutable. operator_graph.h
+/// gives its DAG to Boost.Graph's algorithms.
 class Workload {
  public:
   /// Throws InputError naming what is wrong. Cost: linear in the spec.

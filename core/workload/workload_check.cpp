@@ -11,6 +11,7 @@
 
 #include "core/base/format.h"
 #include "core/workload/operator_graph.h"
+#include "core/workload/text.h"
 #include "core/workload/workload.h"
 
 namespace tilewright {
@@ -70,10 +71,12 @@ void check_extents(const WorkloadSpec& s) {
 void check_ranges(const WorkloadSpec& s, const std::vector<OpId>& producer) {
   for (std::size_t i = 0; i < s.tensors.size(); ++i) {
     const double range = s.tensors[i].range;
+    const std::optional<double>& least = s.tensors[i].least;
     const std::string field = "ranges." + s.tensors[i].name;
-    if (!(range > 0) || !std::isfinite(range))
-      fail(field, formatted("{}", range), "is not a range of values", "a positive number");
-    if (range != 1 && producer[i].valid())
+    if (!(range > least.value_or(0)) || !std::isfinite(range) || !std::isfinite(least.value_or(0)))
+      fail(field, range_text(s.tensors[i]), "is not a range of values",
+           "a positive number, or LOW to HIGH");
+    if ((range != 1 || least) && producer[i].valid())
       fail(field, "", "is of a tensor that an operator writes", "inputs, whose values are drawn");
   }
 }

@@ -30,17 +30,26 @@ DType dtype_of(const RawText& raw, const std::string& field) {
   return *type;
 }
 
-double range_of(const RawText& raw, const std::string& field) {
-  double range = 0;
-  const char* end = raw.text.data() + raw.text.size();
-  const auto [stop, error] = std::from_chars(raw.text.data(), end, range);
-  if (error != std::errc() || stop != end || !(range > 0) || !std::isfinite(range))
+/// "0.5": from -0.5 to 0.5; "0 to 1": as it says.
+void set_range(Tensor& t, const RawText& raw, const std::string& field) {
+  const auto number = [](std::string_view text) -> std::optional<double> {
+    double value = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || stop != text.data() + text.size() || !std::isfinite(value))
+      return std::nullopt;
+    return value;
+  };
+  const std::string_view text = raw.text;
+  const auto to = text.find(" to ");
+  const auto most = number(to == text.npos ? text : text.substr(to + 4));
+  const auto least = to == text.npos ? std::nullopt : number(text.substr(0, to));
+  if (!most || (to == text.npos ? *most <= 0 : !least || *least >= *most))
     throw InputError({.where = raw.where,
                       .field = field,
                       .value = raw.text.empty() ? "''" : raw.text,
                       .problem = "is not a range of values",
-                      .accepted = "a positive number"});
-  return range;
+                      .accepted = "a positive number, or LOW to HIGH"});
+  t.range = *most, t.least = least;
 }
 
 /// An entry of a tensor's shape: a loop, an integer or an affine form of loops, whose largest value
@@ -148,9 +157,8 @@ std::string place_of(const RawWorkload& raw, const WorkloadSpec& spec, const std
 }  // namespace
 
 const std::vector<std::string>& workload_keys() {
-  static const std::vector<std::string> keys = {"name",   "dtype",     "loops",  "tensors",
-                                                "dtypes", "ranges",    "values",
-                                                "operators", "outputs"};
+  static const std::vector<std::string> keys = {
+      "name", "dtype", "loops", "tensors", "dtypes", "ranges", "values", "operators", "outputs"};
   return keys;
 }
 
@@ -223,7 +231,7 @@ void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
     t.dtype = dtype_of(type, field);
   });
   for_each_tensor_of(raw.ranges, "ranges", spec, [](Tensor& t, const RawText& range, auto& field) {
-    t.range = range_of(range, field);
+    set_range(t, range, field);
   });
   bind_values(raw, spec);
   for (const RawText& o : raw.outputs) spec.outputs.push_back(find_tensor(spec, o, "outputs"));

@@ -16,8 +16,7 @@ class JsonReader {
   explicit JsonReader(std::string_view where) : where_(where) {}
 
   RawWorkload read(const json& j) const {
-    if (!j.is_object())
-      wrong_kind(j, "workload", "an object with keys " + join(workload_keys()));
+    if (!j.is_object()) wrong_kind(j, "workload", "an object with keys " + join(workload_keys()));
     RawWorkload raw{.where = where_, .name = {.where = where_}};
     for (const auto& [key, value] : j.items()) section(key, value, raw);
     for (const char* required : {"loops", "operators"})
@@ -80,8 +79,7 @@ class JsonReader {
     if (j.is_string())
       e.file = text(j, field, kValues);
     else
-      for (const json& n : array(j, field, kValues))
-        e.list.push_back(number(n, field, "a number"));
+      for (const json& n : array(j, field, kValues)) e.list.push_back(number(n, field, "a number"));
     raw.values.push_back(std::move(e));
   }
 
@@ -129,8 +127,7 @@ class JsonReader {
 
   std::vector<RawText> shape(const json& j, const std::string& field) const {
     std::vector<RawText> out;
-    for (const json& d : array(j, field, "an array of dimensions"))
-      out.push_back(number(d, field));
+    for (const json& d : array(j, field, "an array of dimensions")) out.push_back(number(d, field));
     return out;
   }
 
@@ -140,15 +137,16 @@ class JsonReader {
         raw.tensors.push_back({{name, where_}, shape(dims, "tensors." + name)});
       return;
     }
-    for (const json& t : array(j, "tensors", "an array of {name, shape, dtype, range}, or an object")) {
+    for (const json& t :
+         array(j, "tensors", "an array of {name, shape, dtype, range}, or an object")) {
       record(t, "tensors", {"name", "shape"}, {"dtype", "range", "values"});
       RawText name = text(t["name"], "tensors.name", "a string");
       if (t.contains("dtype"))
-        raw.dtypes.emplace_back(name, text(t["dtype"], "tensors." + name.text + ".dtype",
-                                           "a string"));
+        raw.dtypes.emplace_back(name,
+                                text(t["dtype"], "tensors." + name.text + ".dtype", "a string"));
       if (t.contains("range"))
         raw.ranges.emplace_back(name, number(t["range"], "tensors." + name.text + ".range",
-                                             "a positive number"));
+                                             "a positive number, or LOW to HIGH"));
       if (t.contains("values")) values(name.text, t["values"], raw);
       std::vector<RawText> dims = shape(t["shape"], "tensors." + name.text);
       raw.tensors.push_back({std::move(name), std::move(dims)});
@@ -206,7 +204,10 @@ nlohmann::ordered_json to_json(const Workload& w) {
   j["tensors"] = nlohmann::ordered_json::array();
   for (const Tensor& t : w.tensors()) {
     j["tensors"].push_back({{"name", t.name}, {"shape", t.shape}, {"dtype", name_of(t.dtype)}});
-    if (t.range != 1) j["tensors"].back()["range"] = t.range;
+    if (t.least)
+      j["tensors"].back()["range"] = range_text(t);
+    else if (t.range != 1)
+      j["tensors"].back()["range"] = t.range;
     if (t.values) j["tensors"].back()["values"] = values_json(*t.values);
   }
   j["operators"] = nlohmann::ordered_json::array();

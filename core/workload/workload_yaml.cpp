@@ -53,8 +53,7 @@ class YamlReader {
                       .problem = "is " + std::string(kind_of(n)),
                       .accepted = accepted});
   }
-  RawText scalar(const YAML::Node& n, const std::string& field,
-                 const std::string& accepted) const {
+  RawText scalar(const YAML::Node& n, const std::string& field, const std::string& accepted) const {
     if (!n.IsScalar()) wrong_kind(n, field, accepted);
     return {n.Scalar(), place(n)};
   }
@@ -100,8 +99,8 @@ class YamlReader {
               raw.dtypes.emplace_back(std::move(name), std::move(type));
             });
     else if (key.text == "ranges")
-      pairs(n, "ranges", "a positive number", "a map from inputs to the largest value drawn",
-            [&](RawText name, RawText range) {
+      pairs(n, "ranges", "a positive number, or LOW to HIGH",
+            "a map from inputs to the largest value drawn", [&](RawText name, RawText range) {
               raw.ranges.emplace_back(std::move(name), std::move(range));
             });
     else if (key.text == "values")
@@ -152,9 +151,9 @@ class YamlReader {
     if (!n.IsMap()) wrong_kind(n, "tensors", accepted);
     for (const auto& entry : n) {
       RawText name = scalar(entry.first, "tensors", accepted);
-      std::vector<RawText> shape = list(entry.second, "tensors." + name.text,
-                                        "a list of dimensions",
-                                        "loops, integers or affine forms of loops");
+      std::vector<RawText> shape =
+          list(entry.second, "tensors." + name.text, "a list of dimensions",
+               "loops, integers or affine forms of loops");
       raw.tensors.push_back({std::move(name), std::move(shape)});
     }
   }
@@ -180,8 +179,8 @@ class YamlReader {
 
 /// Identifiers that YAML readers take for something else than text.
 std::string quoted(const std::string& name) {
-  static const std::vector<std::string> special = {"null", "yes", "no", "on", "off", "true",
-                                                   "false"};
+  static const std::vector<std::string> special = {"null", "yes",  "no",   "on",
+                                                   "off",  "true", "false"};
   std::string lower = name;
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -226,6 +225,10 @@ Workload workload_from_yaml(std::string_view text, std::string_view where) {
   return create(YamlReader(where).read(text));
 }
 
+std::string range_text(const Tensor& t) {
+  return t.least ? formatted("{} to {}", *t.least, t.range) : formatted("{}", t.range);
+}
+
 std::string to_yaml(const Workload& w) {
   std::string out;
   if (!w.name().empty()) out += "name: \"" + w.name() + "\"\n";
@@ -243,8 +246,8 @@ std::string to_yaml(const Workload& w) {
     out += "  " + quoted(tensor.name) + ": " + flow_list(items) + "\n";
     if (tensor.dtype != w.dtype())
       types.push_back(quoted(tensor.name) + ": " + std::string(name_of(tensor.dtype)));
-    if (tensor.range != 1)
-      ranges.push_back(quoted(tensor.name) + ": " + formatted("{}", tensor.range));
+    if (tensor.range != 1 || tensor.least)
+      ranges.push_back(quoted(tensor.name) + ": " + range_text(tensor));
   }
   for (const Tensor& t : w.tensors())
     if (t.values) values.push_back("  " + quoted(t.name) + ": " + values_text(*t.values) + "\n");

@@ -2,6 +2,7 @@
 #include "models/quickest/model.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "core/base/format.h"
 #include "models/quickest/partition.h"
@@ -18,9 +19,9 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kChoices = 12;       // of a kernel that are kept
 constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
-constexpr int kMostRefused = 8;       // kernels that a target is asked about
-constexpr double kGain = 0.98;        // of our own kernel's seconds: threads share it as planned
-constexpr double kNearLeast = 1.05;   // of least_seconds: nobody else is asked
+constexpr int kMostRefused = 8;            // kernels that a target is asked about
+constexpr double kGain = 0.98;       // of our own kernel's seconds: threads share it as planned
+constexpr double kNearLeast = 1.05;  // of least_seconds: nobody else is asked
 
 class Planner {
  public:
@@ -202,8 +203,13 @@ bool says_speed(const Machine& m) {
 Result<Proposal> propose_on_processor(const Question& q, const Rates& rates,
                                       const Settings& settings);
 
-Result<Proposal> propose(const Question& asked, const Settings& settings) {
-  const Question q = with_room(asked);
+/// Keeps what the target said of the first kernel that it refused.
+struct Refusal {
+  std::mutex mutex;
+  std::string first;
+};
+
+Result<Proposal> propose_heard(const Question& q, const Settings& settings) {
   const Result<Rates> r = rates_of(q);
   if (!r) return propose_elsewhere(q, settings);
   if (says_speed(*q.machine)) return propose_on_processor(q, *r, settings);
@@ -223,6 +229,23 @@ Result<Proposal> propose(const Question& asked, const Settings& settings) {
       own->price.traffic.total(boundary_into(*q.machine, own->level)).read.value +
       own->price.traffic.total(boundary_into(*q.machine, own->level)).written.value;
   return own;
+}
+
+Result<Proposal> propose(const Question& asked, const Settings& settings) {
+  Question q = with_room(asked);
+  const auto refusal = std::make_shared<Refusal>();
+  if (q.refuses)
+    q.refuses = [ask = q.refuses, refusal](const Schedule& s) {
+      std::optional<Reason> why = ask(s);
+      if (!why) return why;
+      const std::lock_guard lock(refusal->mutex);
+      if (refusal->first.empty()) refusal->first = why->text;
+      return why;
+    };
+  Result<Proposal> best = propose_heard(q, settings);
+  if (best || refusal->first.empty() || best.reason().find(refusal->first) != std::string::npos)
+    return best;
+  return Reason{best.reason() + "; of the first that was tried the target says: " + refusal->first};
 }
 
 Result<Planned> planned_on_processor(const Question& asked, const stitching::Composition& composed,

@@ -412,5 +412,18 @@ TEST(Isas, HaveNames) {
   EXPECT_THROW(cpu::fma_peak_gflops(cpu::Isa::generic, 0), InputError);
 }
 
+/// A reader by another loop asks for columns that no iteration around has: packing goes no further
+/// out than where they are known.
+TEST(WorkedKernels, PackWhatReadersAskFor) {
+  const std::string w =
+      "loops: {b: 19, i: 5, h: 6, j: 6}\noperators:\n  - P[b,h] += X[b,i] * W[h,i]\n"
+      "  - U[b,h] += P[b,j] * R[h,j]\n";
+  std::vector<Schedule> all;
+  for (const char* tree : {"h/2 b/17 ( i/3 ( C.P ) j/2 ( C.U ) )", "h/2 b/17 i/5 ( C.P C.U )",
+                           "h/4 ( b/5 ( i/2 ( C.P ) j/6 ( C.U ) ) )"})
+    all.push_back(schedule_of(w, "scratchpad:1M", tree, "j=6"));
+  check_everywhere(all);
+}
+
 }  // namespace
 }  // namespace tilewright

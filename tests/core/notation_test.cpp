@@ -1,11 +1,13 @@
 // Index notation, YAML and JSON: hand cases, round trips, bad input, mutations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "core/plan/file.h"
+#include "core/workload/reference/evaluate.h"
 
 namespace tilewright {
 namespace {
@@ -302,6 +304,25 @@ outputs: [E]
   EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(w).dump()), "again"), w);
 }
 
+/// From a least value on, as a root or a logarithm needs them; written and read back.
+TEST(Yaml, RangesMayHaveALeastValue) {
+  const Workload w = workload_from_yaml(
+      "loops: {i: 500}\nranges: {x: 0.25 to 2, z: -3 to -1}\n"
+      "operators: ['y[i] = sqrt(x[i]) * log(-z[i])']\n",
+      "f.yaml");
+  const TensorValues in = random_inputs(w, 1);
+  const auto& x = in[w.find_tensor("x")->index()];
+  const auto& z = in[w.find_tensor("z")->index()];
+  EXPECT_GE(*std::ranges::min_element(x), 0.25);
+  EXPECT_LE(*std::ranges::min_element(x), 0.3);
+  EXPECT_GE(*std::ranges::max_element(x), 1.95);
+  EXPECT_LE(*std::ranges::max_element(x), 2);
+  EXPECT_LE(*std::ranges::max_element(z), -1);
+  EXPECT_GE(*std::ranges::min_element(z), -3);
+  EXPECT_EQ(workload_from_yaml(to_yaml(w), "again"), w);
+  EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(w).dump()), "again"), w);
+}
+
 TEST(Yaml, DimensionsMayBeAffine) {
   const Workload w = workload_from_yaml(R"(
 loops: {h: 4, r: 3, s: 2}
@@ -359,6 +380,10 @@ TEST(Yaml, BadInput) {
       {good + "ranges: {A: 0}", "f.yaml:3: ranges.A: 0 is not a range of values"},
       {good + "ranges: {A: 1e999}", "f.yaml:3: ranges.A: 1e999 is not a range of values"},
       {good + "ranges: {A: .5x}", "f.yaml:3: ranges.A: .5x is not a range of values"},
+      {good + "ranges: {A: 1 to 1}", "f.yaml:3: ranges.A: 1 to 1 is not a range of values"},
+      {good + "ranges: {A: 0 to inf}", "f.yaml:3: ranges.A: 0 to inf is not a range of values"},
+      {good + "ranges: {A: ' to 1'}", "f.yaml:3: ranges.A:  to 1 is not a range of values"},
+      {good + "ranges: {A: [0, 1]}", "f.yaml:3: ranges.A: is a list"},
       {good + "ranges: {B: 0.5}", "f.yaml:3: ranges: 'B' is unknown"},
       {good + "ranges: {A: 2, A: 2}", "f.yaml:3: ranges.A: is given twice"},
       {good + "ranges: {C: 0.5}", "ranges.C: is of a tensor that an operator writes"},

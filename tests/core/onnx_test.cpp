@@ -95,6 +95,21 @@ TEST_F(Onnx, ThePlacesOfWeightsReadBack) {
   EXPECT_EQ(random_inputs(workload_from_yaml(text, "again"), 1), random_inputs(w, 1));
 }
 
+/// No value is drawn that the type does not have.
+TEST_F(Onnx, UnsignedInputsAreDrawnFromZeroOn) {
+  for (const int type : {2, 4, 9, 12, 13}) {  // uint8, uint16, bool, uint32, uint64
+    const OnnxImport made = import({.nodes = {node("Cast", {"x"}, {"y"}, {attribute_int("to", 1)})},
+                                    .inputs = {value("x", {200}, type)},
+                                    .outputs = {value("y", {200})}});
+    const Workload& w = made.workload;
+    const TensorValues in = random_inputs(w, 1);
+    const auto& x = in[w.find_tensor("x")->index()];
+    EXPECT_EQ(*std::ranges::min_element(x), 0) << type;
+    EXPECT_EQ(*std::ranges::max_element(x), 1) << type;
+    EXPECT_EQ(workload_from_yaml(to_yaml(w), "again"), w);
+  }
+}
+
 TEST_F(Onnx, NumbersAreReadHoweverTheyAreStored) {
   std::ofstream(path("weights.bin"), std::ios::binary)
       .write("\0\0\0\0\0\0\x80\x3f\0\0\0\x40", 12);  // 0, 1, 2

@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <random>
+#include <set>
 
 #include "core/plan/file.h"
 #include "core/workload/reference/evaluate.h"
@@ -261,6 +262,18 @@ TEST(Pad, ProductsOfOddSizesComputeTheSame) {
           }
         }
       }
+}
+
+/// One tensor that products read along several loops, as a power of a matrix, has several copies.
+TEST(Pad, SeveralCopiesOfATensor) {
+  const Workload w = make("m: 7, k: 7, j: 7",
+                          "  - 'pad_A: B[m,k] += A[m,j] * A[j,k]'\n"
+                          "  - 'C: C[m,j] += B[m,k] * A[k,j]'\n");
+  const Result<Workload> padded = apply("pad:k;j", w);
+  ASSERT_TRUE(padded.ok()) << padded.reason();
+  EXPECT_LT(check_rewrite(w, *padded, 7).relative_error, 1e-12);
+  std::set<std::string> names;
+  for (const Operator& op : padded->operators()) EXPECT_TRUE(names.insert(op.name).second);
 }
 
 TEST(Pad, ResultsBetweenGetLongerRowsWithoutACopy) {
@@ -569,8 +582,8 @@ TEST(MaterialiseGathers, NothingThatIsReadOnceOrIsNoProduct) {
   const char* head =
       "name: test\ndtype: f64\nloops: {b: 7, d: 5}\ntensors: {T: [4, d], ids: [b]}\n"
       "dtypes: {ids: i32}\noperators:\n";
-  for (const char* op : {"  - 'y: y[b] += T[ids[b],d] * W[d]'\n",
-                         "  - 'y: y[b,d] = T[ids[b],d] * W[d]'\n"}) {
+  for (const char* op :
+       {"  - 'y: y[b] += T[ids[b],d] * W[d]'\n", "  - 'y: y[b,d] = T[ids[b],d] * W[d]'\n"}) {
     const Result<Workload> r =
         apply("materialise-gathers", workload_from_yaml(std::string(head) + op, "test"));
     ASSERT_FALSE(r.ok()) << op;

@@ -164,6 +164,24 @@ TEST(Verify, WhatCannotBeSeenIsRefused) {
   EXPECT_THAT(reason_of(r.verification, w), testing::HasSubstr("cannot be verified"));
 }
 
+/// Where the reference is no number the kernel must have none either; nothing is called right
+/// there.
+TEST(Verify, WhatIsNoNumberCannotBeVerified) {
+  const Workload w =
+      workload_from_yaml("loops: {i: 400}\noperators: ['y[i] = sqrt(x[i])']\n", "test");
+  const VerifyResult r = check(w);
+  EXPECT_EQ(r.kernel, nullptr);
+  EXPECT_LE(r.verification.worst, 1);
+  EXPECT_GT(r.verification.undefined, 100);
+  EXPECT_EQ(r.verification.undefined, r.verification.unseen);
+  EXPECT_THAT(reason_of(r.verification, w), testing::HasSubstr("they are no numbers"));
+  const VerifyResult wrong = check(w, [&](TensorValues& v) {
+    for (double& y : v[w.outputs()[0].index()])
+      if (std::isnan(y)) y = 0;
+  });
+  EXPECT_GT(wrong.verification.worst, 1);
+}
+
 /// The place of a row's largest element: where one alone may be it, the place is exact; where
 /// several are within rounding of it, any of theirs is right and no other.
 TEST(Verify, APlaceIsRightWhoseElementMayBeTheLargest) {

@@ -146,7 +146,7 @@ def gemm(case):
 
 
 def einsum(case):
-    equation = case.pick("bij,bjk->bik", "bhid,bhjd->bhij", "ij,jk", "bij->bji", "bi,bi->b", "ij->", "i,j->ij")
+    equation = case.pick("bij,bjk->bik", "bhid,bhjd->bhij", "ij,jk", "bij->bji", "bi,bi->b", "ij->", "i,j->ij", "iij->ij", "bii->b", "iib,bj->ij")
     extents = {c: case.integer(1, 4) for c in "bhijkd"}
     left = equation.split("->")[0].split(",")
     case.output(case.node("Einsum", [case.input([extents[c] for c in part]) for part in left], equation=equation))
@@ -608,11 +608,27 @@ def dotted(case):
                           equation="...ij,...jk->...ik"))
 
 
+def typed(case):
+    """Inputs of whole numbers and truth values, signed or not."""
+    kind = case.pick(TensorProto.UINT8, TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL)
+    shape = case.shape(2)
+    x = case.input(shape, kind)
+    if kind == TensorProto.BOOL:
+        y = case.input(shape)
+        case.output(case.node("Where", [case.node("Not", [x]), y, case.node("Neg", [y])]))
+    elif kind == TensorProto.UINT8 and case.integer(0, 1):
+        zero = case.constant(numpy.uint8(case.integer(0, 255)))
+        case.output(case.node("DequantizeLinear", [x, case.constant(numpy.float32(0.02)), zero]))
+    else:
+        y = case.node("Cast", [x], to=TensorProto.FLOAT)
+        case.output(case.node("Div", [y, case.constant(numpy.float32(255))]))
+
+
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
             lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products,
-            quantised_convolutions]
+            quantised_convolutions, typed]
 
 
 def make(family, seed):

@@ -13,7 +13,8 @@ tilewright = pytest.importorskip("tilewright")
 
 import onnx_cases  # noqa: E402
 
-KINDS = {"tensor(float)": numpy.float32, "tensor(int64)": numpy.int64}
+KINDS = {"tensor(float)": numpy.float32, "tensor(int64)": numpy.int64, "tensor(int32)": numpy.int32, "tensor(int8)": numpy.int8,
+         "tensor(uint8)": numpy.uint8, "tensor(bool)": numpy.bool_}
 
 
 @pytest.mark.parametrize("family", onnx_cases.FAMILIES, ids=lambda f: f.__name__)

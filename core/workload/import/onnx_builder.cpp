@@ -30,6 +30,11 @@ DType stored_type(std::int32_t type, DType floats) {
   }
 }
 
+/// Whether no value of it is negative.
+bool is_unsigned(std::int32_t type) {
+  return type == kUint8 || type == kUint16 || type == kUint32 || type == kUint64 || type == kBool;
+}
+
 }  // namespace
 
 Expr number(double n) { return {.kind = Expr::Kind::constant, .constant = n}; }
@@ -480,6 +485,7 @@ class Finisher {
           .name = identifier(s.name),
           .dtype = s.indexes && s.type != kInt8 ? DType::i32 : stored_type(s.type, b_.dtype_)};
       if (s.type == kBool && s.producer < 0) tensor.dtype = s.indexes ? DType::i32 : DType::i8;
+      if (given && is_unsigned(s.type)) tensor.least = 0;
       for (const int d : stored_dims(static_cast<int>(t)))
         tensor.shape.push_back(b_.axes_.extent(d));
       if (tensor.shape.size() > static_cast<std::size_t>(kMaxRank))

@@ -150,7 +150,6 @@ void say_einsum(NodeReader& n) {
     value = i == 0 ? std::move(read) : call("mul", {std::move(value), std::move(read)});
     for (std::size_t d = 0; d < parts[i].size(); ++d) {
       const char c = parts[i][d];
-      if (parts[i].find(c) != d) throw Unsupported{"a diagonal"};
       const auto [it, added] = extents.emplace(c, v.shape[d]);
       if (it->second == 1) it->second = v.shape[d];  // it broadcasts
       if (it->second != v.shape[d] && v.shape[d] != 1)

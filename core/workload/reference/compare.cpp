@@ -60,14 +60,16 @@ void hold(Comparison& c, std::int64_t begin, std::int64_t end, const Held& again
     const auto at = static_cast<std::size_t>(i);
     const double x = value(i), r = against.reference[at], bound = against.bounds[at];
     const double error = x == r ? 0 : std::abs(x - r);  // infinite ones, too
-    const double ratio = std::isinf(bound)       ? 0    // nobody can say: it counts as unseen
-                         : !std::isfinite(error) ? kInfinity
-                         : error == 0            ? 0
-                                                 : error / bound;
+    const bool undefined = std::isnan(x) && std::isnan(r);
+    const double ratio = std::isinf(bound) || undefined ? 0  // nobody can say: it counts as unseen
+                         : !std::isfinite(error)        ? kInfinity
+                         : error == 0                   ? 0
+                                                        : error / bound;
     if (ratio > c.worst)
       c.worst = ratio, c.element = i, c.got = x, c.reference = r, c.bound = bound;
     const double size = std::max(std::abs(r), against.root_mean_square);
-    if (!std::isfinite(bound) || (size > 0 && bound > kUnseen * size)) ++c.unseen;
+    if (undefined) ++c.undefined;
+    if (undefined || !std::isfinite(bound) || (size > 0 && bound > kUnseen * size)) ++c.unseen;
     c.tolerance = std::max(c.tolerance, bound);
   }
 }
@@ -82,7 +84,7 @@ Comparison compare_over(std::span<const double> reference, std::span<const doubl
     double some = 0, most = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const double r = reference[static_cast<std::size_t>(i)];
-      if (std::isinf(r)) continue;
+      if (!std::isfinite(r)) continue;
       some += r * r;
       most = std::max(most, std::abs(r));
     }
@@ -101,6 +103,7 @@ Comparison compare_over(std::span<const double> reference, std::span<const doubl
       all.got = some.got, all.reference = some.reference, all.bound = some.bound;
     }
     all.unseen += some.unseen;
+    all.undefined += some.undefined;
     all.tolerance = std::max(all.tolerance, some.tolerance);
   });
   if (largest > 0) all.tolerance /= largest;

@@ -31,10 +31,13 @@ struct Comparison {
   /// square of all: a wrong value may pass for a right one. None where the reference is zero
   /// throughout (x - x) and bounds are finite.
   std::int64_t unseen = 0;
+  /// Those of the unseen where both are NaN, as a negative number's root.
+  std::int64_t undefined = 0;
 };
 inline constexpr double kUnseen = 0.25;
-/// All are of one length. Infinite errors where an element or its reference is no finite number; an
-/// infinite bound is met by every finite element, and counted in `unseen`. On all cores.
+/// All are of one length. Infinite errors where an element or its reference, but not both, is no
+/// finite number; an infinite bound is met by every finite element, and counted in `unseen`. On all
+/// cores.
 Comparison compare(DType type, const void* got, std::span<const double> reference,
                    std::span<const double> bounds);
 

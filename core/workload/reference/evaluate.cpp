@@ -250,8 +250,9 @@ TensorValues drawn_inputs(const Workload& w, std::uint64_t seed, bool indices_on
         static_cast<std::int64_t>(elements), 0, [&](std::int64_t begin, std::int64_t end) {
           for (double& x : std::span(drawn).subspan(static_cast<std::size_t>(begin),
                                                     static_cast<std::size_t>(end - begin)))
-            x = rows > 0 ? std::floor(x * static_cast<double>(rows))
-                         : (x * 2.0 - 1.0) * tensor.range;
+            x = rows > 0       ? std::floor(x * static_cast<double>(rows))
+                : tensor.least ? *tensor.least + x * (tensor.range - *tensor.least)
+                               : (x * 2.0 - 1.0) * tensor.range;
         });
     round_all(tensor.dtype, drawn);
   }

@@ -185,8 +185,10 @@ class Padding {
     if (is_new) {
       Tensor copy = w_.tensor(a.tensor);
       copy.name = rewrite::unused(spec_.tensors, copy.name + "_padded");
-      copy.range = 1, copy.values = {};
-      Operator op{.name = rewrite::unused(spec_.operators, "pad_" + w_.tensor(a.tensor).name)};
+      copy.range = 1, copy.least = {}, copy.values = {};
+      std::vector<Operator> named(w_.operators().begin(), w_.operators().end());
+      named.insert(named.end(), before.begin(), before.end());
+      Operator op{.name = rewrite::unused(named, "pad_" + w_.tensor(a.tensor).name)};
       Access read{.tensor = a.tensor}, written{.tensor = at->second};
       for (std::size_t d = 0; d < loops.size(); ++d) {
         const LoopId l = padded(loops[d]);
