@@ -782,14 +782,15 @@ TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t de
                                        Real* c, int64_t c_row, bool fresh, const After& after = {}) {
   if (rows <= 0) return;
   constexpr int64_t width = Vectors * kLanes;
+  constexpr int tall = taller(MI, NI, Vectors);
   for (int64_t j = 0; j < columns; j += width, b += b_panel) {
     const int64_t size = min((columns - j + kLanes - 1) / kLanes, Vectors);
     const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
     if (last == kLanes)
-      panel_of<MI, NI, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
                                           first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
     else if constexpr (N == 0 || N % kLanes != 0)
-      panel_of<MI, NI, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
                                          first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
   }
 }
