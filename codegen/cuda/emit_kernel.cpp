@@ -7,6 +7,7 @@
 #include "codegen/common/expression.h"
 #include "codegen/cuda/emitter.h"
 #include "codegen/cuda/launch_text.h"
+#include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_time.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/early.h"
@@ -78,8 +79,12 @@ Result<KernelText> KernelEmitter::emit() {
   return text;
 }
 
-/// Blocks of an SM that ptxas has to leave registers for: as many as the price supposes, of floats.
-/// Left alone, it gives a thread up to 255, and half of the blocks have room.
+/// A chain of convolutions spills with 40 registers; drawn kernels of 64 and more do not.
+constexpr std::int64_t kLeastOfBounds = 64;
+
+/// Blocks of an SM that ptxas has to leave registers for: as many as the price supposes, of floats,
+/// unless that leaves a thread fewer registers than kLeastOfBounds. Left alone, ptxas gives it up
+/// to 255, and half of the blocks have room.
 std::int64_t KernelEmitter::resident() const {
   if (const std::int64_t blocks = block_.program().registers.blocks; blocks > 0) return blocks;
   const auto rates = lowering::block_rates(p_.machine(), DType::f32);
@@ -90,7 +95,10 @@ std::int64_t KernelEmitter::resident() const {
   const auto work = lowering::block_work(p_.schedule, index_, choices_);
   if (!work) return 0;
   const auto forms = lowering::block_forms(*work, *rates);
-  return forms && forms->resident > 1 ? forms->resident : 0;
+  if (!forms || forms->resident <= 1) return 0;
+  const std::int64_t left =
+      lowering::most_registers(forms->threads, rates->registers / forms->resident);
+  return left >= kLeastOfBounds ? forms->resident : 0;
 }
 
 /// What this target has no code for.
