@@ -85,6 +85,8 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
   }
   network->place(p);
   const std::vector<bool> constant = constant_operators(*p.workload);
+  const auto predicted = predicted_seconds(p, *plan->setting.machine);
+  network->predicted_ = 0;
   for (const Launch& l : p.launches) {
     const bool once =
         std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; });
@@ -92,21 +94,15 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
         std::ranges::any_of(l.tensors, [&](TensorId t) { return p.workload->is_output(t); });
     if (!once || given) {  // what a call is given memory for is written in every call
       network->each_call_.push_back(&l);
+      const auto seconds = predicted[static_cast<std::size_t>(&l - p.launches.data())];
+      network->predicted_ = seconds && network->predicted_
+                                ? std::optional(*network->predicted_ + *seconds)
+                                : std::nullopt;
     } else if (const auto why = network->launch(l)) {
       return *why;
     }
   }
   return network;
-}
-
-std::optional<double> LoadedNetwork::predicted() const {
-  double sum = 0;
-  for (const Launch* l : each_call_) {
-    const auto& seconds = program_.kernels[l->kernel].predicted;
-    if (!seconds) return std::nullopt;
-    sum += *seconds;
-  }
-  return sum;
 }
 
 std::optional<Reason> LoadedNetwork::launch(const Launch& launch) {

@@ -22,7 +22,7 @@ class LoadedNetwork {
   const Workload& workload() const { return *program_.workload; }
   std::size_t launches() const { return program_.launches.size(); }
   /// Predicted seconds of all launches of a call; none where the model has none for one of them.
-  std::optional<double> predicted() const;
+  std::optional<double> predicted() const { return predicted_; }
   const std::vector<std::string>& notes() const { return program_.notes; }
 
   /// One call: reads `inputs` (the workload's inputs without values, in order of TensorId) and
@@ -43,7 +43,8 @@ class LoadedNetwork {
   Program program_;
   std::vector<TensorId> inputs_;
   std::vector<const Launch*> each_call_;
-  std::vector<void*> at_;  ///< by TensorId
+  std::optional<double> predicted_ = {};  ///< seconds of each_call_
+  std::vector<void*> at_;                 ///< by TensorId
   std::vector<std::unique_ptr<void, Freed>> memory_;
   std::mutex busy_;
 };

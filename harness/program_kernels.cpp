@@ -110,27 +110,25 @@ std::vector<std::optional<double>> predicted_seconds(const Program& program, con
       const ProgramKernel& kernel = program.kernels[l.kernel];
       seconds[i] = kernel.predicted;
       if (std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; })) continue;
+      std::vector<TensorId> home;
+      for (std::size_t t = 0; t < l.tensors.size(); ++t)
+        if (kernel.workload->is_input(TensorId(t)) || kernel.workload->is_output(TensorId(t)))
+          home.push_back(l.tensors[t]);
       double all = 0, there = 0;
-      for (std::size_t t = 0; t < l.tensors.size(); ++t) {
-        const bool home =
-            kernel.workload->is_input(TensorId(t)) || kernel.workload->is_output(TensorId(t));
-        if (!home) continue;
-        const auto known = std::ranges::find(latest, l.tensors[t]);
-        double since = 0;  // bytes, its own among them
+      for (TensorId t : home) {
+        const auto known = std::ranges::find(latest, t);
+        double since = size(t);  // bytes, its own among them
         for (auto x = latest.begin(); x != known; ++x) since += size(*x);
-        since += size(l.tensors[t]);
         // All of it below the capacity, nothing well above it: as in_runs.
         const double stays =
             known == latest.end() || capacity <= 0
                 ? 0.0
                 : std::clamp((1.15 * capacity - since) / (0.4 * capacity), 0.0, 1.0);
-        all += size(l.tensors[t]), there += stays * size(l.tensors[t]);
+        all += size(t), there += stays * size(t);
       }
-      for (std::size_t t = 0; t < l.tensors.size(); ++t) {
-        if (!kernel.workload->is_input(TensorId(t)) && !kernel.workload->is_output(TensorId(t)))
-          continue;
-        std::erase(latest, l.tensors[t]);
-        latest.insert(latest.begin(), l.tensors[t]);
+      for (TensorId t : home) {
+        std::erase(latest, t);
+        latest.insert(latest.begin(), t);
       }
       if (kernel.predicted && kernel.again && all > 0 && *kernel.again < *kernel.predicted)
         seconds[i] = *kernel.predicted + there / all * (*kernel.again - *kernel.predicted);

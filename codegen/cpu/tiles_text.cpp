@@ -1,6 +1,9 @@
 // Products of whole numbers of 8 bits by tiles of 16 x 64 bytes (AMX), as source: what
 // `multiply` and `multiply_packed` call for several rows of quads.
+#include <string>
+
 #include "codegen/cpu/prelude.h"
+#include "core/lowering/byte_products.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -8,8 +11,6 @@ namespace {
 constexpr const char* kTilesOfQuads = R"tiles(
 // A tile has 16 rows of 16 quads: rows of A with 64 steps of the depth, or 16 rows of B, of 16 columns.
 // Four tiles of sums are in use, of 32 rows and 32 columns. B has rows of zeros up to whole tiles.
-// Fewer rows take no longer by vectors.
-constexpr int64_t kLeastTileRows = 8;
 constexpr int64_t kTileRows = 16;
 struct alignas(64) Tiles {
   std::uint8_t palette = 1, start = 0, reserved[14] = {};
@@ -218,6 +219,9 @@ TILEWRIGHT_TARGET void multiply_tiled_lines(int64_t rows, int64_t points, int64_
 
 }  // namespace
 
-std::string tiles_text() { return kTilesOfQuads; }
+std::string tiles_text() {
+  return "// Fewer rows take no longer by vectors.\nconstexpr int64_t kLeastTileRows = " +
+         std::to_string(kLeastTileRows) + ";" + kTilesOfQuads;
+}
 
 }  // namespace tilewright::cpu

@@ -5,6 +5,9 @@
 
 namespace tilewright {
 
+/// Rows that a product needs to be one of tiles, where the processor has them (AMX).
+inline constexpr int kLeastTileRows = 8;
+
 /// Whether an operator sums products of two tensors of i8.
 bool multiplies_bytes(const Workload& w, OpId op);
 /// Whether any operator does.

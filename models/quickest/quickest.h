@@ -98,8 +98,6 @@ bool through_window(const Access& a);
 inline constexpr double kLatency = 4;
 /// Of steps at once: quads in tiles.
 inline constexpr int kTiled = 64;
-/// Rows of a product of quads that tiles take.
-inline constexpr double kLeastTileRows = 8;
 
 /// Cycles in which a vector of a block is loaded and stored, much of it beside multiply-adds
 /// (`calibrate` takes the same off what it measures of a block).
