@@ -36,7 +36,10 @@ std::string product_text(int m, int n, int k, const std::string& dtype = "f32") 
       dtype, m, n, k);
 }
 /// Rows and depths of products whose operands are taken in pairs of steps.
-constexpr int kTallPairs = 96, kFlatPairs = 24, kFlatQuads = 32, kDeepPairs = 256, kShortPairs = 32;
+constexpr int kTallPairs = 96, kFlatPairs = 24, kDeepPairs = 256, kShortPairs = 32;
+/// The same of quads. Tiles multiply thirty times as fast as vectors: the difference between two
+/// products must be far more than what each of them begins with.
+constexpr int kTallQuads = 384, kFlatQuads = 128, kDeepQuads = 1024, kShortQuads = 256;
 
 /// So few that what is read and written stays in the first cache.
 constexpr int kNearRows = 3;
@@ -83,6 +86,9 @@ std::string taps_text(int step) {
       kTapRow, step);
 }
 
+constexpr std::string_view kReadAgain = " bytes read again";
+std::string read_again(std::size_t bytes) { return formatted("{}{}", bytes, kReadAgain); }
+
 std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   std::vector<Gauge> all;
   all.push_back({"cycle", [] {
@@ -92,7 +98,7 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                    }));
                  }});
   constexpr std::size_t kTimesInner = 8;
-  std::size_t largest = std::size_t{16} << 20, inner = 0;
+  std::size_t largest = std::size_t{16} << 20, inner = 0, near = 0;
   std::string last_cache;
   for (std::size_t i = m.levels.size(); i-- > 1;) {
     const Level& l = m.levels[i];
@@ -112,11 +118,18 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
       all.push_back({"writing " + l.name, [=] { return writing(bytes); }});
     }
     all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
-    last_cache = l.name, inner = capacity;
+    last_cache = l.name, inner = capacity, near = bytes;
   }
+  // How much of it comes from the last cache when it is read over and over: others may use the
+  // same.
+  for (std::size_t bytes = 2 * near; near > 0 && bytes <= inner; bytes *= 2)
+    all.push_back({read_again(bytes), [=] { return reading(bytes, 1); }});
   const std::size_t home = 4 * largest;
   all.push_back({"bandwidth home",
                  [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
+  constexpr std::size_t kTakenOver = std::size_t{64} << 10;
+  if (threads > 1)
+    all.push_back({"what another core has written", [=] { return taking_over(kTakenOver); }});
   all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
   all.push_back({"writing home", [=] { return writing(home); }});
   all.push_back({"writing past caches", [=] { return writing(home, write_past_pass); }});
@@ -143,8 +156,8 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
       all.push_back({formatted("pairs, {} rows, {} steps", m, k),
                      [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
   // The same of whole numbers of 8 bits, in quads.
-  for (int m : {kTallPairs, kFlatQuads})
-    for (int k : {kDeepPairs, kShortPairs})
+  for (int m : {kTallQuads, kFlatQuads})
+    for (int k : {kDeepQuads, kShortQuads})
       all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
                        return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
                                       1, 1);
@@ -263,6 +276,40 @@ Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
   return Gauged{.seconds = least, .spread = spread, .samples = static_cast<int>(samples.size())};
 }
 
+/// The last cache's capacity where a core finds less of it: the bytes of which, read over and over,
+/// half come from home by the time that they take.
+void find_kept(Machine& m, const std::map<std::string, Gauged>& measured) {
+  constexpr double kFarther =
+      1.3;                        // of the time of a byte from the cache: that home is told from it
+  constexpr double kHalf = 0.95;  // of the capacity, of which half is found again (in_runs)
+  if (m.levels.size() < 2 || m.levels[1].kind != LevelKind::cache) return;
+  Level& last = m.levels[1];
+  const auto cache = measured.find("bandwidth " + last.name),
+             home = measured.find("bandwidth home, one core");
+  if (cache == measured.end() || home == measured.end() || last.line.value <= 0 || last.ways <= 0)
+    return;
+  const double near = cache->second.seconds, far = home->second.seconds, half = (near + far) / 2;
+  if (far < kFarther * near) return;
+  std::map<double, const Gauged*> by_size;
+  for (const auto& [name, g] : measured)
+    if (name.ends_with(kReadAgain)) by_size[std::stod(name)] = &g;
+  double before = 0, time_before = near;
+  for (const auto& [bytes, g] : by_size) {
+    if (g->seconds >= half && before > 0) {
+      const double share = std::clamp((half - time_before) / (g->seconds - time_before), 0.0, 1.0);
+      const auto unit = last.line.value * last.ways;
+      const auto kept =
+          static_cast<std::int64_t>((before + share * (bytes - before)) / kHalf) / unit * unit;
+      if (kept >= last.capacity.value) return;
+      last.capacity = Bytes(kept);
+      last.sources["capacity"] =
+          formatted("measured {}: what one thread finds there again", g->date);
+      return;
+    }
+    before = bytes, time_before = g->seconds;
+  }
+}
+
 Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) {
   const auto find = [&](const std::string& name) -> const Gauged* {
     const auto at = measured.find(name);
@@ -293,8 +340,12 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       l.sources["bandwidth"] = source(*in, i == 1 ? "reading, all threads" : "reading, one thread");
     }
   }
+  find_kept(m, measured);
   if (const Gauged* const one = find("bandwidth home, one core"))
     cycles("stream", one->seconds * 64, source(*one, "reading, one thread, a line of 64 bytes"));
+  if (const Gauged* const g = find("what another core has written"))
+    cycles(kTakingOver, g->seconds * 64,
+           source(*g, "a line of 64 bytes that another core has written"));
   for (const auto& [name, key] : {std::pair{"L2", "l2"}, {"L3", "l3"}, {"home", "dram"}})
     if (const Gauged* const g = find(std::string("latency ") + name))
       cycles(key, g->seconds, source(*g, "lines in a random order"));
@@ -352,23 +403,24 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   // Operands that several steps of the depth are taken of at once.
   for (const auto& together : {std::pair("pairs", "bf16"), std::pair("quads", "i8")}) {
     const char *const how = together.first, *const type = together.second;
-    const auto step_of = [&](int m) {
-      const Gauged* const many = find(formatted("{}, {} rows, {} steps", how, m, kDeepPairs));
-      const Gauged* const few = find(formatted("{}, {} rows, {} steps", how, m, kShortPairs));
-      return many && few ? (many->seconds - few->seconds) / (kDeepPairs - kShortPairs) : 0.0;
-    };
     const bool quads = std::string_view(how) == "quads";
-    const int few = quads ? kFlatQuads : kFlatPairs;
-    const double tall = step_of(kTallPairs), flat = step_of(few);
+    const int tallest = quads ? kTallQuads : kTallPairs, few = quads ? kFlatQuads : kFlatPairs;
+    const int deepest = quads ? kDeepQuads : kDeepPairs, short_ = quads ? kShortQuads : kShortPairs;
+    const auto step_of = [&](int m) {
+      const Gauged* const many = find(formatted("{}, {} rows, {} steps", how, m, deepest));
+      const Gauged* const less = find(formatted("{}, {} rows, {} steps", how, m, short_));
+      return many && less ? (many->seconds - less->seconds) / (deepest - short_) : 0.0;
+    };
+    const double tall = step_of(tallest), flat = step_of(few);
     if (tall <= 0 || flat <= 0 || lanes <= 0) continue;
+    const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, tallest, deepest));
     // A step has multiply-adds of m x 128, and operands of m + 128 that are widened and put
     // together: two equations.
     if (quads) {
       // Rows of the left operand are copied beside, what is left of no rows is the right operand.
       constexpr double kCopied = 0.4;  // cycles, as the price has it
-      const double row = (tall - flat) / (kTallPairs - few);
+      const double row = (tall - flat) / (tallest - few);
       const double add = (row - kCopied / clock / lanes) / (128 / lanes);
-      const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, kTallPairs, kDeepPairs));
       if (add > 0)
         u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
         u.sources[formatted("peak.{}", type)] =
@@ -381,7 +433,6 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     const double operands = ((few + 128) - (kTallPairs + 128) / ratio) / lanes;
     const double operand = std::max(0.0, (flat - tall / ratio) / operands);
     const double add = (tall - operand * (kTallPairs + 128) / lanes) / (kTallPairs * 128 / lanes);
-    const Gauged& from = *find(formatted("{}, {} rows, {} steps", how, kTallPairs, kDeepPairs));
     if (add > 0)
       u.peak[type] = FlopsPerSecond(2 * lanes / add * static_cast<double>(u.count)),
       u.sources[formatted("peak.{}", type)] =

@@ -1,6 +1,10 @@
 #include "harness/gauge_samples.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <thread>
@@ -28,6 +32,23 @@ double together(int threads, const std::function<void(int)>& work) {
     });
   for (std::thread& t : all) t.join();
   return *std::ranges::max_element(took);
+}
+
+/// Processors that this thread may run on, in order.
+std::vector<int> processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<int> all;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return all;
+  for (int p = 0; p < CPU_SETSIZE; ++p)
+    if (CPU_ISSET(p, &allowed)) all.push_back(p);
+  return all;
+}
+void stay_on(int processor) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(processor, &one);
+  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
 }
 
 }  // namespace
@@ -61,6 +82,43 @@ Prepared writing(std::size_t bytes_wanted, void (*pass)(MemoryLine*, std::size_t
       for (std::size_t p = 0; p < passes; ++p) pass(memory.get(), lines);
     });
     return seconds / (static_cast<double>(bytes) * static_cast<double>(passes));
+  });
+}
+
+Prepared taking_over(std::size_t bytes_wanted) {
+  // The first and the last are seldom two threads of one core.
+  const std::vector<int> all = processors();
+  if (all.size() < 2) return Reason{"what another core has written: there is one processor"};
+  const std::size_t block = kPassLines * sizeof(MemoryLine);
+  const std::size_t bytes = std::max(block, bytes_wanted / block * block);
+  const LineMemory memory = lines_of_memory(bytes);
+  const std::size_t lines = bytes / sizeof(MemoryLine);
+  return Sample([=] {
+    constexpr int kTurns = 20;
+    std::atomic<int> turn = 0;
+    const auto wait_for = [&](int which) {
+      while (turn.load(std::memory_order_acquire) != which) sched_yield();
+    };
+    std::thread writer([&] {
+      stay_on(all.front());
+      for (int i = 0; i < kTurns; ++i) {
+        wait_for(2 * i);
+        write_pass(memory.get(), lines);
+        turn.store(2 * i + 1, std::memory_order_release);
+      }
+    });
+    double least = 1e9;
+    std::thread reader([&] {
+      stay_on(all.back());
+      for (int i = 0; i < kTurns; ++i) {
+        wait_for(2 * i + 1);
+        least = std::min(least, seconds_of([&] { read_pass(memory.get(), lines); }));
+        turn.store(2 * i + 2, std::memory_order_release);
+      }
+    });
+    writer.join();
+    reader.join();
+    return least / static_cast<double>(bytes);
   });
 }
 

@@ -21,6 +21,9 @@ Prepared reading(std::size_t bytes_a_thread, int threads);
 /// that goes past the caches.
 Prepared writing(std::size_t bytes_wanted, void (*pass)(MemoryLine*, std::size_t) = write_pass);
 
+/// Seconds a byte of reading what another core has just written and still has.
+Prepared taking_over(std::size_t bytes);
+
 /// Seconds of a step through lines of so many bytes in a random order.
 Prepared chasing(std::size_t bytes);
 

@@ -39,8 +39,17 @@ struct ProgramKernel {
   Kernel plan;
   Schedule schedule;
   std::shared_ptr<codegen::Emitted> emitted;
-  std::optional<double> predicted = {};    ///< seconds, by the planning model
-  std::optional<double> again = {};        ///< the same where its tensors are in caches already
+  /// Seconds by the planning model; `again`: where its tensors are in a core's caches already.
+  struct Seconds {
+    std::optional<double> predicted = {}, again = {};
+  };
+  Seconds shared = {};  ///< on all threads
+  Seconds alone = {};   ///< left to one of several threads
+  std::optional<double> least() const {
+    return alone.predicted && (!shared.predicted || *alone.predicted < *shared.predicted)
+               ? alone.predicted
+               : shared.predicted;
+  }
   std::optional<std::int64_t> bytes = {};  ///< that it moves from and to home, by exact
   std::unique_ptr<VerifiedKernel> verified = {};
   std::unique_ptr<codegen::TargetKernel> loaded = {};  ///< where nobody asked for verification
@@ -66,6 +75,7 @@ struct Program {
   std::vector<ProgramKernel> kernels;
   std::vector<Launch> launches;
   std::vector<std::string> notes;
+  int threads = 1;  ///< that may share a launch
 };
 
 /// The plan's kernels, emitted for the request's target and threads. A kernel that the target
@@ -87,7 +97,9 @@ struct HandedOn {
 HandedOn handed_on(const Program& program);
 
 /// Predicted seconds of every launch among the others: between its kernel's two predictions, by
-/// the share of its bytes that a core's last cache still has of the launches before.
+/// the share of its bytes that a core's last cache still has of the launches before. Of what
+/// several threads have written each finds its own part there. On one thread or on all, whichever
+/// is less.
 std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m);
 
 /// Compiles all kernels, several at a time. A Reason where the compiler fails.

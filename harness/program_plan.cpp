@@ -58,6 +58,7 @@ class Maker {
         threads_(request.threads.value_or(1)),
         warm_(in_runs(*setting.workload, setting.machine)) {
     program.workload = setting.workload;
+    if (target_.threads) program.threads = threads_;
   }
 
   std::optional<Reason> add(const Kernel& kernel, bool again = true) {
@@ -121,7 +122,7 @@ class Maker {
                                  const ProgramKernel* plain) {
     const Machine& m = *setting_.machine;
     const bool software = m.level(m.default_level()).managed == Managed::software;
-    if (plain != nullptr && !plain->predicted) return nullptr;
+    if (plain != nullptr && !plain->least()) return nullptr;
     const Workload named = without_names(part);
     std::string key = to_yaml(named);
     for (const bool weight : weights) key += weight ? '1' : '0';
@@ -136,7 +137,7 @@ class Maker {
     if (!software && !has_fewer_depths(*w, part)) return nullptr;
     const double faster = software ? 0.95 : 1.02;  // of the predicted seconds
     found = planned_whole(std::make_shared<const Workload>(with_constants(*w, weights)), weights,
-                          plain == nullptr ? HUGE_VAL : faster * *plain->predicted);
+                          plain == nullptr ? HUGE_VAL : faster * *plain->least());
     return found ? &*found : nullptr;
   }
 
@@ -171,7 +172,7 @@ class Maker {
       for (const TensorId t : alone.tensors) constant.push_back(weights[t.index()]);
       const Result<std::size_t> made = kernel_of(alone, constant);
       if (!made) return std::nullopt;
-      seconds += program.kernels[*made].predicted.value_or(HUGE_VAL);
+      seconds += program.kernels[*made].least().value_or(HUGE_VAL);
       whole.kernels.push_back(*made);
       whole.operators.push_back(std::move(alone.operators));
       whole.tensors.push_back(std::move(alone.tensors));
@@ -240,15 +241,22 @@ class Maker {
     const Model& planner = planning_model();
     Setting later = alone;
     later.workload = std::make_shared<const Workload>(with_constants(*w, weights));
-    later.machine = as_part_of(*setting_.workload, *w, warm_);
-    const auto predicted = [&]() -> std::optional<double> {
-      if (planner.price == nullptr) return std::nullopt;
-      const Result<Price> price = harness::price(planner, request_, later, plan);
-      return price ? price->traffic.seconds : std::nullopt;
+    const auto predicted = [&](int threads) {
+      ProgramKernel::Seconds seconds;
+      if (planner.price == nullptr) return seconds;
+      Request of = request_;
+      if (target_.threads) of.threads = threads;
+      const auto at = [&](std::shared_ptr<const Machine> machine) -> std::optional<double> {
+        later.machine = std::move(machine);
+        const Result<Price> price = harness::price(planner, of, later, plan);
+        return price ? price->traffic.seconds : std::nullopt;
+      };
+      seconds.predicted = at(as_part_of(*setting_.workload, *w, warm_));
+      seconds.again = at(in_runs(*w, setting_.machine));
+      return seconds;
     };
-    made.predicted = predicted();
-    later.machine = in_runs(*w, setting_.machine);
-    made.again = predicted();
+    made.shared = predicted(threads_);
+    if (target_.threads && threads_ > 1) made.alone = predicted(1);
     if (const Result<Alone> moved = alone_at(alone, plan, made.schedule.kernels.front().level))
       made.bytes = moved->total().value;
     return made;

@@ -137,11 +137,13 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row
     for (int n = 0; n < NI; ++n)
       row[n] = Partial && n == NI - 1 ? load_part(b + n * kLanes, lanes)
                                       : *reinterpret_cast<const Unaligned*>(b + n * kLanes);
-    __builtin_prefetch(a + ahead + k % kLineOfSteps * a_row);
+    if (ahead != 0) __builtin_prefetch(a + ahead + k % kLineOfSteps * a_row);
     if constexpr (B == Right::before) {
+      if (next != nullptr) {
 #pragma GCC unroll 12
-      for (int n = 0; n < AHEAD; ++n) __builtin_prefetch(next + n * kLanes, 0, 2);
-      next += next_k;
+        for (int n = 0; n < AHEAD; ++n) __builtin_prefetch(next + n * kLanes, 0, 2);
+        next += next_k;
+      }
     }
     if constexpr (B == Right::apart || B == Right::kept) {
       constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(Real));
@@ -251,10 +253,11 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
       i = size, a += size * a_row, c += size * c_row;
       constexpr int ahead = columns_each((M + ROWS - 1) / ROWS, NI);
       for (g = 1; g < groups; ++g) {
-        const int64_t rest = least + (g < larger);
+        const int64_t rest = least + (g < larger), column = (g - 1) * ahead;
+        // All of the panel once: each of its rows may be on a page of its own.
         rows_of_block<ROWS, NI, Partial, M, Right::before, ahead>(
             rest, depth, a, a_row, a_k, to, NI * kLanes, c, c_row, lanes, fresh, i, j, after, to,
-            next + (g - 1) * ahead % NI * kLanes, b_k,
+            column < NI ? next + column * kLanes : nullptr, b_k,
             ahead_of<ROWS, NI>(first, rest, depth, a_row, a_k));
         a += rest * a_row;
         c += rest * c_row;

@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 39> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 40> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -32,6 +32,7 @@ constexpr std::array<std::string_view, 39> kOfKernels = {"l2",
                                                          "region",
                                                          "region_thread",
                                                          "stream",
+                                                         "take_over",
                                                          "write_l2",
                                                          "write_l3",
                                                          "write_dram",

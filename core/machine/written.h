@@ -1,4 +1,5 @@
-// What writing to a level takes, by the name that a machine file has for it.
+// What writing to a level takes, and reading what was written, by the name that a machine file has
+// for it.
 #pragma once
 
 #include <cctype>
@@ -8,6 +9,8 @@
 
 namespace tilewright {
 
+/// The key of a line that another core has written and still has.
+inline constexpr const char* kTakingOver = "take_over";
 /// The key of a line that is written to home past the caches.
 inline constexpr const char* kWritingPastCaches = "write_past";
 /// The key in ComputeUnit::cycles of a line that is written to a level and goes back there:

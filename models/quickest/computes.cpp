@@ -442,7 +442,11 @@ int Compute::vector_loop() const {
       walks = walks || by == 1;
       // Points of a window may lie apart in their row.
       const bool strip = !reduced && by == 2 && through_window(op.inputs[i]);
-      fits = fits && (by < 2 || strip || w_.gathers(n_.op));
+      // Places that are read from a tensor along the loop are found point by point.
+      const bool placed = std::ranges::any_of(op.inputs[i].index, [&](const Affine& x) {
+        return x.gathered >= 0 && moves(op.inputs[static_cast<std::size_t>(x.gathered)], loop);
+      });
+      fits = fits && !placed && (by < 2 || strip);
     }
     for (const OutputUse& use : n_.writes) {
       const Access& out = op.outputs[static_cast<std::size_t>(use.output)].target;
@@ -517,18 +521,20 @@ double Compute::points(const InRegisters& registers) const {
   const LoopId along = vector < 0 ? LoopId() : op.loops[static_cast<std::size_t>(vector)];
   const double light = vector < 0 ? r_.light_one : r_.light;
   double each = value_seconds(op, along);
-  constexpr double kApart = 2.5;  // operations: a second load, and neighbours put together
+  constexpr double kApart = 2.5;   // operations: a second load, and neighbours put together
+  constexpr double kGathered = 2;  // operations: an index that is read is converted and multiplied
   bool follows = false;
   for (const InputUse& use : n_.reads) {
     if (use.buffer.valid() && registers.reads.contains({n_.op, use.buffer}))
       follows = true;
     else
       each += 0.5 * light * static_cast<double>(use.inputs.size());
-    if (vector >= 0)
-      for (int i : use.inputs)
-        for (const Affine& index : op.inputs[static_cast<std::size_t>(i)].index)
-          for (const Term& t : index.terms)
-            if (t.loop == along && std::abs(t.coefficient) > 1) each += kApart * light;
+    for (int i : use.inputs)
+      for (const Affine& index : op.inputs[static_cast<std::size_t>(i)].index) {
+        if (vector < 0 && index.gathered >= 0) each += kGathered * light;
+        for (const Term& t : index.terms)
+          if (t.loop == along && std::abs(t.coefficient) > 1) each += kApart * light;
+      }
   }
   if (registers.unstored.contains(n_.writes.front().buffer)) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);

@@ -58,6 +58,12 @@ std::map<std::string, Gauged> numbers() {
     for (const int k : {256, 32})
       add(("pairs, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps").c_str(),
           (k * (m * 8 * 0.5 + (m + 128) / 16.0 * (3 + 5)) + 70) * 0.25e-9);
+  // A sixteenth of a cycle; a left operand's row is copied, a right one's vector put together in 4.
+  for (const int m : {384, 128})
+    for (const int k : {1024, 256})
+      add(("quads, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps").c_str(),
+          (k * (m * 8 / 16.0 + m / 16.0 * 0.4 + 128 / 16.0 * 4) + 3000) * 0.25e-9);
+  add("what another core has written", 1e-10);
   add("points expensive", 3e-9), add("points library", 10e-9);
   add("points divide", (2.5 + 6) * 0.25e-9);
   // Points one by one: half a cycle an operation, and 9 and 40 more of the functions.
@@ -89,6 +95,9 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("light"), 1, 0.01);
   EXPECT_NEAR(core.cycles.at("stream"), 12.8, 0.01);
   EXPECT_NEAR(core.cycles.at("dram"), 360, 0.5);
+  EXPECT_NEAR(core.cycles.at("take_over"), 25.6, 0.01);
+  EXPECT_NEAR(core.peak.at("i8").value, 2 * 4e9 * 32 * 16, 1e9);
+  EXPECT_NEAR(core.cycles.at("quad"), 4, 0.01);
   EXPECT_NEAR(core.cycles.at("write_l2"), 5.12, 0.01);
   EXPECT_NEAR(core.cycles.at("write_dram"), 20.48, 0.01);
   EXPECT_NEAR(core.cycles.at("write_past"), 12.8, 0.01);

@@ -33,7 +33,8 @@ TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
   Program program{.workload = w};
   const auto add = [&](std::size_t op, bool another) {
     const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
-    if (another) program.kernels.push_back({.workload = part, .predicted = 10, .again = 2});
+    if (another)
+      program.kernels.push_back({.workload = part, .shared = {.predicted = 10, .again = 2}});
     Launch l{.kernel = program.kernels.size() - 1, .operators = {OpId(op)}};
     for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
     program.launches.push_back(std::move(l));
@@ -45,6 +46,42 @@ TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
   EXPECT_GT(*seconds[0], 9.9);  // V came between
   EXPECT_NEAR(*seconds[1], 2, 0.1);
   EXPECT_GT(*seconds[2], 9.9);
+}
+
+/// Of what two threads have written half comes from the other's cache, over to one thread alone
+/// twice as long as to both. Where nobody shares, nothing does.
+TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: steps\nloops: {i: 256, j: 256}\noperators:\n  - \"a[i,j] = x[i,j] + 1\"\n"
+      "  - \"b[i,j] = a[i,j] * 2\"\n",
+      "test"));
+  constexpr double kUs = 1e-6;
+  const auto seconds = [&](double first_alone, double second_alone) {
+    Program program{.workload = w, .threads = 2};
+    for (std::size_t op = 0; op < 2; ++op) {
+      const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+      const double shared = op == 0 ? 50 : 5, alone = op == 0 ? first_alone : second_alone;
+      program.kernels.push_back({.workload = part,
+                                 .shared = {.predicted = shared * kUs, .again = shared * kUs},
+                                 .alone = {.predicted = alone * kUs, .again = alone * kUs}});
+      Launch l{.kernel = op, .operators = {OpId(op)}};
+      for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+      program.launches.push_back(std::move(l));
+    }
+    Machine machine = named_machine("epyc-zen5");  // 1 MiB a core
+    machine.units.front().clock_hz = 4e9;
+    machine.units.front().cycles["take_over"] = 20;
+    return predicted_seconds(program, machine);
+  };
+  const double half = 256 * 256 * 4 / 2 / 64 * 20 / 4e9;  // 10 us
+  // a and b are in two parts: 2 x `half`, by two threads.
+  const auto both = seconds(90, 9);
+  EXPECT_NEAR(*both[0], 50 * kUs + half / 2, 1e-9);
+  EXPECT_NEAR(*both[1], 5 * kUs + half, 1e-9);
+  // Alone the second takes 4 us, but has twice as much to take over.
+  EXPECT_NEAR(*seconds(90, 4)[1], 5 * kUs + half, 1e-9);
+  EXPECT_NEAR(*seconds(40, 4)[1], 4 * kUs, 1e-9);
+  EXPECT_NEAR(*seconds(40, 4)[0], 40 * kUs, 1e-9);
 }
 
 TEST(Arena, WhatIsNeededTogetherDoesNotOverlap) {
