@@ -51,7 +51,10 @@ std::string beside(const ordered_json& j) {
               formatted("{}, {}: median {}, least {}, of {} runs; ours takes {} times as long",
                         text(j, "version"), threads(j["threads"]), seconds(j["seconds_median"]),
                         seconds(j["seconds_min"]), text(j, "runs"), number(j["ratio"], "{:.2f}"))) +
-         outputs(j["outputs"], "name");
+         outputs(j["outputs"], "name") +
+         (text(j, "agrees_by") == "what rounding explains"
+              ? line("", "its result is off by no more than rounding explains of the whole network")
+              : "");
 }
 
 std::string profile(const ordered_json& kernels) {

@@ -1,6 +1,7 @@
 #include "harness/beside.h"
 
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 
 #include "core/base/error.h"
@@ -59,6 +60,8 @@ try:
         error = 0.0 if off == 0 else off / most if most > 0 else float("inf")
         outputs.append({"name": name, "dtype": str(value.dtype),
                         "relative_error": error if numpy.isfinite(error) else None})
+        if asked["values"]:
+            theirs.tofile(folder + "/theirs%d" % (len(outputs) - 1))
     times, start = [], time.perf_counter()
     while len(times) < 5 or (time.perf_counter() - start < asked["seconds"] and len(times) < 1000):
         begin = time.perf_counter()
@@ -70,8 +73,8 @@ except Exception as e:
     answer({"available": False, "reason": (str(e) or type(e).__name__).splitlines()[0]})
 )py";
 
-ordered_json unavailable(std::string why) {
-  return {{"available", false}, {"reason", std::move(why)}};
+Beside unavailable(std::string why) {
+  return {.json = {{"available", false}, {"reason", std::move(why)}}};
 }
 
 /// Each array in a file of its own: {name: file}.
@@ -90,7 +93,7 @@ ordered_json written(const std::filesystem::path& folder, const char* kind,
 
 }  // namespace
 
-ordered_json beside_onnxruntime(const BesideAsked& asked) {
+Beside beside_onnxruntime(const BesideAsked& asked) {
   const std::filesystem::path python = find_program(asked.python);
   if (python.empty()) return unavailable("there is no " + asked.python);
   const TemporaryDirectory folder;
@@ -99,6 +102,7 @@ ordered_json beside_onnxruntime(const BesideAsked& asked) {
   ordered_json json = {{"model", std::filesystem::absolute(asked.subject.substr(0, end)).string()},
                        {"threads", asked.threads},
                        {"seconds", asked.seconds},
+                       {"values", asked.values},
                        {"bind", ordered_json::object()},
                        {"inputs", written(folder.path(), "in", asked.inputs)},
                        {"outputs", written(folder.path(), "out", asked.outputs)}};
@@ -111,7 +115,15 @@ ordered_json beside_onnxruntime(const BesideAsked& asked) {
     return unavailable(why->text);
   ordered_json answer = ordered_json::parse(text_of(folder.path() / "answer.json"), nullptr, false);
   if (!answer.is_object()) return unavailable(asked.python + " gave no answer");
-  return answer;
+  Beside beside{.json = std::move(answer)};
+  if (asked.values && beside.json.value("available", false))
+    for (std::size_t i = 0; i < beside.json["outputs"].size(); ++i) {
+      const std::string bytes = text_of(folder.path() / ("theirs" + std::to_string(i)));
+      std::vector<double>& values = beside.outputs[beside.json["outputs"][i]["name"]];
+      values.resize(bytes.size() / sizeof(double));
+      std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
+    }
+  return beside;
 }
 
 }  // namespace tilewright::harness

@@ -13,12 +13,17 @@ struct BesideAsked {
   std::string python;   ///< a name on the PATH, or a path
   int threads = 1;
   double seconds = 2;                                          ///< of timing, about
+  bool values = false;                                         ///< what it computes is asked for
   std::map<std::string, std::vector<double>> inputs, outputs;  ///< by ONNX name; ours, row-major
 };
 
-/// {"available", "reason"}, or {"available", "version", "threads", "seconds": [of each run],
-/// "outputs": [{"name", "dtype", "relative_error"}]}: max |ours - theirs| / max |theirs|. Never
-/// throws: what is wrong with that Python is its reason.
-nlohmann::ordered_json beside_onnxruntime(const BesideAsked& asked);
+struct Beside {
+  /// {"available", "reason"}, or {"available", "version", "threads", "seconds": [of each run],
+  /// "outputs": [{"name", "dtype", "relative_error"}]}: max |ours - theirs| / max |theirs|.
+  nlohmann::ordered_json json;
+  std::map<std::string, std::vector<double>> outputs = {};  ///< theirs, where asked for
+};
+/// Never throws: what is wrong with that Python is its reason.
+Beside beside_onnxruntime(const BesideAsked& asked);
 
 }  // namespace tilewright::harness

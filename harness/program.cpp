@@ -25,19 +25,6 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What a right program's outputs may be off by, relative to the largest: the square root of the
-/// type's unit roundoff. Kernels alone are held to what rounding explains, element by element.
-double tolerance_of(DType type) {
-  switch (type) {
-    case DType::f64:
-      return std::ldexp(1.0, -26);
-    case DType::f32:
-      return std::ldexp(1.0, -12);
-    default:
-      return std::ldexp(1.0, -4);
-  }
-}
-
 using Elements = std::vector<std::byte>;
 
 /// Memory of a whole network: inputs and outputs of their own, what launches hand on in an arena.
@@ -448,7 +435,18 @@ class Run {
     }
     if (auto why = time(running, memory, inputs)) return why;
     add_kernels();
+    std::optional<Reason> apart;
+    if (!theirs_.empty()) {
+      bool by_rounding = false;
+      const double moved =
+          json_["verified_by"] == "the whole" ? 0 : json_["relative_error"].get<double>();
+      apart = differs(w, inputs, expected, theirs_, moved, by_rounding);
+      beside_["agrees"] = !apart;
+      if (!apart) beside_["agrees_by"] = by_rounding ? "what rounding explains" : "the whole";
+      if (apart) json_["verified"] = false;
+    }
     if (!beside_.is_null()) json_["onnxruntime"] = std::move(beside_);
+    if (apart) return Reason{"onnxruntime has another result: " + apart->text};
     return std::nullopt;
   }
 
@@ -518,8 +516,10 @@ class Run {
     BesideAsked asked{.subject = request_.subject,
                       .python = options_.beside.value_or("python3"),
                       .threads = request_.threads.value_or(1),
-                      .seconds = budget};
-    for (const auto& [onnx, name] : import_named_onnx(request_.subject).tensors) {
+                      .seconds = budget,
+                      .values = theirs_.empty()};
+    const auto names = import_named_onnx(request_.subject).tensors;
+    for (const auto& [onnx, name] : names) {
       const auto id = w.find_tensor(name);
       if (!id) continue;
       const Tensor& tensor = w.tensor(*id);
@@ -533,8 +533,12 @@ class Run {
                                             static_cast<std::size_t>(tensor.elements().value));
     }
     say("onnxruntime");
-    ordered_json said = beside_onnxruntime(asked);
+    Beside answer = beside_onnxruntime(asked);
+    ordered_json& said = answer.json;
     const bool available = said.value("available", false);
+    if (available && theirs_.empty()) theirs_.resize(w.tensors().size());
+    for (auto& [onnx, values] : answer.outputs)
+      theirs_[w.find_tensor(names.at(onnx))->index()] = std::move(values);
     if (available)
       for (const ordered_json& s : said["seconds"]) theirs.push_back(s.get<double>());
     said.erase("seconds");
@@ -547,6 +551,7 @@ class Run {
   const codegen::Target& target_;
   ordered_json json_ = document();
   ordered_json beside_;  ///< what onnxruntime makes of it; null: not asked
+  TensorValues theirs_;  ///< by TensorId, its outputs; empty: not asked
   std::optional<ProgramPlan> plan_;
   std::optional<OutputFile>
       trace_;  ///< opened before the work, so that a wrong path is said at once

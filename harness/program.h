@@ -128,6 +128,18 @@ std::optional<Reason> verify_launches(const Program& program, std::span<const st
                                       TensorValues inputs, const TensorValues& expected,
                                       const Stepping& device);
 
+/// What a right program's outputs may be off by, relative to the largest: the square root of the
+/// type's unit roundoff. Kernels alone are held to what rounding explains, element by element.
+double tolerance_of(DType type);
+/// What another runtime makes of the same inputs, by TensorId (empty: not known), against the
+/// reference: within the tolerance of the whole, or off by no more than four times what rounding
+/// alone has `moved` ours by (relative to the largest; 0: ours is within the tolerance), or than
+/// rounding explains of the whole network, element by element. A Reason where it is none of these;
+/// `by_rounding` says whether it is not the first. Cost: of the last two to three evaluations.
+std::optional<Reason> differs(const Workload& w, const TensorValues& inputs,
+                              const TensorValues& expected, const TensorValues& theirs,
+                              double moved, bool& by_rounding);
+
 /// What `run` answers of a network: every kernel verified alone against the reference evaluator on
 /// drawn inputs, the whole end to end on inputs drawn by seed, seconds of
 /// the whole and of every launch; for an ONNX file also what onnxruntime makes of the same inputs,

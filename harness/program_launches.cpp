@@ -1,4 +1,6 @@
-// A network's launches one by one, where the whole is too sensitive to rounding to be compared.
+// A network's launches one by one, where the whole is too sensitive to rounding to be compared; and
+// what another runtime makes of it.
+#include <cmath>
 #include <cstring>
 
 #include "core/base/format.h"
@@ -77,6 +79,51 @@ std::optional<Reason> verify_launches(const Program& program, std::span<const st
           formatted("kernel {} on what it has in the network: {}", l.name, reason_of(v, w))};
   }
   return std::nullopt;
+}
+
+double tolerance_of(DType type) {
+  switch (type) {
+    case DType::f64:
+      return std::ldexp(1.0, -26);
+    case DType::f32:
+      return std::ldexp(1.0, -12);
+    default:
+      return std::ldexp(1.0, -4);
+  }
+}
+
+std::optional<Reason> differs(const Workload& w, const TensorValues& inputs,
+                              const TensorValues& expected, const TensorValues& theirs,
+                              double moved, bool& by_rounding) {
+  constexpr double kApart = 4;
+  const auto known = [&](TensorId t) {
+    return !theirs[t.index()].empty() && theirs[t.index()].size() == expected[t.index()].size();
+  };
+  const auto within = [&](auto most) {
+    return std::ranges::all_of(w.outputs(), [&](TensorId t) {
+      return !known(t) || relative_error(theirs[t.index()], expected[t.index()]) <= most(t);
+    });
+  };
+  by_rounding = !within([&](TensorId t) { return tolerance_of(w.tensor(t).dtype); });
+  if (!by_rounding || within([&](TensorId) { return kApart * moved; })) return std::nullopt;
+  std::vector<std::unique_ptr<std::byte[]>> outputs(w.tensors().size());
+  for (TensorId t : w.outputs()) {
+    const Tensor& tensor = w.tensor(t);
+    const std::vector<double>& values = known(t) ? theirs[t.index()] : expected[t.index()];
+    outputs[t.index()] =
+        std::make_unique<std::byte[]>(static_cast<std::size_t>(tensor.bytes().value));
+    encode_elements(tensor.dtype, values, outputs[t.index()].get());
+  }
+  TensorValues given(w.tensors().size());
+  for (std::size_t t = 0; t < given.size(); ++t)
+    if (w.is_input(TensorId(t))) given[t] = inputs[t];
+  Bounded all = evaluate_bounded(w, std::move(given), {.other = true});
+  const Reference reference{.outputs = std::move(all.values),
+                            .bounds = std::move(all.bounds),
+                            .accepted = std::move(all.accepted)};
+  const Verification v = verification_of(w, outputs, reference, nullptr);
+  if (v.worst <= 1 || !v.tensor.valid()) return std::nullopt;
+  return Reason{reason_of(v, w)};
 }
 
 }  // namespace tilewright::harness

@@ -376,6 +376,32 @@ TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
   }
 }
 
+/// What is chosen of f64 is rounded where it is stored in f32.
+TEST(Bounds, WhatIsCutOffIsRounded) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\ndtypes: {P: f64}\nloops: {i: 40}\noperators:\n  - P[i] = exp(X[i])\n"
+      "  - Y[i] = select(Z[i], P[i], 0)\noutputs: [Y]\ntensors: {X: [40], Z: [40]}\n",
+      "t");
+  const Bounded all = evaluate_bounded(w, random_inputs(w, 3));
+  for (std::size_t i = 0; i < 40; ++i)
+    EXPECT_GE(of(w, all.bounds, "Y")[i], 0x1p-25 * std::abs(of(w, all.values, "Y")[i])) << i;
+}
+
+/// Another library's sigmoid may be off by a last bit of 1 where little is left of it.
+TEST(Bounds, OfAnotherLibraryAreThoseOfOne) {
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {i: 40}\noperators:\n  - Y[i] = sigmoid(X[i] - 15)\n"
+      "outputs: [Y]\ntensors: {X: [40]}\n",
+      "t");
+  const Bounded own = evaluate_bounded(w, random_inputs(w, 3)),
+                other = evaluate_bounded(w, random_inputs(w, 3), {.other = true});
+  for (std::size_t i = 0; i < 40; ++i) {
+    EXPECT_LT(of(w, own.bounds, "Y")[i], 1e-10);
+    EXPECT_GT(of(w, other.bounds, "Y")[i], 1e-7);
+    EXPECT_LT(of(w, other.bounds, "Y")[i], 1e-6);
+  }
+}
+
 /// A sum past the largest number of its type is infinite. About there, nobody can say which; and
 /// what reads either of them as it is stored is in doubt.
 TEST(Bounds, WhatOverflowsIsInfinite) {

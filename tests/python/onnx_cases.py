@@ -3,6 +3,7 @@
 import numpy
 from onnx import TensorProto, helper, numpy_helper
 
+import onnx_fused_cases
 import onnx_value_cases
 
 
@@ -55,7 +56,9 @@ class Case:
 
     def model(self):
         graph = helper.make_graph(self.nodes, "case", self.inputs, self.outputs, self.weights)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in self.nodes} - {""})]
+        model = helper.make_model(graph, opset_imports=opsets)
         model.ir_version = 10 if self.opset > 21 else 9
         return model
 
@@ -69,7 +72,7 @@ def broadcast(case, shape):
 def unary(case):
     op = case.pick("Relu", "LeakyRelu", "Elu", "Selu", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh", "Erf",
                    "Softplus", "Softsign", "Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Celu", "Mish",
-                   "ThresholdedRelu", "Sign", "Identity", "Dropout")
+                   "ThresholdedRelu", "Sign", "Identity", "Dropout", "Asin", "Acos", "Atan")
     case.opset = 18 if op == "Mish" else case.opset
     x = case.input(case.shape(case.integer(0, 4)))
     if op in ("Log", "Sqrt", "Reciprocal"):
@@ -624,11 +627,53 @@ def typed(case):
         case.output(case.node("Div", [y, case.constant(numpy.float32(255))]))
 
 
+def pyramid(case):
+    """Images made larger by two, again and again, each added to what stands there: the rows are cut ever finer."""
+    levels, channels = case.integer(3, 5), case.integer(1, 3)
+    sides = [2 ** levels * case.integer(1, 2) for _ in range(2)]
+    maps = [case.input([1, channels, *sides])]
+    for _ in range(levels):
+        maps.append(case.node("MaxPool", [maps[-1]], kernel_shape=[2, 2], strides=[2, 2]))
+
+    def larger(x, times):
+        scales = case.constant(numpy.array([1, 1, times, times], numpy.float32))
+        return case.node("Resize", [x, "", scales], mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+    x, all_ = maps[-1], []
+    for level in reversed(range(levels)):
+        x = case.node("Add", [maps[level], larger(x, 2)])
+        all_.append(larger(x, 2 ** level) if level else x)
+    case.output(case.node("Concat", all_, axis=1))
+    case.output(case.node("Relu", [x]))
+
+
+def chosen(case):
+    """A branch that is chosen while running, within one that is, perhaps."""
+    shape = case.shape(2, 2, 5)
+    x, w = case.input(shape), case.weight([shape[-1]])
+
+    def graph(name, nodes):
+        out = [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)]
+        return helper.make_graph(nodes, name, [], out)
+
+    def sign(of):
+        total = case.node("ReduceSum", [of], keepdims=case.integer(0, 1))
+        return case.node("Greater", [total, case.constant(numpy.float32(0))])
+
+    inner = helper.make_node("If", [sign(w)], ["i_0v"], then_branch=graph("c", [helper.make_node("Tanh", [x], ["c_0v"])]),
+                             else_branch=graph("d", [helper.make_node("Neg", [x], ["d_0v"])]))
+    condition = sign(x)
+    case.nodes.append(helper.make_node(
+        "If", [condition], ["y_0v"], then_branch=graph("a", [helper.make_node("Mul", [x, w], ["a_0v"]), helper.make_node("Relu", ["a_0v"], ["a_1v"])]),
+        else_branch=graph("b", [inner, helper.make_node("Softmax", ["i_0v"], ["b_0v"])])))
+    case.output("y_0v")
+
+
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
             lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products,
-            quantised_convolutions, typed]
+            quantised_convolutions, typed, pyramid, chosen, *onnx_fused_cases.FAMILIES]
 
 
 def make(family, seed):

@@ -96,6 +96,55 @@ def test_computed_indices_run(tmp_path):
     assert tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)["verified"]
 
 
+def test_another_result_of_onnxruntime_is_a_failure(tmp_path):
+    """Where an index that is computed counts from the end there, and from 0 here."""
+    from onnx import TensorProto, helper
+
+    value, path = helper.make_tensor_value_info, str(tmp_path / "ends.onnx")
+    nodes = [helper.make_node("Floor", ["x"], ["f"]), helper.make_node("Cast", ["f"], ["at"], to=TensorProto.INT64),
+             helper.make_node("Gather", ["table", "at"], ["y"])]
+    graph = helper.make_graph(nodes, "ends", [value("x", TensorProto.FLOAT, [9]), value("table", TensorProto.FLOAT, [3, 2])],
+                              [value("y", TensorProto.FLOAT, [9, 2])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    ran = tilewright.run(path, machine="host", isa="generic", seconds=0, beside=sys.executable)
+    assert not ran["verified"] and not ran["onnxruntime"]["agrees"]
+    assert "onnxruntime has another result: y[" in ran["reason"]
+    assert tilewright.run(path, machine="host", isa="generic", seconds=0, beside="none")["verified"]
+
+
+def test_small_sigmoids_of_onnxruntime_are_right(tmp_path):
+    """Its one polynomial for all arguments leaves a last bit of 1, which is most of what is left of exp(-13)."""
+    path = str(tmp_path / "small.onnx")
+    model = build([("Sub", ["x", "c"], ["z"], {}), ("Sigmoid", ["z"], ["y"], {})], {"x": [64]}, {"y": [64]})
+    model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.float32(15), "c"))
+    onnx.save(model, path)
+    ran = tilewright.run(path, machine="host", isa="generic", seconds=0, beside=sys.executable)
+    assert ran["verified"] and ran["onnxruntime"]["agrees"], ran.get("reason")
+
+
+def test_heads_that_come_together(tmp_path):
+    """Queries, keys and values of one tensor, and keys with values, as onnxruntime has them on a GPU alone."""
+    from onnx import TensorProto, helper
+
+    value, path = helper.make_tensor_value_info, str(tmp_path / "packed.onnx")
+    for shapes in ([[2, 3, 2, 3, 4]], [[2, 3, 8], [2, 5, 2, 2, 4]]):
+        names = ["q", "k"][:len(shapes)]
+        graph = helper.make_graph([helper.make_node("MultiHeadAttention", names, ["y"], domain="com.microsoft", num_heads=2)],
+                                  "packed", [value(n, TensorProto.FLOAT, s) for n, s in zip(names, shapes)],
+                                  [value("y", TensorProto.FLOAT, [2, 3, 8])])
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+        values = reference.evaluate(path)
+        if len(shapes) == 1:
+            q, k, v = values["q"].reshape(shapes[0]).transpose(3, 0, 2, 1, 4)
+        else:
+            q = values["q"].reshape(2, 3, 2, 4).transpose(0, 2, 1, 3)
+            k, v = values["k"].reshape(shapes[1]).transpose(3, 0, 2, 1, 4)
+        p = numpy.exp(q @ k.transpose(0, 1, 3, 2) / 2)
+        y = (p / p.sum(-1, keepdims=True)) @ v
+        assert numpy.allclose(values["y"].reshape(2, 3, 8), y.transpose(0, 2, 1, 3).reshape(2, 3, 8))
+
+
 def build(nodes, inputs, outputs, opset=17):
     from onnx import TensorProto, helper
 

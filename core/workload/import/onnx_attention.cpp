@@ -12,6 +12,7 @@ using Args = std::vector<Expr>;
 /// Which keys a row of queries sees.
 struct Masks {
   std::optional<Value> mask;              ///< added, or true where a key is seen
+  bool finite = false;                    ///< the mask hides no key altogether
   bool causal = false;                    ///< none behind the query's own place
   std::int64_t before = -1, behind = -1;  ///< a window around it; -1: without an end
   std::optional<Value> lengths;           ///< of each sequence's keys
@@ -68,6 +69,7 @@ Value masked(NodeReader& n, const std::string& name, Value s, const Masks& m,
 /// Whether a known mask, or none, leaves every row a key.
 bool every_row_has_a_key(const Masks& m) {
   if (m.lengths) return false;
+  if (m.finite) return m.before < 0 && m.behind < 0;  // causal: the first key, at least
   std::vector<double> values;
   std::int64_t mask_rows = 1;
   if (m.mask) {
@@ -114,24 +116,23 @@ std::optional<Value> rows_with_keys(NodeReader& n, const Value& s, const Masks& 
   });
 }
 
-/// Opset 23: Q, K, V of rank 4, or of rank 3 with numbers of heads; masks, causal, grouped queries.
-void say_attention(NodeReader& n) {
+}  // namespace
+
+Value split_heads(NodeReader& n, const std::string& name, const Value& v, std::int64_t heads) {
+  if (v.shape.size() != 3 || heads < 1 || v.shape[2] % heads != 0)
+    throw Unsupported{"heads that do not share its width"};
+  const Value cut = n.b.reshaped(name, v, {v.shape[0], v.shape[1], heads, v.shape[2] / heads});
+  return n.b.transposed(cut, {0, 2, 1, 3});
+}
+
+Value joined_heads(NodeReader& n, const std::string& name, const Value& y) {
+  return n.b.reshaped(name, n.b.transposed(y, {0, 2, 1, 3}),
+                      {y.shape[0], y.shape[2], y.shape[1] * y.shape[3]});
+}
+
+Value attended(NodeReader& n, Heads& h) {
   Builder& b = n.b;
-  const auto heads = [&](const Value& v, const char* attribute, const char* what) {
-    if (v.shape.size() == 4) return v;
-    const std::int64_t h = n.integer(attribute, 0);
-    if (v.shape.size() != 3 || h < 1 || v.shape[2] % h != 0)
-      throw Unsupported{"heads that do not share its width"};
-    const Value cut = b.reshaped(n.name + what, v, {v.shape[0], v.shape[1], h, v.shape[2] / h});
-    return b.transposed(cut, {0, 2, 1, 3});
-  };
-  Value q = heads(n.at(0), "q_num_heads", "_q"), k = heads(n.at(1), "kv_num_heads", "_k"),
-        v = heads(n.at(2), "kv_num_heads", "_v");
-  if (n.has(6) && (n.has(4) || n.has(5))) throw Unsupported{"lengths of keys beside a past"};
-  if (n.has(4)) k = joined(b, n.name + "_keys", {n.at(4), k}, 2);
-  if (n.has(5)) v = joined(b, n.name + "_values", {n.at(5), v}, 2);
-  if (n.wants(1)) n.out[1] = k;
-  if (n.wants(2)) n.out[2] = v;
+  Value q = h.q, k = h.k, v = h.v;
   const std::int64_t hq = q.shape[1], hk = k.shape[1], rows = q.shape[2], cols = k.shape[2];
   if (hk < 1 || hq % hk != 0) throw Unsupported{"heads of queries that keys do not divide"};
   const std::int64_t group = hq / hk;
@@ -144,40 +145,38 @@ void say_attention(NodeReader& n) {
   for (std::size_t d = 0; d < k.shape.size(); ++d) order.push_back(static_cast<std::int64_t>(d));
   std::swap(order[order.size() - 1], order[order.size() - 2]);
   Value s = matrix_product(b, n.name + "_scores", q, b.transposed(k, order));
-  const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(q.shape.back())));
-  const double cap = n.real("softcap", 0);
+  const double scale = h.scale != 0 ? h.scale : 1 / std::sqrt(static_cast<double>(q.shape.back()));
   const auto weighted = [&](const Expr& score) {
     Expr x = call("mul", {score, number(scale)});
-    return cap > 0 ? call("mul", {number(cap), call("tanh", {call("mul", {x, number(1 / cap)})})})
-                   : x;
+    return h.cap > 0
+               ? call("mul", {number(h.cap), call("tanh", {call("mul", {x, number(1 / h.cap)})})})
+               : x;
   };
-  // The scores as an output: before masks, after them, or as probabilities.
-  const std::int64_t shown = n.wants(3) ? n.integer("qk_matmul_output_mode", 0) : -1;
-  if (shown > 3) throw Unsupported{"scores of mode " + std::to_string(shown)};
   const auto show = [&](const Value& x) {
-    n.out[3] = group > 1 ? b.reshaped(n.name + "_shown", x, {x.shape[0], hq, rows, cols}) : x;
+    h.scores = group > 1 ? b.reshaped(n.name + "_shown", x, {x.shape[0], hq, rows, cols}) : x;
   };
-  if (shown == 0 || shown == 1)
+  if (h.shown == 0 || h.shown == 1)
     show(b.map(n.name + "_qk", s.type, {s}, [&](const Args& a) { return weighted(a[0]); }));
-  Masks masks{.causal = n.integer("is_causal", 0) != 0,
-              .before = n.integer("left_window_size", -1),
-              .behind = n.integer("right_window_size", -1),
+  Masks masks{.finite = h.finite,
+              .causal = h.causal,
+              .before = h.before,
+              .behind = h.behind,
               .rows = rows,
               .cols = cols,
-              .past = n.has(4) ? n.at(4).shape.at(2) : 0};
-  if (n.has(6)) {
-    if (n.at(6).shape != Shape{s.shape[0]})
+              .past = h.past};
+  if (h.lengths) {
+    if (h.lengths->shape != Shape{s.shape[0]})
       throw Unsupported{"lengths that are not one a sequence"};
-    masks.lengths = n.at(6);
+    masks.lengths = *h.lengths;
   }
-  if (n.has(3)) {
-    Value mask = n.at(3);
+  if (h.mask) {
+    Value mask = *h.mask;
     if (mask.shape.size() > 1 && group > 1) {
       Shape to = mask.shape;
       if (to.size() >= 3) {
-        const std::int64_t h = to[to.size() - 3];
+        const std::int64_t heads = to[to.size() - 3];
         const auto at = to.end() - 3;
-        if (h == 1)
+        if (heads == 1)
           to.insert(at, 1);
         else
           *at = group, to.insert(to.end() - 3, hk);
@@ -197,7 +196,7 @@ void say_attention(NodeReader& n) {
   }
   s = masked(n, n.name, s, masks, weighted);
   const std::optional<Value> any = rows_with_keys(n, s, masks);
-  if (shown == 2) show(s);
+  if (h.shown == 2) show(s);
   const Value p = softmax_over(b, n.name + "_p", s, {s.shape.size() - 1}, false);
   const auto zero_without = [&](const char* what, const Value& x) {
     if (!any) return x;
@@ -205,13 +204,50 @@ void say_attention(NodeReader& n) {
       return call("select", {a[0], a[1], number(0)});
     });
   };
-  if (shown == 3) show(zero_without("_p_masked", p));
+  if (h.shown == 3) show(zero_without("_p_masked", p));
   Value y = zero_without("_y_masked", matrix_product(b, n.name + "_y", p, v));
   if (group > 1) y = b.reshaped(n.name + "_heads", y, {y.shape[0], hq, rows, y.shape.back()});
-  if (n.rank() == 3)
-    y = b.reshaped(n.name + "_rows", b.transposed(y, {0, 2, 1, 3}),
-                   {y.shape[0], rows, hq * y.shape.back()});
-  n.out[0] = y;
+  return y;
+}
+
+namespace {
+
+/// Opset 23: Q, K, V of rank 4, or of rank 3 with numbers of heads; masks, causal, grouped queries.
+void say_standard(NodeReader& n) {
+  Builder& b = n.b;
+  const auto heads = [&](const Value& v, const char* attribute, const char* what) {
+    if (v.shape.size() == 4) return v;
+    return split_heads(n, n.name + what, v, n.integer(attribute, 0));
+  };
+  Heads h{.q = heads(n.at(0), "q_num_heads", "_q"),
+          .k = heads(n.at(1), "kv_num_heads", "_k"),
+          .v = heads(n.at(2), "kv_num_heads", "_v")};
+  if (n.has(6) && (n.has(4) || n.has(5))) throw Unsupported{"lengths of keys beside a past"};
+  if (n.has(4)) h.k = joined(b, n.name + "_keys", {n.at(4), h.k}, 2);
+  if (n.has(5)) h.v = joined(b, n.name + "_values", {n.at(5), h.v}, 2);
+  if (n.wants(1)) n.out[1] = h.k;
+  if (n.wants(2)) n.out[2] = h.v;
+  h.scale = n.real("scale", 0);
+  h.cap = n.real("softcap", 0);
+  h.causal = n.integer("is_causal", 0) != 0;
+  h.before = n.integer("left_window_size", -1);
+  h.behind = n.integer("right_window_size", -1);
+  h.past = n.has(4) ? n.at(4).shape.at(2) : 0;
+  // The scores as an output: before masks, after them, or as probabilities.
+  h.shown = n.wants(3) ? n.integer("qk_matmul_output_mode", 0) : -1;
+  if (h.shown > 3) throw Unsupported{"scores of mode " + std::to_string(h.shown)};
+  if (n.has(6)) h.lengths = n.at(6);
+  if (n.has(3)) h.mask = n.at(3);
+  const Value y = attended(n, h);
+  if (h.shown >= 0) n.out[3] = h.scores;
+  n.out[0] = n.rank() == 3 ? joined_heads(n, n.name + "_rows", y) : y;
+}
+
+void say_attention(NodeReader& n) {
+  if (n.node.domain == "com.microsoft")
+    say_packed_attention(n);
+  else
+    say_standard(n);
 }
 
 }  // namespace

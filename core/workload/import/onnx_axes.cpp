@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/workload/import/onnx_builder.h"
 
@@ -39,6 +41,42 @@ void Axes::unify(int a, int b) {
            "axes that are not alike");
   axes_[y].same = static_cast<std::ptrdiff_t>(x);
   axes_[x].rigid = axes_[x].rigid || axes_[y].rigid;
+}
+
+/// Whether tensors of this axis may have one more dimension.
+bool Builder::has_room(int axis) const {
+  return std::ranges::none_of(tensors_, [&](const Stored& s) {
+    bool has = false;
+    std::size_t dims = 0;
+    for (const int d : s.dims) {
+      const std::vector<int> leaves = axes_.leaves(d);
+      dims += leaves.size();
+      has = has || std::ranges::any_of(leaves, [&](int l) { return axes_.same(l, axis); });
+    }
+    return has && dims >= static_cast<std::size_t>(kMaxRank);
+  });
+}
+
+std::optional<std::size_t> Builder::cut_too_often(const std::vector<View>& reads,
+                                                  const std::vector<std::size_t>& ranks,
+                                                  std::size_t rank) {
+  std::vector<std::set<std::int64_t>> ends(rank);
+  std::size_t all = 0, most = 0, worst = 0;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    std::size_t own = 0, cut = 0;
+    for (std::size_t d = 0; d < ranks[i]; ++d) {
+      const Vars vs = expanded(reads[i].dims[d]);
+      std::int64_t end = 1;
+      for (std::size_t v = vs.size(); v-- > 0;)
+        ends[d + rank - ranks[i]].insert(end *= extent(vs[v]));
+      own += vs.size();
+      cut += vs.size() > 1 ? 1 : 0;
+    }
+    if (cut > 0 && own > most) most = own, worst = i;
+  }
+  for (const auto& e : ends) all += e.size();
+  if (all <= static_cast<std::size_t>(kMaxRank) || most == 0) return std::nullopt;
+  return worst;
 }
 
 }  // namespace tilewright::onnx

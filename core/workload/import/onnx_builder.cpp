@@ -215,6 +215,15 @@ Value Builder::map(const std::string& name, std::int32_t type, const std::vector
   }
   Expr value = f(values);
   if (const auto c = constant(value)) return uniform(type, shape, *c);
+  // Whole dimensions can be read at any cuts.
+  const auto with_whole = [&](std::size_t i) {
+    std::vector<Value> again = ins;
+    const Value whole = plain(name + "_whole", *of[i]);
+    for (std::size_t k = 0; k < ins.size(); ++k)
+      if (&ins[k] == of[i]) again[k] = whole;
+    return map(name, type, again, f);
+  };
+  if (const auto worst = cut_too_often(reads, ranks, shape.size())) return with_whole(*worst);
   std::vector<Vars> dims(shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) {
     std::ptrdiff_t first = -1;
@@ -229,12 +238,7 @@ Value Builder::map(const std::string& name, std::int32_t type, const std::vector
         if (at == i) continue;
         if (reads[at].dims[place] == reads[i].dims[d - missing]) continue;
         if (unify(reads[at], place, reads[i], d - missing)) continue;
-        // Whole dimensions can be read at any cuts.
-        std::vector<Value> again = ins;
-        const Value whole = plain(name + "_whole", *of[i]);
-        for (std::size_t k = 0; k < ins.size(); ++k)
-          if (&ins[k] == of[i]) again[k] = whole;
-        return map(name, type, again, f);
+        return with_whole(i);
       }
     if (first >= 0) {
       const auto at = static_cast<std::size_t>(first);

@@ -142,6 +142,11 @@ class Builder {
   /// A copy in the order of its dimensions.
   Value copied(const std::string& name, const Value& v);
   void normalise(View& view);
+  /// Which of several reads of these ranks, element by element, has the most variables, where all
+  /// their cuts together make more dimensions than a tensor may have: images that are made larger
+  /// by two, again and again. plain() of it has fewer.
+  std::optional<std::size_t> cut_too_often(const std::vector<View>& reads,
+                                           const std::vector<std::size_t>& ranks, std::size_t rank);
   /// Whether any stored dimension is indexed by it: a broadcast dimension's is not.
   bool reads_var(const View& view, Var v) const;
 
@@ -216,6 +221,7 @@ class Builder {
   void substitute(View& view, Var v, const std::vector<VarTerm>& by, std::int64_t offset);
   void rename(View& view, Var from, Var to);
   bool refine(View& view, std::size_t dim, const std::vector<std::int64_t>& cuts);
+  bool has_room(int axis) const;
   std::vector<std::int64_t> cuts_of(const Vars& vs) const;
   int constant_tensor(const std::shared_ptr<const Literal>& literal);
   View view_of_tensor(int tensor, const Shape& shape);

@@ -127,6 +127,51 @@ void say_angle(NodeReader& n) {
   });
 }
 
+/// Of any number, in three steps: what is above 1 by its reciprocal, then turned by an eighth of a
+/// circle, then 11 terms of the series, of which the next is below 1e-10.
+Value arc_tangent(Builder& b, const std::string& name, const Value& x) {
+  constexpr double kQuarter = 1.5707963267948966, kTurn = 0.41421356237309503;
+  const Value inner = b.map(name + "_inner", x.type, {x}, [](const Args& a) {
+    const Expr size = call("abs", {a[0]});
+    return select(lt(number(1), size), call("recip", {size}), size);
+  });
+  const Value turned = b.map(name + "_turned", x.type, {inner}, [&](const Args& a) {
+    const Expr &t = a[0], one = number(1);
+    return select(lt(number(kTurn), t), call("div", {sub(t, one), add(t, one)}), t);
+  });
+  return b.map(name, x.type, {x, inner, turned}, [&](const Args& a) {
+    const Expr &z = a[2], square = call("square", {z});
+    Expr series = number(1.0 / 21);
+    for (int k = 19; k > 0; k -= 2) series = sub(number(1.0 / k), mul(square, std::move(series)));
+    Expr angle = mul(z, std::move(series));
+    angle = add(std::move(angle), select(lt(number(kTurn), a[1]), number(kQuarter / 2), number(0)));
+    const Expr outer = lt(number(1), call("abs", {a[0]}));
+    // Where it is outside: the quarter less the angle. All of it with the sign of x.
+    const Expr sign = select(lt(a[0], number(0)), number(-1), number(1));
+    const Expr way = select(outer, number(-1), number(1));
+    return mul(sign, add(select(outer, number(kQuarter), number(0)), mul(way, std::move(angle))));
+  });
+}
+
+void say_arc(NodeReader& n) {
+  const Value& x = n.at(0);
+  const std::string part = n.name + "_ratio";
+  if (n.node.op == "Atan") {
+    n.out[0] = arc_tangent(n.b, n.name, x);
+  } else if (n.node.op == "Asin") {
+    n.out[0] = arc_tangent(n.b, n.name, n.b.map(part, x.type, {x}, [](const Args& a) {
+      const Expr rest = mul(sub(number(1), a[0]), add(number(1), a[0]));
+      return call("div", {a[0], call("sqrt", {rest})});
+    }));
+  } else {  // Acos: twice the angle of half of it
+    const Value half =
+        arc_tangent(n.b, n.name + "_half", n.b.map(part, x.type, {x}, [](const Args& a) {
+          return call("sqrt", {call("div", {sub(number(1), a[0]), add(number(1), a[0])})});
+        }));
+    n.out[0] = n.b.map(n.name, x.type, {half}, [](const Args& a) { return mul(number(2), a[0]); });
+  }
+}
+
 /// A number is one that is below 1 or above 0.
 void say_kind(NodeReader& n) {
   const bool up = n.integer("detect_positive", 1) != 0, down = n.integer("detect_negative", 1) != 0;
@@ -155,18 +200,23 @@ void say_mod(NodeReader& n) {
   });
 }
 
-/// Bits of whole numbers that move are powers of two.
+/// Bits of whole numbers that move are powers of two. Numbers with a sign keep it.
 void say_shift(NodeReader& n) {
   const bool left = n.text("direction", "LEFT") == "LEFT";
   const std::int32_t type = n.at(0).type;
-  if (type != kUint8 && type != kUint16 && type != kUint32 && type != kUint64)
-    throw Unsupported{"bits of numbers with a sign"};
-  const double bits = type == kUint8 ? 8 : type == kUint16 ? 16 : 32;
+  const double bits = type == kUint8 || type == kInt8     ? 8
+                      : type == kUint16 || type == kInt16 ? 16
+                                                          : 32;
+  const double half =
+      type == kInt8 || type == kInt16 || type == kInt32 || type == kInt64 ? std::exp2(bits - 1) : 0;
   n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [&](const Args& a) {
-    const Expr power = call("pow", {number(2), a[1]});
+    // Further than there are bits, or by less than none: nothing is left but the sign.
+    const Expr by = select(lt(a[1], number(0)), number(bits), call("min", {a[1], number(bits)}));
+    const Expr power = call("pow", {number(2), by});
     if (!left) return call("floor", {call("div", {a[0], power})});
     const Expr whole = mul(a[0], power), most = number(std::exp2(bits));
-    return sub(whole, mul(most, call("floor", {call("div", {whole, most})})));
+    const Expr from = half == 0 ? whole : add(whole, number(half));
+    return sub(whole, mul(most, call("floor", {call("div", {from, most})})));
   });
 }
 
@@ -239,6 +289,14 @@ void say_not(NodeReader& n) {
 void say_where(NodeReader& n) {
   n.out[0] = n.b.map(n.name, n.at(1).type, {n.at(0), n.at(1), n.at(2)},
                      [](const Args& a) { return select(a[0], a[1], a[2]); });
+}
+
+/// A gate, and what it lets through.
+void say_swiglu(NodeReader& n) {
+  const double alpha = n.real("alpha", 1);
+  n.out[0] = n.b.map(n.name, n.at(0).type, {n.at(0), n.at(1)}, [&](const Args& a) {
+    return mul(mul(a[0], call("sigmoid", {mul(number(alpha), a[0])})), a[1]);
+  });
 }
 
 void say_prelu(NodeReader& n) {
@@ -375,6 +433,10 @@ std::vector<Said> element_operators() {
                            {"IsNaN", say_kind},
                            {"IsInf", say_kind},
                            {"Mod", say_mod},
+                           {"Asin", say_arc},
+                           {"Acos", say_arc},
+                           {"Atan", say_arc},
+                           {"SwiGLU", say_swiglu},
                            {"BitShift", say_shift},
                            {"BitwiseNot", say_bits_not}};
   for (const char* op : {"Floor", "Ceil", "Round"}) all.push_back({op, say_rounding});

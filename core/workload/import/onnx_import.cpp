@@ -19,24 +19,12 @@ constexpr std::size_t kMostOperators = 60000;  // of the workload
 constexpr std::int64_t kMostTurns = 4096;      // of a loop
 constexpr std::size_t kMostVisits = 400000;    // nodes looked at, those of functions each time
 constexpr std::size_t kMostNamed = 100;        // unsupported nodes in an error
+constexpr std::size_t kMostOfReason = 300;     // characters; a file's texts stand in some
 
-std::string shown(std::string_view name) {
+std::string shown(std::string_view name, std::size_t most = 80) {
   std::string out;
-  for (const char c : name.substr(0, 80)) out += c >= ' ' && c <= '~' ? c : '?';
+  for (const char c : name.substr(0, most)) out += c >= ' ' && c <= '~' ? c : '?';
   return out;
-}
-
-const std::map<std::string_view, Saying>& sayings() {
-  static const std::map<std::string_view, Saying> all = [] {
-    std::map<std::string_view, Saying> out;
-    for (const auto make : {element_operators, product_operators, window_operators, row_operators,
-                            moving_operators, recurrent_operators, quantised_operators,
-                            order_operators, index_operators, resize_operators, library_operators,
-                            attention_operators, sampling_operators, signal_operators})
-      for (const Said& s : make()) out.emplace(s.op, s.say);
-    return out;
-  }();
-  return all;
 }
 
 /// The floating type that most of the file is of.
@@ -250,11 +238,11 @@ class Importer {
       }
       in.push_back(it->second);
     }
-    const auto say = sayings().find(n.op);
+    const Saying say = saying_of(n.op);
     const bool standard = n.domain.empty() || n.domain == "com.microsoft";
     const bool constant = n.op == "Constant";
     if (lost) {  // its inputs' makers are named; it too, where it could not be said in any case
-      if (!standard || (say == sayings().end() && !constant))
+      if (!standard || (say == nullptr && !constant))
         throw Unsupported{"the operator is not supported"};
       for (const std::string& o : n.outputs) lose(o);
       return;
@@ -269,19 +257,19 @@ class Importer {
       if (standard) folded = fold(reader);
       // Matrices of 8 bits are multiplied as they are.
       const bool matrix = n.op == "DequantizeLinear" && reader.has(0) && reader.rank() >= 2;
-      if (!folded && standard && !matrix && say != sayings().end()) {
-        folded = evaluated(reader, say->second);
+      if (!folded && standard && !matrix && say != nullptr) {
+        folded = evaluated(reader, say);
         asked = folded.has_value();
       }
       if (folded) {
         for (std::size_t i = 0; i < reader.out.size() && i < folded->size(); ++i)
           reader.out[i] = (*folded)[i];
       } else {
-        if (!standard || say == sayings().end()) throw Unsupported{"the operator is not supported"};
+        if (!standard || say == nullptr) throw Unsupported{"the operator is not supported"};
         for (const Value& v : reader.in)
           if (v.type != kUnknown && !v.literal && elements_of(v.shape) < 1)
             throw Unsupported{"an input without elements"};
-        say->second(reader);
+        say(reader);
       }
     }
     if (const Attribute* a = asked ? nullptr : reader.not_asked_for())
@@ -320,7 +308,7 @@ class Importer {
   void unsupported(const Node& n, const std::string& why) {
     std::string name = shown(n.name);
     if (name.empty() && !n.outputs.empty()) name = shown(n.outputs.front());
-    problems_.push_back(name + ": " + shown(n.op) + ": " + why);
+    problems_.push_back(name + ": " + shown(n.op) + ": " + shown(why, kMostOfReason));
     for (const std::string& i : n.inputs)
       if (known_.contains(i)) cut_.push_back(i);
     for (const std::string& o : n.outputs) {
@@ -349,8 +337,8 @@ class Importer {
   void branch(const Node& n, int depth) {
     if (depth >= kMostCalls) throw Unsupported{"branches nested too deeply"};
     const auto it = n.inputs.empty() ? known_.end() : known_.find(n.inputs.front());
-    if (it == known_.end() || !it->second.known())
-      throw Unsupported{"a branch that is chosen while running"};
+    if (it == known_.end()) throw Unsupported{"a condition that is not known"};
+    if (!it->second.known()) return both_branches(n, depth, it->second);
     const auto c = values_of(it->second);
     const Attribute* a = n.find(!c.empty() && c.front() != 0 ? "then_branch" : "else_branch");
     if (a == nullptr || !a->graph) throw Unsupported{"no branch"};
@@ -364,6 +352,33 @@ class Importer {
       else
         known_[n.outputs[i]] = Value(made->second);
     }
+  }
+
+  /// Of a condition that is found while running both are computed, and each element is chosen.
+  void both_branches(const Node& n, int depth, const Value& condition) {
+    if (elements_of(condition.shape) != 1) throw Unsupported{"a condition of several elements"};
+    std::vector<Value> made[2];
+    for (const bool then : {true, false}) {
+      const Attribute* a = n.find(then ? "then_branch" : "else_branch");
+      if (a == nullptr || !a->graph) throw Unsupported{"no branch"};
+      if (a->graph->outputs.size() != n.outputs.size()) throw Unsupported{"other outputs"};
+      constants(*a->graph);
+      if (!once(*a->graph, depth)) {  // what cannot be said is named
+        for (const std::string& o : n.outputs) lose(o);
+        return;
+      }
+      for (const ValueInfo& o : a->graph->outputs) made[then ? 0 : 1].push_back(given(o.name));
+    }
+    const Value one = b_.reshaped(n.outputs.front() + "_condition", condition, {});
+    for (std::size_t i = 0; i < n.outputs.size(); ++i) {
+      const Value &x = made[0][i], &y = made[1][i];
+      if (x.shape != y.shape)
+        throw Unsupported{"branches of different shapes, one of which is chosen while running"};
+      known_[n.outputs[i]] =
+          b_.map(n.outputs[i], x.type, {one, x, y},
+                 [](const std::vector<Expr>& a) { return select(a[0], a[1], a[2]); });
+    }
+    for (const std::string& i : n.inputs) read_.insert(i);
   }
 
   /// Runs a body's nodes once; false where one of them cannot be said.

@@ -106,20 +106,22 @@ void say_bias_gelu(NodeReader& n) {
 }
 
 void say_fused_matmul(NodeReader& n) {
-  const auto operand = [&](std::size_t i, const char* attribute) {
+  // The first dimension may stand behind those of batches, and the last two be transposed.
+  const auto operand = [&](std::size_t i, const char* attribute, const char* batches) {
     Value v = n.at(i);
-    if (n.integer(attribute, 0) == 0) return v;
+    const bool last = n.integer(attribute, 0) != 0, first = n.integer(batches, 0) != 0;
+    if (!last && !first) return v;
     std::vector<std::int64_t> order;
     for (std::size_t d = 0; d < v.shape.size(); ++d) order.push_back(static_cast<std::int64_t>(d));
     if (order.size() < 2) throw Unsupported{"a vector that is transposed"};
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
+    if (first) std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
+    if (last) std::swap(order[order.size() - 1], order[order.size() - 2]);
     return n.b.transposed(v, order);
   };
-  if (n.integer("transBatchA", 0) != 0 || n.integer("transBatchB", 0) != 0)
-    throw Unsupported{"batches that are transposed"};
   const double alpha = n.real("alpha", 1);
-  const Value product = matrix_product(n.b, alpha == 1 ? n.name : n.name + "_product",
-                                       operand(0, "transA"), operand(1, "transB"));
+  const Value product =
+      matrix_product(n.b, alpha == 1 ? n.name : n.name + "_product",
+                     operand(0, "transA", "transBatchA"), operand(1, "transB", "transBatchB"));
   n.out[0] = alpha == 1 ? product : n.b.map(n.name, product.type, {product}, [&](const Args& a) {
     return mul(number(alpha), a[0]);
   });
@@ -178,12 +180,176 @@ void say_loss(NodeReader& n) {
   }
 }
 
+/// Columns of blocks, added up where they lie in an image: a transposed convolution whose weights
+/// are 1 at each column's own place.
+void say_col2im(NodeReader& n) {
+  Builder& b = n.b;
+  const std::vector<std::int64_t> image = n.known_integers(1), block = n.known_integers(2);
+  const std::size_t rank = image.size();
+  const auto each = [&](const char* attribute, std::size_t count, std::int64_t otherwise) {
+    std::vector<std::int64_t> of = n.integers(attribute);
+    if (of.empty()) of.assign(count, otherwise);
+    if (of.size() != count) throw Unsupported{"attributes of another rank"};
+    return of;
+  };
+  const auto dilations = each("dilations", rank, 1), strides = each("strides", rank, 1),
+             pads = each("pads", 2 * rank, 0);
+  constexpr std::int64_t kMostTaps = 4096, kMostOnes = 1 << 22, kMost = std::int64_t{1} << 31;
+  std::int64_t taps = 1;
+  for (const std::int64_t k : block)
+    if (taps = k < 1 || k > kMostTaps ? 0 : taps * k; taps > kMostTaps) taps = 0;
+  for (std::size_t d = 0; d < rank; ++d)
+    if (dilations[d] < 1 || dilations[d] > kMost || image[d] < 1 || image[d] > kMost ||
+        std::min(pads[d], pads[rank + d]) < 0 || std::max(pads[d], pads[rank + d]) > kMost)
+      throw Unsupported{"blocks that do not fit the image"};
+  if (n.rank() != 3 || block.size() != rank || taps < 1 || n.at(0).shape[1] % taps != 0)
+    throw Unsupported{"columns of another shape"};
+  const std::int64_t channels = n.at(0).shape[1] / taps;
+  if (channels > kMostOnes / taps / taps) throw Unsupported{"too many channels"};
+  Shape columns = {n.at(0).shape[0], channels * taps}, weight = {channels * taps, 1};
+  std::vector<std::int64_t> more;  // of the image behind the last block
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t reach = dilations[d] * (block[d] - 1) + 1;
+    const std::int64_t room = image[d] + pads[d] + pads[rank + d] - reach;
+    if (room < 0 || strides[d] < 1) throw Unsupported{"blocks that do not fit the image"};
+    columns.push_back(room / strides[d] + 1);
+    weight.push_back(block[d]);
+    more.push_back(room % strides[d]);
+  }
+  if (elements_of(columns) != elements_of(n.at(0).shape))
+    throw Unsupported{"columns of another shape"};
+  std::vector<double> ones(static_cast<std::size_t>(channels * taps * taps));
+  for (std::int64_t c = 0; c < channels * taps; ++c)
+    ones[static_cast<std::size_t>(c * taps + c % taps)] = 1;
+  const auto list = [](const char* name, std::vector<std::int64_t> of) {
+    return Attribute{.name = name, .integers = std::move(of)};
+  };
+  n.out[0] = said_as(n, n.name, "ConvTranspose",
+                     {b.reshaped(n.name + "_columns", n.at(0), columns),
+                      Builder::known(n.at(0).type, weight, std::move(ones))},
+                     {{.name = "group", .integer = channels},
+                      list("dilations", dilations),
+                      list("strides", strides),
+                      list("pads", pads),
+                      list("output_padding", more)})
+                 .front();
+}
+
+/// Each channel's window over what stands before it, some of which was kept.
+void say_causal_conv(NodeReader& n) {
+  Builder& b = n.b;
+  const Value& x = n.at(0);
+  const Value& w = n.at(1);
+  if (x.shape.size() != 3 || w.shape.size() != 3) throw Unsupported{"an input of another rank"};
+  const std::string way = n.text("activation", "none");
+  if (way != "none" && way != "silu" && way != "swish") throw Unsupported{"an activation " + way};
+  const std::int64_t kept = w.shape[2] - 1, channels = x.shape[1];
+  if (n.has(3) && n.at(3).shape != Shape{x.shape[0], channels, kept})
+    throw Unsupported{"a state of another shape"};
+  Value all = x;
+  if (kept > 0)
+    all = joined(
+        b, n.name + "_all",
+        {n.has(3) ? n.at(3) : Builder::uniform(x.type, {x.shape[0], channels, kept}, 0), x}, 2);
+  std::vector<Value> in = {all, w};
+  if (n.has(2)) in.push_back(n.at(2));
+  const Value y = said_as(n, way == "none" ? n.name : n.name + "_conv", "Conv", std::move(in),
+                          {{.name = "group", .integer = channels}})
+                      .front();
+  n.out[0] = way == "none" ? y : b.map(n.name, y.type, {y}, [](const Args& a) {
+    return mul(a[0], call("sigmoid", {a[0]}));
+  });
+  if (!n.wants(1)) return;
+  if (kept < 1) throw Unsupported{"a state without elements"};
+  n.out[1] = b.sliced(n.name + "_state", all, 2, x.shape[2], 1, kept);
+}
+
+/// A state of keys times values that each step decays, corrects, adds to and reads; step by step.
+void say_linear_attention(NodeReader& n) {
+  Builder& b = n.b;
+  constexpr std::int64_t kMostSteps = 4096;
+  const std::string rule = n.text("update_rule", "gated_delta");
+  const bool gated = rule == "gated" || rule == "gated_delta",
+             delta = rule == "delta" || rule == "gated_delta";
+  if (!gated && !delta && rule != "linear") throw Unsupported{"an update rule " + rule};
+  n.integer("chunk_size", 64);  // how, not what
+  const std::int64_t hq = n.integer("q_num_heads", 0), hk = n.integer("kv_num_heads", 0);
+  if (hq < 1 || hk < 1 || hq % hk != 0)
+    throw Unsupported{"heads of queries that keys do not divide"};
+  const Value& q = n.at(0);
+  const std::int64_t batch = q.shape.at(0), steps = q.shape.at(1), wide = n.at(2).shape.at(2) / hk,
+                     deep = n.at(1).shape.at(2) / hk, group = hq / hk;
+  if (steps > kMostSteps) throw Unsupported{"more than 4096 steps"};
+  const auto wants = [&](std::size_t i, const Shape& shape) {
+    if (n.at(i).shape != shape) throw Unsupported{"an input of another shape"};
+  };
+  wants(0, {batch, steps, hq * deep});
+  wants(1, {batch, steps, hk * deep});
+  wants(2, {batch, steps, hk * wide});
+  if (n.has(3)) wants(3, {batch, hk, deep, wide});
+  double scale = n.real("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(deep));
+  // One step of [batch, steps, ...] as those dimensions.
+  const auto step = [&](const char* what, const Value& v, std::int64_t t, Shape to) {
+    return b.reshaped(n.name + what, b.sliced(n.name + what, v, 1, t, 1, 1), to);
+  };
+  const auto times = [&](const std::string& name, const Value& x, const Value& y) {
+    return b.map(name, q.type, {x, y}, [](const Args& a) { return mul(a[0], a[1]); });
+  };
+  const auto heads_of = [&](const Value& v) {
+    if (v.shape.size() != 3 || v.shape[0] != batch || v.shape[1] != steps ||
+        (v.shape[2] != 1 && v.shape[2] != hk && v.shape[2] != hk * deep))
+      throw Unsupported{"an input of another shape"};
+    const std::int64_t own = std::max<std::int64_t>(1, v.shape[2] / hk);
+    return Shape{batch, v.shape[2] / own, own, 1};
+  };
+  Value state = n.has(3) ? n.at(3) : Builder::uniform(q.type, {batch, hk, deep, wide}, 0);
+  std::vector<Value> out;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    const std::string name = n.name + "_t" + std::to_string(t);
+    const Value k = step("_k", n.at(1), t, {batch, hk, deep, 1});
+    Value v = step("_v", n.at(2), t, {batch, hk, 1, wide});
+    if (gated) {
+      const Value g = step("_g", n.at(4), t, heads_of(n.at(4)));
+      state = b.map(name + "_decayed", q.type, {state, g},
+                    [](const Args& a) { return mul(a[0], call("exp", {a[1]})); });
+    }
+    if (delta) {
+      const Value seen = b.reduce(name + "_seen", times(name + "_kept", state, k), {2},
+                                  Combine::sum, [](const Args& a) { return a[0]; });
+      const Value rate = step("_b", n.at(5), t, heads_of(n.at(5)));
+      v = b.map(name + "_new", q.type, {rate, v, seen},
+                [](const Args& a) { return mul(a[0], sub(a[1], a[2])); });
+    }
+    state = b.map(name + "_state", q.type, {state, k, v},
+                  [](const Args& a) { return add(a[0], mul(a[1], a[2])); });
+    const Value asked = step("_q", q, t, {batch, hk, group, deep});
+    const Value y = b.map(name + "_y", q.type, {matrix_product(b, name + "_read", asked, state)},
+                          [&](const Args& a) { return mul(a[0], number(scale)); });
+    out.push_back(b.reshaped(name + "_row", y, {batch, 1, hq * wide}));
+  }
+  n.out[0] = joined(b, n.name, out, 1);
+  if (n.wants(1)) n.out[1] = state;
+}
+
 }  // namespace
 
+Value as_shape(Builder& b, const std::string& name, const Value& v, const Shape& to) {
+  if (elements_of(v.shape) != elements_of(to)) throw Unsupported{"an input of another size"};
+  return b.reshaped(name, v, to);
+}
+
 std::vector<Said> library_operators() {
-  return {{"RotaryEmbedding", say_rotary},      {"QuickGelu", say_quick_gelu},
-          {"BiasGelu", say_bias_gelu},          {"FastGelu", say_bias_gelu},
-          {"FusedMatMul", say_fused_matmul},    {"NegativeLogLikelihoodLoss", say_loss},
+  return {{"RotaryEmbedding", say_rotary},
+          {"QuickGelu", say_quick_gelu},
+          {"BiasGelu", say_bias_gelu},
+          {"FastGelu", say_bias_gelu},
+          {"FusedMatMul", say_fused_matmul},
+          {"TransposeMatMul", say_fused_matmul},
+          {"Col2Im", say_col2im},
+          {"CausalConvWithState", say_causal_conv},
+          {"LinearAttention", say_linear_attention},
+          {"NegativeLogLikelihoodLoss", say_loss},
           {"SoftmaxCrossEntropyLoss", say_loss}};
 }
 

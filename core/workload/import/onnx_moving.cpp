@@ -353,14 +353,17 @@ Value joined(Builder& b, const std::string& name, const std::vector<Value>& part
              std::size_t dim) {
   if (parts.size() == 1) return parts.front();
   Shape shape = parts.front().shape;
+  if (dim >= shape.size()) throw Unsupported{"an axis outside of its rank"};
   shape[dim] = 0;
   for (const Value& v : parts) {
+    if (v.shape.size() != shape.size()) throw Unsupported{"its inputs have different ranks"};
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (d != dim && v.shape[d] != shape[d]) throw Unsupported{"shapes that differ"};
     shape[dim] += v.shape[dim];
   }
   const Var j = b.var(shape[dim]);
   std::vector<View> reads;
+  std::vector<std::size_t> of;  // which part each read is of
   std::vector<Expr> values;
   std::int64_t from = 0;
   bool nonnegative = true;
@@ -384,8 +387,15 @@ Value joined(Builder& b, const std::string& name, const std::vector<Value>& part
     }
     view.dims[dim] = {j};
     reads.push_back(std::move(view));
+    of.push_back(static_cast<std::size_t>(&part - parts.data()));
     values.push_back(std::move(read));
     from += size;
+  }
+  const std::vector<std::size_t> ranks(reads.size(), shape.size());
+  if (const auto worst = b.cut_too_often(reads, ranks, shape.size())) {
+    std::vector<Value> again = parts;
+    again[of[*worst]] = b.plain(name + "_whole", parts[of[*worst]]);
+    return joined(b, name, again, dim);
   }
   for (std::size_t d = 0; d < shape.size(); ++d)
     for (std::size_t i = 1; d != dim && shape[d] > 1 && i < reads.size() * 2; ++i) {

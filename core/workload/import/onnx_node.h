@@ -76,9 +76,13 @@ struct Said {
   std::string_view op;
   Saying say;
 };
+/// Of that name; nullptr: none.
+Saying saying_of(std::string_view op);
 std::vector<Said> element_operators();
 std::vector<Said> product_operators();
 std::vector<Said> attention_operators();
+std::vector<Said> microsoft_operators();
+std::vector<Said> integer_operators();
 std::vector<Said> window_operators();
 std::vector<Said> row_operators();
 std::vector<Said> moving_operators();
@@ -92,6 +96,35 @@ std::vector<Said> sampling_operators();
 std::vector<Said> signal_operators();
 
 // ---- Parts of several operators ----
+/// What the standard operator of opset 21 makes of these values: for operators that are several.
+/// `attributes` are all it gets. Unsupported where it takes one of them not.
+std::vector<Value> said_as(NodeReader& n, const std::string& name, std::string_view op,
+                           std::vector<Value> in, std::vector<Attribute> attributes = {},
+                           std::size_t outputs = 1);
+/// The same elements; Unsupported where they are not as many.
+Value as_shape(Builder& b, const std::string& name, const Value& v, const Shape& to);
+/// Rounded to 256 numbers of a scale that its own least and largest element give.
+Value quantised_there_and_back(NodeReader& n, const std::string& name, const Value& v);
+/// Queries, keys and values of [batch, heads, rows, width], and which keys a query sees.
+struct Heads {
+  Value q, k, v;
+  std::optional<Value> mask = {};         ///< added to the scores, or true where a key is seen
+  bool finite = false;                    ///< no score becomes -inf by the mask
+  std::optional<Value> lengths = {};      ///< of each sequence's keys
+  bool causal = false;                    ///< none behind the query's own place
+  std::int64_t before = -1, behind = -1;  ///< a window around it; -1: without an end
+  std::int64_t past = 0;                  ///< keys before the first query's own
+  double scale = 0;                       ///< 0: one over the root of the width
+  double cap = 0;                         ///< scores are held to it by tanh; 0: they are not
+  std::int64_t shown = -1;                ///< qk_matmul_output_mode; -1: none
+  Value scores = {};                      ///< what is shown
+};
+Value attended(NodeReader& n, Heads& heads);
+/// [batch, rows, heads * width] as [batch, heads, rows, width], and back.
+Value split_heads(NodeReader& n, const std::string& name, const Value& v, std::int64_t heads);
+Value joined_heads(NodeReader& n, const std::string& name, const Value& y);
+/// onnxruntime's Attention, whose weights make queries, keys and values.
+void say_packed_attention(NodeReader& n);
 /// Elements times those that each is compared with: what an operator may cost that compares all.
 constexpr std::int64_t kMostCompared = std::int64_t{1} << 31;
 Expr add(Expr a, Expr b);

@@ -20,7 +20,9 @@ struct Direction {
 
 class Cells {
  public:
-  Cells(NodeReader& n, std::int64_t gates) : n_(n), b_(n.b), gates_(gates) {
+  /// `dynamic`: weights are quantised, and what they are multiplied with is quantised as well.
+  Cells(NodeReader& n, std::int64_t gates, bool dynamic = false)
+      : n_(n), b_(n.b), gates_(gates), dynamic_(dynamic) {
     if (n.at(0).shape.size() != 3) throw Unsupported{"an input of another rank"};
     batches_first_ = n.integer("layout", 0) != 0;
     if (batches_first_)
@@ -144,7 +146,9 @@ class Cells {
     }
     const std::int64_t width = w.shape[0] * w.shape[1];
     const Value flat = b_.reshaped(name + "_w", w, {width, w.shape[2]});
-    const Value made = matrix_product(b_, name, x, b_.transposed(flat, {1, 0}));
+    const Value made =
+        matrix_product(b_, name, dynamic_ ? quantised_there_and_back(n_, name, x) : x,
+                       b_.transposed(flat, {1, 0}));
     Shape to(x.shape.begin(), x.shape.end() - 1);
     to.insert(to.end(), {w.shape[0], w.shape[1]});
     return b_.reshaped(name, made, to);
@@ -270,6 +274,7 @@ class Cells {
   NodeReader& n_;
   Builder& b_;
   std::int64_t gates_, steps_ = 0, batch_ = 0, hidden_ = 0, directions_ = 1;
+  bool dynamic_ = false;
   bool backward_ = false, batches_first_ = false;
   double clip_ = 0;               // 0: none
   std::optional<Value> lengths_;  ///< [B, 1], where they are not all steps
@@ -287,6 +292,26 @@ void say_gru(NodeReader& n) {
   Cells(n, 3).run(false);
   n.note = kUnrolled;
 }
+/// onnxruntime's: weights stand with their rows as columns, each direction with a scale, or each of
+/// its columns.
+void say_dynamic_lstm(NodeReader& n) {
+  const std::size_t w_at = 1, scales = 8;
+  for (const std::size_t i : {w_at, w_at + 1}) {
+    const std::size_t s = scales + 2 * (i - w_at);
+    if (n.at(i).shape.size() != 3) throw Unsupported{"weights of another shape"};
+    const auto vector = [&](std::size_t k) {  // [directions, 1, 1 or columns]
+      const Value& v = n.at(k);
+      const std::int64_t d = n.at(i).shape[0];
+      return as_shape(n.b, n.name + "_s", v, {d, 1, elements_of(v.shape) / d});
+    };
+    const Value real = n.b.map(n.name + "_w", kFloat, {n.at(i), vector(s), vector(s + 1)},
+                               [](const Args& a) { return mul(sub(a[0], a[2]), a[1]); });
+    n.in[i] = n.b.transposed(real, {0, 2, 1});
+  }
+  n.in.resize(scales);
+  Cells(n, 4, true).run(true);
+  n.note = kUnrolled;
+}
 void say_rnn(NodeReader& n) {
   Cells(n, 1).run(false);
   n.note = kUnrolled;
@@ -295,7 +320,10 @@ void say_rnn(NodeReader& n) {
 }  // namespace
 
 std::vector<Said> recurrent_operators() {
-  return {{"LSTM", say_lstm}, {"GRU", say_gru}, {"RNN", say_rnn}};
+  return {{"DynamicQuantizeLSTM", say_dynamic_lstm},
+          {"LSTM", say_lstm},
+          {"GRU", say_gru},
+          {"RNN", say_rnn}};
 }
 
 }  // namespace tilewright::onnx

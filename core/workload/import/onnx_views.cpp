@@ -165,7 +165,9 @@ bool Builder::refine(View& view, std::size_t dim, const std::vector<std::int64_t
       for (const std::int64_t c : cuts) {
         if (c <= low || c >= high) continue;
         if (c % low != 0 || high % c != 0) return false;
-        if (!axes_.split(vars_[static_cast<std::size_t>(v)].axis, c / low)) {
+        const int axis = vars_[static_cast<std::size_t>(v)].axis;
+        if (!has_room(axis)) axes_.make_rigid(axis);
+        if (!axes_.split(axis, c / low)) {
           const Var outer = var(high / c), inner = var(c / low);
           substitute(view, v, {{outer, c / low}, {inner, 1}}, 0);
           vs.erase(vs.begin() + static_cast<std::ptrdiff_t>(i));

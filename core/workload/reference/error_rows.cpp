@@ -128,21 +128,22 @@ double rectified(const Point& p) { return p.x[0] < -p.reach(0) ? 0 : p.e[0]; }
 double hyperbolic(const Point& p) {
   // by exponentials it is a difference from 1
   return std::min(1.0, 1 - p.v * p.v + 0.77 * p.reach(0)) * p.e[0] + p.rounding(kFunction) +
-         p.in.unit;
+         p.in.unit + p.in.absolute;
 }
 double sigmoid(const Point& p) {
   return std::min(0.25, p.v * (1 - p.v) + 0.1 * p.reach(0)) * p.e[0] +
-         p.rounding(kFunction + 2 * std::abs(p.x[0]) * (1 - p.v));
+         p.rounding(kFunction + 2 * std::abs(p.x[0]) * (1 - p.v)) + p.in.absolute;
 }
 double error_function(const Point& p) {
   constexpr double kMost = 2 * std::numbers::inv_sqrtpi;
   return std::min(kMost, kMost * std::exp(-p.x[0] * p.x[0]) + p.reach(0)) * p.e[0] +
-         p.rounding(kFunction) + p.in.unit * std::min(1.0, std::abs(p.x[0]));
+         p.rounding(kFunction) + p.in.unit * std::min(1.0, std::abs(p.x[0])) + p.in.absolute;
 }
 /// x / 2 (1 + erf): for x < 0 a difference, as exact as its terms are.
 double gelu(const Point& p) {
   constexpr double kSteepest = 1.13;
-  return kSteepest * p.e[0] + p.rounding(kFunction) + p.in.unit * kQuotient * std::abs(p.x[0]);
+  return kSteepest * p.e[0] + p.rounding(kFunction) +
+         (p.in.unit * kQuotient + p.in.absolute) * std::abs(p.x[0]);
 }
 
 double squared(const Point& p) {

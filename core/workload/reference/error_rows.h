@@ -13,10 +13,12 @@ namespace tilewright::reference {
 struct Arithmetic {
   double unit = 0;
   double reach = 0;
+  /// What functions between -1 and 1 are off by beside, wherever they are (Rounding::other).
+  double absolute = 0;
 };
 
-/// to[i] = the error of f(values[0][i], ...), whose value is result[i], where values[a][i] is off by
-/// errors[a][i]: |df/dx| times each of these, added, and f's own rounding. Infinite where an
+/// to[i] = the error of f(values[0][i], ...), whose value is result[i], where values[a][i] is off
+/// by errors[a][i]: |df/dx| times each of these, added, and f's own rounding. Infinite where an
 /// argument may be where f has a pole. `to` may be one of `errors`.
 using ErrorRule = void (*)(const double* const* values, const double* const* errors,
                            const double* result, std::int64_t n, const Arithmetic& in, double* to);

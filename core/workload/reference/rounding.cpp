@@ -92,10 +92,19 @@ bool chooses(const Workload& w, const Operator& op, const Expr& e, DType type,
   }
 }
 
-/// Whether storing the tensor rounds it: in 16 bits, unless what is stored had been stored before.
+/// Whether it is of f32 and made of what is of f64.
+bool is_cut_off(const Workload& w, TensorId t) {
+  if (w.tensor(t).dtype != DType::f32 || w.is_input(t)) return false;
+  return std::ranges::any_of(w.op(w.producer(t)).inputs, [&](const Access& a) {
+    return w.tensor(a.tensor).dtype == DType::f64;
+  });
+}
+
+/// Whether storing the tensor rounds it: in 16 bits, or in f32 where it is made of f64, unless what
+/// is stored had been stored in that type before.
 bool rounds(const Workload& w, TensorId t, const Rounding& rounding) {
   const DType type = w.tensor(t).dtype;
-  if (!narrow(type) || is_kept(rounding, t)) return false;
+  if ((!narrow(type) && !is_cut_off(w, t)) || is_kept(rounding, t)) return false;
   if (w.is_input(t)) return true;
   const Operator& op = w.op(w.producer(t));
   const auto o = std::find_if(op.outputs.begin(), op.outputs.end(),
@@ -195,7 +204,7 @@ class Errors {
   void of_output(OpId id, const Output& o, const TensorValues& values) {
     const TensorId t = o.target.tensor;
     const std::vector<double>& value = values[t.index()];
-    const Arithmetic in = arithmetic_of(w_.tensor(t).dtype);
+    const Arithmetic in = arithmetic_in(t);
     std::vector<double>& error = errors_[t.index()];
     double* const to = fill(error, value.size(), 0.0);
     const auto sweep_giving = [&](Give give, double* target, Combine combine, double factor = 0) {
@@ -246,6 +255,12 @@ class Errors {
     }
   }
 
+  Arithmetic arithmetic_in(TensorId t) const {
+    Arithmetic in = arithmetic_of(w_.tensor(t).dtype);
+    if (rounding_.other) in.absolute = in.unit;
+    return in;
+  }
+
   double terms(OpId id) const {
     double n = 1;
     for (LoopId l : w_.reduction_loops(id)) n *= static_cast<double>(w_.loop(l).extent);
@@ -276,7 +291,7 @@ class Errors {
     std::vector<double> together;  // errors that all terms share
     if (!of_products(id, partial, to)) {
       const Program program(o.value, static_cast<int>(sources_.size()));
-      const Arithmetic in = arithmetic_of(w_.tensor(t).dtype);
+      const Arithmetic in = arithmetic_in(t);
       std::vector<Source> own = sources_, shared = sources_;
       bool any = false;
       for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -391,7 +406,8 @@ class Errors {
 
 /// A tensor that is rounded to 16 bits and read again.
 bool is_rounded_and_read(const Workload& w, TensorId t, const Rounding& rounding) {
-  return !w.is_input(t) && !w.consumers(t).empty() && rounds(w, t, rounding);
+  return narrow(w.tensor(t).dtype) && !w.is_input(t) && !w.consumers(t).empty() &&
+         rounds(w, t, rounding);
 }
 
 /// Whether a result in 16 bits is read along a loop that it has not, by an operator whose own

@@ -17,7 +17,7 @@
 //     exact where one element alone may be the largest, else any of those that may be;
 //   - an integer result is exact where all that it may be rounds to the same number, else off by
 //   one;
-//   - the result, where its type is of 16 bits, is rounded to it once, unless a plan keeps it in
+//   - the result, where its type is of 16 bits or is f32 and made of f64, is rounded to it once, unless a plan keeps it in
 //     registers (Rounding::kept), or every element is a value that was stored in that type before
 //     (a slice, relu, the larger of two). Partial sums that a plan stores in such a type are
 //     rounded each time (Rounding::partial_stores).
@@ -57,6 +57,9 @@ struct Rounding {
   /// By TensorId: how often products are added to an element's sum in 16 bits, where that is more
   /// often than once for eight of them. Empty: nowhere.
   std::vector<double> additions = {};
+  /// The kernels are another library's, whose sigmoid, tanh and erf may be one polynomial for all
+  /// arguments: off by a last bit of 1 where they are small, too.
+  bool other = false;
 };
 
 /// By TensorId: of outputs that say where a row is largest (or least), the elements for which

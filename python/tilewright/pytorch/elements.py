@@ -111,7 +111,7 @@ _UNARY = {"neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"
           "relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "sign": "Sign", "sgn": "Sign",
           "floor": "Floor", "ceil": "Ceil", "round": "Round", "sin": "Sin", "cos": "Cos", "isnan": "IsNaN",
           "isinf": "IsInf", "tan": "Tan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh",
-          "atanh": "Atanh", "hardswish": "HardSwish", "mish": "Mish", "selu": "Selu"}
+          "atanh": "Atanh", "asin": "Asin", "acos": "Acos", "atan": "Atan", "hardswish": "HardSwish", "mish": "Mish", "selu": "Selu"}
 
 
 @lowers(*(f"aten.{op}" for op in _UNARY), args="self")
