@@ -478,12 +478,14 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
 void KernelEmitter::visit_body(NodeId id, const Cut& c, const SymRanges& around) {
   const ScheduleNode& n = k_.node(id);
   const Linear& low = around.at[slot(n.cuts.front())].lo;
-  divisors_[c.inner.lo.terms.begin()->first] = std::gcd(n.step, divisor(low));
+  // A loop of a single turn is where it begins, and ends where it does.
+  const std::int64_t each = n.max_trips == 1 ? 0 : n.step;
+  divisors_[c.inner.lo.terms.begin()->first] = std::gcd(each, divisor(low));
   defined_.emplace_back();
   if (!c.whole_steps) {
     out_.line("const int " + c.end + " = least(" + c.next() + ", " + c.high + ");");
     divisors_[c.inner.hi.terms.begin()->first] =
-        std::gcd(std::gcd(n.step, divisor(low)), divisor(around.at[slot(n.cuts.front())].hi));
+        std::gcd(std::gcd(each, divisor(low)), divisor(around.at[slot(n.cuts.front())].hi));
   }
   SymRanges inside = inside_of(id, c, around);
   open_.push_back({id, c.name, c.end, c.low, c.high, around});

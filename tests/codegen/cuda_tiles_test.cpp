@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_work.h"
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/workload/text.h"
@@ -200,6 +201,48 @@ TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
       EXPECT_LT(done->error, f.tolerance);
       EXPECT_EQ(done->bytes, moved(s));
     }
+  }
+}
+
+/// A loop of a single turn begins where its range does: boxes that it would move begin at multiples
+/// of what the other loops move them by, and rows of windows at those of their steps, not of their
+/// sizes. What a tensor has behind its last whole piece of 8 bytes is right too.
+TEST(CudaTiles, RowsBeginWhereTurnsOfLoopsMoveThem) {
+  const auto chain = [](int h, int r, int s) {
+    return formatted(
+        "name: chain\ndtype: f16\nloops: {{h: {}, y: {}, r: {}, s: {}}}\noperators:\n"
+        "  - \"a: M[y] += I[y+r] * W[r]\"\n  - \"b: O[h] += M[h+s] * V[s]\"\n",
+        h, h + s - 1, r, s);
+  };
+  struct Form {
+    Case of;
+    bool together;  ///< some rows are moved together in registers
+  };
+  const std::vector<Form> forms = {
+      {{chain(150, 3, 5), "s/5 h/48@grid ( r/3 ( C.a ) C.b )", 0, 1e-2}, false},
+      {{chain(150, 3, 5), "s/5 h/50@grid ( r/3 ( C.a ) C.b )", 0, 1e-2}, true},
+      {{chain(151, 3, 5), "s/5 h/48@grid ( r/1 ( C.a ) C.b )", 0, 1e-2}, true},
+      {{chain(149, 5, 7), "s/1 h/50@grid ( r/5 ( C.a ) C.b )", 0, 1e-2}, true}};
+  std::vector<Case> cases;
+  for (const Form& f : forms) cases.push_back(f.of);
+  const Program p = emitted(cases);
+  ASSERT_FALSE(HasFailure());
+  const auto module = testing::build_cuda(p.sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    SCOPED_TRACE(cases[i].tree);
+    EXPECT_EQ(p.sources[i].text.find("copy_shifted<") != std::string::npos, forms[i].together);
+    const auto done = testing::run_cuda(*module, p.sources[i], *p.schedules[i].workload, 3 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, cases[i].tolerance);
+    const auto work = lowering::block_work(p.schedules[i], 0, {});
+    ASSERT_TRUE(work) << work.reason();
+    EXPECT_EQ(std::ranges::any_of(work->phases.front().copies,
+                                  [](const lowering::CopyRun& c) {
+                                    return c.is(lowering::BlockStep::Way::shifted);
+                                  }),
+              forms[i].together);
   }
 }
 

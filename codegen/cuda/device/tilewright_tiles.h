@@ -394,10 +394,14 @@ TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 strid
     TW_NO_UNROLL
     for (int n = 0; n < Pieces::kAll; ++n) {
       const ShiftedPart p = part(n);
-      if (goes_beyond<T>(p, whole_pieces))
-        TW_NO_UNROLL
-        for (int e = 0; e < p.count; ++e)
-          *tile.at(pieces.row_of(n), pieces.column_of(n) + e) = load_global(reinterpret_cast<const T*>(p.at) + e);
+      if (!goes_beyond<T>(p, whole_pieces)) continue;
+      T last_ones[kOf];  // all are under way together
+      TW_UNROLL
+      for (int e = 0; e < kOf; ++e)
+        if (e < p.count) last_ones[e] = load_global(reinterpret_cast<const T*>(p.at) + e);
+      TW_UNROLL
+      for (int e = 0; e < kOf; ++e)
+        if (e < p.count) *tile.at(pieces.row_of(n), pieces.column_of(n) + e) = last_ones[e];
     }
 }
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a

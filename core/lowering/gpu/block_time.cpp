@@ -137,6 +137,7 @@ class Pricer {
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
     double first = 0, first_bytes = 0, copied = 0, copying = 0;
     double loaded = 0;    // by the threads that compute
+    double last = 0;      // elements behind the last whole piece of a tensor come after all others
     bool waited = false;  // for copies that are under way by themselves
     const int at_once = pieces_at_once(ceil_div(p.blocks, r_.sms));
     struct RingTime {
@@ -175,6 +176,7 @@ class Pricer {
       }
       // Groups have a tile each, and the first one waits for all of one group's.
       first += copy.alone * (c.is(Way::shifted) ? groups : 1);
+      if (c.is(Way::shifted) && ends_in_piece(c)) last = latency_;
       // Who copies elements, or pieces that are moved together, waits for them itself.
       waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
       copying += c.runs * (copy.alone + ring.alone);
@@ -200,13 +202,19 @@ class Pricer {
                                std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
                                   ring.stages);
     t.fill = (copied + loaded + p.stored + p.returned + 2 * p.added) / r_.fill;
-    t.ends = (waited ? latency_ : 0) + std::max(first, first_bytes) +
+    t.ends = last + (waited ? latency_ : 0) + std::max(first, first_bytes) +
              (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
     rounds(t, resident, in_step(p) ? 1 : together_part(p));
     return t;
   }
 
  private:
+  /// Whether the tensor that is copied ends within a piece of 8 bytes.
+  bool ends_in_piece(const CopyRun& c) const {
+    const BlockProgram& p = work_.program;
+    return p.workload->tensor(p.kernel->buffer(BufferId(c.buffer)).tensor).bytes().value % 8 != 0;
+  }
+
   bool in_step(const BlockPhase& p) const {
     return r_.mma == 0 &&
            std::ranges::any_of(p.products, [](const ProductRun& x) { return !x.contraction; });

@@ -227,7 +227,7 @@ class BlockWalk {
     // What an earlier load has brought in the same turns of all loops is there.
     const auto points = static_cast<double>(volume(box));
     if (!comes(n.buffer, box)) return;
-    loads_.push_back({id, phase_now(), phase().copies.size(), at_home(n.tensor, box)});
+    loads_.push_back({id, phase_now(), phase().copies.size(), at_home(n.tensor, of, box)});
     phase().copies.push_back(
         {.runs = changes(of, ranges),
          .bytes = points * static_cast<double>(size_of(w_.tensor(n.tensor).dtype)),
@@ -266,15 +266,21 @@ class BlockWalk {
     return 1 - whole;
   }
 
-  /// Boxes begin at multiples of their size, and the last one may be smaller.
-  BoxAtHome at_home(TensorId id, const Box& box) const {
+  /// Rows of boxes begin where the first one's do, and as far from there as turns of the loops
+  /// around move them; the last box may be smaller.
+  template <class BoxOf>
+  BoxAtHome at_home(TensorId id, const BoxOf& of, const Box& box) const {
     BoxAtHome at{.begins = 0};
     for (int d = 0; d < box.rank(); ++d) {
       const std::int64_t size = extent(box[d]),
                          all = w_.tensor(id).shape[static_cast<std::size_t>(d)];
-      at.begins = std::gcd(box[d].lo, size < all ? size : 0);
       at.sizes.push_back(size > 0 && all % size == 0 ? size : 0);
     }
+    if (box.rank() == 0) return at;
+    const int last = box.rank() - 1;
+    at.begins = box[last].lo;
+    for (std::size_t d = 0; d < path_.size(); ++d)
+      if (path_[d].trips > 1) at.begins = std::gcd(at.begins, of(other(d))[last].lo - box[last].lo);
     return at;
   }
 
