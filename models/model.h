@@ -37,13 +37,22 @@ struct Question {
   TargetNeeds needs = {};             ///< of that target
   std::uint64_t seed = 1;
   Layout layout = Layout::tiled;  ///< how tensors lie in memory; only hardware caches see it
-  int threads = 1;  ///< of a processor, that the plan is for
+  int threads = 1;                ///< of a processor, that the plan is for
   /// Why that target does not take a schedule; none where it does. Null: nobody says.
   std::function<std::optional<Reason>(const Schedule&)> refuses = {};
   /// Those who make or price plans, beside the one that is asked: for a model that chooses among
   /// others' plans.
   std::vector<const Model*> others = {};
+  /// Another model asks, which reads plans, bytes and seconds: what is for display may be left out.
+  bool of_model = false;
 
+  /// What a model asks another one.
+  Question to_other() const {
+    Question q = *this;
+    q.others.clear();
+    q.of_model = true;
+    return q;
+  }
   LevelId planned_level() const { return level.value_or(machine->default_level()); }
   Bytes room_at(LevelId at) const { return room.value_or(machine->level(at).capacity); }
   /// The level of a plan is its first kernel's, else the one that is asked about.

@@ -1,6 +1,7 @@
 // Memory use of a schedule: which buffers are alive together (plan.md, "Memory use").
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/base/format.h"
@@ -16,24 +17,26 @@ struct Life {
   std::int64_t to = 0;
 };
 
-struct Current {
-  Box tile;
-  std::size_t life = 0;
-};
-
 /// A unit within a block: its number in each unit-bound loop around it, outermost first, with what
 /// the loop is bound to. A unit's own units begin with it.
 using UnitPath = std::vector<std::pair<Binding, std::int64_t>>;
+
+/// What one instance of a buffer has held, and holds.
+struct InstanceLives {
+  std::vector<Life> lives;
+  std::optional<Box> tile;  ///< of the last of them, as long as it is there
+  /// The block and the unit of the instance.
+  std::pair<std::int64_t, UnitPath> unit;
+};
 
 class Lives {
  public:
   Lives(const Schedule& s, const ScheduledKernel& k)
       : s_(s),
         k_(k),
-        lives_(k.buffers.size()),
-        now_(k.buffers.size()),
-        largest_(k.buffers.size(), 0),
-        paths_(k.buffers.size()) {}
+        held_(k.buffers.size()),
+        last_(k.buffers.size()),
+        largest_(k.buffers.size()) {}
 
   void see(const AccessEvent& e) {
     switch (e.kind) {
@@ -52,11 +55,7 @@ class Lives {
         touch(e, e.buffer, e.instance, e.tile);
         return;
       case AccessKind::drop:
-        if (e.instance == kEveryInstance)
-          now_[e.buffer.index()].clear();
-        else
-          now_[e.buffer.index()].erase(e.instance);
-        return;
+        return drop(held_[e.buffer.index()], e.instance);
       case AccessKind::update:
         if (touch(e, e.buffer, e.instance, e.tile) && !e.initialises) touch_outer(e);
         return;
@@ -66,37 +65,42 @@ class Lives {
   }
 
   std::int64_t largest(BufferId b) const { return largest_[b.index()]; }
-  const std::map<std::int64_t, std::vector<Life>>& of(BufferId b) const {
-    return lives_[b.index()];
-  }
-  /// The block and the unit of one instance.
-  const std::pair<std::int64_t, UnitPath>& unit(BufferId b, std::int64_t instance) const {
-    return paths_[b.index()].at(instance);
-  }
+  const std::map<std::int64_t, InstanceLives>& of(BufferId b) const { return held_[b.index()]; }
 
  private:
+  static void drop(std::map<std::int64_t, InstanceLives>& of, std::int64_t instance) {
+    if (instance == kEveryInstance)
+      for (auto& [each, held] : of) held.tile.reset();
+    else if (const auto found = of.find(instance); found != of.end())
+      found->second.tile.reset();
+  }
   /// Whether the content is new.
   bool touch(const AccessEvent& e, BufferId b, std::int64_t instance, const Box& tile) {
-    largest_[b.index()] = std::max(largest_[b.index()], tile.size());
-    auto& lives = lives_[b.index()][instance];
-    auto [found, is_new] = now_[b.index()].try_emplace(instance);
-    if (is_new) paths_[b.index()][instance] = path_of(e, b, instance);
-    if (is_new || !(found->second.tile == tile)) {
-      found->second = {tile, lives.size()};
-      lives.push_back({time_, time_});
-      return true;
+    auto& [of, held] = last_[b.index()];
+    if (held == nullptr || of != instance)
+      of = instance, held = &held_[b.index()][instance];  // a map's elements stay where they are
+    if (held->tile && *held->tile == tile) {
+      held->lives.back().to = time_;
+      return false;
     }
-    lives[found->second.life].to = time_;
-    return false;
+    if (!held->tile) held->unit = unit_of_instance(e, b, instance);
+    held->tile = tile;
+    largest_[b.index()] = std::max(largest_[b.index()], tile.size());
+    // Where one content follows another at once, the room is taken all the time.
+    if (!held->lives.empty() && held->lives.back().to + 1 == time_)
+      held->lives.back().to = time_;
+    else
+      held->lives.push_back({time_, time_});
+    return true;
   }
   /// What is filled from, read back from or stored to an outer buffer uses what that holds.
   void touch_outer(const AccessEvent& e) {
     const BufferId to = k_.buffer(e.buffer).outer;
     if (to.valid()) touch(e, to, e.instances[to.index()], e.tiles[to.index()]);
   }
-  /// Its numbers in the unit-bound loops around the place that has just fixed it.
-  std::pair<std::int64_t, UnitPath> path_of(const AccessEvent& e, BufferId b,
-                                            std::int64_t instance) const {
+  /// Its block, and its numbers in the unit-bound loops around the place that has just fixed it.
+  std::pair<std::int64_t, UnitPath> unit_of_instance(const AccessEvent& e, BufferId b,
+                                                     std::int64_t instance) const {
     const Buffer& buffer = k_.buffer(b);
     const NodeId place = buffer.fixed_at.valid() ? buffer.fixed_at : e.node;
     UnitPath path;
@@ -113,13 +117,11 @@ class Lives {
   }
 
   const Schedule& s_;
-
   const ScheduledKernel& k_;
   std::int64_t time_ = 0;
-  std::vector<std::map<std::int64_t, std::vector<Life>>> lives_;  // by buffer, instance
-  std::vector<std::map<std::int64_t, Current>> now_;
-  std::vector<std::int64_t> largest_;
-  std::vector<std::map<std::int64_t, std::pair<std::int64_t, UnitPath>>> paths_;
+  std::vector<std::map<std::int64_t, InstanceLives>> held_;    // by buffer, instance
+  std::vector<std::pair<std::int64_t, InstanceLives*>> last_;  // by buffer: that was touched
+  std::vector<std::int64_t> largest_;                          // by buffer
 };
 
 /// Units that share out the iterations of a loop among them, at most: lanes of a warp, warps and
@@ -232,12 +234,13 @@ void kernel_memory(const Schedule& s, std::size_t kernel, std::map<LevelId, std:
     const std::int64_t own = ceil_div(tile, spread(s, k, BufferId(i), places[i]));
     const std::int64_t bytes = own * size_of(s.workload->tensor(b.tensor).dtype) *
                                running_together(s, k, s.machine->level(b.level));
-    for (const auto& [instance, spans] : lives.of(BufferId(i)))
-      for (const Life& life : spans) {
-        auto& list = changes[b.level][lives.unit(BufferId(i), instance)];
+    for (const auto& [instance, held] : lives.of(BufferId(i))) {
+      auto& list = changes[b.level][held.unit];
+      for (const Life& life : held.lives) {
         list.push_back({life.from, bytes});
         list.push_back({life.to + 1, -bytes});
       }
+    }
   }
   for (const auto& [level, units] : changes)
     for (const auto& [unit, own] : units) {
@@ -263,11 +266,14 @@ std::map<std::string, Bytes> memory_use(const Schedule& s) {
 }
 
 std::optional<Reason> misfit(const Schedule& s) {
+  const auto limits = [](const Level& l) {
+    return l.managed == Managed::software && l.capacity.value != 0;
+  };
+  if (std::ranges::none_of(s.machine->levels, limits)) return std::nullopt;
   const auto use = memory_use(s);
   for (const Level& level : s.machine->levels) {
     const auto found = use.find(level.name);
-    if (found == use.end() || level.managed != Managed::software || level.capacity.value == 0)
-      continue;
+    if (found == use.end() || !limits(level)) continue;
     if (found->second > level.capacity)
       return Reason{formatted("the plan needs {} bytes of {}, which holds {}", found->second.value,
                               level.name, level.capacity.value)};

@@ -14,6 +14,7 @@ Result<Price> price(const Question& q, const Plan& plan, const Settings&) {
   if (!traffic) return Reason{"cached says nothing of this: " + traffic.reason()};
   Price out;
   out.traffic = std::move(*traffic);
+  if (q.of_model) return out;
   out.traffic.memory = memory_use(*schedule);
   out.detail["layout"] = q.layout == Layout::tiled ? "tiled" : "row-major";
   out.detail["followed"] = cost.walked;

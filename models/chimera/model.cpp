@@ -393,9 +393,9 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   const LevelId level = q.planned_level();
   const Elements room = room_of(q, level);
   const auto start = std::chrono::steady_clock::now();
-  // Where nobody else could be asked, another model asks, which reads the plan alone. For caches
-  // few orders' best tiles fit, and ranking all of them takes less time (drawn networks).
-  const bool alone = q.others.empty() && q.machine->level(level).managed == Managed::software;
+  // Another model reads the plan alone. For caches few orders' best tiles fit, and ranking all of
+  // them takes less time (drawn networks).
+  const bool alone = q.of_model && q.machine->level(level).managed == Managed::software;
   const auto search = alone ? best_plan_alone : best_plan;
   Result<BestPlan> best = search(w, *q.machine, level, options, room);
   if (!best && !options.min_tiles.empty()) {

@@ -42,20 +42,10 @@ struct Candidate {
 };
 
 Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
-  Question of = q;
+  Question of = q.to_other();
   of.workload = std::move(w);
-  of.others.clear();
   return of;
 }
-
-/// The target's own time model: it has the target's name. Null: there is none.
-const Model* target_time(const Question& q) {
-  for (const Model* m : q.others)
-    if (m->times && !q.target.empty() && m->name == q.target) return m;
-  return nullptr;
-}
-
-Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
 /// Models of bytes rank orders of loops. They are not asked about a part of more than kMostExact
 /// operators with more loops than this, 8! orders, and as many products: that takes seconds.
@@ -103,7 +93,15 @@ class Chooser {
       for (const auto& parts : cuts) {
         double total = 0;
         std::vector<const Candidate*> chosen;
+        double rest = 0;  // that the parts to come move at least
+        if (by == kBytes)
+          for (const Part& p : parts) rest += compulsory(p);
         for (const Part& p : parts) {
+          if (total + rest >= least) {
+            total = least;
+            break;
+          }
+          if (by == kBytes) rest -= compulsory(p);
           total += cheapest(p, chosen);
           steps.done();
           if (total >= least) break;
@@ -164,10 +162,23 @@ class Chooser {
     return pieces_[p] = std::move(pieces);
   }
 
-  /// `asked`: other models are asked about the part, where bytes decide.
+  /// Bytes that must move, however the part is planned.
+  double compulsory(const Part& p) {
+    const auto [at, is_new] = compulsory_.try_emplace(p, 0.0);
+    if (is_new)
+      at->second = static_cast<double>(subgraph(*q_.workload, p).compulsory_bytes().value);
+    return at->second;
+  }
+
+  /// `asked`: other models are asked about the part, where bytes decide and a tree of our own moves
+  /// more than must be moved.
   const Candidate* best_of(const Part& p, bool asked = true) {
     const Candidate* best = nullptr;
-    if (cost_ == kBytes) search_trees(p, trees_of_each());
+    if (cost_ == kBytes) {
+      search_trees(p, trees_of_each());
+      for (Candidate& c : known_[p].all)
+        if (cost(c) && c.fits && *c.most[cost_] <= compulsory(p)) asked = false;
+    }
     for (Candidate& c : asked || cost_ == kSeconds ? candidates(p) : known_[p].all) {
       const auto its = cost(c);
       if (!its) continue;
@@ -530,6 +541,7 @@ class Chooser {
            std::pair<std::shared_ptr<const Workload>, std::optional<Kernel>>>
       own_;
   std::map<Part, std::vector<Part>> pieces_;
+  std::map<Part, double> compulsory_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };
@@ -548,52 +560,12 @@ Result<Proposal> propose_of_others(const Question& q, const Settings& settings) 
   return best;
 }
 
-/// GPUs whose machine file has the numbers of models/stitching/gpu_time.h, but for assumed ones.
-static bool has_own_time(const Question& q) {
-  return q.machine->kind == "gpu" && stitching::GpuPricer::of(q.workload, *priced_machine(q)).ok();
-}
-
 Result<Proposal> propose_elsewhere(const Question& q, const Settings& settings) {
   if (!has_own_time(q)) return propose_of_others(q, settings);
   Result<Proposal> own = propose_on_gpu(q, settings);
   if (own) return own;
   Result<Proposal> others = propose_of_others(q, settings);
   return others ? others : own;
-}
-
-Result<Price> price_elsewhere(const Question& q, const Plan& plan, const Settings&) {
-  if (const Model* clock = target_time(q)) {
-    Result<Price> its = clock->price(q, plan, standard(*clock));
-    if (its) its.value().traffic.by = "tilewright";
-    return its;
-  }
-  if (has_own_time(q)) return price_on_gpu(q, plan);
-  std::optional<Price> longest;
-  for (const Model* m : q.others) {
-    if (!m->times || m->price == nullptr) continue;
-    Result<Price> price = m->price(question_of(q, q.workload), plan, standard(*m));
-    if (price && price->traffic.seconds &&
-        (!longest || *price->traffic.seconds > *longest->traffic.seconds))
-      longest = std::move(price).value();
-  }
-  if (longest) {
-    longest->traffic.entries.clear();  // the bytes are another model's
-    longest->traffic.by = "tilewright";
-    return *longest;
-  }
-  // Where nobody knows time, plans are chosen by their bytes.
-  const std::string boundary = boundary_into(*q.machine, q.level_of(plan));
-  for (const Model* m : q.others) {
-    if (m->times || m->propose != nullptr || m->price == nullptr) continue;
-    Result<Price> price = m->price(question_of(q, q.workload), plan, standard(*m));
-    if (!price || std::ranges::none_of(price->traffic.entries, [&](const TrafficEntry& e) {
-          return e.boundary == boundary;
-        }))
-      continue;
-    price.value().traffic.by = "tilewright";
-    return price;
-  }
-  return Reason{"no model here knows how long the plan takes"};
 }
 
 }  // namespace tilewright::quickest

@@ -320,9 +320,8 @@ class GpuPlanner {
 
   void ask(const Model& m, const Group& group, std::optional<Best>& best) const {
     if (m.propose == nullptr) return;
-    Question asked = q_;
+    Question asked = q_.to_other();
     asked.workload = group.workload;
-    asked.others.clear();
     try {
       const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
       if (!p || (!rewrites_ && !p->rewrites.empty())) return;

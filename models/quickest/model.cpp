@@ -106,11 +106,10 @@ class Planner {
                                                   LevelId(i) != q_.machine->default_level())
         levels.emplace_back(LevelId(i));
     for (const auto& level : levels) {
-      Question asked = q_;
+      Question asked = q_.to_other();
       asked.workload = group.workload;
       asked.level = level;
       asked.all_levels = false;
-      asked.others.clear();
       try {
         const Result<Proposal> p = m.propose(asked, Settings(m.options, {}, "model " + m.name));
         if (!p) continue;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "core/lowering/byte_products.h"
@@ -12,22 +11,10 @@
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
 #include "models/quickest/quickest.h"
+#include "models/quickest/work.h"
 
 namespace tilewright::quickest {
 namespace {
-
-/// Bytes by object: tensors where they lie at home, then buffers in their own arrays.
-using Objects = std::vector<double>;
-
-double sum(const Objects& o) { return std::accumulate(o.begin(), o.end(), 0.0); }
-
-/// What a subtree does in one run of it, one thread.
-struct Work {
-  double arithmetic = 0, packing = 0, begun = 0;
-  Objects foot;                 ///< bytes that it touches, whole lines
-  std::vector<Objects> moved;   ///< by cache: bytes that come in
-  std::vector<Objects> copied;  ///< by cache: bytes that loads bring in, beside `moved`
-};
 
 /// A load that is repeated only where its tile changes.
 struct Pending {
@@ -269,15 +256,6 @@ class Walk {
       else
         average(body.part, one.part, static_cast<double>(i + 1));
     }
-  }
-
-  static void average(Work& middle, const Work& last, double n) {
-    const auto mean = [n](double& m, double l) { m = (m * (n - 1) + l) / n; };
-    mean(middle.arithmetic, last.arithmetic);
-    mean(middle.packing, last.packing), mean(middle.begun, last.begun);
-    for (std::size_t c = 0; c < middle.moved.size(); ++c)
-      for (std::size_t o = 0; o < middle.foot.size(); ++o)
-        mean(middle.moved[c][o], last.moved[c][o]);
   }
 
   /// `n` runs of a body that together touch `foot`.
