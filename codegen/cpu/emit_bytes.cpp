@@ -164,7 +164,7 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   const Access& c = op.outputs[0].target;
   const BufferId in_b = buffer_of_input(n, x.right), in_c = n.writes[0].buffer;
-  std::ranges::stable_partition(x.depth, [&](int l) { return l == x.bytes; });
+  std::stable_partition(x.depth.begin(), x.depth.end(), [&](int l) { return l == x.bytes; });
   PreludeOptions& prelude = p_.prelude;
   prelude.products = prelude.windows = prelude.vectors = prelude.lines = prelude.functions = true;
   prelude.bytes = true;

@@ -1,8 +1,7 @@
-#include "codegen/npu/npu.h"
-
 #include <algorithm>
 
 #include "codegen/npu/emitter.h"
+#include "codegen/npu/npu.h"
 #include "core/npu/assembly.h"
 
 namespace tilewright::npu {
@@ -19,15 +18,8 @@ std::int64_t count(const std::vector<Statement>& body) {
   return n;
 }
 
-}  // namespace
-
-Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
-  const MicroKernel* micro_kernel = find_micro_kernel(options.micro_kernel);
-  if (micro_kernel == nullptr)
-    throw InputError({.where = "--micro-kernel",
-                      .value = options.micro_kernel,
-                      .problem = "is not a micro-kernel for npu",
-                      .accepted = std::string(micro_kernels().front().name)});
+/// Machines and workloads that no kernel is emitted for.
+std::optional<Reason> without_code(const Schedule& schedule) {
   if (!schedule.machine->npu_core)
     return Reason{"machine " + schedule.machine->name + " has no npu_core"};
   const Workload& w = *schedule.workload;
@@ -36,14 +28,34 @@ Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
       return Reason{"operator " + w.op(op).name +
                     " reads by another tensor's values: the npu target copies boxes that are known "
                     "when the program is written"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options) {
+  if (auto why = without_code(schedule)) return why;
+  for (std::size_t k = 0; k < schedule.kernels.size(); ++k)
+    if (auto why = KernelEmitter(schedule, static_cast<int>(k), options).refusal()) return why;
+  return std::nullopt;
+}
+
+Result<Source> emit(const Schedule& schedule, const EmitOptions& options) {
+  const MicroKernel* micro_kernel = find_micro_kernel(options.micro_kernel);
+  if (micro_kernel == nullptr)
+    throw InputError({.where = "--micro-kernel",
+                      .value = options.micro_kernel,
+                      .problem = "is not a micro-kernel for npu",
+                      .accepted = std::string(micro_kernels().front().name)});
+  const Workload& w = *schedule.workload;
+  if (auto why = without_code(schedule)) return *why;
   Source source;
   for (const char c : w.name())
     source.file_name += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
   source.file_name += ".npu";
   source.needed.assign(w.tensors().size(), false);
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
-    Result<KernelSource> kernel =
-        KernelEmitter(schedule, static_cast<int>(k), options).emit();
+    Result<KernelSource> kernel = KernelEmitter(schedule, static_cast<int>(k), options).emit();
     if (!kernel) return kernel.why();
     source.kernels.push_back(std::move(kernel).value());
     KernelSource& made = source.kernels.back();

@@ -41,6 +41,19 @@ Result<KernelSource> KernelEmitter::emit() {
   }
 }
 
+std::optional<Reason> KernelEmitter::refusal() {
+  try {
+    check();
+    choose_places();
+    measure();
+    lay_out();
+    for (std::int64_t block = 0; block < k_.blocks; ++block) traced(block, Kept::none);
+    return std::nullopt;
+  } catch (const Refused& refused) {
+    return Reason{k_.name + ": " + refused.text, refused.shortage};
+  }
+}
+
 std::int64_t KernelEmitter::capacity(Memory m) const {
   return s_.machine->level(*s_.machine->find(level_of(m))).capacity.value;
 }
@@ -90,10 +103,7 @@ std::vector<NodeId> KernelEmitter::grid_loops() const {
 
 /// One block's program, loops found again.
 std::vector<Rolled> KernelEmitter::block_program(std::int64_t block) {
-  trace_.clear();
-  into_.assign(1, &trace_);
-  begin_block();
-  walk(block);
+  traced(block, Kept::all);
   pipeline(trace_);
   flags_ += synchronise(trace_, core().events).flags;
   return reroll(trace_);
@@ -196,8 +206,8 @@ void KernelEmitter::end_iteration(NodeId loop) {
   parts_.pop_back();
 }
 
-/// Instructions to come. Blocks are measured before any is made, by the least that they have: what is
-/// too long is refused then.
+/// Instructions to come. Blocks are measured before any is made, by the least that they have: what
+/// is too long is refused then.
 void KernelEmitter::charge(std::int64_t instructions) {
   std::int64_t& so_far = measuring_ ? measured_ : emitted_;
   so_far += instructions;
@@ -209,9 +219,9 @@ void KernelEmitter::charge(std::int64_t instructions) {
 void KernelEmitter::emit_step(TraceStep step) {
   charge(1);
   if (measuring_) return;
-  if (reads_only_ && (!std::holds_alternative<Copy>(step.instruction) ||
-                      step.touches.front().memory != Memory::gm))
-    return;
+  const bool reads =
+      std::holds_alternative<Copy>(step.instruction) && step.touches.front().memory == Memory::gm;
+  if (kept_ == Kept::none || (kept_ == Kept::reads && !reads)) return;
   step.number = emitted_;
   into_.back()->push_back({.step = std::move(step), .part = parts_.back()});
 }

@@ -429,6 +429,7 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
     if (l != loops.rows && l != loops.columns) single.push_back(local(l));
   for (std::size_t l : single) at[l].hi = at[l].lo + 1;
   if (measuring_) return charge(1);
+  if (kept_ == Kept::reads) return;  // tiles that are there are computed on
   const Interval rows = loops.rows.valid() ? around[local(loops.rows)] : Interval{0, 1};
   const std::int64_t step = slab_rows(n, at, loops, rows.size());
   bool first = steps.front().initialises;

@@ -71,12 +71,17 @@ class KernelEmitter : private BlockWalk {
  public:
   KernelEmitter(const Schedule& schedule, int index, const EmitOptions& options);
   Result<KernelSource> emit();
+  /// Why emit() gives none, found by walking the blocks alone.
+  std::optional<Reason> refusal();
   /// Cycles of the whole kernel, predicted (predicted_seconds).
   Result<double> cycles();
 
  private:
+  /// Steps that stay in the trace.
+  enum class Kept { all, reads /* from home */, none };
+
   // kernel_time.cpp
-  std::vector<TraceNode>& traced(std::int64_t block, bool reads = false);
+  std::vector<TraceNode>& traced(std::int64_t block, Kept kept);
   // emit_kernel.cpp
   void check() const;
   Program program();
@@ -160,7 +165,7 @@ class KernelEmitter : private BlockWalk {
   codegen::Names names_;
   std::map<std::string, std::string> counters_;  ///< by loop
   bool measuring_ = false;
-  bool reads_only_ = false;  ///< the trace has copies from home alone
+  Kept kept_ = Kept::all;
   std::int64_t measured_ = 0, emitted_ = 0, flags_ = 0;
   std::vector<std::vector<TraceNode>*> into_;  ///< where steps go: innermost last
   std::vector<int> parts_;                     ///< of each loop's body: where the walk is

@@ -209,8 +209,8 @@ class LinesRead {
 
 }  // namespace
 
-std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, bool reads) {
-  reads_only_ = reads;
+std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, Kept kept) {
+  kept_ = kept;
   trace_.clear();
   into_.assign(1, &trace_);
   begin_block();
@@ -243,8 +243,8 @@ Result<double> KernelEmitter::cycles() {
       const std::int64_t beside = std::min(cores, k_.blocks - first);
       std::vector<std::vector<Read>> reads;
       for (std::int64_t b = first + 1; b < first + beside; ++b)
-        reads.push_back(reads_of(traced(b, true)));
-      std::vector<TraceNode>& trace = traced(first);
+        reads.push_back(reads_of(traced(b, Kept::reads)));
+      std::vector<TraceNode>& trace = traced(first, Kept::all);
       // Positions of the reads in the walk, before overlapping moves them.
       std::map<std::int64_t, std::size_t> place;
       for (const Read& r : reads_of(trace)) place.emplace(r.number, place.size());

@@ -65,6 +65,9 @@ struct EmitOptions {
 /// instruction of all blocks together.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
+/// Why emit() gives none, in about a fifth of its time: no program is written.
+std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options = {});
+
 /// Seconds that emit()'s kernels take one after the other, predicted. Of each kernel one core is
 /// followed, the one with most blocks: its pipes in order, with the flags between them, each step as
 /// long as the machine file says. The other cores are taken to be at the same step at the same time,

@@ -1,6 +1,6 @@
 """Workloads as people write them by hand, for scripts/drawn-commands --written: textbook kernels of many fields, in loose
-notation (strings or maps of operators, types of single tensors, ranges, known values), and machines of their own.
-A draw is a family's name and a whole workload in YAML; `machine` draws a machine file.
+notation (strings or maps of operators, types of single tensors, ranges, known values). A draw is a family's name and a
+whole workload in YAML.
 """
 import math
 import random
@@ -496,63 +496,3 @@ def drawn(seed, points, families=None):
     t = Text(random.Random(f"{seed} {name}"), points)
     FAMILIES[name][0](t)
     return name, t.yaml(f"{name.replace('_', '-')}-{seed}")
-
-
-def machine(seed):
-    """(kind, YAML) of a machine that nobody sells: odd sizes, one level or six, any policy, with and without rates."""
-    rng = random.Random(f"{seed} machine")
-    kind = rng.choice(["cpu", "cpu", "cpu", "pads"])
-    def value(x):
-        return "{value: " + str(x) + ", source: " + rng.choice(['assumed', '"assumed: what if"']) + "}"
-    def capacity(x):
-        return rng.choice([f"{x}B", str(x) + "B", f"{max(1, x // 1024)}K"])
-    lines = [f"name: {rng.choice(['mine', 'my-box', 'x1', 'what-if'])}", "kind: cpu", "levels:", "  - name: " + rng.choice(["DRAM", "HBM", "main", "Mem"]), "    kind: home"]
-    if rng.random() < .3:
-        lines += [f"    row_buffer: {value('8K')}", f"    banks: {value(rng.choice([1, 4, 16]))}"]
-    depth = rng.choice((1, 1, 2, 2, 3, 3, 4, 6))
-    size = rng.choice([1, 3]) * 2 ** rng.randint(14, 26)
-    rates = rng.random() < .6
-    rate = rng.choice([20, 131, 900])
-    cores = rng.choice([1, 1, 2, 6, 64])
-    for i in range(depth):
-        name = f"L{depth - i}" if rng.random() < .8 else ["buf", "near", "mid", "far", "tiny", "own"][i]
-        pad = kind == "pads" or rng.random() < .1
-        lines += [f"  - name: {name}", f"    kind: {'scratchpad' if pad else 'cache'}"]
-        if not pad:
-            line = rng.choice((32, 64, 64, 64, 128, 256))
-            ways = rng.choice((0, 1, 2, 3, 5, 8, 12, 16, 20))
-            size = max(size // line, ways or 1, 2) * line
-            if ways:
-                size = max(1, size // (line * ways)) * line * ways
-            lines += [f"    capacity: {value(f'{size}B')}", f"    line: {value(line)}"] + ([f"    ways: {value(ways)}"] if ways else [])
-            if rng.random() < .3 and 0 < ways <= 64:
-                lines.append("    policy: " + rng.choice(["fifo", "random", "tree_plru", "bit_plru", "srrip", "brrip", "qlru_h00_m1_r0_u1"]))
-            if rng.random() < .2:
-                lines.append("    inclusion: " + rng.choice(["inclusive", "exclusive", "victim"] if i < depth - 1 else ["inclusive"]))
-            if rng.random() < .2:
-                lines.append("    write: through")
-            if rng.random() < .2:
-                lines.append("    write_miss: " + rng.choice(["validate", "around"]))
-            if rng.random() < .15:
-                lines.append("    prefetch: [{kind: " + rng.choice(["next_line", "adjacent", "stride"]) + "}]")
-        else:
-            lines.append(f"    capacity: {value(capacity(size))}")
-        if rates:
-            lines.append(f"    bandwidth: {value(f'{rate} GB/s')}")
-        if cores > 1 and i > 0 and rng.random() < .8:
-            lines += ["    private_to: grid", f"    instances: {value(cores)}"]
-        size = max(64, size // rng.choice((2, 3, 8, 13, 40)))
-        rate = rate * rng.choice((2, 3))
-    if rng.random() < .6:
-        lines += ["units:", "  - name: core", f"    count: {value(cores)}"]
-        if rng.random() < .7:
-            lines.append(f"    clock: {value('2.1 GHz')}")
-        if rng.random() < .7:
-            peaks = [f"{d}: {value(p + ' GFLOP/s')}" for d, p in (("f32", "150"), ("f64", "75"), ("f16", "300")) if rng.random() < .7]
-            if peaks:
-                lines.append("    peak: {" + ", ".join(peaks) + "}")
-        if rng.random() < .6:
-            lines.append(f"    vector_width: {value(rng.choice([16, 32, 64]))}")
-        if rng.random() < .3:
-            lines.append(f"    registers: {value(rng.choice([16, 32]))}")
-    return "\n".join(lines) + "\n"

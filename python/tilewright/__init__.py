@@ -149,6 +149,13 @@ def _function(record):
     return function
 
 
+def _one(verb, name, **options):
+    """The answer about one subject of a verb that otherwise lists all."""
+    if name is None or name == "":
+        raise InputError(f"{verb[:-1]}: {name!r} is no name; accepted: what tilewright.{verb}() lists, or the path of a file")
+    return _ask(verb, {"subject": name, **options}, False)
+
+
 def machine(name):
     """A machine as its file says it: a dict to read, to change and to give to any verb as ``machine``.
 
@@ -163,7 +170,7 @@ def machine(name):
     ``name`` is what verbs take: a name, ``"scratchpad:32K"``, ``"host"``, or the path of a machine file. As a table:
     the levels, home first. Raises :class:`InputError`.
     """
-    return Answer(_ask("machines", {"subject": name}, False)["content"])
+    return Answer(_one("machines", name)["content"])
 
 
 def workload(name, rewrite=None, **parameters):
@@ -178,7 +185,7 @@ def workload(name, rewrite=None, **parameters):
     """
     if parameters:
         name = f"{name}{',' if ':' in name else ':'}" + ",".join(f"{k}={v}" for k, v in parameters.items())
-    return Answer(_ask("workloads", {"subject": name, "rewrite": rewrite}, False)["content"])
+    return Answer(_one("workloads", name, rewrite=rewrite)["content"])
 
 
 globals().update({_python_name(_name): _function(_record) for _name, _record in _RECORDS.items()})

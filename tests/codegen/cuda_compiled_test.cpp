@@ -12,6 +12,8 @@
 
 #include "codegen/cuda/build.h"
 #include "core/base/toolchain.h"
+#include "core/machine/machine.h"
+#include "core/workload/text.h"
 #include "tests/codegen/cuda_families.h"
 
 namespace tilewright {
@@ -94,6 +96,21 @@ TEST(CudaFamilies, SteppedAddressesAreFound) {
   EXPECT_EQ(stepped_addresses(loop + multiplied + "$L__BB0_1:\n" + step).size(), 1);
 }
 
+/// A tile without dimensions, of which nothing is kept.
+std::string scalar_that_slides() {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: scalar\nloops: {i: 32, j: 8}\noperators: ['D[i,j] = a[i] + b[]']\n", "test"));
+  Kernel kernel{.name = "scalar", .tree = parse_tree("i/4@grid j/2 ( C.D )")};
+  kernel.flags["b"].sliding = true;
+  const auto s =
+      resolve({.kernels = {kernel}}, w, std::make_shared<const Machine>(named_machine("a100")));
+  EXPECT_TRUE(s) << s.reason();
+  const auto source = cuda::emit(*s, {.prefix = "scalar"});
+  EXPECT_TRUE(source) << source.reason();
+  EXPECT_NE(source->text.find("keep_shared<0>"), std::string::npos);
+  return source->text;
+}
+
 /// One call of the compiler for both: its front end takes most of the time.
 TEST(CudaFamilies, CompileForBothArchitecturesAndStepNoAddress) {
   const std::filesystem::path nvcc = cuda::find_nvcc();
@@ -109,6 +126,7 @@ TEST(CudaFamilies, CompileForBothArchitecturesAndStepNoAddress) {
     ASSERT_TRUE(source) << all[i].name << ": " << source.reason();
     file << source->text;
   }
+  file << scalar_that_slides();
   file.close();
   const std::string dir = folder.path().string();
   const auto failed = run_program({nvcc.string(),

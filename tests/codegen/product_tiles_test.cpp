@@ -56,6 +56,22 @@ TEST(ProductTiles, TakeWhatTheEmitterLaysOut) {
   }
 }
 
+TEST(ProductTiles, FewRegistersLeaveNoTile) {
+  for (const DType type : {DType::f16, DType::f32})
+    for (const std::int64_t registers : {1, 100, 1000, 65536}) {
+      Machine m = named_machine("h200");
+      for (ComputeUnit& u : m.units)
+        if (u.name == "SM") u.registers = registers;
+      const auto unit = lowering::product_unit(m, type);
+      ASSERT_TRUE(unit);
+      EXPECT_EQ(lowering::best_tile(
+                    *unit, {.rows = 128, .columns = 128, .depth = 64, .element = size_of(type)})
+                    .has_value(),
+                registers > 1000)
+          << registers;
+    }
+}
+
 TEST(ProductTiles, NoOtherTileIsFaster) {
   for (const ProductShape& shape :
        {ProductShape{384, 768, 768}, ProductShape{384, 768, 3072}, ProductShape{384, 384, 64, 12},

@@ -202,6 +202,21 @@ TEST(BlockTime, RegistersAreGivenOutToFoursOfWarps) {
 /// h100-drawn-seconds-priced.json: operators of one block point by point, whose time is barriers,
 /// places of elements and rings' turns; and rows of 16 bits that begin anywhere, through registers:
 /// h200-planned-odd.json.
+/// A machine file may say any number.
+TEST(BlockTime, FewRegistersAreAReason) {
+  for (const std::int64_t registers : {1, 100, 1000, 3000, 20000, 65536}) {
+    Machine m = h200();
+    for (ComputeUnit& u : m.units)
+      if (u.name == "SM") u.registers = registers;
+    const auto t = timed("chimera/G1:dtype=f16", kChain, m);
+    if (t.ok())
+      EXPECT_GE(t->resident, 1) << registers;
+    else
+      EXPECT_NE(t.reason().find("registers"), std::string::npos) << t.reason();
+    EXPECT_EQ(t.ok(), registers > 3000) << registers;
+  }
+}
+
 TEST(BlockTime, RecordedPointsAndCopiedElements) {
   const auto near = [](const std::string& w, const std::string& tree, double recorded) {
     const auto t = timed(w, tree, named_machine("h100"));

@@ -175,6 +175,8 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed, Errors& err
       resolve(*plan_in_place(request, s), s.workload, s.machine);
   if (!schedule) return schedule.reason();
   const Result<npu::Source> source = npu::emit(*schedule);
+  const auto refused = npu::refuses(*schedule);
+  EXPECT_EQ(refused ? refused->text : "", source ? "" : source.reason()) << d.text();
   if (!source) return source.reason();
   auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
   npu::LoadedKernel& kernel = *made;

@@ -215,6 +215,13 @@ def test_what_json_cannot_say_is_bad_input_that_names_the_option(option, value):
     assert option in said and "accepted: " in said and "\n" not in said, said
 
 
+@pytest.mark.parametrize("of", [tilewright.machine, tilewright.workload])
+@pytest.mark.parametrize("name", [None, ""])
+def test_no_name_is_bad_input(of, name):
+    with pytest.raises(tilewright.InputError, match="is no name; accepted: "):
+        of(name)
+
+
 def test_errors_are_pickled():
     with pytest.raises(tilewright.InputError) as caught:
         tilewright.plan("gem-chain", MACHINE)

@@ -475,28 +475,30 @@ TW_DEVICE void each_point(const Box<R>& box, int thread, int threads, const F& f
 }
 /// An element of a tile that holds `box`; `stride`: rows of the tile, by dimension but the last.
 template <int R, class Tile>
-TW_DEVICE typename Tile::Element* element(const Tile& tile, const int (&stride)[R], const Box<R>& box,
-                                          const int (&index)[R]) {
+TW_DEVICE typename Tile::Element* element(const Tile& tile, const int (&stride)[R > 0 ? R : 1],
+                                          const Box<R>& box, const int (&index)[R > 0 ? R : 1]) {
   int row = 0;
   for (int d = 0; d + 1 < R; ++d) row += (index[d] - box.d[d].lo) * stride[d];
-  return tile.at(row, index[R - 1] - box.d[R - 1].lo);
+  constexpr int last = R > 0 ? R - 1 : 0;
+  return tile.at(row, R > 0 ? index[last] - box.d[last].lo : 0);
 }
 /// What two tiles of a sliding buffer share, from the old to the new.
 template <int R, class Tile>
-TW_DEVICE void keep_shared(const Tile& to, const Tile& from, const int (&stride)[R], const Box<R>& now,
-                           const Box<R>& old, int thread, int threads) {
+TW_DEVICE void keep_shared(const Tile& to, const Tile& from, const int (&stride)[R > 0 ? R : 1],
+                           const Box<R>& now, const Box<R>& old, int thread, int threads) {
   Box<R> both = now;
   for (int d = 0; d < R; ++d)
     both.d[d] = {most(now.d[d].lo, old.d[d].lo), least(now.d[d].hi, old.d[d].hi)};
-  each_point(both, thread, threads, [&](const int (&index)[R]) {
+  each_point(both, thread, threads, [&](const int (&index)[R > 0 ? R : 1]) {
     *element<R>(to, stride, now, index) = *element<R>(from, stride, old, index);
   });
 }
 /// Part of a tile from its tensor.
 template <int R, class Tile, class Home>
-TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R], const Box<R>& box, const Box<R>& part,
-                         const Home* home, const i64 (&home_stride)[R], int thread, int threads) {
-  each_point(part, thread, threads, [&](const int (&index)[R]) {
+TW_DEVICE void load_part(const Tile& tile, const int (&stride)[R > 0 ? R : 1], const Box<R>& box,
+                         const Box<R>& part, const Home* home, const i64 (&home_stride)[R > 0 ? R : 1],
+                         int thread, int threads) {
+  each_point(part, thread, threads, [&](const int (&index)[R > 0 ? R : 1]) {
     i64 at = 0;
     for (int d = 0; d < R; ++d) at += index[d] * home_stride[d];
     *element<R>(tile, stride, box, index) = typename Tile::Element(load_global(home + at));

@@ -82,6 +82,7 @@ const Target kNpu = {
     .micro_kernels = "npu",
     .clock = Clock::simulated,
     .emit = npu::emit_for,
+    .refuses = [](const Schedule& s, const Settings&, int) { return npu::refuses(s); },
     .needs = [](DType, const Settings&) { return TargetNeeds{.every_level = true}; },
     .meters = [] { return std::vector<std::string_view>{"emulator"}; },
     .predicted_seconds = [](const Schedule& s) { return npu::predicted_seconds(s); },

@@ -46,7 +46,7 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
   const std::int64_t all = r.mma == 0 && work.sums > 0
                                ? fma_registers(work.sums, ceil_div(f.most_rows, f.warp_rows))
                            : chained ? 44 + ceil_div(5 * work.sums, std::int64_t{4})
-                                      : beside + work.sums;
+                                     : beside + work.sums;
   const std::int64_t least = r.mma > 0       ? 0
                              : by_points > 2 ? kSumsByPoints
                              : contracts     ? kContraction
@@ -66,6 +66,8 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
       if (!x.contraction) f.most_rows = std::max(f.most_rows, x.rows);
   const bool shares = p.registers.blocks > 0;
   f.registers = shares ? p.registers.computing : registers_of(work, f, r);
+  const Reason too_few{"its threads need more registers than an SM has"};
+  if (f.registers < 1) return too_few;
   const auto resident = [&](std::int64_t registers) {
     return std::min(
         {r.blocks, r.threads / f.threads,
@@ -78,7 +80,7 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   const bool in_registers = std::ranges::any_of(p.tiles, &BlockTile::in_registers);
   const std::int64_t more = r.mma > 0 ? 10 : in_registers ? 11 : 12;
   f.crowded = std::max<std::int64_t>(1, resident(ceil_div(more * f.registers, std::int64_t{10})));
-  if (f.resident < 1) return Reason{"its threads need more registers than an SM has"};
+  if (f.resident < 1) return too_few;
   return f;
 }
 

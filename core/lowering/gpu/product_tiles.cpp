@@ -67,6 +67,7 @@ bool price(const ProductUnit& u, ProductTile& t, int warp_rows, int warp_columns
     loaded += static_cast<double>(o.rows * o.columns * o.element);
   }
   t.shared = Bytes(shared);
+  if (t.registers < 1) return false;
   // Registers are handed out to four warps at a time.
   const std::int64_t resident = std::min({u.blocks, u.threads / t.threads,
                                           u.registers / (t.threads * round_up(t.registers, 8)),
