@@ -268,6 +268,17 @@ class OperatorChecker {
     return {lo, hi + 1};
   }
 
+  /// Whether nobody reads the tensor from `end` on in a dimension.
+  bool read_within(TensorId t, std::size_t d, std::int64_t end) const {
+    for (const Operator& op : spec_.operators)
+      for (const Access& a : op.inputs) {
+        if (a.tensor != t || d >= a.index.size()) continue;
+        const Interval span = span_of(a, a.index[d]);
+        if (span.lo < 0 || span.hi > end || is_gather(a)) return false;
+      }
+    return true;
+  }
+
   void check_output(const Output& out) const {
     const Tensor& tensor = spec_.tensors[out.target.tensor.index()];
     std::vector<LoopId> seen;
@@ -281,9 +292,12 @@ class OperatorChecker {
         fail(field_, tensor.name, "is written at " + loop_name(*loop) + " in two dimensions",
              "each loop at most once in an output");
       if (loop) seen.push_back(*loop);
-      // Consumers may ask for any part of a tensor, so its writer writes all of it.
+      // Consumers may ask for any part of a tensor, so its writer writes all of it, or all that
+      // they ask for: rows may be longer.
       const Interval written = span_of(out.target, index);
-      if (written != Interval{0, tensor.shape[d]})
+      if (written != Interval{0, tensor.shape[d]} &&
+          (written.lo != 0 || written.hi > tensor.shape[d] ||
+           !read_within(out.target.tensor, d, written.hi)))
         fail(field_, tensor.name,
              "is written over [" + std::to_string(written.lo) + "," + std::to_string(written.hi) +
                  ") in dimension " + std::to_string(d) + " of extent " +

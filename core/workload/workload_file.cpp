@@ -249,12 +249,36 @@ auto bound(const RawWorkload& raw, Then then) {
   }
 }
 
+/// Outputs are written whole. Of other tensors the rest is read by nobody, which `create` checks.
+void check_outputs(const Workload& w) {
+  for (const Operator& op : w.operators())
+    for (const Output& o : op.outputs)
+      for (std::size_t d = 0; d < o.target.index.size(); ++d) {
+        const Tensor& t = w.tensor(o.target.tensor);
+        const auto loop = o.target.index[d].plain_loop();
+        const std::int64_t written = loop ? w.loop(*loop).extent : 1;
+        if (!w.is_output(o.target.tensor) || written == t.shape[d]) continue;
+        throw InputError({.field = "operators." + op.name,
+                          .value = t.name,
+                          .problem = "is written over [0," + std::to_string(written) +
+                                     ") in dimension " + std::to_string(d) + " of extent " +
+                                     std::to_string(t.shape[d]),
+                          .accepted = "a writer that covers its tensor"});
+      }
+}
+
 }  // namespace
 
 WorkloadSpec bind(const RawWorkload& raw) {
   return bound(raw, [](const WorkloadSpec& spec) { return spec; });
 }
 
-Workload create(const RawWorkload& raw) { return bound(raw, Workload::create); }
+Workload create(const RawWorkload& raw) {
+  return bound(raw, [](const WorkloadSpec& spec) {
+    Workload w = Workload::create(spec);
+    check_outputs(w);
+    return w;
+  });
+}
 
 }  // namespace tilewright

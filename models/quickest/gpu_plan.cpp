@@ -36,6 +36,8 @@ constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
 constexpr double kPaddedGain = 0.8;
+// Longer rows of results between kernels cost nothing, but prices are near one another.
+constexpr double kLongerRowsGain = 0.97;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
@@ -47,7 +49,7 @@ constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -520,6 +522,9 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
   if (q.workload->operators().size() <= kMostComposed) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
     try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
+    if (auto longer = rewritten(q.workload, {kLongerRows}))
+      wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
+                   kLongerRowsGain);
     Result<Planned> padded = Reason{""};
     try_padding(*q.workload, [&](const Composition& c) {
       Result<Planned> other = wholes.planned(c);

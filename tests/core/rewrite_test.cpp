@@ -310,6 +310,79 @@ TEST(Pad, RefusesWhatGainsNothing) {
     EXPECT_THROW(apply(bad, w), InputError);
 }
 
+// ---- pad-results
+// ----------------------------------------------------------------------------------
+
+/// The shape that the rewrite gives a tensor, or why it does not apply.
+std::string longer(const std::string& yaml, const std::string& tensor) {
+  const Workload w = workload_from_yaml("name: test\ndtype: f16\n" + yaml, "test");
+  const Result<Workload> r = apply("pad-results", w);
+  if (!r) return r.reason();
+  const RewriteCheck check = check_rewrite(w, *r, 5);
+  EXPECT_EQ(check.relative_error, 0) << check.where;
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    EXPECT_EQ(r->operators()[i], w.operators()[i]);
+  std::string text;
+  for (const std::int64_t n : r->tensor(*r->find_tensor(tensor)).shape)
+    text += (text.empty() ? "" : " ") + std::to_string(n);
+  return text;
+}
+
+TEST(PadResults, RowsAndChannelsAreLonger) {
+  EXPECT_EQ(longer("loops: {m: 6, k: 8, l: 21, n: 8}\noperators:\n"
+                   "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,l] * D[l,n]\n",
+                   "C"),
+            "6 24");
+  EXPECT_EQ(longer("loops: {b: 2, m: 6, k: 8, l: 21, n: 8}\noperators:\n"
+                   "  - C[b,m,l] += A[b,m,k] * B[b,k,l]\n  - R[b,m,l] = relu(C[b,m,l])\n"
+                   "  - E[b,m,n] += R[b,m,l] * D[b,l,n]\n",
+                   "R"),
+            "2 6 24");
+  // Lines of 7 points are one row of 49, which is padded by a line.
+  EXPECT_EQ(longer("loops: {c: 3, d: 8, e: 4, y: 7, x: 7}\noperators:\n"
+                   "  - M[d,y,x] += W[d,c] * X[c,y,x]\n  - O[e,y,x] += V[e,d] * M[d,y,x]\n",
+                   "M"),
+            "8 8 7");
+}
+
+TEST(PadResults, WhatIsReadOutsideOrLeavesStays) {
+  const std::string none = "no result that a product reads has rows to be made longer";
+  EXPECT_EQ(longer("loops: {m: 6, k: 8, l: 24, n: 8}\noperators:\n"
+                   "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,l] * D[l,n]\n",
+                   "C"),
+            none);
+  // No boxes of the other operand can be copied.
+  EXPECT_EQ(longer("loops: {m: 6, k: 8, l: 21, n: 4}\noperators:\n"
+                   "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,l] * D[l,n]\n",
+                   "C"),
+            none);
+  // A window reads zeros behind the image.
+  EXPECT_EQ(longer("loops: {c: 3, d: 8, e: 4, y: 7, x: 7, r: 3}\noperators:\n"
+                   "  - M[d,y,x] += W[d,c] * X[c,y,x]\n  - O[e,y,x] += V[r,e,d] * M[d,y+r-1,x]\n",
+                   "M"),
+            none);
+  EXPECT_EQ(longer("loops: {m: 6, k: 8, l: 21, n: 8}\noperators:\n"
+                   "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,l] * D[l,n]\n"
+                   "outputs: [C, E]\n",
+                   "C"),
+            none);
+}
+
+/// Rows may be longer than what is written of them; nobody may read the rest.
+TEST(PadResults, NobodyReadsWhatIsNotWritten) {
+  const auto read = [](const std::string& last, const std::string& outputs) {
+    return workload_from_yaml(
+        "name: test\ndtype: f16\nloops: {m: 6, k: 8, l: 21, n: 4, " + last +
+            "}\ntensors: {A: [m, k], B: [k, l], C: [m, 24], D: [24, n], E: [m, n]}\noperators:\n"
+            "  - C[m,l] += A[m,k] * B[k,l]\n  - E[m,n] += C[m,r] * D[r,n]\n" +
+            outputs,
+        "test");
+  };
+  EXPECT_NO_THROW(read("r: 21", ""));
+  EXPECT_THROW(read("r: 22", ""), InputError);
+  EXPECT_THROW(read("r: 21", "outputs: [C, E]\n"), InputError);
+}
+
 // ---- split-variance
 // -------------------------------------------------------------------------------
 

@@ -325,8 +325,8 @@ TEST(Workload, RefusesBadSpecs) {
          s.operators[0].outputs[0].target.index[1].terms[0].loop = LoopId(0);
          s.tensors[2].shape[1] = 5;
        }},
-      {"operators.gemm: C is written over [0,5) in dimension 0 of extent 6",
-       [](WorkloadSpec& s) { s.tensors[2].shape[0] = 6; }},
+      {"operators.gemm: C is written over [0,5) in dimension 0 of extent 4",
+       [](WorkloadSpec& s) { s.tensors[2].shape[0] = 4; }},
       {"operators.gemm: A is read over [90,95), all of it outside",
        [](WorkloadSpec& s) { s.operators[0].inputs[0].index[0].offset = 90; }},
       {"operators.gemm: A has an index past 64 bits",

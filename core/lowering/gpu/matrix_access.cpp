@@ -35,6 +35,15 @@ void check_loops(const Workload& w, const Access& a, std::span<const LoopId> par
   }
 }
 
+void check_loops_within(const Workload& w, const Access& a) {
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    if (is_single(w, a, d)) continue;
+    const auto loop = a.index[d].plain_loop();
+    if (!loop || w.loop(*loop).extent > w.tensor(a.tensor).shape[d])
+      throw Refused{"a tensor is indexed by more than loops"};
+  }
+}
+
 void check_whole_loops(const Workload& w, const Access& a) { check_loops(w, a, {}); }
 
 std::int64_t reached(const Workload& w, const Access& a, LoopId loop) {

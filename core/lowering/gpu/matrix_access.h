@@ -25,6 +25,9 @@ void check_whole_loops(const Workload& w, const Access& a);
 /// Throws Refused where some index is no loop, or one of another extent than the dimension and not
 /// among `partial`.
 void check_loops(const Workload& w, const Access& a, std::span<const LoopId> partial);
+/// Throws Refused where some index is no loop, or one that is longer than the dimension: rows may
+/// be longer than what is written of them.
+void check_loops_within(const Workload& w, const Access& a);
 /// Elements of the loop's dimension that it reaches.
 std::int64_t reached(const Workload& w, const Access& a, LoopId loop);
 /// `products`: loops that tell matrices apart, outermost first. The tensor has all of them, none,

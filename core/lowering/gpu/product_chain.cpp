@@ -111,7 +111,7 @@ void ProductChain::find_result() {
       result_ = &o.target;
     }
   if (result_ == nullptr || result_->index.empty()) refuse("it has no results");
-  check_whole_loops(w_, *result_);
+  check_loops_within(w_, *result_);
 }
 
 ProductEpilogue ProductChain::following(const ProductLoops& loops) const {

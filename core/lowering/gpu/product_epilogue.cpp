@@ -39,7 +39,7 @@ class Epilogue {
   /// Results have the product's loops, each of them once.
   void made(OpId id) {
     for (const Output& o : w_.op(id).outputs) {
-      check_whole_loops(w_, o.target);
+      check_loops_within(w_, o.target);
       bool all = has_whole_loop(o.target, loops_.rows) &&
                  has_whole_loop(o.target, loops_.columns) &&
                  o.target.index.size() == 2 + loops_.products.size();

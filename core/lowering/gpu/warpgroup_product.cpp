@@ -80,7 +80,7 @@ class Finder : ProductChain {
     for (const Access* a :
          std::initializer_list<const Access*>{&inputs_[0], &inputs_[1], &out.target}) {
       if (a->index.size() < 2) refuse("a tensor has fewer than two dimensions");
-      check_loops(w_, *a, a == &out.target ? std::span<const LoopId>() : op.loops);
+      a == &out.target ? check_loops_within(w_, *a) : check_loops(w_, *a, op.loops);
     }
     find_result();
     if (result_->index.size() < 2) refuse("a tensor has fewer than two dimensions");
@@ -145,7 +145,10 @@ class Finder : ProductChain {
     const std::array<LoopId, 3> of_matrix{rows_, columns_, depth_};
     const bool matrix = !over_.valid() && !lines_.valid();
     for (const Access* a : {left_, right_})
-      check_loops(w_, *a, matrix ? std::span<const LoopId>(of_matrix) : std::span<const LoopId>());
+      lines_.valid()
+          ? check_loops_within(w_, *a)
+          : check_loops(w_, *a,
+                        matrix ? std::span<const LoopId>(of_matrix) : std::span<const LoopId>());
   }
 
   /// Elements from one to the next along a loop.

@@ -95,7 +95,7 @@ class WindowFinder : ProductChain {
   }
 
   void place_left() {
-    check_whole_loops(w_, *left_);
+    check_loops_within(w_, *left_);
     p_.left_row = stride(*left_, rows_);
     // The depth runs along a row.
     std::ranges::sort(depth_, std::ranges::greater(), [&](LoopId l) { return stride(*left_, l); });
@@ -266,10 +266,10 @@ class WindowFinder : ProductChain {
   /// Lines of points that follow one another, in the image and among the results, are one line.
   void join_lines() {
     if (p_.taps() != 1 || p_.stride_x != 1 || p_.stride_y != 1 || p_.pad_x != 0 || p_.pad_y != 0 ||
-        p_.tile_x != p_.out_x || p_.in_x != p_.out_x || p_.in_y != p_.out_y ||
+        p_.tile_x != p_.out_x || p_.in_x != p_.out_x || p_.in_y < p_.out_y ||
         p_.in_row != p_.in_x || p_.out_line != p_.out_x)
       return;
-    p_.tile_x *= p_.tile_y, p_.out_x *= p_.out_y, p_.in_x *= p_.in_y;
+    p_.tile_x *= p_.tile_y, p_.out_x *= p_.out_y, p_.in_x = p_.out_x;
     p_.tile_y = p_.out_y = p_.in_y = 1, p_.in_row = p_.out_line = 0;
   }
 

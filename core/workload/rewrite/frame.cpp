@@ -42,7 +42,8 @@ const std::vector<Rewrite>& rewrites() {
   static const std::vector<Rewrite> all{
       online_softmax(), compose(),     compose_gathers(),    compose_all(),
       split_variance(), split_running(), share_loops(),     scale_late(),
-      copies(),         inlining(),    pad(),               materialise_gathers()};
+      copies(),         inlining(),    pad(),               materialise_gathers(),
+      pad_results()};
   return all;
 }
 

@@ -64,6 +64,8 @@ Rewrite inlining();
 Rewrite pad();
 /// Loops along which products read rows that begin at no multiples of 16 bytes: what `pad` may pad.
 std::vector<LoopId> loops_of_odd_rows(const Workload& w);
+/// pad_results.cpp
+Rewrite pad_results();
 /// materialise.cpp
 Rewrite materialise_gathers();
 
