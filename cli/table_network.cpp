@@ -53,7 +53,9 @@ std::string beside(const ordered_json& j) {
                         seconds(j["seconds_min"]), text(j, "runs"), number(j["ratio"], "{:.2f}"))) +
          outputs(j["outputs"], "name") +
          (text(j, "agrees_by") == "what rounding explains"
-              ? line("", "its result is off by no more than rounding explains of the whole network")
+              ? line("",
+                     "its result is off by no more than rounding explains, or by a few times what "
+                     "it moves ours")
               : "");
 }
 

@@ -215,8 +215,21 @@ std::optional<Reason> place_load(Draft& d, NodeId id) {
     outer.push_back(chain.back());
   }
   Buffer& b = d.k.buffers[n.buffer.index()];
+  const BufferId from_before = b.outer;
   b.outer = next_outer(d, id, outer);
   if (!b.outer.valid() && d.on_chip(n.tensor)) b.outer = d.chain[n.tensor.index()].back();
+  const auto& loads = d.loads_of.at(n.tensor);
+  if (b.outer != from_before && std::ranges::any_of(loads, [&](NodeId l) {
+        return l < id && d.node(l).buffer == n.buffer;
+      })) {
+    const auto at = [&](BufferId from) {
+      return d.m.level(from.valid() ? d.k.buffer(from).level : d.m.home()).name;
+    };
+    return Reason{
+        formatted("L.{} at {} reads {} here and {} in an earlier load; accepted: all loads of it "
+                  "from one level",
+                  name, d.m.level(n.level).name, at(b.outer), at(from_before))};
+  }
   b.outer_level = b.outer.valid() ? d.k.buffer(b.outer).level : d.m.home();
   if (b.outer_level != d.m.home() && d.k.buffer(b.outer).role == BufferRole::input &&
       !nearest_load(d, governing(d, n.tensor, id), b.outer).valid())

@@ -134,6 +134,18 @@ TEST(Resolve, StoresATileThatOthersReadOnceItIsWhole) {
   EXPECT_TRUE(of("r/1 ( c/12 ( C.t S.t ) c/4 ( C.s ) )").ok());  // one iteration
 }
 
+TEST(Resolve, AllLoadsOfATileReadOneLevel) {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("loops: {r: 4, c: 12}\noperators:\n  - \"t: t[r] += x[r,c]\"\n", "t"));
+  const auto m = std::make_shared<const Machine>(named_machine("h200"));
+  const auto of = [&](const char* tree) {
+    return resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, w, m);
+  };
+  EXPECT_THAT(of("r/2 ( L.x@registers c/4 ( L.x@shared L.x@registers C.t ) )").reason(),
+              HasSubstr("L.x at registers reads shared here and DRAM in an earlier load"));
+  EXPECT_TRUE(of("r/2 ( L.x@shared L.x@registers c/4 ( L.x@registers C.t ) )").ok());
+}
+
 Result<Schedule> resolve_gather(const std::string& operators, const Kernel& kernel,
                                 const std::string& tensors = "T: [9, d], ids: [b]") {
   const auto w = std::make_shared<const Workload>(
