@@ -18,5 +18,7 @@ ProductRun contraction_run(const BlockLowering& block, NodeId compute, const Blo
 /// `points`: of sums too.
 PointsRun points_run(BlockLowering& block, NodeId compute, const PointRanges& of, double points,
                      double runs, bool in_registers);
+/// Adds the calls of an expression: of one arithmetic instruction, and of more.
+void count_operations(const Expr& e, double& light, double& expensive);
 
 }  // namespace tilewright::lowering

@@ -591,20 +591,4 @@ Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& 
   return std::move(*most).lowered(kernel, choices);
 }
 
-void count_operations(const Expr& e, double& light, double& expensive) {
-  for (const Expr& a : e.args) count_operations(a, light, expensive);
-  if (e.kind != Expr::Kind::call) return;
-  const ExprFunction* f = find_expr_function(e.function);
-  (f != nullptr && f->light == 1 ? light : expensive) += 1;
-  // Functions of many instructions: beside the special units', so many that nvcc 13.0 makes of
-  // them.
-  for (const auto& [name, more] : {std::pair("tanh", 16.0),
-                                   {"erf", 22.0},
-                                   {"gelu", 26.0},
-                                   {"sigmoid", 6.0},
-                                   {"log", 20.0},
-                                   {"pow", 70.0}})
-    if (e.function == name) light += more;
-}
-
 }  // namespace tilewright::lowering

@@ -113,8 +113,6 @@ struct BlockWork {
 };
 /// A Reason where a loop is bound below blocks, or where tiles have no room in shared memory.
 Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& choices);
-/// Adds the calls of an expression: of one arithmetic instruction, and of more.
-void count_operations(const Expr& e, double& light, double& expensive);
 /// An SM's special units, 16 a cycle, have an expensive instruction each (CUDA C++ Programming
 /// Guide, throughput of arithmetic instructions).
 inline constexpr double kSpecialUnits = 16;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "core/lowering/gpu/block_computes.h"
 #include "core/lowering/gpu/block_work.h"
 
 namespace tilewright::lowering {

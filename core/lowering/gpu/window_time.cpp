@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lowering/gpu/block_computes.h"
 #include "core/lowering/gpu/block_work.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 
