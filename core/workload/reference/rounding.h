@@ -17,10 +17,10 @@
 //     exact where one element alone may be the largest, else any of those that may be;
 //   - an integer result is exact where all that it may be rounds to the same number, else off by
 //   one;
-//   - the result, where its type is of 16 bits or is f32 and made of f64, is rounded to it once, unless a plan keeps it in
-//     registers (Rounding::kept), or every element is a value that was stored in that type before
-//     (a slice, relu, the larger of two). Partial sums that a plan stores in such a type are
-//     rounded each time (Rounding::partial_stores).
+//   - the result, where its type is of 16 bits or is f32 and made of f64, is rounded to it once,
+//     unless a plan keeps it in registers (Rounding::kept), or every element is a value that was
+//     stored in that type before (a slice, relu, the larger of two). Partial sums that a plan
+//     stores in such a type are rounded each time (Rounding::partial_stores).
 // Errors of a row's statistic (softmax's maximum, a norm's mean) come back together in later sums,
 // or cancel there. In 16 bits, where such a statistic is read along loops that are summed later,
 // evaluations with every intermediate moved by up to one unit at random (four, and up to 16 where

@@ -1,4 +1,4 @@
-"""Plan files as people write them by hand, for scripts/drawn-commands --plans: any cut of the operators into kernels, some computed
+"""Plan files as people write them by hand, for scripts/drawn-commands --written: any cut of the operators into kernels, some computed
 again, loop trees with tiles that do not divide, loads, stores, drops and barriers at any level, pins, flags, launches. Most are
 legal in part only; the command says of the others why not.
 """
