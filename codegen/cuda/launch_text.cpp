@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <map>
 
 #include "codegen/common/expression.h"
 #include "codegen/cuda/shared_phases.h"
@@ -192,8 +193,9 @@ KernelText launch_text(Program& p, int index, const KernelBody& body) {
     launch.tensors.push_back(t);
   }
   // In the order of their use: kernels that differ in tensors alone have one text.
-  std::ranges::stable_sort(launch.tensors, {},
-                           [&](TensorId t) { return first_use(body.body, home_of(w, t)); });
+  std::map<TensorId, std::size_t> used;
+  for (TensorId t : launch.tensors) used[t] = first_use(body.body, home_of(w, t));
+  std::ranges::stable_sort(launch.tensors, {}, [&](TensorId t) { return used.at(t); });
   for (TensorId t : launch.tensors) {
     const bool written = std::ranges::any_of(
         k.buffers, [&](const Buffer& b) { return b.tensor == t && b.role != BufferRole::input; });

@@ -52,7 +52,7 @@ Piece KernelEmitter::home(TensorId t, const Box& matrix) const {
 }
 
 /// A part of the buffer's current tile, in one of its matrices.
-Piece KernelEmitter::tile(BufferId b, const Box& matrix) const {
+KernelEmitter::Within KernelEmitter::within_tile(BufferId b, const Box& matrix) const {
   const TilePlace& p = places_[b.index()];
   const Tile& t = tiles_[b.index()];
   if (!contains(t.box, matrix))
@@ -80,6 +80,12 @@ Piece KernelEmitter::tile(BufferId b, const Box& matrix) const {
     offset += major * pitch + minor * kFractal;
     length = (majors - kFractal) * pitch + minors * kFractal;
   }
+  return {.offset = offset, .pitch = pitch, .length = length};
+}
+
+Piece KernelEmitter::tile(BufferId b, const Box& matrix) const {
+  const TilePlace& p = places_[b.index()];
+  const auto [offset, pitch, length] = within_tile(b, matrix);
   const std::int64_t size = size_of(p.type);
   Piece piece{.memory = p.memory,
               .type = p.type,

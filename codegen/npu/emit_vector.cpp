@@ -386,6 +386,13 @@ Spread spread_of(const Workload& w, const Operator& op, const Access& a, LoopId 
                 " lie in another way than its widest tensor, for which the npu target has no code"};
 }
 
+/// What vector instructions want of a tile's place.
+void check_aligned(const Workload& w, const Operator& op, const Access& a, std::int64_t bytes) {
+  if (bytes % kBlock != 0)
+    throw Refused{op.name + " uses " + w.tensor(a.tensor).name +
+                  " from an element on that is not at a multiple of 32 bytes"};
+}
+
 VectorOp folding(const Operator& op, Combine c) {
   if (c == Combine::sum) return VectorOp::add;
   if (c == Combine::max) return VectorOp::max;
@@ -467,23 +474,63 @@ std::int64_t KernelEmitter::slab_rows(const ScheduleNode& n, std::vector<Interva
   return std::min(rows, fit);
 }
 
+/// Temporaries go by its shape alone, instructions also by how far apart the rows of its tiles lie.
+/// Throws where a tile lies wrong, but for a dry slab: the slab itself comes next.
+KernelEmitter::SlabWork& KernelEmitter::slab_work(const ScheduleNode& n,
+                                                  const std::vector<Interval>& at,
+                                                  const SlabLoops& loops, bool first, bool dry) {
+  const Operator& op = w_.op(n.op);
+  const auto size = [&](LoopId l) {
+    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
+  };
+  std::vector<std::int64_t> key{&n - k_.nodes.data(), size(loops.rows), size(loops.columns)};
+  if (dry) return slabs_[std::move(key)];
+  key.push_back(first);
+  const auto add = [&](const Access& a, BufferId b) {
+    const Within in = within_tile(b, footprint(w_, op, a, at));
+    check_aligned(w_, op, a, in.offset * size_of(places_[b.index()].type));
+    key.push_back(in.pitch);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    add(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)));
+  add(op.outputs.front().target, n.writes.front().buffer);
+  return slabs_[std::move(key)];
+}
+
 /// One slab; elements of scratch that it took. `dry`: emits nothing.
 std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interval>& at,
                                  const SlabLoops& loops, bool first, bool dry) {
+  SlabWork* const work =
+      dry || kept_ == Kept::none ? &slab_work(n, at, loops, first, dry) : nullptr;
+  if (work != nullptr && work->instructions > 0) {
+    if (!dry) charge(work->instructions);
+    return work->elements;
+  }
+  std::int64_t instructions = 0;
+  const std::int64_t elements = make_slab(n, at, loops, first, [&](TraceStep step) {
+    ++instructions;
+    if (!dry) emit_step(std::move(step));
+  });
+  if (work != nullptr) *work = {.elements = elements, .instructions = instructions};
+  return elements;
+}
+
+std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
+                                      const SlabLoops& loops, bool first,
+                                      const std::function<void(TraceStep)>& emit) {
   const Operator& op = w_.op(n.op);
   const auto size = [&](LoopId l) {
     return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
   };
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
-    if (dry) return;
     const std::int64_t cycles =
         core().vector_startup + v.repeat.literal() * repeat_cycles(core(), v.op);
-    emit_step({.instruction = std::move(v),
-               .pipe = Pipe::vector,
-               .touches = std::move(touches),
-               .comment = op.name,
-               .cycles = cycles});
+    emit({.instruction = std::move(v),
+          .pipe = Pipe::vector,
+          .touches = std::move(touches),
+          .comment = op.name,
+          .cycles = cycles});
   });
   const auto tile_value = [&](const Access& a, BufferId b) {
     const Piece p = tile(b, footprint(w_, op, a, at));
@@ -492,9 +539,7 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
             .place = p.at.place,
             .pitch = p.at.pitch.literal(),
             .touches = p.touches};
-    if (v.offset() * size_of(v.type) % kBlock != 0)
-      throw Refused{op.name + " uses " + w_.tensor(a.tensor).name +
-                    " from an element on that is not at a multiple of 32 bytes"};
+    check_aligned(w_, op, a, v.offset() * size_of(v.type));
     return v;
   };
   std::vector<Value> inputs;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -122,6 +123,11 @@ class KernelEmitter : private BlockWalk {
   void copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
             bool transpose = false);
   Piece home(TensorId t, const Box& matrix) const;
+  /// Where in the tile of now a matrix begins, in elements from the buffer's beginning.
+  struct Within {
+    std::int64_t offset = 0, pitch = 0, length = 0;
+  };
+  Within within_tile(BufferId b, const Box& matrix) const;
   Piece tile(BufferId b, const Box& matrix) const;
   Piece sums(BufferId b, const SumBlock& block, std::int64_t row) const;
   Piece outer_of(BufferId b, const Box& matrix) const;
@@ -150,6 +156,16 @@ class KernelEmitter : private BlockWalk {
                          std::int64_t rows);
   std::int64_t slab(const ScheduleNode& n, const std::vector<Interval>& at, const SlabLoops& loops,
                     bool first, bool dry);
+  std::int64_t make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
+                         const SlabLoops& loops, bool first,
+                         const std::function<void(TraceStep)>& emit);
+  /// What slabs of one shape come to, wherever they lie.
+  struct SlabWork {
+    std::int64_t elements = 0;      ///< of scratch
+    std::int64_t instructions = 0;  ///< 0: not known
+  };
+  SlabWork& slab_work(const ScheduleNode& n, const std::vector<Interval>& at,
+                      const SlabLoops& loops, bool first, bool dry);
 
   int index_;
   const EmitOptions& options_;
@@ -159,6 +175,7 @@ class KernelEmitter : private BlockWalk {
   std::string scratch_name_;
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
+  std::map<std::vector<std::int64_t>, SlabWork> slabs_;
   std::vector<Buffer> extra_;  ///< tensors' names for the transits, and scratch
   std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most
   std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB

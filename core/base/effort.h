@@ -26,6 +26,9 @@ class Effort {
     if (left() < 0) throw OutOfEffort();
   }
 
+  /// What is left: whoever keeps an answer keeps what it took, and spends that where it is found.
+  static std::int64_t remaining() { return left(); }
+
  private:
   static std::int64_t& left() {
     thread_local std::int64_t units = std::numeric_limits<std::int64_t>::max();

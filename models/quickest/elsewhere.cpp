@@ -201,10 +201,10 @@ class Chooser {
   // ---- bytes ------------------------------------------------------------------------------------
 
   /// Trees that are counted for each part: fewer where more parts may be looked at.
-  int trees_of_each() const {
-    const std::size_t atoms = cut_each(*q_.workload).size();
+  int trees_of_each() {
+    if (atoms_ == 0) atoms_ = cut_each(*q_.workload).size();
     const std::size_t parts =
-        atoms <= kEveryPartition ? std::size_t{1} << atoms : 2 * q_.workload->operators().size();
+        atoms_ <= kEveryPartition ? std::size_t{1} << atoms_ : 2 * q_.workload->operators().size();
     return std::clamp(kTrees / static_cast<int>(parts), kLeastTrees, kMostTrees);
   }
 
@@ -527,7 +527,8 @@ class Chooser {
 
   const Question& q_;
   const Model* clock_;   ///< whose seconds alone count; null: nobody's
-  bool refines_ = true;  ///< tiles are searched
+  bool refines_ = true;    ///< tiles are searched
+  std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
   struct Known {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/base/effort.h"
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
@@ -80,6 +81,72 @@ Result<StitchedKernel> Alike::kernel(const Graph& g, const Pattern& p, const Mak
   StitchedKernel out = *kernel;
   for (Stitched& s : out.parts) s = renamed(std::move(s), of, names);
   return out;
+}
+
+namespace {
+
+/// Devices whose machines are told apart by what they say.
+bool same(const Device& a, Device b) {
+  const bool machines = a.machine == b.machine ||
+                        (a.machine != nullptr && b.machine != nullptr && *a.machine == *b.machine);
+  b.machine = a.machine;
+  return machines && a == b;
+}
+
+/// Parts are kept for a few devices, and of each so many.
+constexpr std::size_t kDevices = 8, kParts = 4096;
+
+/// What is known of parts of this text. Of the bytes that are used again only what stays counts.
+std::shared_ptr<AlikeDemands> known_of(Device d, const std::string& text) {
+  d.working_set = 0;
+  using Parts = std::map<std::string, std::shared_ptr<AlikeDemands>>;
+  static std::mutex mutex;
+  static std::vector<std::pair<Device, Parts>> devices;
+  const std::lock_guard lock(mutex);
+  auto at = std::ranges::find_if(devices, [&](const auto& one) { return same(one.first, d); });
+  if (at == devices.end()) {
+    if (devices.size() == kDevices) devices.erase(devices.begin());
+    at = devices.insert(devices.end(), {std::move(d), {}});
+  }
+  Parts& parts = at->second;
+  if (parts.size() == kParts && !parts.contains(text)) parts.clear();
+  std::shared_ptr<AlikeDemands>& known = parts[text];
+  if (known == nullptr) known = std::make_shared<AlikeDemands>();
+  return known;
+}
+
+}  // namespace
+
+NamelessPart NamelessPart::of(const Graph& g, const Device& d, const std::vector<int>& vertices) {
+  std::vector<OpId> ops;
+  for (int v : vertices) ops.push_back(g.vertex(v).op);
+  if (no_subgraph(g.workload(), ops)) return {};
+  NamelessPart out{.part = std::make_shared<const Workload>(subgraph(g.workload(), ops))};
+  const Workload nameless = tilewright::without_names(*out.part);
+  out.without_names = std::make_shared<const Names>(*out.part, nameless);
+  out.known = known_of(d, to_yaml(nameless));
+  return out;
+}
+
+std::optional<Demand> NamelessPart::demand(
+    const BoundTree& tree, const std::function<std::optional<Demand>()>& make) const {
+  Kernel k = without_names->rename({.tree = tree.tree, .pins = tree.pins});
+  std::string text = text_of(BoundTree{.tree = std::move(k.tree), .pins = std::move(k.pins)});
+  std::optional<AlikeDemands::Known> found;
+  {
+    const std::lock_guard lock(known->mutex);
+    if (const auto at = known->of_tree.find(text); at != known->of_tree.end()) found = at->second;
+  }
+  if (found) {
+    Effort::spend(found->effort);
+    return found->demand;
+  }
+  const std::int64_t before = Effort::remaining();
+  const std::optional<Demand> made = make();
+  const std::int64_t effort = before - Effort::remaining();
+  const std::lock_guard lock(known->mutex);
+  known->of_tree.try_emplace(std::move(text), AlikeDemands::Known{made, effort});
+  return made;
 }
 
 }  // namespace tilewright::stitching

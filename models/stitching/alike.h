@@ -3,9 +3,14 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/plan/names.h"
+#include "models/stitching/bound_tree.h"
 #include "models/stitching/stitching.h"
 
 namespace tilewright::stitching {
@@ -39,6 +44,31 @@ class Alike {
     Result<StitchedKernel> kernel;
   };
   std::map<std::string, Known> known_;  ///< by text_without_names()
+};
+
+/// What schedules ask of a device, of parts that differ in names alone: every graph, model and
+/// thread of the process finds what another has counted.
+struct AlikeDemands {
+  struct Known {
+    std::optional<Demand> demand;
+    std::int64_t effort = 0;  ///< that it took (core/base/effort.h)
+  };
+  std::mutex mutex;
+  std::map<std::string, Known> of_tree;  ///< by its text without names
+};
+
+/// A part of a graph as a workload of its own, with what is known of those that are alike.
+struct NamelessPart {
+  /// Without `part` where the vertices are none.
+  static NamelessPart of(const Graph& g, const Device& d, const std::vector<int>& vertices);
+
+  std::shared_ptr<const Workload> part;
+  std::shared_ptr<const Names> without_names;  ///< of the part's
+  std::shared_ptr<AlikeDemands> known;
+
+  /// What `make` gives for the tree, or gave for one like it, for as much Effort.
+  std::optional<Demand> demand(const BoundTree& tree,
+                               const std::function<std::optional<Demand>()>& make) const;
 };
 
 }  // namespace tilewright::stitching

@@ -3,7 +3,7 @@
 
 #include "core/base/effort.h"
 #include "core/lowering/gpu/thread_program.h"
-#include "core/workload/subgraph.h"
+#include "models/stitching/alike.h"
 #include "models/stitching/column_roots.h"
 #include "models/stitching/part.h"
 
@@ -95,23 +95,23 @@ std::optional<Demand> Part::demand(const BoundTree& tree, const std::string& tex
   const auto [known, fresh] = priced.schedules->try_emplace(text);
   if (!fresh) return known->second;
   const auto [part, unseen] = priced.parts.try_emplace(c_.vertices);
-  if (unseen) {
-    std::vector<OpId> ops;
-    for (int v : c_.vertices) ops.push_back(g_.vertex(v).op);
-    if (!no_subgraph(g_.workload(), ops))
-      part->second = std::make_shared<const Workload>(subgraph(g_.workload(), ops));
-  }
-  if (part->second == nullptr) return std::nullopt;
-  Plan plan;
-  plan.kernels.push_back(
-      {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
-  const Result<Schedule> schedule = resolve(plan, part->second, d_.machine);
-  if (!schedule) return std::nullopt;
-  if (const auto program = lowering::lower(*schedule, 0)) {
-    known->second = demands_of(g_, c_.vertices, d_, *program).front();
-    known->second->shared_bytes = program->shared_bytes;
-    known->second->warp_cycles = warp_cycles(g_, c_.vertices, d_, *program);
-  }
+  if (unseen)
+    part->second = std::make_shared<const NamelessPart>(NamelessPart::of(g_, d_, c_.vertices));
+  const std::shared_ptr<const Workload>& own = part->second->part;
+  if (own == nullptr) return std::nullopt;
+  known->second = part->second->demand(tree, [&]() -> std::optional<Demand> {
+    Plan plan;
+    plan.kernels.push_back(
+        {.name = "part", .level = "registers", .tree = tree.tree, .pins = tree.pins});
+    const Result<Schedule> schedule = resolve(plan, own, d_.machine);
+    if (!schedule) return std::nullopt;
+    const auto program = lowering::lower(*schedule, 0);
+    if (!program) return std::nullopt;
+    Demand asked = demands_of(g_, c_.vertices, d_, *program).front();
+    asked.shared_bytes = program->shared_bytes;
+    asked.warp_cycles = warp_cycles(g_, c_.vertices, d_, *program);
+    return asked;
+  });
   return known->second;
 }
 

@@ -83,6 +83,7 @@ struct Device {
   double grid_barrier = 2500, grid_barrier_block = 0;  ///< of all blocks, and of each of them
   double launch_together = 0;  ///< more of a launch whose blocks wait for one another
   std::shared_ptr<const Machine> machine;
+  friend bool operator==(const Device&, const Device&) = default;
   /// Cycles until a load from home is there that no other block has made.
   double home() const { return stays * l2 + (1 - stays) * dram; }
   /// At least, for all SMs to bring so many bytes: what L2 keeps comes from there.
@@ -123,6 +124,8 @@ struct Vertex {
   std::vector<int> consumers;  ///< vertices, each once, ascending
 };
 
+struct NamelessPart;  // alike.h
+
 /// The workload as the explorer sees it. Cost: linear, but for reachability, which is a bit for
 /// each pair of vertices.
 class Graph {
@@ -136,7 +139,7 @@ class Graph {
   /// have the same parts. Shared by copies; not for several threads.
   struct Priced {
     std::shared_ptr<const Machine> machine;
-    std::map<std::vector<int>, std::shared_ptr<const Workload>> parts;  ///< by their vertices
+    std::map<std::vector<int>, std::shared_ptr<const NamelessPart>> parts;  ///< by their vertices
     /// By the text of their trees; graphs of parts of one workload may share them.
     std::shared_ptr<std::map<std::string, std::optional<Demand>>> schedules;
   };

@@ -36,13 +36,11 @@ class Kernels {
 
   /// Kernels that read what it gives, ascending.
   std::vector<int> users(int id) const {
-    std::set<int> out;
-    for (int v : at(id).gives)
-      for (const Output& o : op(v).outputs) {
-        const auto found = readers_.find(o.target.tensor);
-        if (found != readers_.end()) out.insert(found->second.begin(), found->second.end());
-      }
-    return {out.begin(), out.end()};
+    std::vector<int> out;
+    add_users(id, out);
+    std::ranges::sort(out);
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
   }
   std::vector<int> readers(TensorId t) const {
     const auto found = readers_.find(t);
@@ -64,15 +62,17 @@ class Kernels {
   /// Whether `to` waits for `from`, by a path that does not begin with the step from one to the
   /// other.
   bool reaches(int from, int to, bool besides_edge = false) const {
-    std::set<int> seen = {from};
+    std::vector<bool> seen(all_.size(), false);
+    seen[static_cast<std::size_t>(from)] = true;
     std::vector<int> next = users(from);
     if (besides_edge) std::erase(next, to);
     while (!next.empty()) {
       const int k = next.back();
       next.pop_back();
       if (k == to) return true;
-      if (!seen.insert(k).second) continue;
-      for (int u : users(k)) next.push_back(u);
+      if (seen[static_cast<std::size_t>(k)]) continue;
+      seen[static_cast<std::size_t>(k)] = true;
+      add_users(k, next);
     }
     return false;
   }
@@ -97,6 +97,13 @@ class Kernels {
  private:
   const Operator& op(int v) const {
     return costs_.graph().workload().op(costs_.graph().vertex(v).op);
+  }
+  /// In no order, some twice.
+  void add_users(int id, std::vector<int>& out) const {
+    for (int v : at(id).gives)
+      for (const Output& o : op(v).outputs)
+        if (const auto found = readers_.find(o.target.tensor); found != readers_.end())
+          out.insert(out.end(), found->second.begin(), found->second.end());
   }
   const Costs& costs_;
   std::vector<Fusion> all_;

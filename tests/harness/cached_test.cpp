@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/plan/file.h"
+#include "core/workload/text.h"
 #include "simulator/simulator.h"
 #include "tests/support/random_trees.h"
 
@@ -73,6 +74,33 @@ TEST(Cached, SchedulesThatTouchFewLinesAreCountedAsTheSimulatorCounts) {
     return true;
   });
   EXPECT_GT(followed, 50);
+}
+
+/// What planners suppose: a part whose compulsory bytes are too many already is not planned. Walked
+/// or estimated, at every boundary of the caches, in either layout.
+TEST(Cached, NoPlanMovesLessThanMustBeMoved) {
+  int counted = 0;
+  double least = 1e300;
+  for (const std::int64_t most_steps : {std::int64_t{0}, kCachedSteps})
+    each_random_tree(
+        3 + static_cast<std::uint64_t>(most_steps), 150, [&](const Schedule& s, Layout layout) {
+          const Result<Traffic> moved = cached_traffic(s, layout, nullptr, most_steps);
+          if (!moved) return false;
+          const Bytes compulsory = s.workload->compulsory_bytes();
+          for (const std::string boundary : {"L2/L1", "DRAM/L2"}) {
+            const TrafficEntry all = moved->total(boundary);
+            const Bytes bytes = all.read + all.written;
+            EXPECT_GE(bytes, compulsory)
+                << boundary << (most_steps > 0 ? "" : ", estimated") << "\n"
+                << to_yaml(*s.workload) << to_text(s.resolved.kernels.front().tree);
+            least = std::min(
+                least, static_cast<double>(bytes.value) / static_cast<double>(compulsory.value));
+            ++counted;
+          }
+          return true;
+        });
+  std::printf("%d counts, at least %.3f of what must be moved\n", counted, least);
+  EXPECT_EQ(counted, 600);
 }
 
 /// Whose iterations cut blocks at places that differ from one to the next, in seven loops.

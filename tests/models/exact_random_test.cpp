@@ -70,6 +70,35 @@ Tried compare(std::uint64_t seed, const RandomOptions& options, int wanted) {
   return tried;
 }
 
+/// Bytes from home and to it that no plan can do without, of plans that `exact` counts.
+TEST(ExactDrawn, NoPlanMovesLessThanMustBeMoved) {
+  std::mt19937_64 random(77);
+  int counted = 0;
+  double least = 1e300;
+  for (int drawn = 0; counted < 400 && drawn < 20000; ++drawn) {
+    const auto c = testing::random_case(random, RandomOptions{});
+    if (!c) continue;
+    try {
+      const auto schedule = resolve(c->plan, c->workload, c->machine);
+      if (!schedule) continue;
+      const Traffic t = exact(*schedule);
+      Bytes moved;
+      for (const TrafficEntry& e : t.entries)
+        if (e.boundary.starts_with(c->machine->level(c->machine->home()).name + "/"))
+          moved += e.read + e.written;
+      if (!t.unavailable.empty()) continue;
+      const Bytes compulsory = c->workload->compulsory_bytes();
+      EXPECT_GE(moved, compulsory) << testing::describe(*c);
+      least =
+          std::min(least, static_cast<double>(moved.value) / static_cast<double>(compulsory.value));
+      ++counted;
+    } catch (const InputError&) {
+    }
+  }
+  std::cout << counted << " counts, at least " << least << " of what must be moved\n";
+  EXPECT_EQ(counted, 400);
+}
+
 class ExactRandom : public ::testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(ExactRandom, EqualsALiteralWalk) {
