@@ -213,24 +213,6 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
 
 std::string part_of(const std::string& out) { return out + ".part"; }
 
-std::map<std::string, Gauged> read_part(const std::string& path) {
-  std::map<std::string, Gauged> known;
-  if (!std::filesystem::exists(path)) return known;
-  const std::string text = read_file(path, "-o");
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
-    begin = end + 1;
-    // A line that was cut off is measured again.
-    if (!line.is_object() || !line.contains("name") || !line.contains("seconds")) continue;
-    known[line["name"].get<std::string>()] = {.seconds = line["seconds"].get<double>(),
-                                              .spread = line.value("spread", 0.0),
-                                              .samples = line.value("samples", 0),
-                                              .date = line.value("date", "")};
-  }
-  return known;
-}
-
 void write_part(const std::string& path, const std::map<std::string, Gauged>& known) {
   std::string text;
   for (const auto& [name, g] : known)
@@ -260,6 +242,31 @@ Result<Gauged> measured(const Gauge& g, const std::string& date) {
 }
 
 }  // namespace
+
+std::map<std::string, Gauged> read_part(const std::string& path) {
+  std::map<std::string, Gauged> known;
+  if (!std::filesystem::exists(path)) return known;
+  const std::string text = read_file(path, "-o");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const auto line = ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    // What a line that was cut off or changed would have said is measured again.
+    const auto has = [&](const char* key, bool (ordered_json::*is)() const) {
+      return line.contains(key) && (line[key].*is)();
+    };
+    if (!line.is_object() || !has("name", &ordered_json::is_string) ||
+        !has("seconds", &ordered_json::is_number) || !has("spread", &ordered_json::is_number) ||
+        !has("samples", &ordered_json::is_number_integer) ||
+        !has("date", &ordered_json::is_string) || !(line["seconds"].get<double>() > 0))
+      continue;
+    known[line["name"].get<std::string>()] = {.seconds = line["seconds"].get<double>(),
+                                              .spread = line["spread"].get<double>(),
+                                              .samples = line["samples"].get<int>(),
+                                              .date = line["date"].get<std::string>()};
+  }
+  return known;
+}
 
 Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
   if (samples.size() < kFewest)

@@ -34,6 +34,10 @@ inline constexpr double kMostSpread = 0.10;
 /// The number of these samples; a Reason where they scatter, with the numbers, or are too few.
 Result<Gauged> gauged(const std::string& name, std::vector<double> samples);
 
+/// What an interrupted calibration kept, by Gauge::name; no file: nothing. Lines that are not of
+/// its form are left out. Throws InputError where the file cannot be read.
+std::map<std::string, Gauged> read_part(const std::string& path);
+
 /// The machine with the numbers in place of what it said, each with its source: "measured DATE:
 /// ...". `measured`: by Gauge::name.
 Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured);

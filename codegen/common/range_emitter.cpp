@@ -5,6 +5,29 @@
 #include <cctype>
 
 namespace tilewright::codegen {
+namespace {
+
+/// Of the range that it is known to be a part of, else its own.
+const Linear& first_of(const SymRange& r) { return r.within.empty() ? r.lo : r.within[0]; }
+const Linear& end_of(const SymRange& r) { return r.within.empty() ? r.hi : r.within[1]; }
+
+/// The same values, whatever else is known of them.
+bool same(const SymRange& a, const SymRange& b) { return a.lo == b.lo && a.hi == b.hi; }
+
+/// What is known of a range that holds both: its `most`, of this extent at most, and `within`.
+SymRange around(const Variables& variables, const SymRange& a, const SymRange& b,
+                std::int64_t extent) {
+  SymRange r;
+  r.most = std::min({extent, std::max({a.most, b.most, variables.upper(end_of(a) - first_of(b)),
+                                       variables.upper(end_of(b) - first_of(a))})});
+  const Linear lows = first_of(b) - first_of(a), highs = end_of(b) - end_of(a);
+  const bool a_first = variables.lower(lows) >= 0, b_last = variables.lower(highs) >= 0;
+  if ((a_first || variables.upper(lows) <= 0) && (b_last || variables.upper(highs) <= 0))
+    r.within = {a_first ? first_of(a) : first_of(b), b_last ? end_of(b) : end_of(a)};
+  return r;
+}
+
+}  // namespace
 
 /// The identifiers in a text.
 std::set<std::string> names_in(const std::string& text) {
@@ -77,22 +100,31 @@ std::string RangeEmitter::nonempty(const SymBox& box) const {
 SymRange RangeEmitter::reach(const Operator& op, const Affine& index, std::size_t base,
                              const SymRanges& ranges) {
   SymRange r{.lo = number(index.offset), .hi = number(index.offset + 1), .most = 1};
+  // Of what the loops' ranges are parts of.
+  Linear first = r.lo, end = r.hi;
+  bool part = false;
   std::string call = "reach(" + std::to_string(index.offset);
   for (const Term& t : index.terms) {
     const auto local = std::ranges::find(op.loops, t.loop) - op.loops.begin();
     const SymRange& loop = ranges.at[base + static_cast<std::size_t>(local)];
     const Linear last = loop.hi - number(1);
+    first = first + t.coefficient * (t.coefficient > 0 ? first_of(loop) : end_of(loop) - number(1));
+    end = end + t.coefficient * (t.coefficient > 0 ? end_of(loop) - number(1) : first_of(loop));
+    part = part || !loop.within.empty();
     r.lo = r.lo + t.coefficient * (t.coefficient > 0 ? loop.lo : last);
     r.hi = r.hi + t.coefficient * (t.coefficient > 0 ? last : loop.lo);
     r.most += std::abs(t.coefficient) * (loop.most - 1);
     r.nonempty = r.nonempty && loop.nonempty;
     call += ", " + std::to_string(t.coefficient) + ", Range" + variables_.text(loop);
   }
+  if (part) r.within = {first, end};
   if (r.nonempty || index.plain_loop()) return r;
   // Which of the loops is empty is known only when it runs.
   const Interval bounds{std::min(index.offset, variables_.lower(r.lo)),
                         std::max(index.offset, variables_.upper(r.hi))};
-  return defined("reached", call + ")", bounds, r.most);
+  SymRange reached = defined("reached", call + ")", bounds, r.most);
+  reached.within = r.within;
+  return reached;
 }
 
 /// A range of the emitted program by a name of its own; the same value keeps the name that it has.
@@ -119,7 +151,7 @@ SymRange RangeEmitter::clipped(const SymRange& r, std::int64_t extent) {
   SymRange part =
       defined("clipped", "clip(" + variables_.text(r) + ", " + std::to_string(extent) + ")", bounds,
               std::min(r.most, extent));
-  part.within = {r.lo, r.hi};
+  part.within = {first_of(r), end_of(r)};
   // Clipped again it is the same: computes that follow one another have one range, by its name.
   defined_.back()["clip(" + variables_.text(part) + ", " + std::to_string(extent) + ")"] = {part};
   return part;
@@ -166,7 +198,7 @@ SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) 
   SymBox all = boxes.front();
   for (std::size_t i = 1; i < boxes.size(); ++i) {
     const SymBox& b = boxes[i];
-    if (b == all) continue;
+    if (std::ranges::equal(b, all, same)) continue;
     SymBox both;
     bool folded = true;
     for (std::size_t d = 0; d < b.size() && folded; ++d) {
@@ -183,18 +215,16 @@ SymBox RangeEmitter::hull_of(const std::vector<SymBox>& boxes, TensorId tensor) 
     }
     if (!folded) {
       SymBox like = all;
-      const auto bound = [](const SymRange& r, int end) {
-        return r.within.empty() ? (end == 0 ? r.lo : r.hi)
-                                : r.within[static_cast<std::size_t>(end)];
-      };
+      std::vector<SymRange> known;
       for (std::size_t d = 0; d < b.size(); ++d) {
-        std::int64_t most = std::max(all[d].most, b[d].most);
-        most = std::max(most, variables_.upper(bound(all[d], 1) - bound(b[d], 0)));
-        like[d].most = std::max(most, variables_.upper(bound(b[d], 1) - bound(all[d], 0)));
+        known.push_back(around(variables_, all[d], b[d], workload_.tensor(tensor).shape[d]));
+        like[d].most = known[d].most;
       }
       both = defined_box("both", "hull(" + box_text(all) + ", " + box_text(b) + ")", like, tensor);
-      for (std::size_t d = 0; d < b.size(); ++d)
-        if (b[d] == all[d]) both[d] = b[d];
+      for (std::size_t d = 0; d < b.size(); ++d) {
+        both[d].within = known[d].within;
+        if (same(b[d], all[d])) both[d] = b[d];
+      }
     }
     all = std::move(both);
   }
@@ -225,14 +255,16 @@ void RangeEmitter::infer(const Inference& i, SymRanges& ranges, bool look_ahead)
     if (!loop) continue;
     const auto local = static_cast<std::size_t>(workload_.local_index(i.producer, *loop));
     SymRange& r = ranges.at[k_.range_base[i.producer.index()] + local];
-    if (!i.merge || r == need[d]) {
+    if (!i.merge || same(r, need[d])) {
       r = need[d];
       continue;
     }
     const std::int64_t extent = workload_.loop(*loop).extent;
+    const SymRange known = around(variables_, r, need[d], extent);
     r = defined("merged",
                 "hull(Range" + variables_.text(r) + ", Range" + variables_.text(need[d]) + ")",
-                {0, extent}, extent, r.nonempty || need[d].nonempty);
+                {0, extent}, known.most, r.nonempty || need[d].nonempty);
+    r.within = known.within;
   }
 }
 

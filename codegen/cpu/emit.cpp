@@ -1,5 +1,7 @@
 // emit: a schedule as one C++ file.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "codegen/common/program_head.h"
 #include "codegen/cpu/emitter.h"
@@ -73,6 +75,117 @@ Result<Types> types_of(const Schedule& s) {
       types.home = t.dtype;
     }
   return types;
+}
+
+struct Between {
+  double least = -std::numeric_limits<double>::infinity(), most = -least;
+};
+Between between(DType type) { return type == DType::i8 ? Between{-128, 127} : Between{}; }
+
+/// What an expression's values are between, as far as its last functions say.
+Between between(const Workload& w, const Operator& op, const Expr& e) {
+  if (e.kind == Expr::Kind::constant) return {e.constant, e.constant};
+  if (e.kind == Expr::Kind::input)
+    return between(w.tensor(op.inputs[static_cast<std::size_t>(e.input)].tensor).dtype);
+  if (e.kind != Expr::Kind::call) return {};
+  const auto of = [&](std::size_t i) { return between(w, op, e.args[i]); };
+  if (e.function == "max" || e.function == "min") {
+    const Between a = of(0), b = of(1);
+    const auto either = e.function == "max" ? [](double x, double y) { return std::max(x, y); }
+                                            : [](double x, double y) { return std::min(x, y); };
+    return {either(a.least, b.least), either(a.most, b.most)};
+  }
+  if (e.function == "add") return {of(0).least + of(1).least, of(0).most + of(1).most};
+  if (e.function == "sub") return {of(0).least - of(1).most, of(0).most - of(1).least};
+  if (e.function == "neg") return {-of(0).most, -of(0).least};
+  if (e.function == "round" || e.function == "floor") {
+    const Between a = of(0);
+    return {std::floor(a.least), std::ceil(a.most)};
+  }
+  if (e.function == "lt") return {0, 1};
+  if (e.function != "select") return {};
+  const Between a = of(1), b = of(2);
+  return {std::min(a.least, b.least), std::max(a.most, b.most)};
+}
+
+/// The nearest number of the type. On chip values lie in reals, whose readers see no conversion.
+Expr nearest(const Workload& w, const Operator& op, DType type, Expr value) {
+  const auto call = [](const char* function, std::vector<Expr> args) {
+    return Expr{.kind = Expr::Kind::call, .function = function, .args = std::move(args)};
+  };
+  const auto constant = [](double x) { return Expr{.kind = Expr::Kind::constant, .constant = x}; };
+  const Between may = between(w, op, value), holds = between(type);
+  if (!is_whole(w.spec(), op, value)) {
+    std::vector<Expr> args;
+    args.push_back(std::move(value));
+    value = call("round", std::move(args));
+  }
+  if (type == DType::i32) return value;  // exact up to 2^24, as all of them
+  const auto limit = [&](const char* function, double x) {
+    std::vector<Expr> args;
+    args.push_back(constant(x));
+    args.push_back(std::move(value));
+    value = call(function, std::move(args));
+  };
+  if (may.most > holds.most) limit("min", holds.most);
+  if (may.least < holds.least) limit("max", holds.least);
+  return value;
+}
+
+/// Whether what the kernel makes of an operator's sums is read or written before they are complete.
+bool seen_in_parts(const Workload& w, const ScheduledKernel& k, OpId op, TensorId made) {
+  if (std::ranges::find(k.ops, op) == k.ops.end()) return false;
+  for (OpId reader : w.consumers(made))
+    if (std::ranges::find(k.ops, reader) != k.ops.end()) return true;
+  const auto compute = std::ranges::find_if(
+      k.nodes, [&](const ScheduleNode& n) { return n.kind == NodeKind::compute && n.op == op; });
+  bool turns = false;  // a loop further in goes on to other tiles
+  for (NodeId at = compute->parent; at.valid(); at = k.node(at).parent) {
+    const ScheduleNode& n = k.node(at);
+    if (n.kind != NodeKind::loop || n.max_trips <= 1) continue;
+    for (const OpLoop& c : n.cuts) {
+      if (c.op != op) continue;
+      if (!w.is_reduction(op, w.op(op).loops[static_cast<std::size_t>(c.local)]))
+        turns = true;
+      else if (turns || unit_of(n.binding))
+        return true;
+    }
+  }
+  return false;
+}
+
+/// The schedule with operators that make whole numbers where a tensor has these alone; nothing
+/// where it has such operators already. A Reason where a kernel reads what is rounded once it is
+/// whole.
+Result<std::optional<Schedule>> with_whole_numbers(const Schedule& s) {
+  const Workload& w = *s.workload;
+  WorkloadSpec spec = w.spec();
+  bool changed = false;
+  for (std::size_t i = 0; i < spec.operators.size(); ++i) {
+    Operator& op = spec.operators[i];
+    for (Output& o : op.outputs) {
+      const Tensor& t = w.tensor(o.target.tensor);
+      if (!is_integer(t.dtype) || names_outputs(o.value)) continue;
+      if (o.combine == Combine::sum || o.combine == Combine::product) {
+        if (!o.rescale && is_whole(w.spec(), op, o.value)) continue;
+        for (const ScheduledKernel& k : s.kernels)
+          if (seen_in_parts(w, k, OpId(i), o.target.tensor))
+            return Reason{k.name + ": tensor " + t.name + " is of type " +
+                          std::string(name_of(t.dtype)) +
+                          " and combines values that are not whole numbers: it is rounded once it "
+                          "is complete, and is read or written in parts before"};
+        continue;
+      }
+      Expr value = nearest(w, op, t.dtype, o.value);
+      if (value == o.value) continue;
+      o.value = std::move(value);
+      changed = true;
+    }
+  }
+  if (!changed) return std::optional<Schedule>();
+  Schedule whole = s;
+  whole.workload = std::make_shared<const Workload>(Workload::create(std::move(spec)));
+  return std::optional<Schedule>(std::move(whole));
 }
 
 void check(const EmitOptions& o) {
@@ -194,8 +307,11 @@ std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
 
 }  // namespace
 
-Result<Source> emit(const Schedule& s, const EmitOptions& options) {
+Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   check(options);
+  const auto whole = with_whole_numbers(given);
+  if (!whole) return Reason{whole.reason()};
+  const Schedule& s = whole->has_value() ? **whole : given;
   const auto types = types_of(s);
   if (!types) return Reason{types.reason()};
   std::optional<MicroKernel> asked;

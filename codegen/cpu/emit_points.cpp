@@ -106,7 +106,14 @@ class KernelEmitter::Points : PointText {
     const bool dense = step == 0 || step == 1;
     if (!can_leave(w_, op_, a) && dense) return true;
     if (is_gather(a) || is_reduction(l)) return false;
-    return step == 0 ? true : strip(i, l).has_value();
+    if (step != 0) return strip(i, l).has_value();
+    // Dimensions that the loop moves against each other may keep the element, and leave the tensor.
+    const LoopId loop = op_.loops[static_cast<std::size_t>(l)];
+    for (std::size_t d = 0; d < a.index.size(); ++d)
+      if (leaves(a, d) &&
+          std::ranges::any_of(a.index[d].terms, [&](const Term& t) { return t.loop == loop; }))
+        return false;
+    return true;
   }
 
   /// Of all outputs whose values do not name outputs.

@@ -41,9 +41,11 @@ def written(seed):
     rates = rng.random() < .6
     rate = rng.choice([20, 131, 900])
     cores = rng.choice([1, 1, 2, 6, 64])
+    names = [lines[3].split()[-1]]
     for i in range(depth):
         name = f"L{depth - i}" if rng.random() < .8 else ["buf", "near", "mid", "far", "tiny", "own"][i]
         pad = kind == "pads" or rng.random() < .1
+        names.append(name)
         lines += [f"  - name: {name}", f"    kind: {'scratchpad' if pad else 'cache'}"]
         if not pad:
             line = rng.choice((32, 64, 64, 64, 128, 256))
@@ -60,12 +62,18 @@ def written(seed):
                 lines.append("    write: through")
             if rng.random() < .2:
                 lines.append("    write_miss: " + rng.choice(["validate", "around"]))
+            if rng.random() < .1:
+                lines.append("    index: " + rng.choice(["folded", f"slices\n    slices: {value(rng.choice([2, 4, 8]))}"]))
+            if rng.random() < .1:
+                lines.append(f"    sector: {value(rng.choice([line // 2, line // 4, line]))}")
             if rng.random() < .15:
                 lines.append("    prefetch: [{kind: " + rng.choice(["next_line", "adjacent", "stride"]) + "}]")
         else:
             lines.append(f"    capacity: {value(capacity(size))}")
         if rates:
             lines.append(f"    bandwidth: {value(f'{rate} GB/s')}")
+        if pad and i > 0 and rng.random() < .2:
+            lines.append("    filled_by: [" + ", ".join(rng.sample(names[:i], rng.randint(1, min(2, i)))) + "]")
         if cores > 1 and i > 0 and rng.random() < .8:
             lines += ["    private_to: grid", f"    instances: {value(cores)}"]
         size = max(64, size // rng.choice((2, 3, 8, 13, 40)))
@@ -85,6 +93,23 @@ def written(seed):
     return "\n".join(lines) + "\n"
 
 
+def less(seed):
+    """YAML of a machine of which some numbers are not known: their lines and entries are left out, as `changed` left them."""
+    rng = random.Random(f"{seed} less of a machine")
+    part = rng.choice([.03, .1, .3])
+    entry = re.compile(r",?\s*\w+: \{value: [^{}]*\}")
+    lines = []
+    for line in (changed(seed) if rng.random() < .3 else rng.choice(FILES).read_text()).split("\n"):
+        if re.match(r" +(?!name|kind)\w+: \{value: .*\}$", line) and rng.random() < part:
+            continue
+        if re.match(r" +\w+: \{\w+: \{value:", line) or (entry.match(line.strip()) and line.rstrip().endswith(",")):
+            cut = entry.sub(lambda m: "" if rng.random() < part else m[0], line)
+            line = re.sub(r"\{\s*,\s*", "{", cut)
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def drawn(seed):
-    """YAML of either."""
-    return (changed if random.Random(f"{seed} which machine").random() < .4 else written)(seed)
+    """YAML of one of them."""
+    rng = random.Random(f"{seed} which machine")
+    return (changed if rng.random() < .4 else less if rng.random() < .3 else written)(seed)

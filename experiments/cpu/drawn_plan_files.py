@@ -88,8 +88,18 @@ class Plan:
         barrier = self.rng.choice([" Y.block", " Y.grid"]) if self.units and self.chance(.1) else ""
         return f"{loop}/{step}{bound} ( {around}{inside}{barrier} )"
 
+    def tree(self, ops):
+        """One nest, or two side by side on blocks of their own."""
+        def nest(some):
+            return self.nest(some, {l: self.loops[l] for o in some for l in self.used[o]}, 0)
+        if len(ops) > 1 and self.chance(.1):
+            cut = self.rng.randint(1, len(ops) - 1)
+            first = self.rng.choice(["", "", f"{self.rng.randint(0, 9)}: "])
+            return f"( {nest(ops[:cut])} | {first}{nest(ops[cut:])} )"
+        return nest(ops)
+
     def kernel(self, number, ops):
-        tree = self.nest(ops, {l: self.loops[l] for o in ops for l in self.used[o]}, 0)
+        tree = self.tree(ops)
         lines = [f"  - name: {'kab'[number % 3]}{number}", f'    tree: "{tree}"']
         if self.chance(.4):
             lines.append(f"    level: {self.level()}")

@@ -326,6 +326,9 @@ std::string refusal(const Schedule& s) {
     for (const Buffer& b : k.buffers) {
       if (!is_cache(b.level) && b.level != m.home())
         return "software manages " + m.level(b.level).name + ", which the plan uses";
+      if (b.role == BufferRole::intermediate && !b.leaves && !b.fixed_at.valid())
+        return "no loop fixes the tile of " + s.workload->tensor(b.tensor).name + ", which " +
+               k.name + " makes and nobody in it reads";
       if (b.sliding) return "what a sliding tensor's compute touches depends on what is held";
     }
     for (const ScheduleNode& n : k.nodes) {

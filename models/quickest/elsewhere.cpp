@@ -237,7 +237,7 @@ class Chooser {
           return Best{.seconds = *c->most[cost_]};
         },
         [](const Part&) { return std::nullopt; });
-    const Result<Partition> found = partitioner.run();
+    const Result<Partition> found = partitioner.run(q_);
     const bool fits = cost_ == kSeconds || std::ranges::all_of(best, &Candidate::fits);
     if (!found || (fits && found->seconds >= least)) return;
     best.clear();

@@ -381,7 +381,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
         },
         [&](const Part& ops) { return planner.rough(ops); },
         [&](OpId op) { return planner.is_product(op); });
-    Result<Partition> found = partitioner.run();
+    Result<Partition> found = partitioner.run(q);
     if (!found) return Reason{found.reason()};
     if (composed.rewrites.empty()) planner.ask_others(found.value());
     Result<Proposal> joined = joined_proposal(q, *found);

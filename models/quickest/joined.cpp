@@ -57,6 +57,20 @@ ordered_json edges_json(const Workload& w, const std::vector<Edge>& edges,
   return all;
 }
 
+std::string why_none(const std::shared_ptr<const Workload>& part, const Question& q) {
+  std::string tree;
+  for (const Operator& op : part->operators()) {
+    for (LoopId l : op.loops) tree += part->loop(l).name + "/1 ";
+    tree += "( C." + op.name + " ) ";
+  }
+  const auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, part, q.machine);
+  if (!s) return s.reason();
+  if (const auto no = misfit(*s)) return no->text;
+  if (!q.refuses) return "";
+  const auto no = q.refuses(*s);
+  return no ? no->text : "";
+}
+
 std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> w,
                               const Question& q) {
   try {

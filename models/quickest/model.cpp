@@ -255,7 +255,7 @@ Result<Planned> planned_on_processor(const Question& asked, const stitching::Com
   const Rates* const r = &rates;
   Planner planner(q, *r, seen);
   Partitioner partitioner(q.workload, [&](const Group& g) { return planner.find(g); });
-  Result<Partition> found = partitioner.run();
+  Result<Partition> found = partitioner.run(q);
   if (found) {
     planner.ask_others(found.value());
   } else {

@@ -408,7 +408,7 @@ void Partitioner::with_pairs(std::vector<Part>& parts) {
   }
 }
 
-Result<Partition> Partitioner::run() {
+Result<Partition> Partitioner::run(const Question& q) {
   const std::vector<Part> atoms = cut_each(*w_);
   Partition out;
   out.exact = atoms.size() <= kMostExact;
@@ -432,8 +432,11 @@ Result<Partition> Partitioner::run() {
   std::ranges::sort(parts);
   for (const Part& p : parts) {
     const Best* best = best_of(p);
-    if (best == nullptr)
-      return Reason{"no kernel was found for operator " + w_->op(p.front()).name};
+    if (best == nullptr) {
+      const std::string why = why_none(std::make_shared<const Workload>(subgraph(*w_, p)), q);
+      return Reason{"no kernel was found for operator " + w_->op(p.front()).name +
+                    (why.empty() ? "" : ": " + why)};
+    }
     out.groups.push_back({p, std::make_shared<const Workload>(subgraph(*w_, p))});
     out.best.push_back(*best);
     out.seconds += best->seconds;

@@ -70,7 +70,7 @@ class Partitioner {
   /// gains, and what contractions and what lies between them would be together is tried. Where
   /// there is a Rough, it says what gains, and what it was wrong about is taken apart again; parts
   /// that read the same tensor count as connected then, contractions aside.
-  Result<Partition> run();
+  Result<Partition> run(const Question& q);
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost; in large workloads not of all.
   std::vector<Edge> edges(const Partition& p);
@@ -113,6 +113,10 @@ class Partitioner {
 };
 
 // ---- joined.cpp -----------------------------------------------------------------------------
+
+/// Why the plainest kernel of the operators, which iterates over their loops one by one, is none:
+/// a sentence for a part that no kernel was found for. Empty where it is legal and is taken.
+std::string why_none(const std::shared_ptr<const Workload>& part, const Question& q);
 
 /// Nothing where the plan is none of the workload, or illegal.
 std::optional<Schedule> legal(const Plan& plan, std::shared_ptr<const Workload> w,

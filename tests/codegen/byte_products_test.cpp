@@ -119,5 +119,61 @@ TEST(ByteProducts, TheHostTakesTheInstructionForThemAlone) {
   EXPECT_EQ(cpu::host_isa(*s.workload) == cpu::Isa::amx_int8, cpu::host_runs(cpu::Isa::amx_int8));
 }
 
+// On chip all lies in reals: what is read where it is made was not rounded, whatever its type.
+TEST(WholeNumbers, AreRoundedWhereTheyAreReadAsTheyAreMade) {
+  const auto schedule = [](const std::string& dtype, const std::string& made,
+                           const std::string& type) {
+    const bool whole = made.find("a[i]") != std::string::npos;
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        "name: whole\ndtype: " + dtype + "\nloops: {i: 30, j: 19}\ndtypes: {u: " + type +
+            (whole ? ", a: i8}\nranges: {a: 100}" : "}\nranges: {x: 30}") +
+            "\noperators:\n  - \"u[i] " + made + "\"\n  - \"y[i,j] = u[i] * 0.5 + z[j]\"\n",
+        "test"));
+    return resolve(Plan{.kernels = {{.tree = parse_tree("i/7 ( C.u j/19 ( C.y ) )")}}}, w,
+                   testing::worked_machine("cache:1M/16"));
+  };
+  std::vector<Schedule> schedules;
+  std::vector<cpu::Source> sources;
+  for (const char* made : {"= x[i] * 2", "= 3 * a[i]", "max= x[i] * 9", "= floor(x[i])",
+                           "= max(min(round(x[i]), 90), -90)"})
+    for (const char* type : {"i8", "i32"})
+      for (const char* dtype : {"f32", "f64"}) {
+        schedules.push_back(schedule(dtype, made, type).value());
+        sources.push_back(
+            cpu::emit(schedules.back(), {.prefix = "k" + std::to_string(sources.size())}).value());
+      }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < schedules.size(); ++i) {
+    const Workload& w = *schedules[i].workload;
+    const TensorValues inputs = random_inputs(w, 5);
+    const auto error = [&](auto real) {
+      testing::Arrays<decltype(real)> arrays(w, inputs);
+      kernels.value()[i].run(arrays.pointers());
+      return testing::worst_error(w, arrays, evaluate(w, inputs));
+    };
+    EXPECT_LT(i % 2 == 1 ? error(double{}) : error(float{}), 1e-5) << i;
+  }
+  // What is whole already is left as it is written.
+  const auto moved = schedule("f32", "= min(max(round(x[i]), -131), 124) + 3", "i8");
+  EXPECT_THAT(cpu::emit(*moved, {}).value().text,
+              HasSubstr("u[i] = min(max(round(x[i]), -131), 124) + 3"));
+  const auto clipped = schedule("f32", "= max(min(round(x[i]), 90), -90)", "i8");
+  EXPECT_THAT(cpu::emit(*clipped, {}).value().text,
+              HasSubstr("u[i] = max(min(round(x[i]), 90), -90)"));
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: sum\nloops: {i: 30, j: 19, k: 9}\ndtypes: {u: i32, y: i32}\noperators:\n"
+      "  - \"u[i] += 3.3 * x[i,k]\"\n  - \"y[i,j] = u[i] + z[j]\"\n",
+      "test"));
+  const auto sum = [&](const std::vector<std::string>& trees) {
+    Plan plan;
+    for (const std::string& tree : trees) plan.kernels.push_back({.tree = parse_tree(tree)});
+    return cpu::emit(resolve(plan, w, testing::worked_machine("cache:1M/16")).value(), {});
+  };
+  EXPECT_TRUE(sum({"i/7 ( k/3 ( C.u ) )", "C.y"}).ok());
+  EXPECT_THAT(sum({"k/3 i/7 ( C.u )", "C.y"}).reason(), HasSubstr("written in parts before"));
+  EXPECT_THAT(sum({"i/7 ( k/3 ( C.u ) j/19 ( C.y ) )"}).reason(), HasSubstr("read or written"));
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -168,8 +168,9 @@ TEST_P(OnEveryIsa, BroadcastsPoints) {
         << all[i].workload;
 }
 
-// An image of 13 x 13 points, 512 channels apart by a tenth of a page: rows of a channel were taken for
-// the panels of a plain product, which would share sets of the first cache, and all of it was copied.
+// An image of 13 x 13 points, 512 channels apart by a tenth of a page: rows of a channel were taken
+// for the panels of a plain product, which would share sets of the first cache, and all of it was
+// copied.
 TEST(Convolutions, PointwiseOnesReadTheirImageWhereItLies) {
   for (const auto& [side, channels] : {std::pair(13, 512), {14, 512}, {13, 384}}) {
     const std::string text = formatted(
@@ -188,6 +189,24 @@ TEST(Convolutions, PointwiseOnesReadTheirImageWhereItLies) {
         EXPECT_FALSE(t.packed) << text << t.tensor << ": " << t.reason;
     }
   }
+}
+
+// Of a tensor of three rows of one column, the loop moves rows and columns against each other, to
+// the same place: it was read once for all lanes, inside or outside as the first of them.
+TEST_P(OnEveryIsa, ReadsADiagonalThatLeavesItsTensor) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: diagonal\nloops: {b: 4, f: 37}\ntensors: {x: [37, 1]}\n"
+                         "operators:\n  - \"y[f] = x[f, 20 - f]\"\n"
+                         "  - \"z[b,f] = y[f] + x[f, 3 - f] * x[b, b]\"\n",
+                         "test"));
+  const auto machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+  const auto s = resolve({.kernels = {{.tree = parse_tree("C.y C.z")}}}, w, machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const cpu::Source source = cpu::emit(*s, {.isa = GetParam()}).value();
+  auto kernel = cpu::build(source);
+  ASSERT_TRUE(kernel.ok()) << kernel.reason();
+  EXPECT_LT(error_of<float>(*w, kernel.value()), 1e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,
@@ -240,11 +259,12 @@ std::string drawn_strip(std::mt19937& random, bool f64) {
     return formatted("select(lt({1}, 0), -inf, select(lt({2}, {1}), -inf, {0}))", value, index,
                      extent - 1);
   };
-  const std::string joined[] = {
-      "d[c,m,y,j] max= " + at, "d[c,m,y,j] max= " + masked(masked(at, column, w), row, h),
-      "d[c,m,y,j] += " + at + " * k[c,m,r,s]", "d[c,m,y,j] += " + at,
-      "d[c,m,y,j] += k[c,m,r,s] * (" + at + " + b[c])",
-      "d[c,m,y,j] += abs(" + at + ")"};
+  const std::string joined[] = {"d[c,m,y,j] max= " + at,
+                                "d[c,m,y,j] max= " + masked(masked(at, column, w), row, h),
+                                "d[c,m,y,j] += " + at + " * k[c,m,r,s]",
+                                "d[c,m,y,j] += " + at,
+                                "d[c,m,y,j] += k[c,m,r,s] * (" + at + " + b[c])",
+                                "d[c,m,y,j] += abs(" + at + ")"};
   return formatted(
       "name: strip\ndtype: {}\nloops: {{c: {}, m: {}, y: {}, j: {}, r: {}, s: {}}}\n"
       "tensors: {{x: [{}, {}, {}], k: [c, m, r, s], b: [c], d: [c, m, y, j], e: [c, m, y, j]}}\n"

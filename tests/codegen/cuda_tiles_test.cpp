@@ -248,6 +248,25 @@ TEST(CudaTiles, RowsBeginWhereTurnsOfLoopsMoveThem) {
 
 /// A running maximum and sum go from one turn to the next: no tile that is loaded in a turn has
 /// their place.
+/// What several operators read, some of it shifted, is as long as their reads reach from a turn of
+/// the loop: it was laid out as if each turn had all columns, 300 KB of A, and the plan was
+/// refused.
+TEST(CudaTiles, WhatIsReadShiftedIsAsLongAsTheReads) {
+  const Case c{.workload =
+                   "name: shifted\nloops: {r: 400, c: 192}\noperators:\n"
+                   "  - \"A[r,c] = abs(X[r,c])\"\n  - \"B[c] max= A[r,c]\"\n"
+                   "  - \"D[c] = B[c + 1]\"\n  - \"E[c] = D[c + 1] + D[c]\"\n"
+                   "  - \"F[r,c] = A[r,c] - D[c]\"\n",
+               .tree = "c/4 ( r/8 ( C.A C.B ) C.D r/8 ( C.F ) C.E )"};
+  const Schedule s = schedule_of(c);
+  const auto source = cuda::emit(s, {.prefix = "k"});
+  ASSERT_TRUE(source.ok()) << source.reason();
+  for (const cuda::TileUse& t : source->tiles) {
+    const std::int64_t rows = t.tensor == "A" ? 400 : t.tensor == "B" ? 1 : 192;
+    EXPECT_LE(t.bytes, rows * 16 * 4) << t.tensor;
+  }
+}
+
 TEST(CudaTiles, RunningResultsHaveNoPlaceOfATileThatWaits) {
   std::mt19937 random(27112);
   const auto number = [&](int from, int to) {

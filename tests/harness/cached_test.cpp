@@ -133,6 +133,26 @@ std::pair<double, double> read_across(const std::string& workload, const std::st
       static_cast<double>(simulate(*s, {.layout = Layout::row_major}).total(boundary).read.value)};
 }
 
+/// Two kernels compute an operator, each for one of its results. What a kernel makes and nobody in
+/// it reads has a tile that no loop fixes: the walk looked up a loop that is none.
+TEST(Cached, SaysOfWhichResultNobodyReadsATile) {
+  const auto machine = std::make_shared<const Machine>(named_machine("cache:1K/2,4K/8"));
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: two\nloops: {c: 2, e: 1000, l: 8}\noperators:\n"
+                         "  - 'o: t[l,c] = x[c] * y[l]; u[c,l] = y[c] + x[c] * 2 + y[l]'\n"
+                         "  - 'p: z[e] = u[1 + 3*e, e*2 - 1]'\n",
+                         "test"));
+  const Plan plan{
+      .kernels = {{.tree = parse_tree("C.o")},
+                  {.operators = {"o", "p"}, .tree = parse_tree("c/1 l/2 ( C.o ) C.p")}}};
+  const auto s = resolve(plan, w, machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const Result<Traffic> counted = cached_traffic(*s, Layout::tiled);
+  ASSERT_FALSE(counted.ok());
+  EXPECT_EQ(counted.reason(),
+            "no loop fixes the tile of u, which kernel1 makes and nobody in it reads");
+}
+
 TEST(Cached, SaysWhatACacheDoesThatItDoesNotKnow) {
   const PlanFile file = plan_file_from_yaml(
       "workload: \"gemm:m=20,n=20,k=20\"\nkernels:\n  - {tree: 'm/5 n/5 k/5 ( C.gemm )'}\n",

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/machine/host_facts.h"
 
 namespace tilewright::harness {
@@ -20,6 +22,29 @@ TEST(Calibrate, NumbersThatScatterAreRefusedWithTheNumbers) {
   EXPECT_NE(bad.reason().find("100 %"), std::string::npos) << bad.reason();
   EXPECT_FALSE(gauged("copy", {1.0, 1.0, 1.0, 1.0}).ok());
   EXPECT_FALSE(gauged("copy", {0.0, 0.0, 0.0, 0.0, 0.0}).ok());
+}
+
+// Each of these lines once ended the command as an internal error.
+TEST(Calibrate, LinesOfAnotherFormAreMeasuredAgain) {
+  const std::string path = ::testing::TempDir() + "/numbers.part";
+  const std::string good =
+      R"({"name": "cycle", "seconds": 1e-9, "spread": 0.01, "samples": 40, "date": "d"})";
+  std::ofstream(path) << R"({"name": 3, "seconds": 1, "spread": 0, "samples": 1, "date": "d"})"
+                      << "\n"
+                      << R"({"name": "a", "seconds": "x", "spread": 0, "samples": 1, "date": "d"})"
+                      << "\n"
+                      << R"({"name": "b", "seconds": 0, "spread": 0, "samples": 1, "date": "d"})"
+                      << "\n"
+                      << R"({"name": "c", "seconds": 1, "spread": null, "samples": 1.5, "date": 4})"
+                      << "\n[1]\n\n"
+                      << good << "\n"
+                      << good.substr(0, 40);
+  const auto known = read_part(path);
+  ASSERT_EQ(known.size(), 1U);
+  EXPECT_EQ(known.begin()->first, "cycle");
+  EXPECT_DOUBLE_EQ(known.begin()->second.seconds, 1e-9);
+  EXPECT_EQ(known.begin()->second.samples, 40);
+  EXPECT_TRUE(read_part(path + ".none").empty());
 }
 
 std::map<std::string, Gauged> numbers() {

@@ -30,6 +30,10 @@ Question question(const std::string& w, const std::string& machine, int threads 
   return q;
 }
 
+Question asked(const Ptr& w, const std::string& machine = "h200") {
+  return {.workload = w, .machine = std::make_shared<const Machine>(named_machine(machine))};
+}
+
 const Model& planner() { return builtin_models().back(); }
 Settings standard() { return {planner().options, {}, "planner"}; }
 
@@ -119,7 +123,7 @@ TEST(Planner, PartitionsOfSmallGraphsAreTheBestThereAre) {
       b.rewrites = {"none"};  // equal structure is no equal price here
       return std::optional(b);
     });
-    const Result<Partition> found = search.run();
+    const Result<Partition> found = search.run(asked(w));
     ASSERT_TRUE(found.ok()) << "seed " << seed << ": " << found.reason();
     EXPECT_TRUE(found->exact);
     EXPECT_NEAR(found->seconds, brute.best, 1e-9 * brute.best) << "seed " << seed;
@@ -137,7 +141,7 @@ TEST(Planner, NoTwoPartsOfALargerGraphWouldGain) {
     b.rewrites = {"none"};
     return std::optional(b);
   });
-  const Result<Partition> found = search.run();
+  const Result<Partition> found = search.run(asked(w));
   ASSERT_TRUE(found.ok()) << found.reason();
   std::vector<int> times(w->operators().size(), 0);
   for (const Group& g : found->groups)
@@ -159,7 +163,7 @@ TEST(Planner, NoPartsOfALargerGraphWaitForOneAnother) {
       b.rewrites = {"none"};
       return std::optional(b);
     });
-    const Result<Partition> found = search.run();
+    const Result<Partition> found = search.run(asked(w));
     ASSERT_TRUE(found.ok()) << found.reason();
     std::vector<Part> parts;
     for (const Group& g : found->groups) parts.push_back(g.ops);
@@ -488,7 +492,7 @@ TEST(Planner, WhatARoughPriceWasWrongAboutIsTakenApart) {
           return std::optional(b);
         },
         [&](const Part& ops) { return std::optional(ops.size() > 1 ? 0.5 * ops.size() : 1.0); });
-    const Result<Partition> found = search.run();
+    const Result<Partition> found = search.run(asked(w));
     ASSERT_TRUE(found.ok()) << found.reason();
     const auto operators = static_cast<double>(w->operators().size());
     if (dear > 1)
@@ -718,6 +722,20 @@ TEST(GpuPlanner, LongSumsOfFewResultsAreSharedAmongBlocks) {
 
 /// What a target refuses is in no plan: here every kernel with
 /// more than one operator.
+TEST(Planner, SaysWhyAnOperatorHasNoKernel) {
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: gathered\nloops: {i: 8}\ntensors: {X: [3, 5], n: [8]}\n"
+                         "dtypes: {n: i32}\noperators: [\"t[i] = X[i, n[i]]\"]\n",
+                         "test"));
+  for (const char* machine : {"h200", "epyc-zen5"}) {
+    const Result<Proposal> p = planner().propose(asked(w, machine), standard());
+    ASSERT_FALSE(p.ok()) << machine;
+    EXPECT_NE(p.reason().find("t: kernel1: t reads X by another tensor's values and beyond its "),
+              std::string::npos)
+        << p.reason();
+  }
+}
+
 TEST(GpuPlanner, NothingThatIsRefusedIsInAPlan) {
   Question q = question("gemm-chain:m=512,l=256,k=64,n=64,dtype=f16", "h200");
   int asked = 0;
