@@ -40,7 +40,7 @@ MicroKernelRecord record_of(const cuda::MicroKernel& m) {
                       .operands = std::string("in shared memory, either way round, rows ") +
                                   (m.plain_rows ? "padded" : "swizzled") + "; sums in " +
                                   (m.fragments ? "registers" : "shared memory"),
-                      .needs = m.f32 ? "" : "tensor cores"};
+                      .needs = m.matrix ? "tensor cores" : ""};
   for (DType t : {DType::f16, DType::bf16, DType::f32})
     if (m.takes(t)) r.types.push_back(t);
   return r;

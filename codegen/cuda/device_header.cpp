@@ -5,6 +5,7 @@
 #include "codegen/cuda/products_text.h"
 #include "codegen/cuda/stitch_text.h"
 #include "codegen/cuda/sums_text.h"
+#include "codegen/cuda/tf32_text.h"
 #include "codegen/cuda/tiles_text.h"
 #include "codegen/cuda/warpgroups_text.h"
 #include "codegen/cuda/windows_text.h"
@@ -17,6 +18,7 @@ std::span<const DeviceHeader> device_headers() {
       {"tilewright_tiles.h", {k_tiles_text, sizeof k_tiles_text - 1}},
       {"tilewright_sums.h", {k_sums_text, sizeof k_sums_text - 1}},
       {"tilewright_products.h", {k_products_text, sizeof k_products_text - 1}},
+      {"tilewright_tf32.h", {k_tf32_text, sizeof k_tf32_text - 1}},
       {"tilewright_stitch.h", {k_stitch_text, sizeof k_stitch_text - 1}},
       {"tilewright_hopper.h", {k_hopper_text, sizeof k_hopper_text - 1}},
       {"tilewright_warpgroups.h", {k_warpgroups_text, sizeof k_warpgroups_text - 1}},

@@ -124,10 +124,18 @@ Result<KernelText> emit_block(Program& p, int index, bool tight) {
   }
 }
 
-/// Where padded tiles have no room, they are as small as the plan has them, and every operator goes
-/// point by point.
+/// Where padded tiles have no room, products of floats are by fused multiply-adds, whose tiles are
+/// padded less; else tiles are as small as the plan has them, and every operator goes point by
+/// point.
 Result<KernelText> emit_block(Program& p, int index, Source& source) {
   auto text = emit_block(p, index, false);
+  if (!text && text.why().shortage && p.options.micro_kernel.empty() &&
+      p.workload().dtype() == DType::f32) {
+    p.by_fma = true;
+    auto smaller = emit_block(p, index, false);
+    p.by_fma = false;
+    if (smaller) return smaller;
+  }
   if (text || !text.why().shortage || !p.options.micro_kernel.empty() || p.options.own_form)
     return text;
   auto tight = emit_block(p, index, true);
@@ -295,13 +303,16 @@ Result<Source> emit(const Schedule& s, const EmitOptions& options) {
       "nvcc -std=c++17 -I . -gencode arch=compute_90a,code=sm_90a -cubin " + source.file_name;
   source.needed = p.needed;
   source.micro_kernel = join(p.used);
-  source.text = head(p, source) +
-                (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
-                "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
-                (templates.hopper ? "#include \"tilewright_hopper.h\"\n" : "") +
-                (templates.warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
-                (templates.windows ? "#include \"tilewright_windows.h\"\n" : "") +
-                "\nusing namespace tw;\n\n" + kernels;
+  source.text =
+      head(p, source) +
+      (cold ? "#define TW_COPIES_AT_ONCE 1\n#define TW_ELEMENTS_AT_ONCE 1\n" : "") +
+      "#include \"tilewright_" + (stitched ? "stitch" : "products") + ".h\"\n" +
+      (std::ranges::find(p.used, "tf32x3") != p.used.end() ? "#include \"tilewright_tf32.h\"\n"
+                                                           : "") +
+      (templates.hopper ? "#include \"tilewright_hopper.h\"\n" : "") +
+      (templates.warpgroups ? "#include \"tilewright_pairs.h\"\n" : "") +
+      (templates.windows ? "#include \"tilewright_windows.h\"\n" : "") +
+      "\nusing namespace tw;\n\n" + kernels;
   return source;
 }
 

@@ -13,20 +13,36 @@
 #include "core/lowering/gpu/early.h"
 
 namespace tilewright::cuda {
+namespace {
+
+/// What is asked for; else of floats what is priced to be quicker, as the planner's price supposes.
+std::string micro_kernel_of(const Program& p, int index) {
+  if (!p.options.micro_kernel.empty() || p.workload().dtype() != DType::f32)
+    return p.options.micro_kernel;
+  if (p.by_fma) return "simt";
+  const auto rates = lowering::block_rates(p.machine(), DType::f32);
+  if (!rates || rates->tf32 == 0) return "";
+  const auto time = lowering::block_time(p.schedule, index, *rates,
+                                         {.warps = p.options.warps, .stages = p.options.stages});
+  return time ? time->micro_kernel : "";
+}
+
+}  // namespace
 
 KernelEmitter::KernelEmitter(Program& program, int index, bool tight)
     : RangeEmitter(program.workload(), program.schedule.kernels[static_cast<std::size_t>(index)]),
       p_(program),
       index_(index),
       tight_(tight),
-      choices_{.micro_kernel = program.options.micro_kernel,
-               .warps = program.options.warps,
-               .copy_warps = program.options.copy_warps,
-               .stages = program.options.stages,
-               .registers = program.options.registers,
-               .shared_room = program.options.shared_room,
-               .gives_registers = program.options.warpgroups,
-               .tight = tight},
+      choices_{
+          .micro_kernel = tight ? program.options.micro_kernel : micro_kernel_of(program, index),
+          .warps = program.options.warps,
+          .copy_warps = program.options.copy_warps,
+          .stages = program.options.stages,
+          .registers = program.options.registers,
+          .shared_room = program.options.shared_room,
+          .gives_registers = program.options.warpgroups,
+          .tight = tight},
       block_(program.schedule, index, choices_) {
   for (const Buffer& b : k_.buffers)
     names_of_.push_back(names_.fresh(identifier("", tensor_name(b.tensor)) + "_tile"));
@@ -87,17 +103,20 @@ constexpr std::int64_t kLeastOfBounds = 64;
 /// to 255, and half of the blocks have room.
 std::int64_t KernelEmitter::resident() const {
   if (const std::int64_t blocks = block_.program().registers.blocks; blocks > 0) return blocks;
-  const auto rates = lowering::block_rates(p_.machine(), DType::f32);
+  const auto known = lowering::block_rates(p_.machine(), DType::f32);
   const bool floats = std::ranges::all_of(workload_.tensors(), [](const Tensor& t) {
     return t.dtype == DType::f32 || is_integer(t.dtype);
   });
-  if (!rates || !floats) return 0;
+  if (!known || !floats) return 0;
+  lowering::BlockRates rates = *known;
+  (block_.micro_kernel().matrix ? rates.mma : rates.tf32) =
+      block_.micro_kernel().matrix ? rates.tf32 : 0;
   const auto work = lowering::block_work(p_.schedule, index_, choices_);
   if (!work) return 0;
-  const auto forms = lowering::block_forms(*work, *rates);
+  const auto forms = lowering::block_forms(*work, rates);
   if (!forms || forms->resident <= 1) return 0;
   const std::int64_t left =
-      lowering::most_registers(forms->threads, rates->registers / forms->resident);
+      lowering::most_registers(forms->threads, rates.registers / forms->resident);
   return left >= kLeastOfBounds ? forms->resident : 0;
 }
 

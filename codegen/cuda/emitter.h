@@ -44,6 +44,7 @@ struct Program {
   std::vector<bool> needed;            ///< by TensorId
   std::vector<std::string> used = {};  ///< micro-kernels, as they are met
   bool f64 = false;
+  bool by_fma = false;  ///< products of floats, where other micro-kernels have no room
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
   /// Whether the kernel's launch may begin before the one before it has ended: on Hopper, but for

@@ -321,8 +321,9 @@ class Checker {
              "a number as 9.0, 0: unknown");
       }
       for (const auto& [type, rate] : unit.peak) {
-        if (!dtype_from_name(type)) {
-          fail(field + ": peak", type, "is not an element type", "f16, bf16, f32, f64, i8, i32");
+        if (!dtype_from_name(type) && type != "tf32") {
+          fail(field + ": peak", type, "is not an element type",
+               "f16, bf16, f32, tf32, f64, i8, i32");
         }
         if (bad(rate.value) || rate.value < 1) {
           fail(field + ": peak " + type, std::to_string(rate.value), "is not a rate",

@@ -215,8 +215,8 @@ ComputeUnit read_unit(const Field& f, Lines& lines) {
   if (const auto peak = f.get("peak")) {
     lines.emplace(prefix + ": peak", peak->line());
     for (const auto& [type, field] : peak->entries()) {
-      if (!dtype_from_name(type)) {
-        field.fail("is the peak of no element type", "f16, bf16, f32, f64, i8 or i32");
+      if (!dtype_from_name(type) && type != "tf32") {
+        field.fail("is the peak of no element type", "f16, bf16, f32, tf32, f64, i8 or i32");
       }
       const Field v = number(field, "peak." + type, unit.sources);
       unit.peak[type] = FlopsPerSecond(quantity(v, "FLOP/s"));

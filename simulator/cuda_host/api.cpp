@@ -96,6 +96,11 @@ void mma_16x8x16(tw_thread* t, float* d, const std::uint32_t* a, std::uint32_t b
   TW_ENTER(t);
   e.mma(f, d, a, b0, b1, bfloat != 0, place);
 }
+void mma_16x8x8_tf32(tw_thread* t, float* d, const std::uint32_t* a, std::uint32_t b0,
+                     std::uint32_t b1) {
+  TW_ENTER(t);
+  e.mma_tf32(f, d, a, b0, b1, place);
+}
 void wmma_load(tw_thread* t, std::uint32_t* r, const void* p, int stride, int is_b,
                int transposed) {
   TW_ENTER(t);
@@ -210,6 +215,7 @@ constexpr tw_device_api kTable = {
     .ldmatrix4 = ldmatrix4,
     .stmatrix4_transposed = stmatrix4_transposed,
     .mma_16x8x16 = mma_16x8x16,
+    .mma_16x8x8_tf32 = mma_16x8x8_tf32,
     .wmma_load = wmma_load,
     .wmma_load_sums = wmma_load_sums,
     .wmma_store_sums = wmma_store_sums,

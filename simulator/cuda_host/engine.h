@@ -217,6 +217,8 @@ class Engine {
   void stmatrix4_transposed(Fiber& f, void* row, const std::uint32_t* r, std::uint32_t place);
   void mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
            bool bfloat, std::uint32_t place);
+  void mma_tf32(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, std::uint32_t b1,
+                std::uint32_t place);
   void wmma_load(Fiber& f, std::uint32_t* r, const void* p, int stride, bool is_b, bool transposed,
                  std::uint32_t place);
   void wmma_sums(Fiber& f, float* r, float* p, int stride, bool store, std::uint32_t place);

@@ -1,5 +1,5 @@
-// The matrix instructions of a warp. Operands are f16 or bf16; their products are exact in f32, and
-// sums are f32, rounded to nearest at every addition, in the order of k, starting from the
+// The matrix instructions of a warp. Operands are f16, bf16 or TF32; their products are exact in
+// f32, and sums are f32, rounded to nearest at every addition, in the order of k, starting from the
 // accumulator. A tensor core adds several products at once with truncation of its own: results
 // agree to rounding, not to the bit.
 #include <cstring>
@@ -33,12 +33,12 @@ Pair unpack(std::uint32_t bits, bool bfloat) {
   return {table[bits & 0xffffu], table[bits >> 16]};
 }
 
-/// d[rows x columns] += a[rows x 16] * b[16 x columns].
-template <int kRows, int kColumns>
-void multiply_add(float (&d)[kRows][kColumns], const float (&a)[kRows][16],
-                  const float (&b)[16][kColumns]) {
+/// d[rows x columns] += a[rows x depth] * b[depth x columns].
+template <int kRows, int kColumns, int kDepth>
+void multiply_add(float (&d)[kRows][kColumns], const float (&a)[kRows][kDepth],
+                  const float (&b)[kDepth][kColumns]) {
   for (int i = 0; i < kRows; ++i)
-    for (int k = 0; k < 16; ++k)
+    for (int k = 0; k < kDepth; ++k)
       for (int j = 0; j < kColumns; ++j) d[i][j] += a[i][k] * b[k][j];
 }
 
@@ -129,6 +129,40 @@ void Engine::mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, s
     const auto* const s = static_cast<const float*>(o.out);
     std::memcpy(&sums[g][t], s, 8);
     std::memcpy(&sums[g + 8][t], s + 2, 8);
+  }
+  multiply_add(sums, left, right);
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    const std::size_t g = lane / 4, t = lane % 4 * 2;
+    auto* const s = static_cast<float*>(w.operands[lane].out);
+    std::memcpy(s, &sums[g][t], 8);
+    std::memcpy(s + 2, &sums[g + 8][t], 8);
+  }
+  ++counts_->mma;
+  release(f);
+}
+
+void Engine::mma_tf32(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0,
+                      std::uint32_t b1, std::uint32_t place) {
+  constexpr int kTf32 = 2;
+  if (!meet(f, Collective::mma, kTf32,
+            {.out = d, .in = a, .value = b0, .value2 = b1, .place = place}))
+    return;
+  const auto number = [](std::uint32_t bits) { return tw_half::float_of_bits(bits & 0xffffe000u); };
+  const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
+  float left[16][8], right[8][8], sums[16][8];
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    const std::size_t g = lane / 4, t = lane % 4;
+    const Operand& o = w.operands[lane];
+    const auto* const l = static_cast<const std::uint32_t*>(o.in);
+    left[g][t] = number(l[0]);
+    left[g + 8][t] = number(l[1]);
+    left[g][t + 4] = number(l[2]);
+    left[g + 8][t + 4] = number(l[3]);
+    right[t][g] = number(o.value);
+    right[t + 4][g] = number(o.value2);
+    const auto* const s = static_cast<const float*>(o.out);
+    std::memcpy(&sums[g][2 * t], s, 8);
+    std::memcpy(&sums[g + 8][2 * t], s + 2, 8);
   }
   multiply_add(sums, left, right);
   for (std::size_t lane = 0; lane < kWarp; ++lane) {

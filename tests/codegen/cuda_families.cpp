@@ -1,5 +1,6 @@
 #include "tests/codegen/cuda_families.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -341,6 +342,18 @@ std::vector<FamilyCase> family_cases() {
        {"r/4@grid ( L.x C.rowmax C.exp C.rowsum C.divide S.y )"},
        ""},
   };
+  // Products of floats by tensor cores, too.
+  for (const std::string of :
+       {"gemm f32", "gemm f32, rows that begin anywhere, tiles of no four",
+        "gemm f32, transposed right", "gemm f32, transposed left", "gemm, split reduction",
+        "deep chain, f32", "attention, queries of a group in one block",
+        "attention in one pass, f32", "attention in one pass, nothing in registers",
+        "convolution by groups, f32, a window cut"}) {
+    FamilyCase again = *std::ranges::find(all, of, &FamilyCase::name);
+    again.name += ", tf32x3";
+    again.options.micro_kernel = "tf32x3";
+    all.push_back(std::move(again));
+  }
   if (long_run()) {
     for (int i = 1; i <= 12; ++i) {
       all.push_back(

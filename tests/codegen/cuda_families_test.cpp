@@ -5,8 +5,14 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
+#include <random>
 #include <sstream>
 
+#include "core/base/format.h"
+#include "core/lowering/gpu/block_time.h"
+#include "core/plan/schedule.h"
+#include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
 #include "tests/support/golden.h"
 #include "tests/support/places.h"
@@ -148,6 +154,40 @@ TEST(CudaFamilies, TheSkeletonIsAMicroKernel) {
   EXPECT_LT(run->error, 1e-5);
 }
 
+/// Of floats each kernel has the micro-kernel that its price supposes, and the one that is asked
+/// for.
+TEST(CudaFamilies, FloatsAreComputedAsTheyArePriced) {
+  const auto machine = std::make_shared<const Machine>(named_machine("h200"));
+  const auto rates = lowering::block_rates(*machine, DType::f32);
+  ASSERT_TRUE(rates) << rates.reason();
+  std::mt19937_64 random(15);
+  const auto draw = [&](std::initializer_list<int> of) { return of.begin()[random() % of.size()]; };
+  std::map<std::string, int> seen;
+  for (int i = 0; i < 40; ++i) {
+    const int m = draw({7, 64, 300, 2048}), n = draw({5, 96, 513, 2048}),
+              d = draw({3, 31, 256, 2048});
+    const auto w =
+        std::make_shared<const Workload>(named_workload(formatted("gemm:m={},n={},k={}", m, n, d)));
+    const Kernel k{
+        .name = "k",
+        .tree = parse_tree(formatted(
+            "m/{}@grid n/{}@grid ( k/{} ( C.gemm ) S.C )", std::min(m, draw({4, 16, 64, 128})),
+            std::min(n, draw({8, 32, 96, 128})), std::min(d, draw({4, 20, 32, 64}))))};
+    const auto s = resolve({.kernels = {k}}, w, machine);
+    ASSERT_TRUE(s) << s.reason();
+    const auto time = lowering::block_time(*s, 0, *rates);
+    const auto source = cuda::emit(*s);
+    if (!time || !source || source->micro_kernel.empty()) continue;
+    EXPECT_EQ(source->micro_kernel, time->micro_kernel) << w->name();
+    ++seen[time->micro_kernel];
+    const auto asked = cuda::emit(*s, {.micro_kernel = "simt"});
+    ASSERT_TRUE(asked) << asked.reason();
+    EXPECT_EQ(asked->micro_kernel, "simt");
+  }
+  EXPECT_GT(seen["tf32x3"], 5);
+  EXPECT_GT(seen["simt"], 5);
+}
+
 /// The text of one kernel, to be read. To accept a change:
 ///   TILEWRIGHT_REGENERATE=1 cuda_families_test --gtest_filter=CudaGolden.*
 TEST(CudaGolden, FusedChain) {
@@ -177,7 +217,7 @@ TEST(CudaRefusals, SayWhy) {
       ::testing::HasSubstr("takes no f32"));
   EXPECT_THAT(
       refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.micro_kernel = "mwa"}}),
-      ::testing::HasSubstr("it has mma, wmma2x2, simt"));
+      ::testing::HasSubstr("it has mma, wmma2x2, simt, tf32x3"));
   EXPECT_THAT(refusal({"", "gemm:m=512,n=512,k=512", {gemm}, "m=256,n=256,k=256"}),
               ::testing::HasSubstr("of shared memory"));
   EXPECT_THROW((void)refusal({"", "gemm:m=64,n=64,k=64", {gemm}, "m=16,n=16,k=16", {.warps = 99}}),

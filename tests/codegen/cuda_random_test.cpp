@@ -63,6 +63,7 @@ std::vector<Drawn> draw(std::mt19937_64& random, const testing::RandomOptions& o
                                      .prefix = "k" + std::to_string(n)};
       if (n % 8 == 3) emit_options.micro_kernel = "wmma2x2";
       if (n % 8 == 4) emit_options.micro_kernel = "simt";
+      if (n % 8 == 5 && c->workload->dtype() == DType::f32) emit_options.micro_kernel = "tf32x3";
       auto source = cuda::emit(*schedule, emit_options);
       if (!source.ok()) {
         ++tally.refused;

@@ -55,6 +55,9 @@ Program emitted(const std::vector<Case>& cases) {
     SCOPED_TRACE(c.tree);
     p.schedules.push_back(schedule_of(c));
     cuda::EmitOptions options{.prefix = formatted("k{}", p.sources.size())};
+    // The rooms are those of fused multiply-adds.
+    if (!c.makeshift && schedule_of(c).workload->dtype() == DType::f32)
+      options.micro_kernel = "simt";
     if (c.makeshift) {
       options.shared_room = c.room;
     } else if (c.room > 0) {
@@ -353,8 +356,10 @@ TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
     SCOPED_TRACE(c.tree);
     schedules.push_back(schedule_of(c));
     for (const bool hopper : {true, false}) {
-      auto source = cuda::emit(schedules.back(), {.warps = d.warps,
+      auto source = cuda::emit(schedules.back(), {.micro_kernel = "simt",
+                                                  .warps = d.warps,
                                                   .stages = 2,
+
                                                   .warpgroups = hopper,
                                                   .prefix = formatted("k{}", sources.size())});
       ASSERT_TRUE(source) << source.reason();

@@ -192,6 +192,7 @@ class Plans {
                               .prefix = "k" + std::to_string(number)};
     if (random_() % 8 == 0 && d.c.workload->dtype() == DType::f16) options.micro_kernel = "wmma2x2";
     if (random_() % 8 == 0) options.micro_kernel = "simt";
+    if (number % 3 == 0 && d.c.workload->dtype() == DType::f32) options.micro_kernel = "tf32x3";
     try {
       auto source = cuda::emit(d.schedule, options);
       if (!source) {

@@ -523,6 +523,15 @@ TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/// d[16x8] += a[16x8] * b[8x8] in TF32: floats whose last 13 bits are not read. With g = lane / 4 and t = lane % 4:
+///   a: [g][t], [g+8][t], [g][t+4], [g+8][t+4]
+///   b: [t][g], [t+4][g]
+TW_DEVICE void mma_16x8x8_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 /// WMMA (m16n16k16), the fragments' layout unknown: what Chimera's micro-kernel is made of.
 struct WmmaOperand { u32 r[8]; };
 struct WmmaSums { float r[8]; };

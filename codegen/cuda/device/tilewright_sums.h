@@ -220,6 +220,28 @@ TW_DEVICE void each_aligned_four(const Sums<M, N>& s, const PlaceOfFours& p, int
       }
     }
 }
+/// The same sums in fours: of each 16 columns a lane gets four neighbours from two lanes.
+template <int M, int N>
+TW_DEVICE void into_fours(Sums<M, N>& s, int lane) {
+  const int place = PlaceOfFours::numbered(lane), from = place / 4 * 4 + place % 2 * 2;
+  const bool second = place % 4 >= 2;
+  TW_UNROLL
+  for (int i = 0; i < M; ++i)
+    TW_UNROLL
+    for (int j = 0; j < N; j += 2)
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        float four[4];
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          const float one = shuffle(s.x[i][j][2 * h + e % 2], from + e / 2);
+          const float other = shuffle(s.x[i][j + 1][2 * h + e % 2], from + e / 2);
+          four[e] = second ? other : one;
+        }
+        TW_UNROLL
+        for (int e = 0; e < 4; ++e) s.x[i][j + e / 2][2 * h + e % 2] = four[e];
+      }
+}
 /// Sums to a tensor and back; row(r) as for copy_async. Whole: rows begin at multiples of 8 bytes (in fours of four
 /// elements), and the four lanes of a row move 32 bytes of it at a time (in 16-bit types two blocks of columns, exchanged
 /// among them; floats in fours 64), so that no sector is asked for twice. Else elements of 16 bits go in pairs, and
@@ -234,6 +256,11 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
           store_global(reinterpret_cast<b128*>(to), b128{bits_of(x[0]), bits_of(x[1]), bits_of(x[2]), bits_of(x[3])});
         },
         [](float* to, float x) { store_global(to, x); });
+  if constexpr (!Whole && !Fours && kIsFloat<T> && N % 2 == 0) {
+    Sums<M, N> fours = s;
+    into_fours(fours, p.lane);
+    return write_sums<T, Whole>(fours, PlaceOfFours{p.row, p.column, p.lane}, first, columns, row);
+  }
   const int t = p.place() % 4, four = p.lane - t;
   TW_UNROLL
   for (int i = 0; i < M; ++i)
@@ -323,6 +350,11 @@ TW_DEVICE void write_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int firs
 /// Whole: rows begin at multiples of 16 bytes.
 template <class T, int How = kSum, bool Whole = false, int M, int N, class Row, bool Fours>
 TW_DEVICE void add_sums(const Sums<M, N>& s, const PlaceOf<Fours>& p, int first, int columns, const Row& row) {
+  if constexpr (!Fours && kIsFloat<T> && How == kSum && N % 2 == 0) {
+    Sums<M, N> fours = s;
+    into_fours(fours, p.lane);
+    return add_sums<T, How>(fours, PlaceOfFours{p.row, p.column, p.lane}, first, columns, row);
+  }
   if constexpr (!Whole && Fours && kIsFloat<T> && How == kSum)
     return each_aligned_four(
         s, p, first, columns, row,

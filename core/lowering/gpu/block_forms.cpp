@@ -43,8 +43,9 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
   }
   const bool alone = work.phases.size() == 1 && work.phases.front().multiplies_alone();
   const std::int64_t beside = alone ? beside_sums(work.phases.front().products.front(), f) : 40;
-  const std::int64_t all = r.mma == 0 && work.sums > 0
-                               ? fma_registers(work.sums, ceil_div(f.most_rows, f.warp_rows))
+  const std::int64_t down = ceil_div(f.most_rows, f.warp_rows);
+  const std::int64_t all = r.tf32 > 0 && work.sums > 0   ? tf32_registers(work.sums, down)
+                           : r.mma == 0 && work.sums > 0 ? fma_registers(work.sums, down)
                            : chained ? 44 + ceil_div(5 * work.sums, std::int64_t{4})
                                      : beside + work.sums;
   const std::int64_t least = r.mma > 0       ? 0
@@ -78,7 +79,7 @@ Result<BlockForms> block_forms(const BlockWork& work, const BlockRates& r) {
   // Of products by fused multiply-adds ptxas' numbers are known to a tenth; in kernels of 16-bit
   // types it takes no more than these (17 kernels of h100-drawn-seconds-priced.json).
   const bool in_registers = std::ranges::any_of(p.tiles, &BlockTile::in_registers);
-  const std::int64_t more = r.mma > 0 ? 10 : in_registers ? 11 : 12;
+  const std::int64_t more = r.mma > 0 && r.tf32 == 0 ? 10 : in_registers ? 11 : 12;
   f.crowded = std::max<std::int64_t>(1, resident(ceil_div(more * f.registers, std::int64_t{10})));
   if (f.resident < 1) return too_few;
   return f;

@@ -364,6 +364,12 @@ void BlockLowering::shape() {
       p.swizzle = p.right_along ? Swizzle::fours : Swizzle::none;
     if (read_by_elements(b)) p.swizzle = Swizzle::none;  // addresses are sums of what loops add
     p.pitch = row_pitch(p.need_columns, p.element_bytes, plain);
+    // Floats of which lanes read four rows at a time, eight neighbours of each.
+    if (micro_kernel().matrix && micro_kernel().f32 && is_operand(b) && p.element_bytes == 4 &&
+        !p.left_along && !p.right_along) {
+      p.swizzle = Swizzle::none;
+      if (p.pitch % 16 == 0) p.pitch += 8;
+    }
     if (micro_kernel().fours && p.form == Form::ring && p.element_bytes == 4 && !slides(b) &&
         !p.view.valid() && read_by_elements(b))
       spread_lanes(b);

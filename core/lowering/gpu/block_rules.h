@@ -78,6 +78,15 @@ constexpr std::int64_t blocks_by_registers(std::int64_t threads, std::int64_t re
   return warps / ((threads + 31) / 32);
 }
 
+/// Cycles of a scheduler for the two parts of a float: three instructions, of which two have half
+/// of the units.
+inline constexpr double kOfParts = 5;
+/// Registers of a thread with so many sums of floats by tensor cores, of `rows` blocks of 16: the
+/// two parts of the left operand's, two columns of the right one's, and sums of 16 of the depth.
+constexpr std::int64_t tf32_registers(std::int64_t sums, std::int64_t rows) {
+  return std::min<std::int64_t>(255, 48 + sums + 20 * rows);
+}
+
 /// Registers of a thread where the copying warps give some of theirs to the computing ones (PTX
 /// ISA, setmaxnreg: of whole warpgroups, in eights), and blocks on a multiprocessor that the launch
 /// then leaves room for; 0: they do not.

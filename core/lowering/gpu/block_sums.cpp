@@ -18,8 +18,8 @@ using Split = BlockTile::Split;
 
 constexpr int kMostComputingWarps = 16;
 constexpr std::int64_t kOtherRegisters = 72;  // that a thread needs beside its sums, about
-constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
-constexpr std::int64_t kSumsAtOnce = 64;    // of a product whose sums live in a tile
+constexpr std::int64_t kRegisters = 65536;    // of a multiprocessor
+constexpr std::int64_t kSumsAtOnce = 64;      // of a product whose sums live in a tile
 
 int dimension_of(const Access& a, LoopId loop) {
   for (std::size_t d = 0; d < a.index.size(); ++d)
@@ -152,11 +152,11 @@ void BlockLowering::choose_forms() {
 }
 
 /// Whether the copying warps give registers to the computing ones: both are whole warpgroups, and
-/// the kernel is one product by fused multiply-adds, whose copies wait in no registers.
+/// the kernel is one product of floats, whose copies wait in no registers.
 bool BlockLowering::gives_registers() const {
   const auto warpgroups = [](int threads) { return threads > 0 && threads % 128 == 0; };
   const auto sums = [&](OpId op) { return !workload_.reduction_loops(op).empty(); };
-  return choices_.gives_registers && micro_kernel().fours && !k_.co_resident &&
+  return choices_.gives_registers && micro_kernel().f32 && !k_.co_resident &&
          warpgroups(program_.threads()) && warpgroups(program_.copying_threads()) &&
          program_.products.size() == 1 && std::ranges::count_if(k_.ops, sums) == 1 &&
          std::ranges::all_of(program_.tiles, [&](const BlockTile& t) {
@@ -184,7 +184,11 @@ void BlockLowering::share_registers() {
   // right operand whose rows run along the depth a thread has more.
   const bool along =
       std::ranges::any_of(program_.tiles, [](const BlockTile& t) { return t.right_along; });
-  const std::int64_t needed = sums_alive_ + kOtherRegisters + (along && sums_alive_ > 32 ? 16 : 0);
+  std::int64_t needed = sums_alive_ + kOtherRegisters + (along && sums_alive_ > 32 ? 16 : 0);
+  if (micro_kernel().matrix)
+    for (const BlockTile& t : program_.tiles)
+      if (t.form == Form::sums)
+        needed = std::max(needed, tf32_registers(sums_alive_, sums_rows(t.buffer)));
   const std::int64_t threads = program_.threads(), copying = program_.copying_threads();
   const std::int64_t shared =
       (room() + kSharedReserved) / (program_.shared_bytes + kSharedReserved);

@@ -21,6 +21,13 @@ namespace {
 // Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking, tables of tensor core
 // throughput. Its latency: the same tables, m16n8k16 with sums of 32 bits.
 constexpr double kOfPeak = 0.62, kMmaLatency = 33;
+// Of TF32's dense peak, where each product is three: chosen by h200-products-tf32.json, as
+// kTf32Turn is.
+// Of products of floats on tensor cores, chosen by h200-products-tf32.json and
+// h200-products-tf32-planned.json: the part of TF32's dense peak that lasts where each product is
+// three, cycles for each float that is parted and not hidden behind products, and for 16 of the
+// depth.
+constexpr double kOfTf32 = 0.42, kOfTf32Parts = 1.6, kTf32Step = 40;
 constexpr double kSchedulers = 4;  // of an SM: CUDA C++ Programming Guide
 
 double find(const ComputeUnit& u, const std::string& name, std::string& lacks) {
@@ -64,6 +71,8 @@ Result<BlockRates> block_rates(const Machine& m, DType type) {
     if (r.clusters) r.wgmma = 64 * 256 * 16 / each->second;
   }
   r.fma = needs(peak(type == DType::f64 ? type : DType::f32), "peak: f32");
+  if (const auto tf32 = u.peak.find("tf32"); type == DType::f32 && tf32 != u.peak.end())
+    r.tf32 = kOfTf32 * tf32->second.value / an_sm / 3;
   r.fill = needs(m.level(*shared).bandwidth.value, "bandwidth of shared") / r.clock;
   const auto path = m.path(m.home(), *shared);
   const Level& outer = m.level(path.front().second);
@@ -110,7 +119,9 @@ constexpr double kFmaWaits = 6;
 constexpr double kFmaTurn = 100;
 // Of a product by matrix units, where tiles are waited for and the first of their operands are
 // read: chosen by 116 tiles of h200-products-shallow.json, of depths of 64 to 512.
-constexpr double kMmaTurn = 300;
+constexpr double kMmaTurn = 300, kTf32Turn = 600;
+// Of floats, the part of a block's time in which blocks of an SM do not hide each other's waits.
+constexpr double kTf32InStep = 0.5;
 // Cycles of an SM for a warp's instruction that copies pieces of 4 or 8 bytes in them, and of the
 // block's four copying warps, which have two or three instructions for each (SASS).
 constexpr double kOfFmaPieces = 2, kOfFmaPieceAlone = 3;
@@ -150,7 +161,7 @@ class Pricer {
     for (const CopyRun& c : p.copies) {
       // Of pieces of less than 16 bytes, kOfPieces has what they take.
       const bool straddles = c.is(Way::shifted) || (c.piece() >= 16 && !c.sectors);
-      const double longer = r_.mma > 0 && straddles ? kCopiedRows.sectors : 1;
+      const double longer = r_.mma > 0 && r_.tf32 == 0 && straddles ? kCopiedRows.sectors : 1;
       const double bytes = c.bytes * c.runs * longer;
       if (c.waits) {
         const bool inner = work_.program.kernel->buffer(BufferId(c.buffer)).outer.valid();
@@ -186,7 +197,9 @@ class Pricer {
       t.work += c.runs * ring.alone;
       t.issue += c.runs * (copy.issue + 2 * ring.issue);
     }
-    if (multiplies_alone(p)) t.work += p.products.front().runs * kMmaTurn;
+    if (multiplies_alone(p))
+      t.work += p.products.front().runs *
+                (r_.tf32 > 0 ? kTf32Turn / std::ceil(f_.warps() / kSchedulers) : kMmaTurn);
     t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
     // The first tile is waited for.
     t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
@@ -227,9 +240,9 @@ class Pricer {
   /// same at the same time: until rings have gone round twice.
   double together_part(const BlockPhase& p) const {
     if (!multiplies_alone(p)) return 0;
-    double part = 0;
+    double part = r_.tf32 > 0 ? kTf32InStep : 0;
     for (const CopyRun& c : p.copies) {
-      if (c.waits) return 0;
+      if (c.waits) return part;
       part = std::max(part, std::min(1.0, 2 * c.stages / c.runs));
     }
     return part;
@@ -266,12 +279,21 @@ class Pricer {
     if (matrix) {
       const double one = 2048 * kSchedulers / r_.mma;  // a scheduler's units, m16n8k16
       tensor = rows * columns * one;
-      near = 4 * (left + right);
+      if (r_.tf32 > 0) {
+        // As device/tilewright_tf32.h has it: ldmatrix or single floats, their two parts, and sums
+        // of 16 of the depth that are added to the sum.
+        tensor += kOfTf32Parts * (8 * rows + 4 * columns) + kTf32Step;
+        near = 8 * left + 4 * columns;
+        issue = (6 + 4) * rows * columns + (x.left_across ? 8 : 2) * left + 4 * columns +
+                kOfParts * (8 * rows + 4 * columns);
+      } else {
+        near = 4 * (left + right);
+        issue = rows * columns + 2 * (left + right);
+      }
       // Floats of a tile in shared memory are read pair by pair and rounded.
-      if (x.left_tile) near += 8 * rows, issue += 48 * rows;
+      if (x.left_tile && r_.tf32 == 0) near += 8 * rows, issue += 48 * rows;
       // Of the right operand one by one.
-      if (x.right_tile) near += 4 * columns, issue += 4 * kOfElement * columns;
-      issue += rows * columns + 2 * (left + right);
+      if (x.right_tile && r_.tf32 == 0) near += 4 * columns, issue += 4 * kOfElement * columns;
       alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
     } else {
       // Multiply-adds are issued like all else: a scheduler's units take one at a time.
@@ -339,6 +361,80 @@ class Pricer {
 double stays(double bytes, double capacity) {
   return capacity <= 0 ? 0 : std::clamp((capacity - bytes) / (0.25 * capacity), 0.0, 1.0);
 }
+
+namespace {
+
+/// Of blocks whose warps share their tiles, by one micro-kernel; `latency`: of what is copied,
+/// `kept`: the part of it that L2 keeps.
+Result<BlockTime> by_blocks(const Schedule& s, int kernel, const BlockRates& r,
+                            const BlockChoices& choices, double latency, double kept) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
+  const Result<BlockWork> found = block_work(s, kernel, choices);
+  if (!found) return found.why();
+  const BlockWork& work = *found;
+  if (r.tf32 > 0)
+    for (const BlockPhase& p : work.phases)
+      if (std::ranges::any_of(p.products,
+                              [](const ProductRun& x) { return x.contraction.has_value(); }))
+        return Reason{
+            formatted("{}: floats that are read one by one are multiplied by fused "
+                      "multiply-adds",
+                      k.name)};
+  double compulsory = 0;
+  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
+  const double memory = (1 - kept) * compulsory / r.memory / r.clock;
+  const Result<BlockForms> forms = block_forms(work, r);
+  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
+  BlockTime t{.memory = memory,
+              .warps = forms->warps(),
+              .threads = forms->threads,
+              .registers = forms->registers,
+              .shared = work.program.shared_bytes,
+              .resident = forms->resident,
+              .barriers = work.barriers,
+              .micro_kernel = choices.micro_kernel};
+  for (const BlockTile& tile : work.program.tiles)
+    if (tile.form == BlockTile::Form::computed && !tile.reason.empty())
+      t.tiles.push_back(s.workload->tensor(k.buffer(tile.buffer).tensor).name);
+  const Pricer price(r, *forms, work, latency, 1 - kept);
+  const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
+  double cycles = launch * (k.zeroed.empty() ? 1 : 2);
+  double seconds = 0, leaves = 0;
+  for (const BlockPhase& p : work.phases) {
+    const auto blocks = static_cast<double>(p.blocks);
+    const bool floats = r.mma == 0 || r.tf32 > 0,
+               fours = floats && r.gives_registers;  // where an instruction adds them
+    leaves += blocks * ((p.added - p.added_in_pieces) / (fours ? kAddedBytes : kAddedOneByOne) +
+                        p.added_in_pieces / kAddedOneByOne);
+    // One of those who wait for a word succeeds each time that all have gone to L2 and back.
+    double swapped = 0;
+    for (const StoreRun& x : p.stores)
+      if (swaps(x, work, r)) swapped = std::max(swapped, x.to_word);
+    const auto places = static_cast<double>(r.sms * t.resident);
+    if (swapped > 1) leaves += swapped * (r.l2 + std::min(swapped, places) * kSwapping) / r.clock;
+    if (k.co_resident && p.blocks > r.sms * t.resident)
+      return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
+                              p.blocks, r.sms * t.resident)};
+    t.phases.push_back(price.phase(p, t.resident));
+    // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
+    const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
+                                                       : t.phases.back().seconds;
+    // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
+    // of the last one while their threads store.
+    const double parts = p.stored_in_pieces * blocks / (floats ? kPartsOfFours : kPartsOfSectors),
+                 last = parts / std::max(1.0, t.phases.back().rounds);
+    double storing = 0;
+    for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;
+    seconds += std::max((t.phases.back().seconds + crowded) / 2, parts - last);
+    leaves += std::max(0.0, last - storing / r.clock);
+  }
+  if (k.co_resident) cycles += r.launch_together;
+  cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
+  t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;
+  return t;
+}
+
+}  // namespace
 
 Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                              const BlockOptions& o) {
@@ -411,61 +507,16 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
                 std::max(t.phases.back().seconds, t.memory);
     return t;
   }
-  const Result<BlockWork> found = block_work(
-      s, kernel, {.warps = warps, .stages = stages, .gives_registers = r.gives_registers});
-  if (!found) return found.why();
-  const BlockWork& work = *found;
-  double compulsory = 0;
-  for (const BlockPhase& p : work.phases) compulsory += p.compulsory;
-  const double memory = from_memory(compulsory);
-  const Result<BlockForms> forms = block_forms(work, r);
-  if (!forms) return Reason{formatted("{}: {}", k.name, forms.reason())};
-  BlockTime t{.memory = memory,
-              .warps = forms->warps(),
-              .threads = forms->threads,
-              .registers = forms->registers,
-              .shared = work.program.shared_bytes,
-              .resident = forms->resident,
-              .barriers = work.barriers};
-  for (const BlockTile& tile : work.program.tiles)
-    if (tile.form == BlockTile::Form::computed && !tile.reason.empty())
-      t.tiles.push_back(s.workload->tensor(k.buffer(tile.buffer).tensor).name);
-  const Pricer price(r, *forms, work, latency, 1 - kept);
-  const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
-  double cycles = launch * (k.zeroed.empty() ? 1 : 2);
-  double seconds = 0, leaves = 0;
-  for (const BlockPhase& p : work.phases) {
-    const auto blocks = static_cast<double>(p.blocks);
-    const bool fours = r.mma == 0 && r.gives_registers;  // floats, where an instruction adds them
-    leaves += blocks * ((p.added - p.added_in_pieces) / (fours ? kAddedBytes : kAddedOneByOne) +
-                        p.added_in_pieces / kAddedOneByOne);
-    // One of those who wait for a word succeeds each time that all have gone to L2 and back.
-    double swapped = 0;
-    for (const StoreRun& x : p.stores)
-      if (swaps(x, work, r)) swapped = std::max(swapped, x.to_word);
-    const auto places = static_cast<double>(r.sms * t.resident);
-    if (swapped > 1) leaves += swapped * (r.l2 + std::min(swapped, places) * kSwapping) / r.clock;
-    if (k.co_resident && p.blocks > r.sms * t.resident)
-      return Reason{formatted("{}: {} blocks wait for one another, {} run at the same time", k.name,
-                              p.blocks, r.sms * t.resident)};
-    t.phases.push_back(price.phase(p, t.resident));
-    // What ptxas gives a thread is known to a fifth: half the time as if it were that much more.
-    const double crowded = forms->crowded < t.resident ? price.phase(p, forms->crowded).seconds
-                                                       : t.phases.back().seconds;
-    // Parts of sectors of all rounds but the last leave while the next one's blocks compute, those
-    // of the last one while their threads store.
-    const double parts =
-                     p.stored_in_pieces * blocks / (r.mma > 0 ? kPartsOfSectors : kPartsOfFours),
-                 last = parts / std::max(1.0, t.phases.back().rounds);
-    double storing = 0;
-    for (const StoreRun& x : p.stores) storing += x.runs * store_time(x, work, *forms, r).alone;
-    seconds += std::max((t.phases.back().seconds + crowded) / 2, parts - last);
-    leaves += std::max(0.0, last - storing / r.clock);
-  }
-  if (k.co_resident) cycles += r.launch_together;
-  cycles += work.barriers * (r.grid_barrier + r.grid_barrier_block * static_cast<double>(k.blocks));
-  t.seconds = cycles / r.clock + std::max(seconds, t.memory) + leaves;
-  return t;
+  BlockChoices choices{.warps = warps, .stages = stages, .gives_registers = r.gives_registers};
+  if (r.tf32 == 0 || r.mma > 0) return by_blocks(s, kernel, r, choices, latency, kept);
+  // Of floats the quicker one of two micro-kernels.
+  BlockRates fma = r, matrix = r;
+  fma.tf32 = 0, matrix.mma = r.tf32;
+  choices.micro_kernel = "simt";
+  const Result<BlockTime> by_fma = by_blocks(s, kernel, fma, choices, latency, kept);
+  choices.micro_kernel = "tf32x3";
+  const Result<BlockTime> by_matrix = by_blocks(s, kernel, matrix, choices, latency, kept);
+  return by_matrix && (!by_fma || by_matrix->seconds < by_fma->seconds) ? by_matrix : by_fma;
 }
 
 }  // namespace tilewright::lowering

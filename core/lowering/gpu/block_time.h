@@ -28,6 +28,7 @@ struct BlockRates {
   std::int64_t sms = 1, registers = 65536, threads = 2048, blocks = 32;
   std::int64_t shared = 0;  ///< bytes of an SM
   double mma = 0;           ///< multiply-adds a cycle of an SM, by mma.sync; 0: none
+  double tf32 = 0;          ///< the same of floats, each product three of TF32
   double wgmma = 0;         ///< the same by wgmma, which sm_90a has
   bool clusters = false;    ///< as it has clusters of blocks, and launches that begin early
   double fma = 0;           ///< the same by fused multiply-adds
@@ -37,9 +38,9 @@ struct BlockRates {
   double l2 = 0, dram = 0;  ///< latencies
   double near = 0;          ///< latency of shared memory
   double light = 0, expensive = 0, shuffle = 0, barrier = 0;
-  double launch_unit = 0;  ///< of a launch, for each SM that has blocks
+  double launch_unit = 0;        ///< of a launch, for each SM that has blocks
   bool gives_registers = false;  ///< warpgroups to others, which sm_90a has
-  bool adds_bf16 = true;   ///< in memory; else they are compared and swapped
+  bool adds_bf16 = true;         ///< in memory; else they are compared and swapped
   double launch = 0, dispatch = 0, block = 0, grid_barrier = 0, grid_barrier_block = 0;
   double launch_together = 0;  ///< more of a launch whose blocks wait for one another
 };
@@ -69,6 +70,7 @@ struct BlockTime {
   std::int64_t warps = 0, threads = 0, registers = 0, shared = 0, resident = 0;
   int barriers = 0;                ///< of all blocks
   bool warpgroups = false;         ///< a product by wgmma: see warpgroup_product.h
+  std::string micro_kernel = {};   ///< of floats, where there are two: the quicker one
   std::vector<std::string> tiles;  ///< results that do not stay in registers
   std::vector<PhaseTime> phases;
 };

@@ -51,6 +51,7 @@ typedef struct tw_device_api {
   void (*stmatrix4_transposed)(tw_thread*, void* row, const uint32_t* r);
   void (*mma_16x8x16)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1,
                       int bfloat);
+  void (*mma_16x8x8_tf32)(tw_thread*, float* d, const uint32_t* a, uint32_t b0, uint32_t b1);
   void (*wmma_load)(tw_thread*, uint32_t* r, const void*, int stride, int is_b, int transposed);
   void (*wmma_load_sums)(tw_thread*, float* r, const float*, int stride);
   void (*wmma_store_sums)(tw_thread*, float*, const float* r, int stride);

@@ -429,6 +429,9 @@ template <class T>
 TW_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   TW_CALL(mma_16x8x16, d, a, b0, b1, Packed<T>::kBfloat);
 }
+TW_DEVICE void mma_16x8x8_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  TW_CALL(mma_16x8x8_tf32, d, a, b0, b1);
+}
 struct WmmaOperand {
   u32 r[8];
 };
