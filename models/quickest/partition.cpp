@@ -14,7 +14,7 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr std::size_t kMostOperators = 24;  // of a kernel
+constexpr std::size_t kMostOperators = 32;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
 constexpr std::size_t kPacked = 3;          // parts that come next, to be run beside
 // Kernels that are looked for where parts of what was taken apart are joined anew, and one more for

@@ -29,9 +29,9 @@ constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way 
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
 constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
 constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
-// Registers of a load that is under way in a loop, its address and its value; that a thread has
-// beside loads and values: addresses, indices (SASS of nvcc 13.0).
-constexpr double kOfLoad = 3, kOfThread = 16;
+// Registers of an access's address in a loop, whose turns share half of it, and that a thread has
+// beside these, its loads and what it keeps: indices (SASS of nvcc 13.0).
+constexpr double kOfAddress = 2, kOfThread = 8;
 // Cycles of a scheduler for an instruction of doubles: half as many units (CUDA C++ Programming
 // Guide, throughput of instructions); such instructions of an exponential or a division: 24 and 8
 // of them one after the other, and in all of an SM's warps (h100-unit-costs.json).
@@ -42,6 +42,12 @@ constexpr double kDoubles = 2, kOfDouble = 18;
 // nvcc 13.0: 72 for eight elements of a row, 126 and 197 for eight of two rows.
 constexpr double kOfStaged = 9, kOfStagedDimension = 12, kStagedTogether = 1.6;
 constexpr double kOfBlock = 20;  // of a warp, once: indices of its block and thread
+// Of an element of 16 bits that is loaded or stored: its conversion. Of an access whose place other
+// values say: that place in 64 bits, and whether it exists (SASS of nvcc 13.0).
+constexpr double kOfHalf = 1, kOfGather = 8;
+// Cycles of a warp's instruction before its next one is issued: its own, and 1.1 or more that the
+// next one waits for it (stalls "selected" and "wait" of 20 kernels on an H200).
+constexpr double kOfIssue = 2;
 // Barriers that it takes until all warps have a block's sum: its own, and waiting for the last
 // warp.
 constexpr double kMeetings = 2;
@@ -78,6 +84,9 @@ class Tally {
     out_.chain = d_.block + walk(part_ ? part_->body : p_.steps, 1) + alike_;
     if (p_.kernel->co_resident) out_.chain += d_.launch_together;
     out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
+    if (p_.f64) out_.registers *= 2;
+    // Operations have their cycles; a warp's accesses are issued besides.
+    out_.chain += kOfIssue * accessing_ / out_.warps;
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.
     const double spilled =
@@ -159,7 +168,7 @@ class Tally {
           loading = std::max(loading, load(s, repeats));
           break;
         case Step::Kind::stage:
-          loading = std::max(loading, stage(s, repeats));
+          loading = std::max(loading, stage(s, repeats).all());
           break;
         case Step::Kind::hold:
           add(shared(s.read.at, s.dims), repeats * warps(s), 1, false);
@@ -186,8 +195,13 @@ class Tally {
     return cycles + loading;
   }
 
+  void accesses(double instructions) {
+    out_.instructions += instructions;
+    accessing_ += instructions;
+  }
+
   void add(const Accesses& x, double times, double full, bool home) {
-    out_.instructions += kOfAccess * x.count * times;
+    accesses(kOfAccess * x.count * times);
     out_.wavefronts += x.wavefronts * times * full;
     if (home) out_.sectors += x.sectors * times * full;
   }
@@ -243,8 +257,13 @@ class Tally {
     return l1_.latency(s.at);
   }
 
+  /// Cycles of bringing a tile: its loads, and what is done with their values.
+  struct Staged {
+    double waits = 0, work = 0;
+    double all() const { return waits + work; }
+  };
   /// Threads bring the tile an element at a time, a row of it together.
-  double stage(const Step& s, double repeats) {
+  Staged stage(const Step& s, double repeats) {
     const auto threads = static_cast<double>(s.threads);
     double turns = size(s.elements) * size(s.dims);
     if (!s.elements.empty()) {
@@ -260,7 +279,9 @@ class Tally {
         const double step = static_cast<double>(std::abs(along->second)) * home_bytes(s);
         fresh = std::min(1.0, std::max(1 / row, step / kSectorBytes));
       }
+    const double others = accessing_;  // those of the tile are in its own time
     bring(accesses_.staged(s), turns * repeats * moving * fresh, s.full, s.from, repeats, true);
+    accessing_ = others;
     // Dimensions that a thread goes along: of the innermost, its part of a row.
     int along = 0;
     for (const int& e : s.elements)
@@ -269,8 +290,8 @@ class Tally {
     out_.instructions += (each - kOfAccess * fresh) * turns * repeats * moving;
     const auto own = static_cast<double>(p_.turns_of(s));
     const double rounds = size(s.dims) * std::ceil(own / lowering::kTurnsTogether);
-    return rounds * l1_.latency(s.from, fresh) +
-           size(s.dims) * own * each * d_.light / kStagedTogether;
+    return {rounds * l1_.latency(s.from, fresh),
+            size(s.dims) * own * each * d_.light / kStagedTogether};
   }
 
   /// Registers of a thread that are taken when the pass begins.
@@ -281,6 +302,7 @@ class Tally {
   /// What a pass comes to.
   struct Sum {
     double depth = 0, most = 1, after = 0;
+    double staged = 0;                          ///< cycles that tiles are waited for
     double loads = 0, loaded = 0, fetches = 0;  ///< cycles; values; accesses
     bool dependent = false, meets = false;
     std::set<int> own;  ///< values that it loads
@@ -291,10 +313,8 @@ class Tally {
     Sum sum;
     const std::size_t first = brought_.size();
     bool along = false;
-    double starts = 1;  // sums that end before the next one of the pass begins
     for (const auto& [s, times] : pass.steps) {
       along = along || s->warps > 0;
-      if (s->kind == Step::Kind::start) starts = std::max(starts, times);
       take(*s, times, repeats, pass, sum);
     }
     const bool unrolled =
@@ -302,13 +322,11 @@ class Tally {
     const double turns = pass.turns;
     const double fitting = std::min(turns, known_ahead(sum.fetches, sum.loaded));
     // Loops around what is unrolled wait for their loads turn by turn.
-    double together = sum.meets ? 1
-                      : unrolled
-                          ? std::min(fitting, std::max(1.0, turns / pass.waits))
-                          : std::min({turns, ahead(pass),
-                                      sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
-    // A long loop is left as it is: its next turn's loads wait for this one's sum.
-    if (starts > kUnrolled) together = std::min(together, std::max(1.0, turns / starts));
+    const double together =
+        sum.meets  ? 1
+        : unrolled ? std::min(fitting, std::max(1.0, turns / pass.waits))
+                   : std::min({turns, ahead(pass),
+                               sum.dependent ? turns : rooms(sum.fetches, sum.loaded)});
     for (std::size_t i = first; i < brought_.size(); ++i)
       brought_[i].times = std::max(repeats, brought_[i].times / together);
     // Several turns' loads are under way together, in registers; where nothing is kept, with
@@ -323,15 +341,17 @@ class Tally {
     // What all threads read alike, outside of loops, is loaded before anything else.
     if (!along) alike_ = std::max(alike_, std::exchange(sum.loads, 0));
     const double rounds = ceil_over(turns, together) * (sum.dependent ? 2 : 1);
-    return rounds * sum.loads + sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
+    // Loads and those of tiles are under way together.
+    return std::max(rounds * sum.loads, sum.staged) +
+           sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
   }
 
   /// Turns of a loop whose loads find registers: ptxas takes no more than let as many blocks be on
-  /// an SM as threads do.
+  /// an SM as threads do. Of a turn that is under way each access keeps a part of its address.
   double rooms(double loads, double values) const {
     const double free = registers_allowed(d_, kWarp * out_.warps, known_.most) - before();
-    return std::max(1.0,
-                    std::floor((free - kOfThread) / std::max(1.0, (kOfLoad - 1) * loads + values)));
+    return std::max(
+        1.0, std::floor((free - kOfThread - kOfAddress * loads) / std::max(1.0, loads + values)));
   }
 
   void take(const Step& s, double times, double repeats, const StepPass& pass, Sum& sum) {
@@ -341,19 +361,23 @@ class Tally {
         sum.own.insert(s.values.front());
         return fetch(only(s).tensor, moved(s, pass.loops), s, s.at, times * turns_within(s.dims),
                      done, size(s.dims), sum);
-      case Step::Kind::stage:
-        sum.after += times * stage(s, done);
+      case Step::Kind::stage: {
+        const Staged tile = stage(s, done);
+        sum.staged = std::max(sum.staged, times * tile.waits);
+        sum.after += times * tile.work;
         return;
+      }
       case Step::Kind::compute:
         return compute(s, times, done, pass, sum);
       case Step::Kind::lanes: {
         double steps = 0;
         for (int id : s.units) steps += std::log2(p_.lanes_of(id));
-        const double sums = size(s.dims);
-        out_.instructions += 2 * steps * sums * done * warps(s);
-        out_.wavefronts += steps * sums * done * warps(s);
+        const double sums = size(s.dims), words = p_.f64 ? 2 : 1;  // a shuffle moves a word
+        out_.instructions += 2 * words * steps * sums * done * warps(s);
+        out_.wavefronts += words * steps * sums * done * warps(s);
         // Those of turns that are unrolled together are issued one a cycle.
-        sum.after += pass.joins * steps * (d_.shuffle + d_.light) + sums * times - 1;
+        sum.after +=
+            pass.joins * steps * (d_.shuffle + words * d_.light) + words * sums * times - 1;
         return;
       }
       case Step::Kind::exchange:
@@ -381,6 +405,7 @@ class Tally {
         sum.after += d_.shared;
         return;
       case Step::Kind::store: {
+        convert(done * warps(s) * size(s.dims));
         if (s.atomic)
           add(moved(s), done * warps(s), s.full, true);
         else
@@ -403,6 +428,11 @@ class Tally {
       default:
         return;
     }
+  }
+
+  /// Elements that are loaded or stored, of all of a block's warps.
+  void convert(double elements) {
+    if (size_of(p_.workload->dtype()) == 2) accesses(kOfHalf * elements);
   }
 
   double home_bytes(const Step& s) const {
@@ -432,6 +462,7 @@ class Tally {
     // Of a few turns' loads one is not in L1.
     sum.loads = std::max(sum.loads, l1_.latency(at, x.fresh * std::min(turns, kLoopsAhead)));
     sum.loaded += values;
+    convert(done * warps(s) * values);
     sum.fetches += x.count;
   }
 
@@ -465,6 +496,7 @@ class Tally {
           return accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside);
         });
         bring(out, done * warps(s), s.full, w.home_at, done);
+        convert(done * warps(s) * points);
         out_.turns = std::max(out_.turns, times);
       }
     }
@@ -504,6 +536,7 @@ class Tally {
         }
         const Accesses& x = once(
             &r, [&] { return accesses_.home(r.tensor, at, s.dims, width, g.copies, g.inside); });
+        accesses(kOfGather * done * warps(s) * x.count);
         return fetch(TensorId(), x, s, at, times, done, x.count * static_cast<double>(width), sum);
       }
     }
@@ -519,28 +552,22 @@ class Tally {
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
   }
 
-  /// Turns whose loads are under way together: a few; all, where a gather does nothing but fetch
-  /// what registers keep; none, where a long loop ends a sum in each turn or hands on values.
+  /// Turns whose loads are under way together: those that are unrolled together; all, where a
+  /// gather does nothing but fetch what registers keep.
   double ahead(const StepPass& pass) const {
     std::size_t computes = 0;
-    bool fetches = true, serial = false;
+    bool fetches = true;
     for (const auto& [s, times] : pass.steps) {
-      serial = serial || (s->kind == Step::Kind::start && times > 1);
       if (s->kind != Step::Kind::compute) continue;
       ++computes;
       fetches = fetches && vertex(s->node).reduced.empty() &&
                 std::ranges::any_of(s->reads, [](const Read& r) {
                   return r.from == Read::From::gather || r.from == Read::From::run;
                 });
-      for (const Write& w : s->writes) {
-        const bool shared = p_.value(w.value).storage == Storage::shared;
-        fetches = fetches && !shared;
-        serial = serial || shared;
-      }
+      for (const Write& w : s->writes)
+        fetches = fetches && p_.value(w.value).storage != Storage::shared;
     }
-    return fetches && computes == 1           ? pass.turns
-           : serial && pass.turns > kUnrolled ? 1
-                                              : std::max(1.0, pass.turns / pass.waits);
+    return fetches && computes == 1 ? pass.turns : std::max(1.0, pass.turns / pass.waits);
   }
 
   const Graph& g_;
@@ -559,9 +586,10 @@ class Tally {
   Kept known_;
   double ahead_registers_ = 0;  ///< the most that a pass with loads under way has
   double alike_ = 0;            ///< cycles until what all threads read alike is there
-  double loading_ = 0;   ///< registers of the pass that needs most for what it loads and computes
-  double meetings_ = 0;  ///< of a block's warps, at most, at one place
-  double loaded_ = 0;    ///< values of a thread
+  double loading_ = 0;    ///< registers of the pass that needs most for what it loads and computes
+  double meetings_ = 0;   ///< of a block's warps, at most, at one place
+  double loaded_ = 0;     ///< values of a thread
+  double accessing_ = 0;  ///< instructions of accesses, of all of a block's warps
   std::vector<Brought> brought_;
   Demand out_;
 };
