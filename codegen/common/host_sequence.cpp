@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "codegen/common/host_memory.h"
+#include "codegen/common/shared_launches.h"
 #include "codegen/common/team.h"
 
 namespace tilewright::codegen {
@@ -127,87 +127,36 @@ class HostSequence final : public LaunchSequence {
     }
     return std::nullopt;
   }
-  /// Whether each launch is shared or left to one thread, whichever is faster: a small one ends
-  /// before a helper has begun. By the least of some runs of either kind, in turn. Runs that
-  /// are shared are not clocked until helpers had time to wake: between runs that follow one
-  /// another they are awake. A long launch that was never faster when shared is tried more often:
-  /// something else may have had a helper's processor.
+  /// Which of them threads share, once for the same launches.
   std::optional<Reason> choose(std::size_t first, std::size_t last, double budget) {
-    constexpr int kTurns = 5, kMostTurns = 30;
-    constexpr double kLong = 3e-5;  // seconds: far more than it takes threads to begin and end
-    constexpr double kWakes = 5e-3;
-    constexpr double kGain = 0.97;  // of one thread's time: what sharing must be under
     if (threads_ == 1 || chosen_ == std::pair(first, last)) return std::nullopt;
     chosen_ = {first, last};
-    using Seconds = std::vector<std::vector<double>>;
-    Seconds alone(last - first), shared(last - first);
-    const auto start = Clock::now();
-    const auto gains = [&](std::size_t n) {
-      return std::ranges::min(shared[n]) < kGain * std::ranges::min(alone[n]);
-    };
-    const auto doubtful = [&] {
-      for (std::size_t n = 0; n < last - first; ++n)
-        if (launches_[first + n].kernel->threads() > 1 && !gains(n) &&
-            std::ranges::min(alone[n]) > kLong)
-          return true;
-      return false;
-    };
-    for (int turn = 0; turn < kMostTurns && (turn == 0 || since(start) < budget); ++turn) {
-      if (turn >= kTurns && !doubtful()) break;
-      for (Seconds* of : {&alone, &shared}) {
-        for (std::size_t i = first; i < last; ++i) launches_[i].parts = of == &alone ? 1 : 0;
-        for (const auto called = Clock::now(); of == &shared && since(called) < kWakes;)
-          if (const auto seconds = run(first, last); !seconds) return seconds.why();
-        if (auto why = run_clocked(first, last, *of)) return why;
+    struct Timed final : TimedLaunches {
+      Timed(HostSequence& s, std::size_t from, std::size_t to) : of(s), first(from), last(to) {}
+      void cut(const LaunchParts& parts) {
+        for (std::size_t i = first; i < last; ++i) of.launches_[i].parts = parts[i - first];
       }
-    }
-    std::vector<int> each(last - first);
-    for (std::size_t n = 0; n < each.size(); ++n) each[n] = gains(n) ? 0 : 1;
-    return choose_among_all(first, last, budget, std::move(each));
-  }
-  /// What a thread has written the others bring from its cache, line by line: launches that are
-  /// faster when shared, each beside others of its kind, may be slower one behind the other. The
-  /// choice is held against all alone and all shared, by runs of everything, and so is
-  /// every stretch of launches of one kind against the other kind, while there is time.
-  std::optional<Reason> choose_among_all(std::size_t first, std::size_t last, double budget,
-                                         std::vector<int> each) {
-    constexpr int kFewest = 2, kRuns = 7;
-    constexpr double kGain = 0.98;
-    const auto start = Clock::now();
-    std::optional<Reason> fault;
-    const auto seconds_of = [&](const std::vector<int>& parts) {
-      for (std::size_t i = first; i < last; ++i) launches_[i].parts = parts[i - first];
-      double least = HUGE_VAL;
-      const auto began = Clock::now();
-      for (int i = 0; i < kRuns && !fault; ++i) {
-        if (i >= kFewest && since(began) > budget / 10) break;
-        const Result<double> seconds = run(first, last);
-        if (!seconds)
-          fault = seconds.why();
-        else
-          least = std::min(least, *seconds);
+      std::optional<Reason> clock(const LaunchParts& parts,
+                                  std::vector<std::vector<double>>& seconds) override {
+        cut(parts);
+        return of.run_clocked(first, last, seconds);
       }
-      return least;
-    };
-    std::vector<int> best = each;
-    double least = seconds_of(best);
-    const auto try_it = [&](const std::vector<int>& parts) {
-      const double seconds = seconds_of(parts);
-      if (seconds < kGain * least) least = seconds, best = parts;
-    };
-    try_it(std::vector<int>(each.size(), 1));
-    try_it(std::vector<int>(each.size(), 0));
-    for (std::size_t from = 0; from < best.size() && since(start) < budget && !fault;) {
-      std::size_t to = from + 1;
-      while (to < best.size() && best[to] == best[from]) ++to;
-      std::vector<int> other = best;
-      std::fill(other.begin() + static_cast<std::ptrdiff_t>(from),
-                other.begin() + static_cast<std::ptrdiff_t>(to), 1 - best[from]);
-      try_it(other);
-      from = to;
-    }
-    for (std::size_t i = first; i < last; ++i) launches_[i].parts = best[i - first];
-    return fault;
+      Result<double> run(const LaunchParts& parts) override {
+        cut(parts);
+        return of.run(first, last);
+      }
+      bool may_be_shared(std::size_t n) const override {
+        return of.launches_[first + n].kernel->threads() > 1;
+      }
+      double now() const override { return since(start); }
+      HostSequence& of;
+      std::size_t first, last;
+      Clock::time_point start = Clock::now();
+    } timed(*this, first, last);
+    const Result<LaunchParts> best = choose_shared(timed, last - first, budget);
+    if (!best) return best.why();
+    timed.cut(*best);
+    return std::nullopt;
   }
 
   std::vector<Launch> launches_;

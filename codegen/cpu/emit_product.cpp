@@ -143,6 +143,11 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   // A line of each row is read for so many steps, and then not before the next panel of columns,
   // when others have taken its place: only rows' lines of the same steps must not share sets.
   add(op.inputs[static_cast<std::size_t>(p.left)], buffer_of_input(n, p.left), kLeftAtOnce);
+  // All columns in one panel: rows are read once, and need not stay.
+  const std::int64_t all_columns =
+      p_.workload().loop(op.loops[static_cast<std::size_t>(p.columns)]).extent;
+  if (all_columns <= m.vectors * lanes && range(ranges, n.op, p.columns).most == all_columns)
+    streamed_[buffer_of_input(n, p.left).index()] = true;
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
   take_reals(id, {});
   if (steps_at_once(n.op) != 4) take_reals(id, {p.left, p.right});
@@ -315,6 +320,11 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
         range(ranges, n.op, p.depth).most * kernel.vectors * kernel.vector_bytes;
     out_.line("Real* const " + kept + " = " + scratch(bytes, offset, "Real") + ";");
   }
+  // A number is the compiler's, too, where rows are of several sizes.
+  const auto distance = [](const std::string& text) {
+    return text.find_first_not_of("0123456789") == std::string::npos ? "Known<" + text + ">{}"
+                                                                     : text;
+  };
   const Linear width = columns.hi - columns.lo;
   const bool whole = width.is_constant() && width.constant % lanes == 0;
   Operands o{.left = corner(op, a, in_a, s.at),
@@ -336,9 +346,12 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
             known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") +
             (prepared ? ", " + std::to_string(of_panel / lanes) : "") + ">(" +
             size_of_loop(n.op, p.rows, ranges) + ", " + size_of_loop(n.op, p.columns, ranges) +
-            ", " + o.depth + ", " + o.left + ", " + o.left_row + ", " + o.left_depth + ",");
-  out_.line("         " + o.right + ", " + o.right_depth + ", " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, p.rows)) + ", " + s.fresh + after + ");");
+            ", " + o.depth + ", " + o.left + ", " + distance(o.left_row) + ", " +
+            distance(o.left_depth) + ",");
+  out_.line("         " + o.right + ", " + (prepared ? o.right_depth : distance(o.right_depth)) +
+            ", " + corner(op, c, in_c, s.at) + ", " +
+            distance(std::to_string(stride_of(op, c, in_c, p.rows))) + ", " + s.fresh + after +
+            ");");
   if (followers) followers->end();
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }

@@ -16,6 +16,14 @@ constexpr int kStepsAhead = 8, kProductsAhead = 400;
 constexpr int kLongDepth = 48;    // steps that take longer than what is fetched before them
 constexpr int kLineOfSteps = 16;  // elements of A, each read in a step of its own
 
+constexpr const char* kKnown = R"(
+// How far apart neighbours lie, as a type: addresses of many rows are then one register's and numbers.
+template <int64_t N>
+struct Known {
+  constexpr operator int64_t() const { return N; }
+};
+)";
+
 constexpr const char* kScalar = R"(
 // C[i,j] += A[i,k] * B[k,j], as it is written. `fresh`: C starts from zero.
 template <int, int, int64_t, int64_t>
@@ -97,9 +105,10 @@ template <int MI, int NI>
 constexpr int64_t steps_ahead(bool far) {
   return far ? at_least(kProductsAhead / (MI * NI), kStepsAhead) : kStepsAhead;
 }
-template <int MI, int NI, bool Partial, Right B = Right::near, int AHEAD = 0, class After>
-TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                                     const Real* b, int64_t b_k, Real* c, int64_t c_row,
+template <int MI, int NI, bool Partial, Right B = Right::near, int AHEAD = 0, class ARow, class AStep,
+          class BStep, class CRow, class After>
+TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, ARow a_row, AStep a_k,
+                                     const Real* b, BStep b_k, Real* c, CRow c_row,
                                      Lanes lanes, bool fresh, int64_t i, int64_t j,
                                      const After& after, Real* to = nullptr,
                                      const Real* next = nullptr, int64_t next_k = 0,
@@ -208,9 +217,10 @@ constexpr int columns_each(int64_t groups, int columns) {
 
 // ROWS rows at a time at most, in groups as even as they can be: none is left with a single row's few
 // accumulators, which could not hide the latency of a multiply-add. M: all rows, or 0.
-template <int ROWS, int NI, bool Partial, int64_t M, Right B, int AHEAD = 0, class After>
-TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                             const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
+template <int ROWS, int NI, bool Partial, int64_t M, Right B, int AHEAD = 0, class ARow, class AStep,
+          class BStep, class CRow, class After>
+TILEWRIGHT_TARGET void rows_of_block(int64_t size, int64_t depth, const Real* a, ARow a_row, AStep a_k,
+                             const Real* b, BStep b_k, Real* c, CRow c_row, Lanes lanes,
                              bool fresh, int64_t i, int64_t j, const After& after, Real* to,
                              const Real* next, int64_t next_k, int64_t ahead) {
   switch (size) {
@@ -230,9 +240,10 @@ inline int64_t ahead_of(bool first, int64_t rows, int64_t depth, int64_t a_row, 
 }
 // `to`: where the first group keeps B's rows for the others, if B's rows lie apart; `next`: the next
 // panel; `first`: nobody has read A's rows before.
-template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, class After>
-TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
-                             const Real* b, int64_t b_k, Real* c, int64_t c_row, Lanes lanes,
+template <int ROWS, int NI, bool Partial, int64_t M, bool Apart, class ARow, class AStep, class BStep,
+          class CRow, class After>
+TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, ARow a_row, AStep a_k,
+                             const Real* b, BStep b_k, Real* c, CRow c_row, Lanes lanes,
                              bool fresh, int64_t j, const After& after, Real* to, const Real* next,
                              bool first) {
   const int64_t groups = (rows + ROWS - 1) / ROWS, least = rows / groups, larger = rows % groups;
@@ -256,7 +267,7 @@ TILEWRIGHT_TARGET void panel(int64_t rows, int64_t depth, const Real* a, int64_t
         const int64_t rest = least + (g < larger), column = (g - 1) * ahead;
         // All of the panel once: each of its rows may be on a page of its own.
         rows_of_block<ROWS, NI, Partial, M, Right::before, ahead>(
-            rest, depth, a, a_row, a_k, to, NI * kLanes, c, c_row, lanes, fresh, i, j, after, to,
+            rest, depth, a, a_row, a_k, to, Known<NI * kLanes>{}, c, c_row, lanes, fresh, i, j, after, to,
             column < NI ? next + column * kLanes : nullptr, b_k,
             ahead_of<ROWS, NI>(first, rest, depth, a_row, a_k));
         a += rest * a_row;
@@ -286,10 +297,10 @@ constexpr int taller(int rows, int vectors, int narrow) {
 
 // N: all columns, or 0. Packed: panels are as wide as can be but the last. Apart: as panel() has it.
 template <int MI, int NI, bool Partial, int64_t M, int64_t N, bool Packed, bool Apart = false,
-          class After = Keep>
+          class ARow, class AStep, class BStep, class CRow, class After = Keep>
 TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, const Real* a,
-                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, Lanes lanes, bool fresh, int64_t j = 0,
+                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                CRow c_row, Lanes lanes, bool fresh, int64_t j = 0,
                                 const After& after = {}, Real* to = nullptr,
                                 const Real* next = nullptr, bool first = false) {
   constexpr int64_t all = (N + kLanes - 1) / kLanes;
@@ -306,10 +317,11 @@ constexpr const char* kMultiply = R"(
 // C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
 // rows are far from one another; `to` has room for the depth of one panel of NI vectors.
 // `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
-template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class After = Keep>
+template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class ARow, class AStep, class BStep,
+          class CRow, class After = Keep>
 TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                int64_t a_row, int64_t a_k, const Real* b, int64_t b_k, Real* c,
-                                int64_t c_row, bool fresh, const After& after = {},
+                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                CRow c_row, bool fresh, const After& after = {},
                                 Real* to = nullptr) {
   if (rows <= 0 || columns <= 0) return;
 TILES  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
@@ -328,10 +340,11 @@ TILES  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vector
 }
 // The same where B lies in panels of `Vectors`, at most NI, `b_panel` elements from one to the next, each
 // step of the depth behind the one before.
-template <int MI, int NI, int64_t M, int64_t N, int Vectors, class After = Keep>
+template <int MI, int NI, int64_t M, int64_t N, int Vectors, class ARow, class AStep, class CRow,
+          class After = Keep>
 TILEWRIGHT_TARGET void multiply_packed(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                       int64_t a_row, int64_t a_k, const Real* b, int64_t b_panel,
-                                       Real* c, int64_t c_row, bool fresh, const After& after = {}) {
+                                       ARow a_row, AStep a_k, const Real* b, int64_t b_panel,
+                                       Real* c, CRow c_row, bool fresh, const After& after = {}) {
   if (rows <= 0) return;
 PANELS  constexpr int64_t width = Vectors * kLanes;
   constexpr int tall = taller(MI, NI, Vectors);
@@ -339,10 +352,10 @@ PANELS  constexpr int64_t width = Vectors * kLanes;
     const int64_t size = min((columns - j + kLanes - 1) / kLanes, Vectors);
     const int64_t last = min(columns - j - (size - 1) * kLanes, kLanes);
     if (last == kLanes)
-      panel_of<tall, Vectors, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, false, M, N, true>(size, rows, depth, a, a_row, a_k, b, Known<width>{}, c + j, c_row,
                                           first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
     else if constexpr (N == 0 || N % kLanes != 0)
-      panel_of<tall, Vectors, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, width, c + j, c_row,
+      panel_of<tall, Vectors, true, M, N, true>(size, rows, depth, a, a_row, a_k, b, Known<width>{}, c + j, c_row,
                                          first_lanes(last), fresh, j, after, nullptr, nullptr, j == 0);
   }
 }
@@ -480,8 +493,9 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles)
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
   pack.replace(pack.find(hole), hole.size(), vector_bytes == 0 ? "" : kPackTransposed);
-  if (vector_bytes == 0) return kScalar + pack;
-  return "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
+  if (vector_bytes == 0) return std::string(kKnown) + kScalar + pack;
+  return std::string(kKnown) +
+         "constexpr int at_most(int size, int most) { return size < most ? size : most; }\n"
          "constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : "
          "least; }\n" +
          formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",

@@ -37,27 +37,35 @@ bool spreads_over_sets(const SetsBox& b, bool whole_tile, std::int64_t most_line
   if (about > most_lines || about <= 0) return false;
   std::vector<std::int64_t> stride(b.shape.size(), 1);
   for (std::size_t d = b.shape.size(); d-- > 1;) stride[d - 1] = stride[d] * b.shape[d];
-  std::vector<std::int64_t> lines_of(static_cast<std::size_t>(b.sets), 0);
+  // Where a row's lines begin and end, on the circle of the sets; whole circles apart.
+  std::vector<std::int64_t> changes(static_cast<std::size_t>(b.sets) + 1, 0);
   std::vector<std::int64_t> index(b.extents.size(), 0);
-  std::int64_t lines = 0, last = -1;
+  std::int64_t lines = 0, last = -1, circles = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
     std::int64_t at = 0;
     for (std::size_t d = 0; d < outer; ++d) at += index[d] * stride[d];
-    const std::int64_t first = at * b.element_bytes / b.line;
+    std::int64_t first = at * b.element_bytes / b.line;
     const std::int64_t end = (at * b.element_bytes + row_bytes - 1) / b.line;
-    for (std::int64_t l = first; l <= end; ++l) {
-      if (l == last) continue;  // rows that follow one another share lines
-      ++lines_of[static_cast<std::size_t>(l % b.sets)], ++lines, last = l;
+    if (first == last) ++first;  // rows that follow one another share lines
+    if (const std::int64_t more = end + 1 - first; more > 0) {
+      lines += more, last = end, circles += more / b.sets;
+      const std::int64_t from = first % b.sets, to = from + more % b.sets;
+      ++changes[static_cast<std::size_t>(from)];
+      --changes[static_cast<std::size_t>(std::min(to, b.sets))];
+      if (to > b.sets) ++changes[0], --changes[static_cast<std::size_t>(to - b.sets)];
     }
     for (std::size_t d = outer; d-- > 0;) {
       if (++index[d] < b.extents[d]) break;
       index[d] = 0;
     }
   }
+  std::int64_t most = 0, now = circles;
+  for (std::size_t set = 0; set + 1 < changes.size(); ++set)
+    most = std::max(most, now += changes[set]);
   const std::int64_t even = ceil_div(lines, b.sets);
   const std::int64_t room =
       whole_tile ? std::max(b.ways / 2, even + even / 2) : std::max(b.ways / 2, even);
-  return *std::ranges::max_element(lines_of) <= room;
+  return most <= room;
 }
 
 }  // namespace tilewright

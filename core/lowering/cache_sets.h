@@ -17,7 +17,7 @@ struct SetsBox {
 
 /// A panel may take half of a set's ways; a tile that is to stay in the cache (`whole_tile`) half
 /// as many lines of a set again as an even spread would give it. False, too, where the box has more
-/// than `most_lines` lines. Cost: a step a line.
+/// than `most_lines` lines. Cost: a step a row and a set.
 bool spreads_over_sets(const SetsBox& b, bool whole_tile,
                        std::int64_t most_lines = std::int64_t{1} << 18);
 /// Lines of the box, about: each row's, and one more where it begins within one.

@@ -153,6 +153,41 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
 }
 
+/// Of 32 MiB a core that shares its cache with others may find less. Bytes that are read again come
+/// from the cache at 20 ps each and from home at 50: half of them at 35.
+TEST(Calibrate, TheLastCacheIsAsLargeAsWhatIsFoundThereAgain) {
+  using Times = std::vector<std::pair<double, double>>;  // MiB, picoseconds a byte
+  const auto found = [](const Times& times, double home = 50) {
+    auto all = numbers();
+    all["bandwidth home, one core"].seconds = home * 1e-12;
+    for (const auto& [size, seconds] : times)
+      all[std::to_string(static_cast<std::int64_t>(size * (1 << 20))) + " bytes read again"] = {
+          .seconds = seconds * 1e-12, .spread = 0.01, .samples = 40, .date = "2026-11-24"};
+    return with_measured(a_host(), all).levels[1];
+  };
+  constexpr double kUnit = 64 * 16;  // a line of each set's ways
+  const auto expect = [&](const Times& times, double half) {
+    const Level last = found(times);
+    EXPECT_NEAR(static_cast<double>(last.capacity.value), half * (1 << 20) / 0.95, kUnit);
+    EXPECT_EQ(last.capacity.value % static_cast<std::int64_t>(kUnit), 0);
+    EXPECT_EQ(last.sources.at("capacity"),
+              "measured 2026-11-24: what one thread finds there again");
+  };
+  expect({{4, 20}, {8, 20}, {16, 50}}, 12);  // half way from the last size to the next
+  expect({{4, 20}, {8, 30}, {16, 40}}, 12);  // between the two around a half
+  expect({{4, 20}, {8, 34}, {16, 50}, {24, 50}}, 8 + 8.0 / 16);
+  expect({{8, 21}, {16, 50}, {24, 20}}, 8 + 8 * 14.0 / 29);  // the first that comes from home
+  const auto unchanged = [&](const Times& times, double home = 50) {
+    const Level last = found(times, home);
+    EXPECT_EQ(last.capacity.value, 32 << 20);
+    EXPECT_FALSE(last.sources.at("capacity").starts_with("measured"));
+  };
+  unchanged({});
+  unchanged({{4, 20}, {8, 21}, {31, 34}});      // half of all is found everywhere
+  unchanged({{28, 20}, {48, 50}});              // more than there is
+  unchanged({{4, 20}, {8, 20}, {16, 25}}, 25);  // home is as near: nothing is told from it
+}
+
 /// Two threads, and what each further one adds.
 TEST(Calibrate, MoreThreadsTakeLongerToBegin) {
   auto all = numbers();
