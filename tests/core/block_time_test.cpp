@@ -284,6 +284,17 @@ TEST(BlockTime, FloatsTakeTheQuickerMicroKernel) {
   EXPECT_GT(fma->seconds, 1.2 * tensor->seconds);
 }
 
+/// Two warps that compute have two of an SM's four schedulers, however many blocks are on it: BERT's
+/// queries by such blocks take 25.4 us (h200-whole-f32-tf32.json), and were priced at 13.8.
+TEST(BlockTime, TwoWarpsHaveTwoSchedulers) {
+  const auto t = timed("gemm:m=384,n=768,k=768", "m/32@grid n/32@grid ( k/64 ( C.gemm ) S.C )",
+                       h200(), {.warps = 2, .stages = 4});
+  ASSERT_TRUE(t) << t.reason();
+  EXPECT_EQ(t->micro_kernel, "tf32x3");
+  EXPECT_EQ(t->resident, 3);
+  EXPECT_NEAR(t->seconds, 25.4e-6, 0.15 * 25.4e-6);
+}
+
 /// A convolution's weights have its windows between their rows: no such tile is a product of sums
 /// in registers. h100-whole-networks-third.json has 606 us of this kernel on an H100 (s3b2mid).
 TEST(BlockTime, RowsThatLieApartAreNoProduct) {

@@ -316,9 +316,11 @@ class Pricer {
     }
     if (part) work += x.joins * (4 * rows * columns * 2 * warps + 2 * r_.barrier);
     t.work += work;
-    t.tensor += all * warps * tensor / kSchedulers;
+    // A block's warps go to the schedulers in turn, from the first: two that compute have two of the
+    // four, however many blocks an SM has.
+    t.tensor += all * each * tensor;
     t.near += all * warps * near;
-    t.issue += all * warps * issue / kSchedulers;
+    t.issue += all * each * issue;
   }
 
   void add(const PointsRun& x, PhaseTime& t) const {
