@@ -34,10 +34,14 @@ class SharedValues {
   std::shared_ptr<const Values> values_;
 };
 
-/// f16, bf16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64, bool.
+/// f16, bf16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64, bool; u4 and i4: two a byte, the
+/// lower half first.
 const std::vector<std::string>& value_types();
-/// Bytes of an element; 0 where it is none of them.
-std::int64_t value_size(std::string_view type);
+bool is_value_type(std::string_view type);
+/// How many whole elements so many bytes have.
+std::uint64_t values_in(std::string_view type, std::uint64_t bytes);
+/// The bytes of so many elements, less than 2^61.
+std::uint64_t bytes_of(std::string_view type, std::uint64_t count);
 /// The element that begins at `bytes`.
 double value_at(std::string_view type, const char* bytes);
 /// A whole run of them.

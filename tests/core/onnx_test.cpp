@@ -137,6 +137,58 @@ TEST_F(Onnx, DataOutsideOfTheModelsFolderAreNotRead) {
   }
 }
 
+/// Two a byte, the lower half first; the last byte of five is half empty.
+TEST_F(Onnx, WeightsOfFourBitsStayInTheFile) {
+  for (const bool listed : {false, true}) {
+    std::string w = tensor_head("w", {5}, 22);
+    if (listed)
+      for (const int pair : {0x9f, 0x70, 0x08}) pbf_writer(w).add_int32(5, pair);
+    else
+      pbf_writer(w).add_bytes(9, "\x9f\x70\x08", 3);
+    const Graph g{.nodes = {node("DequantizeLinear", {"w", "s"}, {"v"}, {attribute_int("axis", 0)}),
+                            node("Add", {"x", "v"}, {"y"})},
+                  .tensors = {w, floats("s", {}, {0.5f})},
+                  .inputs = {value("x", {5})},
+                  .outputs = {value("y", {5})},
+                  .opset = 21};
+    const OnnxImport made = import(g);
+    TensorValues in = random_inputs(made.workload, 1);
+    in[made.workload.find_tensor("x")->index()] = {0, 0, 0, 0, 0};
+    EXPECT_THAT(values(made, "y", in), ElementsAre(-0.5, -3.5, 0, 3.5, -4)) << listed;
+  }
+  Graph g = product();
+  g.tensors = {tensor_head("w", {2, 3}, 21)};
+  pbf_writer(g.tensors[0]).add_bytes(9, "\x21\x43", 2);  // six elements have three bytes
+  EXPECT_THAT(error(g), HasSubstr("2 bytes"));
+  pbf_writer(g.tensors[0]).add_bytes(9, "\x21\x43\x65", 3);
+  const OnnxImport made = import(g);
+  const Workload& w = made.workload;
+  EXPECT_THAT(random_inputs(w, 1)[w.find_tensor("w")->index()], ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(to_yaml(w), HasSubstr("u4 at "));
+  EXPECT_EQ(workload_from_yaml(to_yaml(w), "again"), w);
+}
+
+TEST_F(Onnx, SequencesFoldAway) {
+  const Graph g{.nodes = {node("SplitToSequence", {"x"}, {"parts"}, {attribute_int("axis", 1)}),
+                          node("SequenceAt", {"parts", "last"}, {"a"}),
+                          node("SequenceErase", {"parts", "last"}, {"rest"}),
+                          node("SequenceInsert", {"rest", "a", "first"}, {"turned"}),
+                          node("ConcatFromSequence", {"turned"}, {"y"}, {attribute_int("axis", 1)})},
+                .tensors = {integers("first", {}, {0}), integers("last", {}, {-1})},
+                .inputs = {value("x", {2, 3})},
+                .outputs = {value("y", {2, 3})}};
+  const OnnxImport made = import(g);
+  TensorValues in = random_inputs(made.workload, 1);
+  in[made.workload.find_tensor("x")->index()] = {1, 2, 3, 4, 5, 6};
+  EXPECT_THAT(values(made, "y", in), ElementsAre(3, 1, 2, 6, 4, 5));
+  Graph out = g;
+  out.outputs = {value("turned", {2, 3})};
+  EXPECT_THAT(error(out), HasSubstr("turned is a sequence"));
+  out = g;
+  out.nodes[1] = node("Relu", {"parts"}, {"a"});
+  EXPECT_THAT(error(out), HasSubstr("a: Relu: a sequence where a tensor is read"));
+}
+
 TEST_F(Onnx, EverySymbolicDimensionIsNamed) {
   Graph g = product();
   g.inputs = {value("x", {-1, 2}), value("other", {-2, -3})};

@@ -4,6 +4,7 @@ import numpy
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_fused_cases
+import onnx_region_cases
 import onnx_value_cases
 
 
@@ -673,7 +674,8 @@ FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, co
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
             gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
             lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products,
-            quantised_convolutions, typed, pyramid, chosen, *onnx_fused_cases.FAMILIES]
+            quantised_convolutions, typed, pyramid, chosen, *onnx_fused_cases.FAMILIES,
+            *onnx_region_cases.FAMILIES]
 
 
 def make(family, seed):

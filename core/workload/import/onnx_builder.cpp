@@ -22,6 +22,8 @@ DType stored_type(std::int32_t type, DType floats) {
     case kDouble:
       return DType::f64;
     case kInt8:
+    case kInt4:
+    case kUint4:
       return DType::i8;
     case kBool:
       return floats;  // 0 and 1
@@ -32,7 +34,8 @@ DType stored_type(std::int32_t type, DType floats) {
 
 /// Whether no value of it is negative.
 bool is_unsigned(std::int32_t type) {
-  return type == kUint8 || type == kUint16 || type == kUint32 || type == kUint64 || type == kBool;
+  return type == kUint8 || type == kUint16 || type == kUint32 || type == kUint64 ||
+         type == kUint4 || type == kBool;
 }
 
 }  // namespace
@@ -86,7 +89,6 @@ Expr Builder::guarded(const std::vector<VarTerm>& terms, std::int64_t offset, st
 }
 
 // ---- Values
-// ---------------------------------------------------------------------------------------
 
 View Builder::view_of_tensor(int tensor, const Shape& shape) {
   View view{.tensor = tensor};
@@ -148,6 +150,8 @@ int Builder::constant_tensor(const std::shared_ptr<const Literal>& literal) {
 View Builder::read(const Value& v) {
   if (!v.view) {
     std::shared_ptr<const Literal> literal = v.literal;
+    if (v.uniform && literal && literal->shape != v.shape)
+      literal.reset();  // of what it was before
     if (!literal) {
       if (!v.uniform) throw Unsupported{"an input that is left out"};
       const std::int64_t n = elements_of(v.shape);
@@ -187,7 +191,6 @@ Expr Builder::operand(const Value& v, std::vector<View>& reads, View* view) {
 }
 
 // ---- Operators
-// ------------------------------------------------------------------------------------
 
 Value Builder::map(const std::string& name, std::int32_t type, const std::vector<Value>& ins,
                    const Function& f) {
@@ -300,7 +303,6 @@ Value Builder::emit(const std::string& name, std::int32_t type, Shape shape, std
 }
 
 // ---- Whole numbers of 8 bits
-// ------------------------------------------------------------------------------------
 
 void Builder::scaled(const Value& real, const Scaled& as) {
   if (!real.view || real.known()) return;
@@ -344,7 +346,6 @@ std::optional<Builder::Scaled> Builder::scaled_of(const Value& v) const {
 }
 
 // ---- The workload
-// ---------------------------------------------------------------------------------
 
 /// Names loops and tensors, and puts what is needed into a specification.
 class Finisher {

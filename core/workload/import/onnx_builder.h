@@ -86,6 +86,7 @@ struct Value {
   std::optional<double> uniform = {};           ///< all of them are this
   std::optional<View> view = {};
   bool nonnegative = false;
+  std::vector<Value> parts = {};  ///< of a sequence (kSequence)
   bool known() const { return literal != nullptr || uniform.has_value(); }
 };
 

@@ -186,6 +186,13 @@ void say_kind(NodeReader& n) {
   n.out[0].nonnegative = true;
 }
 
+/// A whole number divided by zero is zero, as is what is left: on every target the same.
+Expr unless_zero(const Expr& divisor, Expr quotient) {
+  const auto c = constant(divisor);
+  return c ? (*c == 0 ? number(0) : std::move(quotient))
+           : select(divisor, std::move(quotient), number(0));
+}
+
 /// Of whole numbers, and of real ones with the sign of the first (fmod) or of the second operand.
 void say_mod(NodeReader& n) {
   const bool as_first = n.integer("fmod", 0) != 0;
@@ -193,7 +200,7 @@ void say_mod(NodeReader& n) {
   n.out[0] = n.b.map(n.name, type, {n.at(0), n.at(1)}, [&](const Args& a) {
     const Expr &x = a[0], &y = a[1], quotient = call("div", {x, y});
     Expr rest = sub(x, mul(y, as_first ? truncated(quotient) : call("floor", {quotient})));
-    if (is_integer(type)) return rest;
+    if (is_integer(type)) return unless_zero(y, std::move(rest));
     const Expr apart = lt(mul(x, y), number(0));  // of infinity: all of it, or up to it
     return select(lt(number(largest(type)), call("abs", {y})), as_first ? x : select(apart, y, x),
                   std::move(rest));
@@ -262,7 +269,7 @@ void say_arithmetic(NodeReader& n) {
         std::exp2(std::round(std::log2(std::fabs(*c)))) == *c)
       return mul(a[0], number(1 / *c));  // exactly the same
     const Expr quotient = call("div", {a[0], a[1]});
-    return is_integer(type) ? truncated(quotient) : quotient;
+    return is_integer(type) ? unless_zero(a[1], truncated(quotient)) : quotient;
   });
   n.out[0].nonnegative = (op == "Add" || op == "Mul") && n.at(0).nonnegative && n.at(1).nonnegative;
 }

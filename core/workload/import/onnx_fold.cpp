@@ -185,8 +185,7 @@ class Folder {
     std::size_t next = 0;
     each_point(out.shape, [&](const auto& at) {
       const double b = element(y, at);
-      if (whole && b == 0) throw Unsupported{"it divides a whole number by zero"};
-      const double v = f(element(x, at), b);
+      const double v = whole && b == 0 ? 0 : f(element(x, at), b);
       out.values[next++] = whole ? std::trunc(v) : v;
     });
     if (compares(op)) out.type = kBool;
@@ -199,8 +198,7 @@ class Folder {
     std::size_t next = 0;
     each_point(out.shape, [&](const auto& at) {
       const double a = element(x, at), b = element(y, at);
-      if (b == 0) throw Unsupported{"it divides by zero"};
-      double r = std::fmod(a, b);
+      double r = b == 0 && is_integer(x.type) ? 0 : std::fmod(a, b);
       if (!c && r != 0 && (r < 0) != (b < 0)) r += b;
       out.values[next++] = r;
     });

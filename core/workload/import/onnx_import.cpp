@@ -76,6 +76,8 @@ class Importer {
       note("drawn by seed, as the file of their data is not there: " + some(missing_));
     if (outputs.empty()) fail("outputs", "", "none can be computed", "a graph with outputs");
     for (const auto& [of, v] : outputs)
+      if (v.type == kSequence) fail("outputs", shown(of), "is a sequence", "tensors");
+    for (const auto& [of, v] : outputs)
       if (elements_of(v.shape) < 1) fail("outputs", shown(of), "has no elements", "at least one");
     Builder::Result made = made_of(name, outputs);
     OnnxImport out{.workload = Workload::create(std::move(made.spec)),

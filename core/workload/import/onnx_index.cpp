@@ -90,7 +90,7 @@ void say_gather_elements(NodeReader& n) {
 /// x[batches..., at..., rest...] for each row of the indices' last dimension.
 void say_gather_nd(NodeReader& n) {
   Builder& b = n.b;
-  Value x = n.at(0), indices = n.at(1);
+  const Value &x = n.at(0), &indices = n.at(1);
   demand_whole_numbers(indices);
   const auto batches =
       static_cast<std::size_t>(std::max<std::int64_t>(0, n.integer("batch_dims", 0)));
@@ -101,13 +101,6 @@ void say_gather_nd(NodeReader& n) {
   if (deep < 1 || batches + deep > x.shape.size()) throw Unsupported{"indices of another rank"};
   for (std::size_t d = 0; d < batches; ++d)
     if (indices.shape[d] != x.shape[d]) throw Unsupported{"batches that differ"};
-  Shape shape(indices.shape.begin(), indices.shape.end() - 1);
-  shape.insert(shape.end(), x.shape.begin() + static_cast<std::ptrdiff_t>(batches + deep),
-               x.shape.end());
-  if (x.uniform) {
-    n.out[0] = Builder::uniform(x.type, shape, *x.uniform);
-    return;
-  }
   // One tensor of indices a dimension, from 0 on where they are known.
   std::vector<Value> along;
   for (std::size_t k = 0; k < deep; ++k) {
@@ -125,38 +118,7 @@ void say_gather_nd(NodeReader& n) {
       along.push_back(from_zero(b, n.name + "_indices", at, x.shape[batches + k]));
     }
   }
-  for (int turn = 0; turn < 2; ++turn) {
-    View vx = b.read(x);
-    std::vector<View> by;
-    for (const Value& v : along) by.push_back(b.read(v));
-    bool done = true;
-    for (int again = 0; again < 2; ++again)
-      for (std::size_t d = 0; d < last; ++d) {
-        if (indices.shape[d] == 1) continue;
-        for (std::size_t k = 1; k < deep; ++k)
-          if (by[k].dims[d] != by[0].dims[d]) done = done && b.unify(by[0], d, by[k], d);
-        if (d < batches && vx.dims[d] != by[0].dims[d]) done = done && b.unify(by[0], d, vx, d);
-      }
-    for (View& v : by) b.normalise(v);
-    for (std::size_t k = 0; k < deep && done; ++k)
-      if (x.shape[batches + k] != 1) done = b.index_by(vx, batches + k, by[k]);
-    if (!done) {
-      std::set<std::size_t> kept;
-      for (std::size_t k = 0; k < deep; ++k) kept.insert(batches + k);
-      x = b.plain(n.name + "_whole", x, kept);
-      for (Value& v : along)
-        if (v.view) v = b.plain(n.name + "_indices", v);
-      continue;
-    }
-    std::vector<Vars> dims = by[0].dims;
-    b.normalise(vx);
-    dims.insert(dims.end(), vx.dims.begin() + static_cast<std::ptrdiff_t>(batches + deep),
-                vx.dims.end());
-    n.out[0] = b.emit(n.name, x.type, shape, dims, {vx}, {.kind = Expr::Kind::input, .input = 0},
-                      Combine::assign);
-    return;
-  }
-  throw Unsupported{"indices whose cuts do not fit its tensor's"};
+  n.out[0] = read_at(b, n.name, x, batches, batches, std::move(along));
 }
 
 // ---- Writing
@@ -442,6 +404,52 @@ void say_one_hot(NodeReader& n) {
 }
 
 }  // namespace
+
+Value read_at(Builder& b, const std::string& name, const Value& tensor, std::size_t batches,
+              std::size_t first, std::vector<Value> indices) {
+  Value x = tensor;
+  const std::size_t deep = indices.size(), last = indices.front().shape.size();
+  const Shape& of = indices.front().shape;
+  Shape shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(first));
+  shape.insert(shape.end(), of.begin() + static_cast<std::ptrdiff_t>(batches), of.end());
+  shape.insert(shape.end(), x.shape.begin() + static_cast<std::ptrdiff_t>(first + deep),
+               x.shape.end());
+  if (x.uniform) return Builder::uniform(x.type, shape, *x.uniform);
+  for (int turn = 0; turn < 2; ++turn) {
+    View vx = b.read(x);
+    std::vector<View> by;
+    for (const Value& v : indices) by.push_back(b.read(v));
+    bool done = true;
+    for (int again = 0; again < 2; ++again)  // later cuts are the first dimensions', too
+      for (std::size_t d = 0; d < last; ++d) {
+        if (of[d] == 1) continue;
+        for (std::size_t k = 1; k < deep; ++k)
+          if (by[k].dims[d] != by[0].dims[d]) done = done && b.unify(by[0], d, by[k], d);
+        if (d < batches && vx.dims[d] != by[0].dims[d]) done = done && b.unify(by[0], d, vx, d);
+      }
+    for (View& v : by) b.normalise(v);
+    for (std::size_t k = 0; k < deep && done; ++k)
+      if (x.shape[first + k] != 1) done = b.index_by(vx, first + k, by[k]);
+    if (!done) {
+      std::set<std::size_t> kept;
+      for (std::size_t k = 0; k < deep; ++k)
+        if (x.shape[first + k] != 1) kept.insert(first + k);
+      x = b.plain(name + "_whole", x, kept);
+      for (Value& v : indices)
+        if (v.view) v = b.plain(name + "_indices", v);
+      continue;
+    }
+    b.normalise(vx);
+    const auto at = [&](std::size_t d) { return static_cast<std::ptrdiff_t>(d); };
+    std::vector<Vars> dims(by[0].dims.begin(), by[0].dims.begin() + at(batches));
+    dims.insert(dims.end(), vx.dims.begin() + at(batches), vx.dims.begin() + at(first));
+    dims.insert(dims.end(), by[0].dims.begin() + at(batches), by[0].dims.end());
+    dims.insert(dims.end(), vx.dims.begin() + at(first + deep), vx.dims.end());
+    return b.emit(name, x.type, shape, dims, {vx}, {.kind = Expr::Kind::input, .input = 0},
+                  Combine::assign);
+  }
+  throw Unsupported{"indices whose cuts do not fit its tensor's"};
+}
 
 Expr equal(const Expr& a, const Expr& b) {
   return call("sub", {number(1), call("max", {call("lt", {a, b}), call("lt", {b, a})})});

@@ -210,6 +210,56 @@ void say_qattention(NodeReader& n) {
   say_packed_attention(n);
 }
 
+/// Numbers of 4 bits, of bytes along the last dimension that have two each, the lower half first.
+Value halves(Builder& b, const std::string& name, const Value& v) {
+  constexpr double kHalf = 16;
+  Shape apart = v.shape, whole = v.shape;
+  apart.push_back(1);
+  whole.back() *= 2;
+  const Value flat = b.reshaped(name, v, apart);
+  const auto high = [](const Expr& x) { return call("floor", {mul(x, number(1 / kHalf))}); };
+  const Value low = b.map(name + "_low", kFloat, {flat},
+                          [&](const Args& a) { return sub(a[0], mul(number(kHalf), high(a[0]))); });
+  const Value up = b.map(name + "_high", kFloat, {flat}, [&](const Args& a) { return high(a[0]); });
+  return b.reshaped(name, joined(b, name + "_both", {low, up}, v.shape.size()), whole);
+}
+
+/// Rows of a table of 4 or 8 bits, which has a scale for each block; they are gathered as they are.
+void say_gather_of_blocks(NodeReader& n) {
+  Builder& b = n.b;
+  const Value &table = n.at(0), &scales = n.at(2);
+  const std::int64_t bits = n.integer("bits", 4), block = n.integer("block_size", 128);
+  const std::size_t rank = n.rank(), axis = NodeReader::axis(n.integer("gather_axis", 0), rank);
+  std::size_t of = NodeReader::axis(n.integer("quantize_axis", 1), rank);
+  if (bits != 4 && bits != 8) throw Unsupported{"numbers of " + std::to_string(bits) + " bits"};
+  const bool bytes = table.type == kUint8;
+  const bool packed = bytes && bits == 4;  // two a byte, along the last dimension
+  if (axis == of || (packed && axis == rank - 1))
+    throw Unsupported{"blocks along the axis that is gathered"};
+  if (scales.shape.size() != rank) throw Unsupported{"scales of another rank"};
+  const auto rows = [&](const char* what, const Value& v) {
+    return said_as(n, n.name + what, "Gather", {v, n.at(1)},
+                   {whole("axis", static_cast<std::int64_t>(axis))})
+        .front();
+  };
+  if (of > axis) of = of + n.at(1).shape.size() - 1;
+  Value q = rows("_rows", table);
+  if (packed) q = halves(b, n.name + "_rows", q);
+  const Value scale = by_blocks(b, n.name + "_scales", rows("_scales", scales), q.shape, of, block);
+  Value zero = Builder::uniform(kFloat, {}, !bytes ? 0 : bits == 4 ? 8 : 128);
+  if (n.has(3)) {
+    Value z = rows("_zeros", n.at(3));
+    if (packed) z = halves(b, n.name + "_zeros", z);
+    Shape blocks = q.shape;
+    if (block > 0) blocks[of] = (blocks[of] + block - 1) / block;
+    if (packed && z.shape.back() > blocks.back())
+      z = b.sliced(n.name + "_zeros", z, z.shape.size() - 1, 0, 1, blocks.back());
+    zero = by_blocks(b, n.name + "_zeros", z, q.shape, of, block);
+  }
+  n.out[0] = b.map(n.name, scales.type, {q, zero, scale},
+                   [](const Args& a) { return mul(sub(a[0], a[1]), a[2]); });
+}
+
 /// Weights of 4 or 8 bits in blocks, each with a scale: [columns, blocks, bytes of a block].
 void say_matmul_of_bits(NodeReader& n) {
   Builder& b = n.b;
@@ -223,27 +273,20 @@ void say_matmul_of_bits(NodeReader& n) {
   if (depth > kMost || columns > kMost || block > kMost || block % 2 != 0)
     throw Unsupported{"weights of another size"};
   const std::int64_t blocks = (depth + block - 1) / block, bytes = block * bits / 8;
-  constexpr double kHalf = 16;
   // Bytes of `count` numbers a row as rows of numbers, the lower half first.
   const auto apart = [&](const std::string& name, const Value& v, std::int64_t rows,
                          std::int64_t row, std::int64_t count) {
     if (elements_of(v.shape) != rows * row) throw Unsupported{"weights of another size"};
-    const Value flat = b.reshaped(name, v, {rows, row, 1});
-    if (bits == 8) return b.reshaped(name, cast(flat, kFloat), {rows, row});
-    const auto high = [](const Expr& x) { return call("floor", {mul(x, number(1 / kHalf))}); };
-    const Value low = b.map(name + "_low", kFloat, {flat}, [&](const Args& a) {
-      return sub(a[0], mul(number(kHalf), high(a[0])));
-    });
-    const Value up =
-        b.map(name + "_high", kFloat, {flat}, [&](const Args& a) { return high(a[0]); });
-    Value both = b.reshaped(name, joined(b, name + "_both", {low, up}, 2), {rows, 2 * row});
+    const Value flat = b.reshaped(name, v, {rows, row});
+    if (bits == 8) return cast(flat, kFloat);
+    const Value both = halves(b, name, flat);
     return count == 2 * row ? both : b.sliced(name, both, 1, 0, 1, count);
   };
   const Value q = b.reshaped(
       n.name + "_q", apart(n.name + "_bits", n.at(1), columns, blocks * bytes, blocks * block),
       {columns, blocks, block});
   const Value scale = as_shape(b, n.name + "_scales", n.at(2), {columns, blocks, 1});
-  Value zero = Builder::uniform(kFloat, {}, bits == 4 ? kHalf / 2 : 128);
+  Value zero = Builder::uniform(kFloat, {}, bits == 4 ? 8 : 128);
   if (n.has(3)) {
     const Value& z = n.at(3);
     zero = as_shape(b, n.name + "_zeros",
@@ -289,7 +332,8 @@ std::vector<Said> integer_operators() {
           {"MatMulIntegerToFloat", say_matmul_integer_to_float},
           {"DynamicQuantizeMatMul", say_dynamic_matmul},
           {"QAttention", say_qattention},
-          {"MatMulNBits", say_matmul_of_bits}};
+          {"MatMulNBits", say_matmul_of_bits},
+          {"GatherBlockQuantized", say_gather_of_blocks}};
 }
 
 }  // namespace tilewright::onnx

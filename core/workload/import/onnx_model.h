@@ -31,8 +31,12 @@ enum Type : std::int32_t {
   kUint32 = 12,
   kUint64 = 13,
   kBfloat16 = 16,
+  kUint4 = 21,
+  kInt4 = 22,
 };
-/// Its name among value_types(); empty for types that cannot be read (strings, complex, 4 bits).
+/// Of a value that is a list of others; no file has it.
+constexpr std::int32_t kSequence = -1;
+/// Its name among value_types(); empty for types that cannot be read (strings, complex).
 std::string_view value_type_of(std::int32_t type);
 bool is_integer(std::int32_t type);
 bool is_float(std::int32_t type);

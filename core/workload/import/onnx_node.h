@@ -28,7 +28,14 @@ class NodeReader {
   bool wants(std::size_t i) const { return i < node.outputs.size() && !node.outputs[i].empty(); }
   const Value& at(std::size_t i) const {
     if (!has(i)) throw Unsupported{"input " + std::to_string(i) + " is missing"};
+    if (in[i].type == kSequence) throw Unsupported{"a sequence where a tensor is read"};
     return in[i];
+  }
+  /// The tensors of an input that is a sequence.
+  const std::vector<Value>& sequence(std::size_t i) const {
+    if (!has(i) || in[i].type != kSequence)
+      throw Unsupported{"input " + std::to_string(i) + " is no sequence"};
+    return in[i].parts;
   }
   std::size_t rank(std::size_t i = 0) const { return at(i).shape.size(); }
 
@@ -94,6 +101,9 @@ std::vector<Said> resize_operators();
 std::vector<Said> library_operators();
 std::vector<Said> sampling_operators();
 std::vector<Said> signal_operators();
+std::vector<Said> pool_operators();
+std::vector<Said> region_operators();
+std::vector<Said> sequence_operators();
 
 // ---- Parts of several operators ----
 /// What the standard operator of opset 21 makes of these values: for operators that are several.
@@ -105,6 +115,15 @@ std::vector<Value> said_as(NodeReader& n, const std::string& name, std::string_v
 Value as_shape(Builder& b, const std::string& name, const Value& v, const Shape& to);
 /// Rounded to 256 numbers of a scale that its own least and largest element give.
 Value quantised_there_and_back(NodeReader& n, const std::string& name, const Value& v);
+/// v, which has an element for each block along an axis of a tensor of that shape, as such a
+/// tensor.
+Value by_blocks(Builder& b, const std::string& name, const Value& v, const Shape& of,
+                std::size_t axis, std::int64_t block);
+/// x at index tensors of one shape, one for each dimension from `first` on: [batches..., dimensions
+/// between these and `first`, the rest of the indices' dimensions, the rest of x's]. The first
+/// `batches` dimensions are those of the indices, too. Indices count from 0 on.
+Value read_at(Builder& b, const std::string& name, const Value& x, std::size_t batches,
+              std::size_t first, std::vector<Value> indices);
 /// Queries, keys and values of [batch, heads, rows, width], and which keys a query sees.
 struct Heads {
   Value q, k, v;

@@ -27,26 +27,40 @@ std::optional<Range> range_of(std::int32_t type) {
       return Range{-32768, 32767};
     case kUint16:
       return Range{0, 65535};
+    case kInt4:
+      return Range{-8, 7};
+    case kUint4:
+      return Range{0, 15};
     default:
       return std::nullopt;
   }
 }
 
-/// A scale or zero point that differs along a dimension of v, and which one it is.
+/// A scale or zero point that differs along a dimension of v, and which one it is; `by_blocks`: of
+/// as many elements as v has.
 struct Along {
   Value values;
   std::optional<std::size_t> axis = {};
+  bool by_blocks = false;
 };
 Along along(NodeReader& n, std::size_t i, const Value& v) {
   const Value& s = n.at(i);
+  const std::int64_t block = n.integer("block_size", 0);
   if (elements_of(s.shape) == 1) return {.values = n.b.reshaped(n.name + "_s", s, {})};
-  if (s.shape.size() != 1 || n.integer("block_size", 0) != 0) throw Unsupported{"scales by blocks"};
+  if (block != 0)
+    return {.values = by_blocks(n.b, n.name + "_s" + std::to_string(i), s, v.shape,
+                                NodeReader::axis(n.integer("axis", 1), v.shape.size()), block),
+            .by_blocks = true};
+  if (s.shape.size() != 1) throw Unsupported{"scales of another rank"};
   const std::size_t d = NodeReader::axis(n.integer("axis", 1), v.shape.size());
   if (s.shape[0] != v.shape[d]) throw Unsupported{"scales of another size"};
   Shape to(v.shape.size(), 1);
   to[d] = v.shape[d];
   return {.values = n.b.reshaped(n.name + "_s" + std::to_string(i), s, to), .axis = d};
 }
+
+/// Whether its values are kept as i8.
+bool is_of_bytes(std::int32_t type) { return type == kInt8 || type == kInt4 || type == kUint4; }
 
 /// Unsigned numbers of 8 bits as i8.
 Value less_half(Builder& b, const std::string& name, const Value& v) {
@@ -68,7 +82,7 @@ void say_quantise(NodeReader& n) {
   const auto range = range_of(type);
   if (!range) {
     n.out[0] = x;
-    n.note = "quantisation to a type that is not whole numbers of 8 or 16 bits is left out";
+    n.note = "quantisation to a type that is not whole numbers of 4, 8 or 16 bits is left out";
     return;
   }
   n.integer("saturate", 1);  // of floats of 8 bits
@@ -91,9 +105,10 @@ void say_quantise(NodeReader& n) {
   };
   // What was dequantised with the same scale is there already.
   std::optional<Value> whole;
-  if (const auto from = n.b.scaled_of(x);
-      bytes && from && !from->axis && !scale.axis && same(from->scale, scale.values) &&
-      zero.uniform && from->zero.uniform && *from->zero.uniform == *zero.uniform - half)
+  if (const auto from = n.b.scaled_of(x); bytes && from && !from->axis && !scale.axis &&
+                                          !scale.by_blocks && same(from->scale, scale.values) &&
+                                          zero.uniform && from->zero.uniform &&
+                                          *from->zero.uniform == *zero.uniform - half)
     whole = from->whole;
   if (!bytes) {
     n.out[0] = made(n.name, type, 0);
@@ -141,8 +156,8 @@ void say_dequantise(NodeReader& n) {
     if (a.size() > 2) x = sub(std::move(x), a[2]);
     return mul(std::move(x), a[1]);
   });
-  if (whole.type != kInt8 || type != kFloat || whole.uniform) return;
-  if (zero->axis && !scale.axis) return;
+  if (!is_of_bytes(whole.type) || type != kFloat || whole.uniform) return;
+  if (scale.by_blocks || zero->by_blocks || (zero->axis && !scale.axis)) return;
   n.b.scaled(n.out[0],
              {.whole = whole, .scale = scale.values, .zero = zero->values, .axis = scale.axis});
 }
@@ -199,6 +214,24 @@ std::optional<Value> whole_product(Builder& b, const std::string& name, const Va
     }
     return mul(std::move(sum), x[first]);
   });
+}
+
+Value by_blocks(Builder& b, const std::string& name, const Value& v, const Shape& of,
+                std::size_t axis, std::int64_t block) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (block < 1 || block > kMost || of[axis] > kMost || v.shape.size() != of.size())
+    throw Unsupported{"scales of another rank"};
+  Shape blocks = of;
+  blocks[axis] = (of[axis] + block - 1) / block;
+  if (v.shape != blocks) throw Unsupported{"scales of another size"};
+  const auto at = static_cast<std::ptrdiff_t>(axis) + 1;
+  Shape apart = blocks, whole = of;
+  apart.insert(apart.begin() + at, 1);
+  Shape each = apart;
+  each[axis + 1] = block;
+  whole[axis] = blocks[axis] * block;
+  const Value all = b.reshaped(name, b.expanded(b.reshaped(name, v, apart), each), whole);
+  return whole == of ? all : b.sliced(name, all, axis, 0, 1, of[axis]);
 }
 
 std::vector<Said> quantised_operators() {

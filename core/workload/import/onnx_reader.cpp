@@ -293,6 +293,12 @@ class Reader {
           const auto half = static_cast<std::uint16_t>(bits);
           floats.push_back(value_at(name, reinterpret_cast<const char*>(&half)));
         }
+      else if (t.type == kUint4 || t.type == kInt4)
+        for (std::size_t i = 0; i < 2 * numbers.size(); ++i) {  // two of them a number
+          if (i + 1 == 2 * numbers.size() && count % 2 != 0) break;
+          const auto pair = static_cast<char>(numbers[i / 2]);
+          floats.push_back(values_at(name, &pair, 2)[i % 2]);
+        }
       else
         for (const std::int64_t n : numbers)
           floats.push_back(t.type == kUint64 ? static_cast<double>(static_cast<std::uint64_t>(n))
@@ -314,8 +320,8 @@ class Reader {
 
   void check_bytes(std::size_t bytes, std::int64_t count, std::string_view type,
                    const std::string& field) const {
-    const auto size = static_cast<std::uint64_t>(value_size(type));
-    if (bytes / size == static_cast<std::uint64_t>(count) && bytes % size == 0) return;
+    const auto all = static_cast<std::uint64_t>(count);
+    if (values_in(type, bytes) >= all && bytes_of(type, all) == bytes) return;
     fail(field, "are not its shape's", std::to_string(count) + " elements of " + std::string(type),
          std::to_string(bytes) + " bytes");
   }
@@ -358,7 +364,8 @@ class Reader {
     if (!fs::exists(v.file, gone)) return {.type = type};  // drawn
     const MappedFile file(v.file, "the data of " + field);
     const auto size = static_cast<std::int64_t>(file.bytes().size());
-    if (offset > size || (size - offset) / value_size(type) < count)
+    if (offset > size || values_in(type, static_cast<std::uint64_t>(size - offset)) <
+                             static_cast<std::uint64_t>(count))
       fail(field, "is shorter than its data", std::to_string(count) + " elements of " + type,
            v.file);
     return v;
@@ -399,6 +406,10 @@ std::string_view value_type_of(std::int32_t type) {
       return "u64";
     case kBfloat16:
       return "bf16";
+    case kUint4:
+      return "u4";
+    case kInt4:
+      return "i4";
     default:
       return "";
   }

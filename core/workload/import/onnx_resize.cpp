@@ -122,7 +122,7 @@ class Resizing {
                out = static_cast<double>(a.out), exact = a.scale * in;
     if (way_ == "asymmetric") return at / a.scale;
     if (way_ == "align_corners") return exact == 1 ? 0 : at * (in - 1) / (exact - 1);
-    if (way_ == "pytorch_half_pixel") return exact == 1 ? -0.5 : (at + 0.5) / a.scale - 0.5;
+    if (way_ == "pytorch_half_pixel") return exact == 1 ? 0 : (at + 0.5) / a.scale - 0.5;
     if (crops())
       return a.from * (in - 1) + (a.out == 1 ? (a.to - a.from) * (in - 1) / 2
                                              : at * (a.to - a.from) * (in - 1) / (exact - 1));

@@ -9,7 +9,8 @@ namespace {
 
 using Args = std::vector<Expr>;
 
-/// An image [N, C, H, W] at the places of a grid [N, rows, columns, 2], from -1 to 1.
+/// An image [N, C, D..., H, W] at the places of a grid [N, ..., 2 or 3], from -1 to 1: along each
+/// dimension some elements around the place, weighted.
 class Sampling {
  public:
   explicit Sampling(NodeReader& n) : n_(n), b_(n.b) {
@@ -17,52 +18,63 @@ class Sampling {
     padding_ = n.text("padding_mode", "zeros");
     aligned_ = n.integer("align_corners", 0) != 0;
     if (mode_ == "bilinear") mode_ = "linear";
-    if (mode_ != "linear" && mode_ != "nearest") throw Unsupported{"interpolation " + mode_};
+    if (mode_ == "bicubic") mode_ = "cubic";
+    if (mode_ != "linear" && mode_ != "nearest" && mode_ != "cubic")
+      throw Unsupported{"interpolation " + mode_};
     if (padding_ != "zeros" && padding_ != "border" && padding_ != "reflection")
       throw Unsupported{"a mode of padding " + padding_};
-    if (n.rank(0) != 4 || n.rank(1) != 4 || n.at(1).shape[3] != 2 ||
-        n.at(0).shape[0] != n.at(1).shape[0])
+    deep_ = n.rank(0) - 2;
+    const Shape& grid = n.at(1).shape;
+    if (n.rank(0) < 4 || n.rank(0) > 5 || grid.size() != n.rank(0) ||
+        grid.back() != static_cast<std::int64_t>(deep_) || n.at(0).shape[0] != grid[0])
       throw Unsupported{"an image or a grid of another rank"};
   }
 
   void run() {
-    const Value x = place(0, 3), y = place(1, 2);
-    std::vector<Value> ins;
-    const int corners = mode_ == "linear" ? 2 : 1;
-    for (int dy = 0; dy < corners; ++dy)
-      for (int dx = 0; dx < corners; ++dx) {
-        ins.push_back(weight(x, y, dx, dy));
-        ins.push_back(at(index(x, dx, 3), index(y, dy, 2)));
+    for (std::size_t d = 0; d < deep_; ++d) {
+      const Value at = place(d);
+      index_.emplace_back();
+      weight_.emplace_back();
+      const int first = mode_ == "cubic" ? -1 : 0;
+      const int end = mode_ == "cubic" ? 3 : mode_ == "linear" ? 2 : 1;
+      for (int by = first; by < end; ++by) {
+        index_.back().push_back(index(at, by, d));
+        weight_.back().push_back(weight(at, by, d));
       }
-    n_.out[0] = b_.map(n_.name, n_.at(0).type, ins, [&](const Args& a) {
-      Expr sum = mul(a[0], a[1]);
-      for (std::size_t i = 2; i < a.size(); i += 2) sum = add(std::move(sum), mul(a[i], a[i + 1]));
-      return sum;
-    });
+    }
+    n_.out[0] = summed(n_.name, {});
   }
 
  private:
-  double size(std::size_t dim) const { return static_cast<double>(n_.at(0).shape[dim]); }
+  double size(std::size_t d) const { return static_cast<double>(n_.at(0).shape[2 + d]); }
 
-  /// [N, rows, columns] of one coordinate, in elements of the image.
-  Value place(std::int64_t which, std::size_t dim) {
+  /// Back and forth between the ends of dimension d.
+  Expr reflected(const Expr& x, std::size_t d) const {
+    const double low = aligned_ ? 0 : -0.5, range = aligned_ ? size(d) - 1 : size(d);
+    if (range <= 0) return number(0);
+    const Expr off = call("abs", {sub(x, number(low))});
+    const Expr turn = call("floor", {mul(off, number(1 / range))});
+    const Expr left = sub(off, mul(turn, number(range)));
+    const Expr odd = sub(turn, mul(number(2), call("floor", {mul(turn, number(0.5))})));
+    return select(odd, sub(number(low + range), left), add(number(low), left));
+  }
+  Expr within(const Expr& x, std::size_t d) const {
+    return call("min", {call("max", {x, number(0)}), number(size(d) - 1)});
+  }
+
+  /// [N, ...] of one coordinate, in elements of the image. The grid has that of columns first.
+  Value place(std::size_t d) {
     const Value& grid = n_.at(1);
-    const Value g = squeezed(b_, b_.sliced(n_.name + "_grid", grid, 3, which, 1, 1), 3);
-    const double s = size(dim);
-    return b_.map(n_.name + (which == 0 ? "_x" : "_y"), grid.type, {g}, [&](const Args& a) {
+    const std::size_t last = grid.shape.size() - 1;
+    const auto which = static_cast<std::int64_t>(deep_ - 1 - d);
+    const Value g = squeezed(b_, b_.sliced(n_.name + "_grid", grid, last, which, 1, 1), last);
+    const double s = size(d);
+    return b_.map(n_.name + "_place", grid.type, {g}, [&](const Args& a) {
       Expr x = aligned_ ? mul(add(a[0], number(1)), number((s - 1) / 2))
                         : sub(mul(add(a[0], number(1)), number(s / 2)), number(0.5));
       if (mode_ == "nearest") x = nearest_whole(x);
-      if (padding_ == "border") return call("min", {call("max", {x, number(0)}), number(s - 1)});
-      if (padding_ == "zeros") return x;
-      // Back and forth between the ends.
-      const double low = aligned_ ? 0 : -0.5, range = aligned_ ? s - 1 : s;
-      if (range <= 0) return number(0);
-      const Expr off = call("abs", {sub(x, number(low))});
-      const Expr turn = call("floor", {mul(off, number(1 / range))});
-      const Expr left = sub(off, mul(turn, number(range)));
-      const Expr odd = sub(turn, mul(number(2), call("floor", {mul(turn, number(0.5))})));
-      return select(odd, sub(number(low + range), left), add(number(low), left));
+      if (mode_ == "cubic" || padding_ == "zeros") return x;  // each element by itself
+      return padding_ == "border" ? within(x, d) : reflected(x, d);
     });
   }
 
@@ -72,62 +84,68 @@ class Sampling {
   }
 
   /// The element that is read, within the image.
-  Value index(const Value& x, int by, std::size_t dim) {
+  Value index(const Value& x, int by, std::size_t d) {
     return b_.map(n_.name + "_at", kInt32, {x}, [&](const Args& a) {
-      return call("min", {call("max", {corner(a[0], by), number(0)}), number(size(dim) - 1)});
+      Expr at = corner(a[0], by);
+      // Whole numbers are reflected to whole numbers, but for rounding.
+      if (mode_ == "cubic" && padding_ == "reflection") at = nearest_whole(reflected(at, d));
+      return within(at, d);
     });
   }
 
-  /// [N, 1, rows, columns]: how much of the corner counts; nothing outside of the image.
-  Value weight(const Value& x, const Value& y, int dx, int dy) {
-    const auto share = [&](const Expr& at, int by, std::size_t dim) {
-      const Expr c = corner(at, by), off = sub(at, call("floor", {at}));
-      Expr w = mode_ == "nearest" ? number(1) : by == 0 ? sub(number(1), off) : off;
-      if (padding_ != "zeros") return w;
-      return select(call("lt", {c, number(0)}), number(0),
-                    select(call("lt", {number(size(dim) - 1), c}), number(0), std::move(w)));
-    };
-    const Value w = b_.map(n_.name + "_weight", n_.at(0).type, {x, y}, [&](const Args& a) {
-      return mul(share(a[0], dx, 3), share(a[1], dy, 2));
-    });
-    return b_.reshaped(n_.name + "_weight", w, {w.shape[0], 1, w.shape[1], w.shape[2]});
+  /// How much the element counts: by the fraction of the place behind its corner.
+  Expr share(const Expr& at, int by) const {
+    if (mode_ == "nearest") return number(1);
+    const Expr off = sub(at, call("floor", {at}));
+    if (mode_ == "linear") return by == 0 ? sub(number(1), off) : off;
+    constexpr double kA = -0.75;  // of the cubic's outer parts
+    const Expr t = by < 1 ? off : sub(number(1), off);
+    if (by == 0 || by == 1)  // ((a + 2) t - (a + 3)) t^2 + 1
+      return add(mul(sub(mul(number(kA + 2), t), number(kA + 3)), mul(t, t)), number(1));
+    const Expr u = add(t, number(1));  // ((a u - 5 a) u + 8 a) u - 4 a
+    return sub(mul(add(mul(sub(mul(number(kA), u), number(5 * kA)), u), number(8 * kA)), u),
+               number(4 * kA));
   }
 
-  /// The image's elements at two index tensors [N, rows, columns].
-  Value at(const Value& x, const Value& y) {
-    Value image = n_.at(0), column = x, row = y;
-    if (image.uniform) image = b_.copied(n_.name + "_image", image);
-    if (column.uniform) column = b_.copied(n_.name + "_column", column);
-    if (row.uniform) row = b_.copied(n_.name + "_row", row);
-    const Shape shape = {image.shape[0], image.shape[1], column.shape[1], column.shape[2]};
-    for (int turn = 0; turn < 2; ++turn) {
-      View vi = b_.read(image), vx = b_.read(column), vy = b_.read(row);
-      bool done = true;
-      for (int again = 0; again < 2; ++again) {
-        for (std::size_t d = 0; d < 3; ++d)
-          if (column.shape[d] != 1) done = done && b_.unify(vx, d, vy, d);
-        if (shape[0] != 1) done = done && b_.unify(vx, 0, vi, 0);
-      }
-      b_.normalise(vx);
-      b_.normalise(vy);
-      done = done && b_.index_by(vi, 2, vy) && b_.index_by(vi, 3, vx);
-      if (!done) {
-        image = b_.plain(n_.name + "_whole", image, {2, 3});
-        column = b_.plain(n_.name + "_column", column);
-        row = b_.plain(n_.name + "_row", row);
-        continue;
-      }
-      return b_.emit(n_.name + "_corner", image.type, shape,
-                     {vx.dims[0], vi.dims[1], vx.dims[1], vx.dims[2]}, {vi},
-                     {.kind = Expr::Kind::input, .input = 0}, Combine::assign);
+  /// [N, 1, ...]: nothing outside of the image.
+  Value weight(const Value& x, int by, std::size_t d) {
+    const Value w = b_.map(n_.name + "_weight", n_.at(0).type, {x}, [&](const Args& a) {
+      Expr s = share(a[0], by);
+      if (padding_ != "zeros") return s;
+      const Expr c = corner(a[0], by);
+      return select(lt(c, number(0)), number(0),
+                    select(lt(number(size(d) - 1), c), number(0), std::move(s)));
+    });
+    Shape to = w.shape;
+    to.insert(to.begin() + 1, 1);
+    return b_.reshaped(n_.name + "_weight", w, to);
+  }
+
+  /// The sum over the elements around the place along all dimensions but the first, whose are
+  /// chosen.
+  Value summed(const std::string& name, const std::vector<Value>& chosen) {
+    const std::size_t d = chosen.size();
+    if (d == deep_) return read_at(b_, n_.name + "_element", n_.at(0), 1, 2, chosen);
+    std::vector<Value> ins;
+    for (std::size_t t = 0; t < index_[d].size(); ++t) {
+      std::vector<Value> with = chosen;
+      with.push_back(index_[d][t]);
+      ins.push_back(weight_[d][t]);
+      ins.push_back(summed(n_.name + "_row", with));
     }
-    throw Unsupported{"an image that is read in parts"};
+    return b_.map(name, n_.at(0).type, ins, [&](const Args& a) {
+      Expr sum = mul(a[0], a[1]);
+      for (std::size_t i = 2; i < a.size(); i += 2) sum = add(std::move(sum), mul(a[i], a[i + 1]));
+      return sum;
+    });
   }
 
   NodeReader& n_;
   Builder& b_;
   std::string mode_, padding_;
   bool aligned_ = false;
+  std::size_t deep_ = 0;                            // dimensions
+  std::vector<std::vector<Value>> index_, weight_;  // of each dimension, of each element around
 };
 
 void say_grid_sample(NodeReader& n) { Sampling(n).run(); }

@@ -12,7 +12,8 @@ Saying saying_of(std::string_view op) {
          {element_operators, product_operators, window_operators, row_operators, moving_operators,
           recurrent_operators, quantised_operators, order_operators, index_operators,
           resize_operators, library_operators, attention_operators, sampling_operators,
-          signal_operators, microsoft_operators, integer_operators})
+          signal_operators, microsoft_operators, integer_operators, pool_operators,
+          region_operators, sequence_operators})
       for (const Said& s : make()) out.emplace(s.op, s.say);
     return out;
   }();

@@ -230,6 +230,12 @@ def _addc(l, n, a):
     return l.binary("Add", a["self"], _scaled(l, term, a["value"], dtype), dtype)
 
 
+@lowers("prims.fma", args="self tensor1 tensor2")
+def _fma(l, n, a):
+    dtype = n.value.dtype
+    return l.binary("Add", l.binary("Mul", a["self"], a["tensor1"], dtype), a["tensor2"], dtype)
+
+
 @lowers("aten.lerp", args="self end weight")
 def _lerp(l, n, a):
     dtype = n.value.dtype

@@ -128,8 +128,11 @@ def _roll(l, n, a):
 def _slice_scatter(l, n, a):
     x, d = a["self"], axis(a["dim"] or 0, len(a["self"].shape))
     start, end = _place(a["start"], x.shape[d], 0), _place(a["end"], x.shape[d], x.shape[d])
-    if (a["step"] or 1) != 1:
-        raise NotCovered("a step")
+    if (step := a["step"] or 1) != 1:  # each element by its place in both
+        places = list(range(x.shape[d]))
+        for i, at in enumerate(range(start, end, step)):
+            places[at] = x.shape[d] + i
+        return l.emit("Gather", [l.concat([x, l.cast(a["src"], x.dtype)], d), l.integers(places)], x.shape, axis=d)
     parts = [l.slice(x, d, 0, start)] if start else []
     parts.append(l.cast(a["src"], x.dtype))
     return l.concat(parts + ([l.slice(x, d, end, x.shape[d])] if end < x.shape[d] else []), d)
