@@ -194,8 +194,9 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
 
 class Planner {
  public:
-  Planner(const Request& request, const Setting& setting)
-      : request_(request), setting_(setting), w_(*setting.workload) {}
+  /// `rewrites`: whether plans of rewritten parts are taken.
+  Planner(const Request& request, const Setting& setting, bool rewrites)
+      : request_(request), setting_(setting), w_(*setting.workload), rewrites_(rewrites) {}
 
   /// Plans of the part, or of what it had to be cut into.
   std::optional<Reason> plan(const Task& task) {
@@ -378,6 +379,8 @@ class Planner {
     try {
       Result<Proposal> best = propose(model, request, part);
       if (!best) return Reason{best.reason()};
+      if (!rewrites_ && !best->rewrites.empty())
+        return Reason{"it rewrites the part, and with that the whole does not have every part"};
       rewrite(part, best->rewrites, "--model " + model.name);
       const Result<Schedule> schedule = resolve(best->plan, part.workload, part.machine);
       if (!schedule) return Reason{schedule.reason()};
@@ -443,6 +446,7 @@ class Planner {
   Request request_;
   const Setting& setting_;
   const Workload& w_;
+  bool rewrites_;
   std::map<std::string, Known> known_;  ///< by shape_of
 };
 
@@ -468,19 +472,33 @@ std::optional<std::vector<Part>> parts_named(const std::string& how, const Workl
   return std::nullopt;
 }
 
-Result<SplitPlan> split_plan(const Request& request, const std::string& how,
-                             const Setting& setting) {
-  const Workload& w = *setting.workload;
-  Planner planner(request, setting);
+namespace {
+
+/// Plans every part and joins the plans.
+Result<JoinedPlan> joined_of(Planner& planner, const Request& request, const std::string& how,
+                             const Workload& w) {
   for (const Task& task : tasks_of(request, how, w))
     if (auto reason = planner.plan(task)) return *reason;
   std::vector<PartPlan> parts;
   for (const Planned& p : planner.planned) parts.push_back(p.part);
-  Result<JoinedPlan> joined = join_plans(w, parts);
+  return join_plans(w, parts);
+}
+
+}  // namespace
+
+Result<SplitPlan> split_plan(const Request& request, const std::string& how,
+                             const Setting& setting) {
+  const Workload& w = *setting.workload;
+  std::optional<Planner> planner;
+  Result<JoinedPlan> joined = joined_of(planner.emplace(request, setting, true), request, how, w);
+  const auto rewritten = [](const Planned& p) { return !p.part.rewrites.empty(); };
+  // What a part's rewrite does to the whole may take another part's operators away.
+  if (!joined && std::ranges::any_of(planner->planned, rewritten))
+    joined = joined_of(planner.emplace(request, setting, false), request, how, w);
   if (!joined) return Reason{joined.reason()};
   SplitPlan split{.plan = std::move(joined->plan), .rewrites = std::move(joined->rewrites)};
   split.parts = ordered_json::array();
-  for (Planned& p : planner.planned) split.parts.push_back(std::move(p.json));
+  for (Planned& p : planner->planned) split.parts.push_back(std::move(p.json));
   for (std::size_t k = 0; k < split.plan.kernels.size(); ++k)
     split.parts[joined->part_of[k]]["kernels"].push_back(split.plan.kernels[k].name);
   return split;

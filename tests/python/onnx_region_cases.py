@@ -130,4 +130,20 @@ def sequences(case):
     case.output(case.node("Mul", [y, count]))
 
 
-FAMILIES = [places_of_largest, regions, deformed, volumes, weights_of_bits, rows_of_blocks, sequences]
+def repeated(case):
+    """Sums over what is repeated: an expanded image, and an expanded kernel."""
+    def expanded(shape):
+        return case.node("Expand", [case.input([1 if case.integer(0, 2) else d for d in shape]), case.integers(shape)])
+
+    c, size, kernel = case.pick(2, 4), case.shape(2, 3, 5), case.shape(2, 1, 3)
+    x = expanded([case.integer(1, 2), c, *size])
+    how = {"strides": [case.integer(1, 2)] * 2, "pads": [case.integer(0, min(1, k - 1)) for k in kernel] * 2}
+    op, g = case.pick("AveragePool", "LpPool", "Conv", "ConvTranspose"), case.integer(1, 2)
+    if op == "Conv":
+        return case.output(case.node(op, [x, expanded([2 * g, c // g, *kernel])], group=g, **how))
+    if op == "ConvTranspose":
+        return case.output(case.node(op, [x, expanded([c, 2, *kernel])], group=g, **how))
+    case.output(case.node(op, [x], kernel_shape=kernel, **how))
+
+
+FAMILIES = [places_of_largest, regions, deformed, volumes, weights_of_bits, rows_of_blocks, sequences, repeated]

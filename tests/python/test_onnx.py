@@ -123,6 +123,15 @@ def test_whole_numbers_divided_by_zero_are_zero(tmp_path):
     assert tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)["verified"]
 
 
+def test_a_rewrite_that_takes_an_operator_of_another_part(tmp_path):
+    """The parts are planned without rewrites then: the network was refused."""
+    import onnx_graph_cases
+
+    path = str(tmp_path / "both_ways.onnx")
+    onnx.save(onnx_graph_cases.drawn(703, 8)[0], path)
+    assert tilewright.run(path, machine="host", isa="generic", seconds=0, beside=sys.executable)["verified"]
+
+
 @pytest.mark.parametrize("nodes", [5, 12])
 def test_drawn_graphs(nodes, tmp_path):
     """Graphs of random operators are what onnxruntime makes of them."""

@@ -38,7 +38,10 @@ Value pooled(Builder& b, const std::string& name, const Value& image, const std:
       for (const Var v : taps[i]) terms.emplace_back(v, w.dilation);
       value = b.guarded(terms, -w.begin, w.in, std::move(value), outside);
     }
-    if (!slide(b, vx, 2, ws, at, taps)) {
+    bool done = slide(b, vx, 2, ws, at, taps);
+    for (const Vars& t : taps)  // what is repeated counts as often as a window has it
+      for (const Var v : t) done = done && (combine != Combine::sum || b.reads_var(vx, v));
+    if (!done) {
       x = movable(b, name + "_again", b.copied(name + "_copy", x), 2, moved_of(ws));
       continue;
     }

@@ -108,6 +108,16 @@ Value biased(NodeReader& n, const Value& conv, std::size_t bias) {
   return sum_of(n.b, n.name, conv, n.b.reshaped(n.name + "_bias", n.at(bias), to));
 }
 
+/// Whether each variable that is summed over indexes an operand: what is repeated in both counts as
+/// often as it is repeated.
+bool sums_all(const Builder& b, const std::vector<View>& reads, const std::vector<Vars>& over) {
+  return std::ranges::all_of(over, [&](const Vars& vars) {
+    return std::ranges::all_of(vars, [&](Var v) {
+      return std::ranges::any_of(reads, [&](const View& read) { return b.reads_var(read, v); });
+    });
+  });
+}
+
 /// Of each window and each output channel, the sum of products; what is outside of the image is
 /// zero.
 Value convolved(Builder& b, const std::string& own, const std::string& name, Value x, Value w,
@@ -138,7 +148,8 @@ Value convolved(Builder& b, const std::string& own, const std::string& name, Val
       taps.push_back(vw.dims[3 + i]);
       done = taps.back().size() <= 1;
     }
-    if (!done || !slide(b, vx, 3, ws, at, taps)) {
+    done = done && slide(b, vx, 3, ws, at, taps);
+    if (!done || !sums_all(b, reads, {vw.dims[2]}) || !sums_all(b, reads, taps)) {
       x = b.plain(own + "_whole", x, {});
       x = movable(b, own + "_again", x, 2, moved_of(ws));
       w = b.plain(own + "_kernel", w);
@@ -280,6 +291,7 @@ std::optional<Value> spread_out(Builder& b, const std::string& name, const Value
   if (!b.regroup(vx, xs) || !b.regroup(vw, ks)) return std::nullopt;
   if (g > 1 && !b.unify(vx, 1, vw, 0)) return std::nullopt;
   if (c / g > 1 && !b.unify(vx, 2, vw, 1)) return std::nullopt;
+  if (!sums_all(b, reads, {vw.dims[1]})) return std::nullopt;
   Shape shape = {x.shape[0], w.shape[1] * g};
   std::vector<Vars> dims = {vx.dims[0], vw.dims[0]};
   dims[1].insert(dims[1].end(), vw.dims[2].begin(), vw.dims[2].end());
