@@ -182,7 +182,7 @@ TEST_P(ComposedCell, IsVerifiedOnBothTargets) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ComposedCell,
                          ::testing::Values("lstm-cell:batch=6,hidden=20",
-                                           "lstm-cell:batch=5,hidden=37",
+                                           "lstm-cell:batch=5,hidden=29",
                                            "lstm-cell:batch=3,hidden=6"));
 
 TEST(Composed, APlanFileSaysAllThatIsNeeded) {
