@@ -106,19 +106,11 @@ std::string times(std::int64_t factor, const std::string& text) {
 }
 
 std::string Names::fresh(const std::string& base) {
-  if (used_.insert(base).second) return base;
-  // The number up to which all are used is kept among them: with a space it is no identifier.
-  const std::string last = base + ' ';
-  const auto at = used_.lower_bound(last);
-  int number = 1;
-  if (at != used_.end() && at->starts_with(last)) {
-    number = std::stoi(at->substr(last.size()));
-    used_.erase(at);
-  }
+  const auto [at, first] = used_.try_emplace(base, 1);
+  if (first) return base;
   std::string name;
-  do name = base + "_" + std::to_string(++number);
-  while (!used_.insert(name).second);
-  used_.insert(last + std::to_string(number));
+  do name = base + "_" + std::to_string(++at->second);
+  while (!used_.try_emplace(name, 1).second);
   return name;
 }
 

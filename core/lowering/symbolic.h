@@ -6,8 +6,8 @@
 #include <boost/container/flat_map.hpp>
 #include <boost/container/small_vector.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,9 +20,9 @@ namespace tilewright::lowering {
 /// sum of coefficient * variable + constant; variables by index into Variables.
 struct Linear {
   /// Few, and many of them: no allocation for each.
-  using Terms = boost::container::flat_map<
-      int, std::int64_t, std::less<int>,
-      boost::container::small_vector<std::pair<int, std::int64_t>, 4>>;
+  using Terms =
+      boost::container::flat_map<int, std::int64_t, std::less<int>,
+                                 boost::container::small_vector<std::pair<int, std::int64_t>, 4>>;
   Terms terms = {};
   std::int64_t constant = 0;
   bool is_constant() const { return terms.empty(); }
@@ -42,8 +42,8 @@ struct Refused {
 /// A range [lo, hi) of the emitted program.
 struct SymRange {
   Linear lo, hi;
-  std::int64_t most = 0;  ///< no larger than this, ever
-  bool nonempty = true;   ///< never empty
+  std::int64_t most = 0;            ///< no larger than this, ever
+  bool nonempty = true;             ///< never empty
   std::vector<Linear> within = {};  ///< lo and hi of a range that it is a part of, where known
   friend bool operator==(const SymRange&, const SymRange&) = default;
 };
@@ -93,7 +93,7 @@ class Names {
   std::string fresh(const std::string& base);
 
  private:
-  std::set<std::string> used_;
+  std::map<std::string, int> used_;  ///< and the last number that was after each
 };
 
 }  // namespace tilewright::lowering

@@ -3,6 +3,7 @@
 // accumulator. A tensor core adds several products at once with truncation of its own: results
 // agree to rounding, not to the bit.
 #include <cstring>
+#include <utility>
 
 #include "core/base/format.h"
 #include "simulator/cuda_host/device/tilewright_half.h"
@@ -40,6 +41,27 @@ void multiply_add(float (&d)[kRows][kColumns], const float (&a)[kRows][kDepth],
   for (int i = 0; i < kRows; ++i)
     for (int k = 0; k < kDepth; ++k)
       for (int j = 0; j < kColumns; ++j) d[i][j] += a[i][k] * b[k][j];
+}
+
+/// The sums of 16 x 8 that a warp's lanes have in four registers each, as mma.sync has them.
+template <int kDepth>
+void add_products(const Warp& w, const float (&left)[16][kDepth], const float (&right)[kDepth][8]) {
+  float sums[16][8];
+  const auto rows = [&](std::size_t lane) {
+    const std::size_t g = lane / 4, t = lane % 4 * 2;
+    return std::pair(&sums[g][t], &sums[g + 8][t]);
+  };
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    const auto* const s = static_cast<const float*>(w.operands[lane].out);
+    std::memcpy(rows(lane).first, s, 8);
+    std::memcpy(rows(lane).second, s + 2, 8);
+  }
+  multiply_add(sums, left, right);
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    auto* const s = static_cast<float*>(w.operands[lane].out);
+    std::memcpy(s, rows(lane).first, 8);
+    std::memcpy(s + 2, rows(lane).second, 8);
+  }
 }
 
 // Fragments of wmma have a layout of our own: element e = row * 16 + column lies in lane e / 8,
@@ -107,7 +129,7 @@ void Engine::mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, s
             {.out = d, .in = a, .value = b0, .value2 = b1, .place = place}))
     return;
   const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
-  float left[16][16], right[16][8], sums[16][8];
+  float left[16][16], right[16][8];
   const auto part = [&](std::size_t row, std::size_t column, std::uint32_t bits) {
     const Pair p = unpack(bits, bfloat);
     left[row][column] = p.low;
@@ -126,17 +148,8 @@ void Engine::mma(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t b0, s
     right[t + 1][g] = low.high;
     right[t + 8][g] = high.low;
     right[t + 9][g] = high.high;
-    const auto* const s = static_cast<const float*>(o.out);
-    std::memcpy(&sums[g][t], s, 8);
-    std::memcpy(&sums[g + 8][t], s + 2, 8);
   }
-  multiply_add(sums, left, right);
-  for (std::size_t lane = 0; lane < kWarp; ++lane) {
-    const std::size_t g = lane / 4, t = lane % 4 * 2;
-    auto* const s = static_cast<float*>(w.operands[lane].out);
-    std::memcpy(s, &sums[g][t], 8);
-    std::memcpy(s + 2, &sums[g + 8][t], 8);
-  }
+  add_products(w, left, right);
   ++counts_->mma;
   release(f);
 }
@@ -149,7 +162,7 @@ void Engine::mma_tf32(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t 
     return;
   const auto number = [](std::uint32_t bits) { return tw_half::float_of_bits(bits & 0xffffe000u); };
   const Warp& w = f.owner->warps[static_cast<std::size_t>(f.warp())];
-  float left[16][8], right[8][8], sums[16][8];
+  float left[16][8], right[8][8];
   for (std::size_t lane = 0; lane < kWarp; ++lane) {
     const std::size_t g = lane / 4, t = lane % 4;
     const Operand& o = w.operands[lane];
@@ -160,17 +173,8 @@ void Engine::mma_tf32(Fiber& f, float* d, const std::uint32_t* a, std::uint32_t 
     left[g + 8][t + 4] = number(l[3]);
     right[t][g] = number(o.value);
     right[t + 4][g] = number(o.value2);
-    const auto* const s = static_cast<const float*>(o.out);
-    std::memcpy(&sums[g][2 * t], s, 8);
-    std::memcpy(&sums[g + 8][2 * t], s + 2, 8);
   }
-  multiply_add(sums, left, right);
-  for (std::size_t lane = 0; lane < kWarp; ++lane) {
-    const std::size_t g = lane / 4, t = lane % 4 * 2;
-    auto* const s = static_cast<float*>(w.operands[lane].out);
-    std::memcpy(s, &sums[g][t], 8);
-    std::memcpy(s + 2, &sums[g + 8][t], 8);
-  }
+  add_products(w, left, right);
   ++counts_->mma;
   release(f);
 }
