@@ -302,7 +302,8 @@ void find_kept(Machine& m, const std::map<std::string, Gauged>& measured) {
     if (name.ends_with(kReadAgain)) by_size[std::stod(name)] = &g;
   double before = 0, time_before = near;
   for (const auto& [bytes, g] : by_size) {
-    if (g->seconds >= half && before > 0) {
+    if (g->seconds >= half) {
+      if (before == 0) return;  // the smallest is not found again: how much is, is not known
       const double share = std::clamp((half - time_before) / (g->seconds - time_before), 0.0, 1.0);
       const auto unit = last.line.value * last.ways;
       const auto kept =

@@ -185,6 +185,7 @@ TEST(Calibrate, TheLastCacheIsAsLargeAsWhatIsFoundThereAgain) {
   unchanged({});
   unchanged({{4, 20}, {8, 21}, {31, 34}});      // half of all is found everywhere
   unchanged({{28, 20}, {48, 50}});              // more than there is
+  unchanged({{4, 50}, {8, 50}, {16, 50}});      // not even the smallest is found
   unchanged({{4, 20}, {8, 20}, {16, 25}}, 25);  // home is as near: nothing is told from it
 }
 
