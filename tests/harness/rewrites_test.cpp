@@ -6,27 +6,26 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "codegen/cpu/loaded.h"
 #include "core/base/toolchain.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
-#include "harness/schedules.h"
 #include "harness/ask.h"
-#include "models/fusionstitching/model.h"
+#include "harness/schedules.h"
 #include "harness/verbs.h"
-#include "codegen/cpu/loaded.h"
 #include "harness/verified_kernel.h"
 #include "models/exact/exact.h"
+#include "models/fusionstitching/model.h"
 
 namespace tilewright::harness {
 namespace {
 
-Settings stitch_settings(const Request& r) {
-  return settings_of(r, find_model("fusionstitching"));
-}
+Settings stitch_settings(const Request& r) { return settings_of(r, find_model("fusionstitching")); }
 
 Result<fusionstitching::StitchedPlan> stitched(const Request& r) {
   const Setting s = setting_of(r);
-  return fusionstitching::stitched(s.workload, *s.machine, fusionstitching::options_of(stitch_settings(r)));
+  return fusionstitching::stitched(s.workload, *s.machine,
+                                   fusionstitching::options_of(stitch_settings(r)));
 }
 
 using nlohmann::ordered_json;
@@ -98,8 +97,8 @@ TEST(Composed, LstmCellIsOneKernelThatReadsOnce) {
   EXPECT_FALSE(b.json["plan"].contains("rewrites"));
   EXPECT_EQ(b.json["plan"]["kernels"].size(), 2u);
   EXPECT_GT(b.json["volume_bytes"].get<std::int64_t>(), compulsory_of(cell));
-  // Joined, what is read in slices goes through shared memory: about as fast, but for the barrier, for
-  // which the composed kernel is chosen.
+  // Joined, what is read in slices goes through shared memory: about as fast, but for the barrier,
+  // for which the composed kernel is chosen.
   as_written.options["stitch"] = {"compose=no"};
   const Answer joined = plan(as_written);
   ASSERT_TRUE(joined.ok());
@@ -184,6 +183,19 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ComposedCell,
                          ::testing::Values("lstm-cell:batch=6,hidden=20",
                                            "lstm-cell:batch=5,hidden=29",
                                            "lstm-cell:batch=3,hidden=6"));
+
+/// Fusionstitching does not compose this one by itself.
+TEST(Composed, IsVerifiedOnBothTargetsWhereAskedFor) {
+  Request asked = request("lstm-cell:batch=5,hidden=37");
+  asked.rewrites = {"compose"};
+  for (const char* target : {"cpu", "cuda-emulated"}) {
+    const Answer a = run(asked, {.target = target, .seconds = 0.0});
+    ASSERT_TRUE(a.ok()) << a.json.dump(1);
+    EXPECT_TRUE(a.json.value("verified", false));
+    EXPECT_EQ(a.json["rewrites"], ordered_json({"compose"}));
+    EXPECT_EQ(a.json.value("faults", 0), 0) << a.json.dump(1);
+  }
+}
 
 TEST(Composed, APlanFileSaysAllThatIsNeeded) {
   const TemporaryDirectory folder;
