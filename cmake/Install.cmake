@@ -13,6 +13,6 @@ foreach(folder core models simulator codegen profilers harness experiments)
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tilewright FILES_MATCHING PATTERN "*.h")
 endforeach()
 # What was recorded on GPUs: reproduce looks for it beside the program.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/experiments/results
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/tilewright FILES_MATCHING PATTERN "*.json")
+include(Recordings)
+install(FILES ${TILEWRIGHT_RECORDINGS} DESTINATION ${CMAKE_INSTALL_DATADIR}/tilewright/results)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -64,9 +64,8 @@ Verb calibrate_verb() {
           "vector operation and the start of threads. Each number has its date and the spread of "
           "its\n"
           "samples. A number that scatters too much is left out of the file, and 'scattered' names "
-          "it: "
-          "who plans\nassumes it. The others are kept in FILE.part, and the next run goes on from "
-          "there. Without the clock\nor the rate of multiply-adds no file is written.",
+          "it;\nplans then use an assumed value. The others are kept in FILE.part, and the next run "
+          "goes on from\nthere. Without the clock or the rate of multiply-adds no file is written.",
       .returns =
           "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'scattered', "
           "'written'}.",

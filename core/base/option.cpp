@@ -443,10 +443,6 @@ std::optional<std::int64_t> Settings::find_integer(std::string_view name) const 
   return has(name) ? std::optional(integer(name)) : std::nullopt;
 }
 
-std::optional<double> Settings::find_number(std::string_view name) const {
-  return has(name) ? std::optional(number(name)) : std::nullopt;
-}
-
 std::optional<std::string> Settings::find_text(std::string_view name) const {
   return has(name) ? std::optional(text(name)) : std::nullopt;
 }

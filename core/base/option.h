@@ -127,7 +127,6 @@ class Settings {
   std::uint64_t whole(std::string_view name) const;  ///< an integer from 0 that may exceed 2^63
   double number(std::string_view name) const;
   std::optional<std::int64_t> find_integer(std::string_view name) const;
-  std::optional<double> find_number(std::string_view name) const;
   std::optional<std::string> find_text(std::string_view name) const;
 
   /// A choice as the enumeration that `from_name` reads: every name that the spec accepts.

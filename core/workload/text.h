@@ -16,7 +16,6 @@ namespace tilewright {
 /// value plus one); a tensor not listed gets the shape that its writer covers or, for an input, the
 /// smallest that holds every read. `dtypes:` maps tensors to types other than `dtype`. An operator
 /// is index notation, or {name: index notation}. Loops and tensors keep the order of the file.
-WorkloadSpec workload_spec_from_yaml(std::string_view text, std::string_view where);
 Workload workload_from_yaml(std::string_view text, std::string_view where);
 std::string to_yaml(const Workload& w);
 /// What an input's values are drawn from, as files have it: "0.5", or "0 to 1".

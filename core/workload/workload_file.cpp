@@ -237,18 +237,6 @@ void bind_into(const RawWorkload& raw, WorkloadSpec& spec) {
   for (const RawText& o : raw.outputs) spec.outputs.push_back(find_tensor(spec, o, "outputs"));
 }
 
-template <class Then>
-auto bound(const RawWorkload& raw, Then then) {
-  WorkloadSpec spec;
-  try {
-    bind_into(raw, spec);
-    return then(spec);
-  } catch (const InputError& e) {
-    if (!e.parts().where.empty()) throw;
-    throw e.located(place_of(raw, spec, e.parts().field));
-  }
-}
-
 /// Outputs are written whole. Of other tensors the rest is read by nobody, which `create` checks.
 void check_outputs(const Workload& w) {
   for (const Operator& op : w.operators())
@@ -269,16 +257,17 @@ void check_outputs(const Workload& w) {
 
 }  // namespace
 
-WorkloadSpec bind(const RawWorkload& raw) {
-  return bound(raw, [](const WorkloadSpec& spec) { return spec; });
-}
-
 Workload create(const RawWorkload& raw) {
-  return bound(raw, [](const WorkloadSpec& spec) {
+  WorkloadSpec spec;
+  try {
+    bind_into(raw, spec);
     Workload w = Workload::create(spec);
     check_outputs(w);
     return w;
-  });
+  } catch (const InputError& e) {
+    if (!e.parts().where.empty()) throw;
+    throw e.located(place_of(raw, spec, e.parts().field));
+  }
 }
 
 }  // namespace tilewright

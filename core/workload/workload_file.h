@@ -49,9 +49,8 @@ struct RawWorkload {
 /// The keys of a workload file.
 const std::vector<std::string>& workload_keys();
 
-/// Binds names and numbers. Throws InputError with the place.
-WorkloadSpec bind(const RawWorkload& raw);
-/// bind, then Workload::create, whose errors get the place of what they name.
+/// Binds names and numbers, then Workload::create. Throws InputError with the place of what it
+/// names.
 Workload create(const RawWorkload& raw);
 
 }  // namespace tilewright

@@ -217,10 +217,6 @@ std::string values_text(const Values& values) {
 
 }  // namespace
 
-WorkloadSpec workload_spec_from_yaml(std::string_view text, std::string_view where) {
-  return bind(YamlReader(where).read(text));
-}
-
 Workload workload_from_yaml(std::string_view text, std::string_view where) {
   return create(YamlReader(where).read(text));
 }

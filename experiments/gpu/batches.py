@@ -1,16 +1,10 @@
 """Batches of the command, for the scripts in this folder."""
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 from device import bounded
-
-
-def plain(word):
-    """A word of a command line without the folders of this machine."""
-    return pathlib.Path(word).name if os.path.isabs(word) else word
 
 
 def ncu_version():

@@ -1,7 +1,10 @@
-"""What the scripts in this folder share: the GPU by nvidia-smi, and programs that end in time."""
+"""What the scripts in this folder share: the GPU by nvidia-smi, how a recording begins, and programs that end in time."""
+import datetime
+import math
 import os
 import signal
 import subprocess
+import sys
 
 
 def _nvidia_smi(fields):
@@ -25,6 +28,21 @@ def machine():
         return {"name": name, "driver": driver, "memory": memory, "most_clock": clock}
     except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as why:
         return {"reason": f"nvidia-smi says nothing: {why}"}
+
+
+def plain(word):
+    """A word of a command line without the folders of this machine."""
+    return os.path.basename(word) if os.path.isabs(word) else word
+
+
+def recording(**more):
+    """What a recording begins with."""
+    return {"schema": 1, "source": "measured", "command": " ".join(map(plain, sys.argv)), "device": machine(),
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **more}
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def bounded(command, timeout):

@@ -1,5 +1,5 @@
 """What `graphs` prints of a recording: times side by side, their ratios and geometric means, counted bytes."""
-import math
+from device import geometric_mean
 
 PEERS = ("xla", "compile", "autotune", "eager")
 
@@ -33,7 +33,7 @@ def means_of(rows):
                 for name, ratio in ratios_of(row).items():
                     gathered.setdefault(name, []).append(ratio)
         for name, found in gathered.items():
-            means[f"{group} {name}"] = {"geometric_mean": math.exp(sum(map(math.log, found)) / len(found)),
+            means[f"{group} {name}"] = {"geometric_mean": geometric_mean(found),
                                         "rows": len(found)}
     return means
 

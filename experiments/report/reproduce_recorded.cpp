@@ -38,10 +38,6 @@ std::optional<std::string> folder_beside_the_program() {
   return std::nullopt;
 }
 
-}  // namespace
-
-namespace {
-
 std::string path_of_recording(const std::string& file, const ReproduceOptions& options) {
   const std::string name = "/" + file;
   if (options.data) return *options.data + name;

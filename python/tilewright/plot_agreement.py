@@ -241,10 +241,6 @@ def _residuals(panel):
     return found
 
 
-def has_residuals(panels):
-    return all("tensors" in p for panel in panels for p in panel.points)
-
-
 def _draw_residual_panel(axes, panel, alone):
     found = _residuals(panel)
     size, unit = unit_for([t for points in found.values() for t, _ in points])

@@ -1,7 +1,7 @@
 """The loop tree of a plan as a picture, from explain --resolved: loops as nested boxes with their steps
 and trips, loads and stores with their tiles, and the bars of which buffer lives where."""
 
-from .plot_input import (BadInput, BLUE, COLOURS, GREEN, HATCHES, ORANGE, PAGE, VERMILLION, amount, filled,
+from .plot_input import (BadInput, BLUE, COLOURS, GREEN, HATCHES, PAGE, VERMILLION, amount, filled,
                          new_figure, number, put_caption, rows, text, width_of, workload_of)
 
 INDENT, WIDTH, PITCH = 0.35, 10.5, 1.5

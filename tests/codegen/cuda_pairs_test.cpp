@@ -13,6 +13,7 @@
 #include "core/plan/file.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
 namespace {
@@ -208,12 +209,6 @@ std::pair<std::int64_t, std::int64_t> left_out(const Case& c, const lowering::Wa
   return {columns * p.count * p.depth * 2, columns * p.count * p.columns * 2};
 }
 
-cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
-  const auto source = cuda::emit(c.schedule, options);
-  if (!source.ok()) throw std::runtime_error(source.reason());
-  return *source;
-}
-
 /// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others. A tile that a thread has too few registers for
 /// is no pair by warpgroups: it is told so, and the kernel that does without them is held as well.
 TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
@@ -229,8 +224,9 @@ TEST(Pairs, ComputeMoveWhatExactCountsAndAreClean) {
   for (int i = 0; i < count; ++i) {
     drawn.push_back(draw.pair(i % 8, i % 16 >= 8 && i % 8 < 3));
     const int stages = static_cast<int>(draw.number(0, 1));
-    sources.push_back(emitted(
-        drawn.back(), {.stages = stages, .warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    sources.push_back(testing::emitted(
+        drawn.back().schedule,
+        {.stages = stages, .warpgroups = true, .prefix = "k" + std::to_string(i)}));
     const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
     // A stage's next operand comes when its products are done.
     of_one_stage += stages == 1 && pair.ok() && !pair->ragged() && pair->edges.empty();
@@ -325,8 +321,8 @@ TEST(Pairs, ChunksOfKeysAndRowsOfSeveralHeads) {
   std::vector<cuda::Source> sources;
   for (int i = 0; i < 10; ++i) {
     drawn.push_back(chunks(draw, i % 3 > 0));
-    sources.push_back(
-        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
     const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
     ASSERT_TRUE(pair.ok()) << pair.reason() << "\n" << drawn.back().text;
     EXPECT_EQ(pair->joined.valid(), i % 3 > 0);
@@ -496,7 +492,7 @@ TEST(Pairs, EachWaitThatIsLeftOutIsFound) {
         formatted("m/128@grid ( l/{} ( k/64 ( C.qk ) {}C.pv ) {}S.E )", n == 77 ? 64 : 32, between,
                   online ? "C.divide " : ""),
         1);
-    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    const cuda::Source source = testing::emitted(c.schedule, {.stages = 2, .warpgroups = true});
     ASSERT_EQ(source.micro_kernel, "wgmma") << source.program.back();
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -515,7 +511,7 @@ TEST(Pairs, AnOperandThatChangesUnderWayIsFound) {
   while (lowering::warpgroup_pair(c.schedule, 0)->middle <
          3 * lowering::warpgroup_pair(c.schedule, 0)->tile_middle)
     c = draw.pair(1);
-  const cuda::Source source = emitted(c, {.warpgroups = true});
+  const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
   // What the second product reads is packed before it is waited for.
   const auto module = testing::build_cuda({source}, "      at.column += Middle;\n",
                                           "      at.column += Middle; pack(packed, x);\n");
@@ -564,22 +560,15 @@ TEST(Pairs, SpillNothingInTilesOfEverySize) {
                                       turns == masked);
           if (!lowering::warpgroup_pair(c.schedule, 0)) continue;
           found = true;
-          const cuda::Source one =
-              emitted(c, {.warpgroups = true,
-                          .prefix = formatted("tile_{}_{}_{}_{}", static_cast<int>(turns), rows,
-                                              width, step)});
-          all.text += one.text;
-          all.launches.push_back(one.launches.back());
+          const cuda::Source one = testing::emitted(
+              c.schedule, {.warpgroups = true,
+                           .prefix = formatted("tile_{}_{}_{}_{}", static_cast<int>(turns), rows,
+                                               width, step)});
+          testing::add_kernel(all, one);
         }
         EXPECT_EQ(found, rows < 192 || width < 256) << rows << " rows, " << width << " wide";
       }
-  const auto built = cuda::build(all, {.architecture = "sm_90a"});
-  ASSERT_TRUE(built.ok()) << built.reason();
-  ASSERT_EQ(built->kernels.size(), all.launches.size());
-  for (const cuda::KernelFigures& k : built->kernels) {
-    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
-    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
-  }
+  testing::expect_no_spills(all);
 }
 
 }  // namespace

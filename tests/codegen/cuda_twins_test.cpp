@@ -11,6 +11,7 @@
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
 namespace {
@@ -78,12 +79,6 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
-  const auto source = cuda::emit(c.schedule, options);
-  if (!source.ok()) throw std::runtime_error(source.reason());
-  return *source;
-}
-
 TEST(Twins, ComputeMoveWhatExactCountsAndAreClean) {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
   const char* const seed = std::getenv("TILEWRIGHT_SEED");
@@ -93,8 +88,8 @@ TEST(Twins, ComputeMoveWhatExactCountsAndAreClean) {
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
     drawn.push_back(draw.gated());
-    sources.push_back(
-        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
     ASSERT_EQ(sources.back().micro_kernel, "wgmma")
         << drawn.back().text << sources.back().program.back();
   }
@@ -185,7 +180,7 @@ TEST(Twins, EachWaitThatIsLeftOutIsFound) {
       "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += X[m,k] * W[k,l]\n"
       "  - H[m,l] = relu(G[m,l]) * U[m,l]\n",
       "m/128@grid l/64@grid ( k/64 ( C.gate C.up ) C.H S.H )", 2);
-  const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+  const cuda::Source source = testing::emitted(c.schedule, {.stages = 2, .warpgroups = true});
   const auto module = testing::build_cuda({source});
   ASSERT_TRUE(module.ok()) << module.reason();
   barriers.look(*module, source, *c.workload, kSeed, c.text);
@@ -207,19 +202,13 @@ TEST(Twins, SpillNothingInTheLargestTiles) {
                   "  - H[m,l] = gelu(G[m,l]) * U[m,l]\n",
                   whole ? 4 * rows : 1000, whole ? 4 * columns : 1000),
         formatted("m/{}@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", rows, columns), 132);
-    const cuda::Source one = emitted(
-        c, {.warpgroups = true, .prefix = formatted("twin_{}_{}_{}", rows, columns, whole)});
+    const cuda::Source one = testing::emitted(
+        c.schedule,
+        {.warpgroups = true, .prefix = formatted("twin_{}_{}_{}", rows, columns, whole)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
-    all.text += one.text;
-    all.launches.push_back(one.launches.back());
+    testing::add_kernel(all, one);
   }
-  const auto built = cuda::build(all, {.architecture = "sm_90a"});
-  ASSERT_TRUE(built.ok()) << built.reason();
-  ASSERT_EQ(built->kernels.size(), all.launches.size());
-  for (const cuda::KernelFigures& k : built->kernels) {
-    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
-    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
-  }
+  testing::expect_no_spills(all);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
 namespace {
@@ -248,12 +249,6 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-cuda::Source emitted(const Case& c, const cuda::EmitOptions& options) {
-  const auto source = cuda::emit(c.schedule, options);
-  if (!source.ok()) throw std::runtime_error(source.reason());
-  return *source;
-}
-
 TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
   const int count = cases != nullptr ? std::atoi(cases) : 16;
@@ -267,9 +262,10 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
                     : i % 8 == 6  ? draw.sum_of_two()
                                   : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
                                                  i % 8 >= 5 || i % 8 == 0));
-    sources.push_back(emitted(drawn.back(), {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
-                                             .warpgroups = true,
-                                             .prefix = "k" + std::to_string(i)}));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
+                                        .warpgroups = true,
+                                        .prefix = "k" + std::to_string(i)}));
     EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
   }
   const auto module = testing::build_cuda(sources);
@@ -378,8 +374,8 @@ TEST(Warpgroups, OperatorsOfElementsFollowAProduct) {
   std::vector<cuda::Source> sources;
   for (int i = 0; i < count; ++i) {
     drawn.push_back(draw.followed(i % 3 == 0));
-    sources.push_back(
-        emitted(drawn.back(), {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
     ASSERT_EQ(sources.back().micro_kernel, "wgmma")
         << drawn.back().text << sources.back().program.back();
   }
@@ -466,7 +462,7 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
                   "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n{}",
                   n, after),
         formatted("{} ( {} {} )", tile, depth, after.empty() ? "S.C" : "C.D S.D"), sms, blocks);
-    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    const cuda::Source source = testing::emitted(c.schedule, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
     barriers.look(*module, source, *c.workload, kSeed, c.text);
@@ -527,10 +523,10 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
           EXPECT_GT(rows * columns, 192 * 192) << product.reason();
           continue;
         }
-        const cuda::Source one = emitted(
-            c, {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, columns, share)});
-        all.text += one.text;
-        all.launches.push_back(one.launches.back());
+        const cuda::Source one = testing::emitted(
+            c.schedule,
+            {.warpgroups = true, .prefix = formatted("tile_{}_{}_{}", rows, columns, share)});
+        testing::add_kernel(all, one);
       }
   EXPECT_EQ(all.launches.size(), 13u + 13u + 6u);
   // Turned: the largest tiles of each number of warpgroups.
@@ -546,11 +542,11 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
         formatted("m/{}@grid n/{}@grid ( {} S.C )", rows, columns,
                   share == 1 ? "k/64 ( L.A L.B C.C )" : "k/512@cluster ( k/64 ( L.A L.B C.C ) )"),
         132);
-    const cuda::Source one = emitted(
-        c, {.warpgroups = true, .prefix = formatted("turned_{}_{}_{}", rows, columns, wide)});
+    const cuda::Source one = testing::emitted(
+        c.schedule,
+        {.warpgroups = true, .prefix = formatted("turned_{}_{}_{}", rows, columns, wide)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
-    all.text += one.text;
-    all.launches.push_back(one.launches.back());
+    testing::add_kernel(all, one);
   }
   // Followed by operators: the largest tiles, both ways.
   for (const auto& [rows, columns, after, whole] :
@@ -570,19 +566,12 @@ TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
                              formatted("m/{}@grid n/{}@grid ( k/64 ( L.A L.B C.C ) {} )", rows,
                                        columns, kTree[after - 1]),
                              132);
-    const cuda::Source one =
-        emitted(c, {.warpgroups = true, .prefix = formatted("followed_{}_{}", rows, columns)});
+    const cuda::Source one = testing::emitted(
+        c.schedule, {.warpgroups = true, .prefix = formatted("followed_{}_{}", rows, columns)});
     ASSERT_EQ(one.micro_kernel, "wgmma") << c.text;
-    all.text += one.text;
-    all.launches.push_back(one.launches.back());
+    testing::add_kernel(all, one);
   }
-  const auto built = cuda::build(all, {.architecture = "sm_90a"});
-  ASSERT_TRUE(built.ok()) << built.reason();
-  ASSERT_EQ(built->kernels.size(), all.launches.size());
-  for (const cuda::KernelFigures& k : built->kernels) {
-    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
-    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
-  }
+  testing::expect_no_spills(all);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/lowering/gpu/window_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
 namespace {
@@ -130,12 +131,6 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-cuda::Source emitted(const Case& c, cuda::EmitOptions options) {
-  auto source = cuda::emit(c.schedule, options);
-  EXPECT_TRUE(source.ok()) << source.reason() << "\n" << c.text;
-  return source ? std::move(source).value() : cuda::Source{};
-}
-
 TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   const char* const cases = std::getenv("TILEWRIGHT_CASES");
   const int count = cases != nullptr ? std::atoi(cases) : 16;
@@ -159,8 +154,9 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
     ASSERT_TRUE(product) << product.reason() << "\n" << c.text;
     drawn.push_back(std::move(c));
     const int at = static_cast<int>(sources.size());
-    sources.push_back(emitted(drawn.back(), {.warpgroups = drawn.back().cluster > 1 || at % 2 == 0,
-                                             .prefix = "k" + std::to_string(at)}));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.warpgroups = drawn.back().cluster > 1 || at % 2 == 0,
+                                        .prefix = "k" + std::to_string(at)}));
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
@@ -279,7 +275,7 @@ TEST(Windows, EachWaitThatIsLeftOutIsFound) {
                   "  - Z[o,y,x] = relu(Y[o,y,x] + B[o])\n",
                   size, type),
         tree, cluster);
-    const cuda::Source source = emitted(c, {.stages = 2, .warpgroups = true});
+    const cuda::Source source = testing::emitted(c.schedule, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
     barriers.look(*module, source, *c.workload, kSeed, c.text);
@@ -311,26 +307,19 @@ TEST(Windows, NoRegisterIsSpilled) {
                   "  - Z[o,y,x] = relu(Y[o,y,x] + B[o])\n",
                   o, c, size, window, window / 2, type),
         tree, cluster);
-    const cuda::Source source =
-        emitted(one, {.warpgroups = true, .prefix = formatted("window_{}_{}", window, type)});
-    all.text += source.text;
-    all.launches.push_back(source.launches.back());
+    const cuda::Source source = testing::emitted(
+        one.schedule, {.warpgroups = true, .prefix = formatted("window_{}_{}", window, type)});
+    testing::add_kernel(all, source);
   }
   // Places of copies that are held beside others for the rest of the depth.
   const Case rest = make_case(
       "name: drawn\ndtype: f16\nloops: {m: 495, n: 191, k: 75}\noperators:\n"
       "  - conv: Y[m,n] += X[m,k] * W[k,n]\n",
       "m/16@grid n/48@grid ( k/64 ( C.conv ) S.Y )", 1);
-  const cuda::Source last = emitted(rest, {.warpgroups = true, .prefix = "window_rest"});
-  all.text += last.text;
-  all.launches.push_back(last.launches.back());
-  const auto built = cuda::build(all, {.architecture = "sm_90a"});
-  ASSERT_TRUE(built.ok()) << built.reason();
-  ASSERT_EQ(built->kernels.size(), all.launches.size());
-  for (const cuda::KernelFigures& k : built->kernels) {
-    EXPECT_EQ(k.spill_store_bytes + k.spill_load_bytes, 0) << k.symbol;
-    EXPECT_EQ(k.stack_bytes, 0) << k.symbol;
-  }
+  const cuda::Source last =
+      testing::emitted(rest.schedule, {.warpgroups = true, .prefix = "window_rest"});
+  testing::add_kernel(all, last);
+  testing::expect_no_spills(all);
 }
 
 }  // namespace

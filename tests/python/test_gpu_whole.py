@@ -14,7 +14,7 @@ def said(*words):
     return subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", [f"h100-whole-networks{x}" for x in ("", "-again", "-third", "-fourth")])
+@pytest.mark.parametrize("name", ["h100-whole-networks-third", "h100-whole-night", "h200-whole-f16-afternoon", "h200-whole-tf32-merged"])
 def test_a_recording_is_printed(name):
     path = ROOT / "experiments" / "results" / f"{name}.json"
     answer = said("--from", path)

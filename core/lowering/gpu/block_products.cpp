@@ -191,7 +191,7 @@ bool BlockLowering::operand_fits(NodeId id, const BlockProduct& product, std::op
   const std::int64_t rows = most[static_cast<std::size_t>(product.rows)],
                      columns = most[static_cast<std::size_t>(product.columns)];
   // Tiles of which most would be padding are left as they are where loops, be it of one turn, cut
-  // them: measured on an H200 (h200-narrow-products.json).
+  // them: measured on an H200, of which no recording is kept.
   const bool narrow = kLeastUsed * rows * columns < round_up(rows, 16) * round_up(columns, 16);
   int row_dims = 0;
   for (std::size_t d = 0; d < a.index.size(); ++d) {

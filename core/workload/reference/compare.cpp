@@ -131,44 +131,9 @@ double error_of(std::span<const T> got, std::span<const double> reference) {
                     [data = got.data()](std::int64_t i) { return static_cast<double>(data[i]); });
 }
 
-}  // namespace
-
-double relative_error(std::span<const float> got, std::span<const double> reference) {
-  return error_of(got, reference);
-}
-double relative_error(std::span<const double> got, std::span<const double> reference) {
-  return error_of(got, reference);
-}
-
-double relative_error(DType type, const void* got, std::span<const double> reference) {
-  const auto of = [&](const auto* first) {
-    return error_of(std::span(first, reference.size()), reference);
-  };
-  switch (type) {
-    case DType::f32:
-      return of(static_cast<const float*>(got));
-    case DType::f64:
-      return of(static_cast<const double*>(got));
-    case DType::i8:
-      return of(static_cast<const std::int8_t*>(got));
-    case DType::i32:
-      return of(static_cast<const std::int32_t*>(got));
-    case DType::f16:
-    case DType::bf16:
-      return relative_error(decode_elements(type, got, reference.size()), reference);
-  }
-  return std::numeric_limits<double>::infinity();
-}
-
-Comparison compare(DType type, const void* got, std::span<const double> reference,
-                   std::span<const double> bounds) {
-  TW_CHECK(reference.size() == bounds.size(), "bounds of another tensor");
-  const auto of = [&](const auto* first) {
-    Comparison c = compare_over(reference, bounds,
-                                [first](std::int64_t i) { return static_cast<double>(first[i]); });
-    c.relative_error = error_of(std::span(first, reference.size()), reference);
-    return c;
-  };
+/// `of` given the first of `count` elements, in their own type or, of 16 bits, decoded.
+template <class F>
+auto with_elements(DType type, const void* got, std::size_t count, F of) {
   switch (type) {
     case DType::f32:
       return of(static_cast<const float*>(got));
@@ -182,7 +147,33 @@ Comparison compare(DType type, const void* got, std::span<const double> referenc
     case DType::bf16:
       break;
   }
-  return of(decode_elements(type, got, reference.size()).data());
+  return of(decode_elements(type, got, count).data());
+}
+
+}  // namespace
+
+double relative_error(std::span<const float> got, std::span<const double> reference) {
+  return error_of(got, reference);
+}
+double relative_error(std::span<const double> got, std::span<const double> reference) {
+  return error_of(got, reference);
+}
+
+double relative_error(DType type, const void* got, std::span<const double> reference) {
+  return with_elements(type, got, reference.size(), [&](const auto* first) {
+    return error_of(std::span(first, reference.size()), reference);
+  });
+}
+
+Comparison compare(DType type, const void* got, std::span<const double> reference,
+                   std::span<const double> bounds) {
+  TW_CHECK(reference.size() == bounds.size(), "bounds of another tensor");
+  return with_elements(type, got, reference.size(), [&](const auto* first) {
+    Comparison c = compare_over(reference, bounds,
+                                [first](std::int64_t i) { return static_cast<double>(first[i]); });
+    c.relative_error = error_of(std::span(first, reference.size()), reference);
+    return c;
+  });
 }
 
 }  // namespace tilewright
