@@ -167,8 +167,8 @@ TEST(CudaTiles, RowsThatBeginAnywhereAreRightAtEveryEdge) {
   };
   std::vector<Case> cases;
   for (int i = 0; i < 16; ++i) {
-    const int tall = 16 * draw(1, 4), wide = 16 * draw(1, 7), deep = 16 * draw(1, 5),
-              long_ = 16 * draw(1, 6);
+    const int tall = 16 * draw(1, 4), wide = 16 * draw(1, 12), deep = 16 * draw(1, 5),
+              long_ = 16 * draw(1, 10);
     const int m = draw(1, 2 * tall), n = 2 * draw(1, wide) - draw(0, 1), k = 2 * draw(2, deep) - 1,
               l = 2 * draw(2, long_) - draw(0, 1);
     cases.push_back(
