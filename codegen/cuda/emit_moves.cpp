@@ -300,14 +300,21 @@ bool KernelEmitter::copy_box(const BlockStep& move, const SymBox& box, const std
                   columns + ", " + home(t) + ", " + rows + ");");
       return true;
     }
-    case BlockStep::Way::shifted:
-      out_.line("copy_shifted<" + copiers + ", " + std::to_string(pieces_at_once()) + ", " +
-                (k_.co_resident ? "false" : "true") + ">(" + at + ", " + copier + ", " + columns +
-                ", " + std::to_string(rows_apart(b)) + ", " + home(t) + " + " +
-                std::to_string(workload_.tensor(t).elements().value) + ", " + rows + ");");
+    case BlockStep::Way::shifted: {
+      const bool ends_within = workload_.tensor(t).bytes().value % 8 != 0;
+      out_.line((apart != 0 ? "copy_shifted_rows<" : "copy_shifted<") + copiers + ", " +
+                std::to_string(pieces_at_once()) + ", " + (k_.co_resident ? "false" : "true") +
+                (apart == 0
+                     ? ""
+                     : ", " + std::to_string(apart) + ", " + (ends_within ? "true" : "false")) +
+                ">(" + at + ", " + copier + ", " + (apart != 0 ? count + ", " : "") + columns +
+                (apart != 0 ? ", " + from : "") + ", " + home(t) + " + " +
+                std::to_string(workload_.tensor(t).elements().value) +
+                (apart != 0 ? "" : ", " + rows) + ");");
       note("rows of " + tensor +
            " do not begin at multiples of 16 bytes: they are copied through registers");
       return false;
+    }
     case BlockStep::Way::elements:
       out_.line("copy_elements(" + at + ", " + copier + ", " + copiers + ", " + columns + ", " +
                 rows + ");");

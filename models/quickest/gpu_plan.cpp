@@ -32,7 +32,7 @@ constexpr std::size_t kMostComposed =
     24;  // operators of a workload that is also rewritten as a whole
 constexpr std::size_t kMostOfLayer = 40;    // different operators, where products may be stitched
 constexpr std::size_t kManySearched = 100;  // groups: later ones' blocks have fewer sizes
-constexpr std::size_t kMostPadded = 4;    // loops whose rows are padded
+constexpr std::size_t kMostPadded = 4;      // loops whose rows are padded
 // Plans with padded rows are priced lower beside their times than the same chains' without, 0.71
 // and 0.86 in the geometric means of h200-padded-chains.json: they are taken below so much.
 constexpr double kPaddedGain = 0.8;
@@ -41,15 +41,15 @@ constexpr double kLongerRowsGain = 0.97;
 constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
-constexpr double kTheirGain = 0.98;  // of our own kernels' seconds
-// Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are priced
-// below their times.
+constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
+// Of queries that share keys, where no kernels by warpgroups are: other kernels of chunks are
+// priced below their times.
 constexpr std::int64_t kFewRows = 256;
 constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -369,6 +369,14 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   // Scores of chunks gain nothing over those of all keys where they go through memory.
   const bool chunks = !composed.rewrites.empty() && composed.rewrites.back().starts_with(kChunks);
   const std::size_t together = chunks ? gpu_products(*q.workload).size() : 0;
+  // A copy with padded rows gains nothing that never goes home.
+  const auto copies = [&](const Workload& w) {
+    return composed.rewrites.size() == 1 && composed.rewrites.front().starts_with(kPad) &&
+           std::ranges::any_of(w.operators(), [&](const Operator& op) {
+             return std::ranges::find(asked.workload->operators(), op.name, &Operator::name) ==
+                    asked.workload->operators().end();
+           });
+  };
   std::string why;
   // Where the parts' rewrites make no rewrite of the whole, without them.
   for (const bool rewrites : {true, false}) {
@@ -376,8 +384,10 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
     Partitioner partitioner(
         q.workload,
         [&](const Group& g) {
-          const std::size_t products = together > 0 ? gpu_products(*g.workload).size() : 0;
-          return products > 0 && products < together ? std::nullopt : planner.find(g);
+          const bool copied = copies(*g.workload);
+          const std::size_t products =
+              together > 0 || copied ? gpu_products(*g.workload).size() : 0;
+          return products > 0 && (copied || products < together) ? std::nullopt : planner.find(g);
         },
         [&](const Part& ops) { return planner.rough(ops); },
         [&](OpId op) { return planner.is_product(op); });
@@ -446,7 +456,7 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
   const auto gains = [&](const std::vector<LoopId>& of) {
     std::vector<std::string> names;
     for (const LoopId l : of) names.push_back(w.loop(l).name);
-    const std::vector<std::string> rewrites{"pad:" + join(names, ";")};
+    const std::vector<std::string> rewrites{kPad + join(names, ";")};
     auto padded = rewritten(std::make_shared<const Workload>(w), rewrites);
     return padded != nullptr && tried({.rewrites = rewrites, .workload = std::move(padded)});
   };
@@ -475,9 +485,9 @@ std::int64_t chunk_near(std::int64_t part, std::int64_t extent) {
   return best == 0 ? round_up(part, kChunkStep) : best;
 }
 
-/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for all
-/// multiprocessors: about one for each, half as many, twice, which may have room together, and more
-/// where blocks without chunks fill multiprocessors unevenly.
+/// Attention whose rows make few blocks also in chunks of its keys, so that there are blocks for
+/// all multiprocessors: about one for each, half as many, twice, which may have room together, and
+/// more where blocks without chunks fill multiprocessors unevenly.
 void try_chunks(const std::shared_ptr<const Workload>& w, double units, bool warpgroups,
                 const std::function<bool(const Composition&)>& tried) {
   for (std::vector<std::string> rewrites :

@@ -158,6 +158,44 @@ TEST(CudaTiles, AreRightAndMoveWhatIsCounted) {
   EXPECT_GT(seen.count(testing::BarriersLeftOut::race), 2);
 }
 
+/// Rows that begin anywhere are moved together in registers: of tiles with all sizes of rows, at
+/// every edge of the tensor, and where its last elements are no whole piece of 8 bytes.
+TEST(CudaTiles, RowsThatBeginAnywhereAreRightAtEveryEdge) {
+  std::mt19937 random(20261128);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution(least, most)(random);
+  };
+  std::vector<Case> cases;
+  for (int i = 0; i < 16; ++i) {
+    const int tall = 16 * draw(1, 4), wide = 16 * draw(1, 12), deep = 16 * draw(1, 5),
+              long_ = 16 * draw(1, 10);
+    const int m = draw(1, 2 * tall), n = 2 * draw(1, wide) - draw(0, 1), k = 2 * draw(2, deep) - 1,
+              l = 2 * draw(2, long_) - draw(0, 1);
+    cases.push_back(
+        {formatted(
+             "name: odd\ndtype: {}\nloops: {{b: {}, m: {}, n: {}, k: {}, l: {}}}\noperators:\n"
+             "  - \"p: P[b,m,l] += x[b,m,k] * u[b,k,l]\"\n"
+             "  - \"q: Q[b,m,n] += P[b,m,l] * w[b,l,n]\"\n",
+             i % 2 == 0 ? "f16" : "bf16", draw(1, 2), m, n, k, l),
+         formatted("b/1@grid m/{}@grid n/{}@grid ( l/{} ( k/{} ( C.p ) C.q ) S.Q )",
+                   std::min(tall, m), std::min(wide, n), std::min(long_, l), std::min(deep, k)),
+         0, 2e-2});
+  }
+  const Program p = emitted(cases);
+  ASSERT_FALSE(HasFailure());
+  const auto module = testing::build_cuda(p.sources);
+  ASSERT_TRUE(module) << module.reason();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].workload + cases[i].tree);
+    EXPECT_NE(p.sources[i].text.find("copy_shifted_rows<"), std::string::npos);
+    const auto done = testing::run_cuda(*module, p.sources[i], *p.schedules[i].workload, 7 + i);
+    ASSERT_TRUE(done) << done.reason();
+    EXPECT_TRUE(done->report.clean()) << done->report.findings.front().text;
+    EXPECT_LT(done->error, cases[i].tolerance);
+    EXPECT_EQ(done->bytes, moved(p.schedules[i]));
+  }
+}
+
 /// Where there is no room to copy ahead, computing warps copy in pieces as wide as the rows at home
 /// allow, and wait for them: without that the kernel is wrong.
 TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
@@ -175,7 +213,7 @@ TEST(CudaTiles, ComputingWarpsWaitForWhatTheyCopy) {
                                    {layers("f16", 64, 64), "copy_whole<64, ", 1e-2},
                                    {layers("f32", 30, 38), "copy_rows<64, 8, ", 1e-5},
                                    {layers("f32", 31, 37), "copy_rows<64, 4, ", 1e-5},
-                                   {layers("f16", 31, 37), "copy_shifted<64, ", 1e-2}};
+                                   {layers("f16", 31, 37), "copy_shifted_rows<64, ", 1e-2}};
   const std::string wait = "cp_async_wait<0>();";
   for (const Form& f : forms) {
     SCOPED_TRACE(f.copies);

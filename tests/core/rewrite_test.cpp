@@ -285,8 +285,12 @@ TEST(Pad, ResultsBetweenGetLongerRowsWithoutACopy) {
   EXPECT_THAT(operators_of(*padded),
               testing::ElementsAre("pad_B: B_padded[k,l_padded] = B[k,l_padded]",
                                    "C: C[m,l_padded] += A[m,k] * B_padded[k,l_padded]",
-                                   "E: E[m,n] += C[m,l_padded] * D[l_padded,n]"));
+                                   "E: E[m,n] += C[m,l] * D[l,n]"));
   EXPECT_EQ(padded->tensor(*padded->find_tensor("C")).shape.back(), 6);
+  // Both operands are copies: the sum goes on over their zeros, in whole pieces.
+  EXPECT_THAT(
+      operators_of(apply("pad:k;l", w).value()),
+      testing::Contains("C: C[m,l_padded] += A_padded[m,k_padded] * B_padded[k_padded,l_padded]"));
   EXPECT_EQ(loops_of_odd_rows(w), (std::vector<LoopId>{*w.find_loop("k"), *w.find_loop("l")}));
 }
 

@@ -306,6 +306,13 @@ TW_DEVICE b128 first_bytes(const b128& x, int bytes) {
   };
   return {of(x.x, 0), of(x.y, 4), of(x.z, 8), of(x.w, 12)};
 }
+/// Of 24 bytes the pieces that have some of bytes [from, to); zeros for the others.
+template <class T, bool Cached>
+TW_DEVICE void load_pieces(b64 (&words)[3], const b64* pieces, int from, int to) {
+  words[0] = load_piece<T, Cached>(pieces, from, least(to, 8));
+  words[1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
+  words[2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
+}
 /// What of a tensor 16 bytes of a tile are: from which address on, in bytes, and how many elements.
 struct ShiftedPart { u64 at; int count; };
 /// What a thread has of a tile's 16-byte pieces, kAll in number: lanes go along rows.
@@ -329,68 +336,48 @@ template <class T>
 TW_DEVICE bool goes_beyond(const ShiftedPart& p, u64 whole_pieces) {
   return p.count > 0 && p.at + u64(p.count * int(sizeof(T))) > whole_pieces;
 }
-/// `Edges`: not all elements exist, or whole pieces may not; whether some were left out for that.
-template <bool Edges, int Batch, bool Cached, class Pieces, class Tile, class Part>
-TW_DEVICE bool fill_shifted(const Pieces& pieces_of, const Tile& tile, int columns, u64 whole_pieces, const Part& part) {
-  using T = typename Tile::Element;
-  bool beyond = false;
-  TW_NO_UNROLL
-  for (int done = 0; done < Pieces::kAll; done += Batch) {
-    b64 words[Batch][3];
-    int by[Batch];
-    TW_UNROLL
-    for (int i = 0; i < Batch; ++i) {
-      const ShiftedPart p = part(done + i);
-      by[i] = int(p.at % 8);
-      const b64* const pieces = reinterpret_cast<const b64*>(p.at & ~u64(7));
-      const bool left_out = Edges && goes_beyond<T>(p, whole_pieces);
-      const int to = left_out ? 0 : by[i] + p.count * Pieces::kSize;
-      words[i][0] = load_piece<T, Cached>(pieces, by[i], least(to, 8));
-      words[i][1] = load_piece<T, Cached>(pieces + 1, 0, least(to - 8, 8));
-      words[i][2] = load_piece<T, Cached>(pieces + 2, 0, to - 16);
-      beyond = beyond || left_out;
-    }
-    TW_UNROLL
-    for (int i = 0; i < Batch; ++i) {
-      if (!pieces_of.mine(done + i, Batch)) continue;
-      const int c = pieces_of.column_of(done + i);
-      b128 x = shifted<T>(words[i], by[i]);
-      if (Edges && columns - c < Pieces::kOf) x = first_bytes(x, (columns - c) * Pieces::kSize);
-      *reinterpret_cast<b128*>(tile.at(pieces_of.row_of(done + i), c)) = x;
-    }
-  }
-  return beyond;
-}
 /// The same as copy_async through registers, for rows that begin anywhere: of each 16 bytes of the tile the aligned
-/// pieces of 8 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. `stride`:
-/// elements between rows; 0: rows are those of several dimensions. Nothing is read beyond `end`, the tensor's.
-/// Cached: no block writes the tensor while the kernel runs, and L1 has the piece that two neighbours share.
+/// pieces of 8 bytes at home that hold them, moved together. A thread has `AtOnce` of them under way. Nothing is read
+/// beyond `end`, the tensor's. Cached: no block writes the tensor while the kernel runs, and L1 has the piece that two
+/// neighbours share.
 template <int Threads, int AtOnce, bool Cached, class Tile, class Row>
-TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 stride,
-                            const typename Tile::Element* end, const Row& row) {
+TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, const typename Tile::Element* end, const Row& row) {
   using T = typename Tile::Element;
   using Pieces = ShiftedPieces<Threads, Tile>;
   constexpr int kSize = Pieces::kSize, kOf = Pieces::kOf, kBatch = Pieces::kAll < AtOnce ? Pieces::kAll : AtOnce;
   thread = made_here(thread);
-  const Pieces pieces{thread / Pieces::kLanes, thread % Pieces::kLanes};
+  const Pieces pieces_of{thread / Pieces::kLanes, thread % Pieces::kLanes};
   const u64 whole_pieces = reinterpret_cast<u64>(end) & ~u64(7);
-  const T* const last = row(Tile::kRows - 1);
-  if (stride != 0 && last != nullptr && columns >= Tile::kColumns &&
-      reinterpret_cast<u64>(last) + u64(Tile::kColumns * kSize) <= whole_pieces) {
-    const u64 begin = reinterpret_cast<u64>(row(0));
-    fill_shifted<false, kBatch, Cached>(pieces, tile, columns, whole_pieces, [&](int n) {
-      return ShiftedPart{begin + u64((pieces.row_of(n) * stride + pieces.column_of(n)) * kSize),
-                         pieces.mine(n, kBatch) ? kOf : 0};
-    });
-    return;
-  }
   const auto part = [&](int n) {
-    const T* const from = pieces.mine(n, kBatch) ? row(pieces.row_of(n)) : nullptr;
-    return ShiftedPart{reinterpret_cast<u64>(from) + u64(pieces.column_of(n) * kSize),
-                       from == nullptr ? 0 : least(most(columns - pieces.column_of(n), 0), kOf)};
+    const T* const from = pieces_of.mine(n, kBatch) ? row(pieces_of.row_of(n)) : nullptr;
+    return ShiftedPart{reinterpret_cast<u64>(from) + u64(pieces_of.column_of(n) * kSize),
+                       from == nullptr ? 0 : least(most(columns - pieces_of.column_of(n), 0), kOf)};
   };
+  bool beyond = false;  // some were left out
+  TW_NO_UNROLL
+  for (int done = 0; done < Pieces::kAll; done += kBatch) {
+    b64 words[kBatch][3];
+    int by[kBatch];
+    TW_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      const ShiftedPart p = part(done + i);
+      by[i] = int(p.at % 8);
+      const bool left_out = goes_beyond<T>(p, whole_pieces);
+      load_pieces<T, Cached>(words[i], reinterpret_cast<const b64*>(p.at & ~u64(7)), by[i],
+                             left_out ? 0 : by[i] + p.count * kSize);
+      beyond = beyond || left_out;
+    }
+    TW_UNROLL
+    for (int i = 0; i < kBatch; ++i) {
+      if (!pieces_of.mine(done + i, kBatch)) continue;
+      const int c = pieces_of.column_of(done + i);
+      b128 x = shifted<T>(words[i], by[i]);
+      if (columns - c < kOf) x = first_bytes(x, (columns - c) * kSize);
+      *reinterpret_cast<b128*>(tile.at(pieces_of.row_of(done + i), c)) = x;
+    }
+  }
   // The tensor's last elements, where it ends within a piece.
-  if (fill_shifted<true, kBatch, Cached>(pieces, tile, columns, whole_pieces, part))
+  if (beyond)
     TW_NO_UNROLL
     for (int n = 0; n < Pieces::kAll; ++n) {
       const ShiftedPart p = part(n);
@@ -401,8 +388,80 @@ TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, i64 strid
         if (e < p.count) last_ones[e] = load_global(reinterpret_cast<const T*>(p.at) + e);
       TW_UNROLL
       for (int e = 0; e < kOf; ++e)
-        if (e < p.count) *tile.at(pieces.row_of(n), pieces.column_of(n) + e) = last_ones[e];
+        if (e < p.count) *tile.at(pieces_of.row_of(n), pieces_of.column_of(n) + e) = last_ones[e];
     }
+}
+/// Rows of one dimension, Stride elements apart. A thread has every kStep-th row: where a piece of it begins within 8
+/// bytes comes again after kPeriod of them, so that addresses are constants apart, and shifts are few.
+template <int Threads, int AtOnce, bool Cached, i64 Stride, bool Edges, class Tile>
+struct ShiftedRows {
+  using T = typename Tile::Element;
+  using Pieces = CopiedRows<Threads, 16, Stride, Edges, Tile>;
+  static constexpr int kSize = Pieces::kSize, kOf = Pieces::kPiece, kLanes = Pieces::kLanes, kParts = Pieces::kParts,
+                       kStep = Pieces::kStep, kTurns = Pieces::kTurns, kAlike = Pieces::kAlike;
+  static constexpr i64 kApart = kStep * Stride * kSize;
+  static constexpr int kPeriod = kApart % 8 == 0 ? 1 : kApart % 4 == 0 ? 2 : kApart % 2 == 0 ? 4 : 8;
+  static constexpr int kUnit = kPeriod > kAlike ? kPeriod : kAlike;
+  static constexpr int kMost = AtOnce > kParts ? AtOnce / kParts : 1, kRounds = (kTurns + kMost - 1) / kMost;
+  static constexpr int kEven = (kTurns + kRounds - 1) / kRounds;
+  static constexpr int kAtOnce = kRounds == 1 ? kTurns : (kEven + kUnit - 1) / kUnit * kUnit;
+
+  TW_MEMBER static void copy(const Tile& tile, int thread, int rows, int columns, const T* from) {
+    thread = made_here(thread);
+    const int first = thread / kLanes, lane = thread % kLanes;
+    TW_NO_UNROLL
+    for (int done = 0; done < kTurns; done += kAtOnce) {
+      const int row = kTurns > kAtOnce ? made_here(first + done * kStep) : first;
+      const b64* at[kPeriod];
+      int by[kPeriod];
+      T* to[kAlike];
+      TW_UNROLL
+      for (int a = 0; a < kPeriod; ++a) {
+        const u64 begin = reinterpret_cast<u64>(from + ((row + a * kStep) * Stride + lane * kOf));
+        at[a] = reinterpret_cast<const b64*>(begin & ~u64(7)), by[a] = int(begin % 8);
+      }
+      TW_UNROLL
+      for (int a = 0; a < kAlike; ++a) to[a] = tile.at(row + a * kStep, lane * kOf);
+      const auto mine = [&](int n, int part) {
+        return (kTurns % kAtOnce == 0 || done + n < kTurns) && (Tile::kRows % kStep == 0 || row + n * kStep < Tile::kRows) &&
+               (Pieces::kPieces % kLanes == 0 || lane + part * kLanes < Pieces::kPieces);
+      };
+      b64 words[kAtOnce][kParts][3];
+      TW_UNROLL
+      for (int n = 0; n < kAtOnce; ++n)
+        TW_UNROLL
+        for (int part = 0; part < kParts; ++part) {
+          const int left = columns - (lane + part * kLanes) * kOf, count = Edges ? least(most(left, 0), kOf) : kOf;
+          const bool there = mine(n, part) && (!Edges || row + n * kStep < rows);
+          load_pieces<T, Cached>(words[n][part], at[n % kPeriod] + (n / kPeriod * kPeriod * kApart + part * kLanes * 16) / 8,
+                                 by[n % kPeriod], there && count > 0 ? by[n % kPeriod] + count * kSize : 0);
+        }
+      TW_UNROLL
+      for (int n = 0; n < kAtOnce; ++n)
+        TW_UNROLL
+        for (int part = 0; part < kParts; ++part) {
+          if (!mine(n, part)) continue;
+          b128 x = shifted<T>(words[n][part], by[n % kPeriod]);
+          const int left = columns - (lane + part * kLanes) * kOf;
+          if (Edges && left < kOf) x = first_bytes(x, left * kSize);
+          *reinterpret_cast<b128*>(to[n % kAlike] + n / kAlike * kAlike * kStep * Tile::kPitch + part * kLanes * kOf) = x;
+        }
+    }
+  }
+};
+/// A box of so many rows and columns. EndsWithin: the tensor's last elements are no whole piece of 8 bytes.
+template <int Threads, int AtOnce, bool Cached, i64 Stride, bool EndsWithin, class Tile>
+TW_DEVICE void copy_shifted_rows(const Tile& tile, int thread, int rows, int columns, const typename Tile::Element* from,
+                                 const typename Tile::Element* end) {
+  using T = typename Tile::Element;
+  if (EndsWithin && reinterpret_cast<u64>(from + ((rows - 1) * Stride + columns)) > (reinterpret_cast<u64>(end) & ~u64(7)))
+    copy_shifted<Threads, AtOnce, Cached>(tile, thread, columns, end, [&](int r) -> const T* {
+      return r < rows ? from + r * Stride : nullptr;
+    });
+  else if (rows >= Tile::kRows && columns >= Tile::kColumns)
+    ShiftedRows<Threads, AtOnce, Cached, Stride, false, Tile>::copy(tile, thread, rows, columns, from);
+  else
+    ShiftedRows<Threads, AtOnce, Cached, Stride, true, Tile>::copy(tile, thread, rows, columns, from);
 }
 /// f(address in the tensor, element in the tile) for every element of a tile, shared out among threads; a
 /// null address: there is none. row(r) as for copy_async.

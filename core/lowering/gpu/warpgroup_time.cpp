@@ -111,6 +111,10 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     together_most = std::min(together_most, p.share * clusters_at_once(r.sms, 1, p.share));
   const auto blocks = static_cast<double>(p.tiles * p.share),
              grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
+  // A cluster of more than two that finds no SMs without blocks has its blocks beside others.
+  const double alone = p.cluster() > 2
+                           ? static_cast<double>(p.cluster() * clusters_at_once(r.sms, 1, p.cluster()))
+                           : sms;
   PhaseTime t{.blocks = p.grid};
   const double operators = operators_time(p, w, latency, r);
   t.rounds = std::ceil(blocks / grid);
@@ -119,7 +123,7 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double active = last ? blocks - (t.rounds - 1) * grid : grid;
     const double times = last ? 1 : t.rounds - 1;
     // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
-    const double together = std::ceil(active / sms), busy = active / (together * sms);
+    const double together = std::ceil(active / alone), busy = active / (together * sms);
     const double fill = depth * std::max(of_sm, busy * lines / from_l2);
     const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
     // A stage is free when the next one is full and its own products are done.

@@ -7,7 +7,8 @@
 //                                         E[m,n] += C[m,lp] * D[lp,n]
 //
 // An index outside of a tensor reads zero, so copies have zeros behind their rows, and sums over a
-// padded loop add zeros. Results between operators get padded rows for nothing.
+// padded loop add zeros. A sum over a loop along which one operand is no copy keeps the loop as it
+// is: Ap[m,k] has rows of kp elements then. Results between operators get padded rows for nothing.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -126,7 +127,11 @@ class Padding {
       const bool zeros = std::ranges::any_of(
           op.inputs, [&, x = l](const Access& a) { return has(a, x) && zero(a.tensor, x); });
       if (w_.is_reduction(id, l)) {
-        if (product && zeros) rename(id, l, to);
+        // A longer loop would read behind the end of an operand that stays as it is.
+        if (product && zeros && std::ranges::all_of(op.inputs, [&, x = l](const Access& a) {
+              return !has(a, x) || wide_.contains({a.tensor, x}) || is_copied(a);
+            }))
+          rename(id, l, to);
         continue;
       }
       if (w_.is_output(out.target.tensor) || !read_within(out.target.tensor)) continue;
@@ -166,20 +171,25 @@ class Padding {
     return l;
   }
 
-  /// The access to a copy with padded rows, where the tensor's rows run along a padded loop and its
-  /// writer has not made them longer.
-  void read_copy(Access& a, std::vector<Operator>& before) {
-    if (a.index.size() < 2) return;
+  /// The loops of a product's operand that is read from a copy, as they were: its rows run along a
+  /// padded loop, and its writer has not made them longer. Of others none.
+  std::vector<LoopId> loops_of_copy(const Access& a) const {
+    if (a.index.size() < 2) return {};
     std::vector<LoopId> loops;
     for (std::size_t d = 0; d < a.index.size(); ++d) {
       const auto loop = a.index[d].plain_loop();
-      if (!loop) return;
-      if (std::ranges::find(loops, original(*loop)) != loops.end()) return;
+      if (!loop || std::ranges::find(loops, original(*loop)) != loops.end()) return {};
       loops.push_back(original(*loop));
-      if (w_.tensor(a.tensor).shape[d] != w_.loop(loops.back()).extent) return;
+      if (w_.tensor(a.tensor).shape[d] != w_.loop(loops.back()).extent) return {};
     }
-    const LoopId row = loops.back();
-    if (!padded_.contains(row) || wide_.contains({a.tensor, row})) return;
+    if (!padded_.contains(loops.back()) || wide_.contains({a.tensor, loops.back()})) return {};
+    return loops;
+  }
+  bool is_copied(const Access& a) const { return !loops_of_copy(a).empty(); }
+
+  void read_copy(Access& a, std::vector<Operator>& before) {
+    const std::vector<LoopId> loops = loops_of_copy(a);
+    if (loops.empty()) return;
     const auto [at, is_new] =
         copies_.try_emplace({a.tensor, loops}, TensorId(spec_.tensors.size()));
     if (is_new) {
