@@ -76,6 +76,9 @@ struct Program {
   std::vector<Launch> launches;
   std::vector<std::string> notes;
   int threads = 1;  ///< that may share a launch
+  /// What a kernel would copy into its result may lie there already: kernels for threads of this
+  /// machine find out.
+  bool joins_in_place = false;
 };
 
 /// The plan's kernels, emitted for the request's target and threads. A kernel that the target
@@ -97,9 +100,11 @@ struct HandedOn {
 HandedOn handed_on(const Program& program);
 
 /// Predicted seconds of every launch among the others: between its kernel's two predictions, by
-/// the share of its bytes that a core's last cache still has of the launches before. Of what
-/// several threads have written each finds its own part there. On one thread or on all, whichever
-/// is less.
+/// the share of its bytes that a core's last cache still has of the launches before (of a tensor
+/// that launches read in pieces, these). What a thread reads and another has written comes from
+/// that one's cache: all of it, or a part where it reads a part; nothing where threads share both
+/// launches along the same dimension. On one thread or on all, whichever is less. Joins of what
+/// lies in its place take nothing.
 std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m);
 
 /// Compiles all kernels, several at a time. A Reason where the compiler fails.

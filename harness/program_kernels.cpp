@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "core/base/format.h"
-#include "core/machine/written.h"
 #include "harness/parallel.h"
 #include "harness/pipeline.h"
 #include "harness/program.h"
@@ -92,71 +91,6 @@ void tune(ProgramKernel& kernel, const std::shared_ptr<codegen::Device>& device,
   kernel.others.clear();
 }
 }  // namespace
-
-std::vector<std::optional<double>> predicted_seconds(const Program& program, const Machine& m) {
-  double capacity = 0;
-  for (const Level& level : m.levels)
-    if (level.kind == LevelKind::cache && level.managed != Managed::software &&
-        level.private_to >= Unit::grid)
-      capacity = std::max(capacity, static_cast<double>(level.capacity.value));
-  constexpr double kTakenOver = 16;  // cycles a line, where the machine's file does not say
-  double taken_over = 0;             // seconds a byte
-  if (!m.units.empty() && m.units.front().clock_hz > 0) {
-    const auto known = m.units.front().cycles.find(kTakingOver);
-    taken_over = (known != m.units.front().cycles.end() ? known->second : kTakenOver) /
-                 m.units.front().clock_hz / 64;
-  }
-  const Workload& w = *program.workload;
-  const std::vector<bool> constant = constant_operators(w);
-  std::vector<std::optional<double>> seconds(program.launches.size());
-  std::vector<TensorId> latest;                    // last touched first
-  std::vector<bool> in_parts(w.tensors().size());  // its elements are in several cores' caches
-  const auto size = [&](TensorId t) { return static_cast<double>(w.tensor(t).bytes().value); };
-  // The second run finds what the first has left.
-  for (int run = 0; run < 2; ++run)
-    for (std::size_t i = 0; i < program.launches.size(); ++i) {
-      const Launch& l = program.launches[i];
-      const ProgramKernel& kernel = program.kernels[l.kernel];
-      seconds[i] = kernel.shared.predicted;
-      if (std::ranges::all_of(l.operators, [&](OpId op) { return constant[op.index()]; })) continue;
-      std::vector<TensorId> home;
-      for (std::size_t t = 0; t < l.tensors.size(); ++t)
-        if (kernel.workload->is_input(TensorId(t)) || kernel.workload->is_output(TensorId(t)))
-          home.push_back(l.tensors[t]);
-      double all = 0, there = 0;  // bytes: of all tensors, and in a core's cache
-      double others = 0;          // of these, in another core's
-      for (TensorId t : home) {
-        const auto known = std::ranges::find(latest, t);
-        double since = size(t);  // bytes, its own among them
-        for (auto x = latest.begin(); x != known; ++x) since += size(*x);
-        // All of it below the capacity, nothing well above it: as in_runs.
-        const double stays =
-            known == latest.end() || capacity <= 0
-                ? 0.0
-                : std::clamp((1.15 * capacity - since) / (0.4 * capacity), 0.0, 1.0);
-        all += size(t);
-        there += stays * size(t);
-        if (in_parts[t.index()]) others += stays * size(t) * (1 - 1.0 / program.threads);
-      }
-      const auto among = [&](const ProgramKernel::Seconds& x, int threads) {
-        std::optional<double> of = x.predicted;
-        if (x.predicted && x.again && all > 0 && *x.again < *x.predicted)
-          of = *x.predicted + there / all * (*x.again - *x.predicted);
-        if (of) *of += others / threads * taken_over;
-        return of;
-      };
-      seconds[i] = among(kernel.shared, program.threads);
-      bool shared = program.threads > 1;
-      if (const auto alone = among(kernel.alone, 1); alone && (!seconds[i] || *alone < *seconds[i]))
-        seconds[i] = alone, shared = false;
-      for (TensorId t : home) {
-        if (w.producer(t).valid() && !constant[w.producer(t).index()]) in_parts[t.index()] = shared;
-        std::erase(latest, t);
-        latest.insert(latest.begin(), t);
-      }
-    }
-  return seconds;
-}
 
 std::optional<Reason> build_kernels(Program& program, const codegen::Target& target,
                                     bool for_device, const Progress& progress) {

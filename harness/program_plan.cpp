@@ -6,6 +6,7 @@
 #include "core/base/format.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
+#include "core/workload/joins.h"
 #include "core/workload/merge_loops.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
@@ -59,6 +60,7 @@ class Maker {
         warm_(in_runs(*setting.workload, setting.machine)) {
     program.workload = setting.workload;
     if (target_.threads) program.threads = threads_;
+    program.joins_in_place = target_.threads;
   }
 
   std::optional<Reason> add(const Kernel& kernel, bool again = true) {
@@ -378,22 +380,45 @@ std::vector<Lifetime> lifetimes(const Program& program, std::vector<TensorId>& t
 
 HandedOn handed_on(const Program& program) {
   const Workload& w = *program.workload;
-  std::vector<TensorId> tensors;
-  const std::vector<Lifetime> lives = lifetimes(program, tensors);
   const std::vector<bool> constant = constant_operators(w);
   HandedOn on;
-  std::vector<Lifetime> in_arena;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (constant[w.producer(tensors[i]).index()]) {
-      on.kept.push_back(tensors[i]);
+  std::vector<TensorId> needed;
+  std::vector<Lifetime> all = lifetimes(program, needed), lives;
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (constant[w.producer(needed[i]).index()]) {
+      on.kept.push_back(needed[i]);
       continue;
     }
-    on.bytes_alone += lives[i].bytes;
-    on.tensors.push_back(tensors[i]);
-    in_arena.push_back(lives[i]);
+    on.bytes_alone += all[i].bytes;
+    on.tensors.push_back(needed[i]);
+    lives.push_back(all[i]);
   }
-  Arena arena = placed(in_arena);
-  on.offsets = std::move(arena.offsets);
+  // What lies in another tensor needs that one's memory from its own first step on.
+  std::map<TensorId, Inside> inside;
+  if (program.joins_in_place) inside = tensors_inside(w);
+  const auto in_arena = [&](TensorId t) { return std::ranges::binary_search(on.tensors, t); };
+  std::erase_if(inside, [&](const auto& x) { return !in_arena(x.second.whole); });
+  std::vector<std::size_t> outermost(on.tensors.size());
+  std::vector<std::int64_t> at(on.tensors.size(), 0);
+  const auto position = [&](TensorId t) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(on.tensors, t) - on.tensors.begin());
+  };
+  for (std::size_t i = 0; i < on.tensors.size(); ++i) {
+    TensorId t = on.tensors[i];
+    for (auto in = inside.find(t); in != inside.end(); in = inside.find(t))
+      at[i] += in->second.offset, t = in->second.whole;
+    outermost[i] = position(t);
+    Lifetime& life = lives[outermost[i]];
+    life.first = std::min(life.first, lives[i].first);
+    life.last = std::max(life.last, lives[i].last);
+  }
+  std::vector<Lifetime> blocks;
+  std::vector<std::size_t> place(on.tensors.size());
+  for (std::size_t i = 0; i < on.tensors.size(); ++i)
+    if (outermost[i] == i) place[i] = blocks.size(), blocks.push_back(lives[i]);
+  const Arena arena = placed(blocks);
+  for (std::size_t i = 0; i < on.tensors.size(); ++i)
+    on.offsets.push_back(arena.offsets[place[outermost[i]]] + at[i]);
   on.bytes = arena.bytes;
   return on;
 }

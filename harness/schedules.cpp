@@ -10,6 +10,7 @@
 #include "core/plan/shares.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/shares.h"
 
 namespace tilewright::harness {
 
@@ -220,6 +221,16 @@ Plan shared_by_threads(const Plan& plan, const Setting& setting, int threads) {
   Plan best = std::ranges::min_element(all, {}, [](const Candidate& c) {
                 return std::pair(c.bytes, c.time);
               })->plan;
+  return best;
+}
+
+LoopId loop_of_threads(const Kernel& kernel, const Workload& w, int threads) {
+  Kernel copy = kernel;
+  LoopId best;
+  double most = 1.0 / threads;
+  for (const Shared& l : shared_loops(copy, w))
+    if (const double used = used_of_threads(l.extent, l.step, threads); used > most)
+      most = used, best = *w.find_loop(l.loop->name);
   return best;
 }
 

@@ -10,6 +10,7 @@
 #include "core/plan/join.h"
 #include "core/plan/names.h"
 #include "core/workload/cut.h"
+#include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/registry.h"
@@ -182,7 +183,8 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
   const Models standard =
       request.model ? planners_named(words_of(*request.model), "--model") : Models();
   check_options_of(request, standard.empty() ? planners() : standard);
-  const auto parts = parts_named(how, w);
+  const bool in_place = request.target && target_named(request.target).threads;
+  const auto parts = parts_named(how, w, in_place);
   if (!parts && how.find('=') != std::string::npos) return tasks_in(how, w, standard);
   if (!parts) return read_tasks(how, w, standard);
   std::vector<Task> tasks;
@@ -465,10 +467,12 @@ ordered_json sum_of(const ordered_json& parts, const char* key) {
 
 }  // namespace
 
-std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w) {
+std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w,
+                                             bool in_place) {
   if (how == "each") return cut_each(w);
   if (how == "contractions") return cut_contractions(w);
-  if (how == "followed") return cut_followed(w);
+  if (how == "followed")
+    return in_place ? cut_followed(w, joins_of_nothing(w, tensors_inside(w))) : cut_followed(w);
   return std::nullopt;
 }
 

@@ -20,8 +20,10 @@ struct SplitPlan {
 };
 
 /// The parts that "each", "contractions" or "followed" name (core/workload/cut.h); none of other
-/// names.
-std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w);
+/// names. `in_place`: joins that need copy nothing (joins_of_nothing) are parts of their own, of
+/// those that are followed.
+std::optional<std::vector<Part>> parts_named(const std::string& how, const Workload& w,
+                                             bool in_place = false);
 
 /// Cuts the setting's workload as `how` says (parts_named, 'OP OP=MODEL; OP=MODEL', or a file that
 /// lists parts), asks models for a plan of every part and joins the plans. Of each part those

@@ -5,6 +5,7 @@
 
 #include "codegen/cpu/followers.h"
 #include "codegen/cpu/points.h"
+#include "core/workload/joins.h"
 
 namespace tilewright::cpu {
 
@@ -34,16 +35,7 @@ class KernelEmitter::Points : PointText {
       followers_ = std::make_unique<Followers>(e_, id_, vector_, ranges_, names_);
     if (followers_ && followers_->empty()) followers_.reset();
     if (followers_) followers_->begin();
-    const int opened = open(false, vector_);
-    if (followers_) followers_->begin_row();
-    if (vector_ < 0)
-      point(Width::one);
-    else if (is_reduction(vector_))
-      across();
-    else
-      along();
-    if (followers_) followers_->end_row();
-    close(opened);
+    if (!emit_parts()) all_points();
     if (followers_) followers_->end();
   }
 
@@ -116,6 +108,59 @@ class KernelEmitter::Points : PointText {
     return true;
   }
 
+  void all_points() {
+    const int opened = open(false, vector_);
+    if (followers_) followers_->begin_row();
+    if (vector_ < 0)
+      point(Width::one);
+    else if (is_reduction(vector_))
+      across();
+    else
+      along();
+    if (followers_) followers_->end_row();
+    close(opened);
+  }
+
+  /// Tensors put side by side, one after the other: no point asks whose it is. What lies in its
+  /// place already is not copied. False: the operator is none that does so.
+  bool emit_parts() {
+    constexpr std::size_t kMost = 8;
+    const std::vector<JoinedPart> parts = joined_parts(w_, n_.op);
+    if (parts.empty() || parts.size() > kMost || followers_) return false;
+    const LoopId along = *op_.outputs.front().target.index[parts.front().dim].plain_loop();
+    const int loop = w_.local_index(n_.op, along);
+    if (loop == vector_) return false;
+    std::int64_t at = 0;
+    const auto segment = [&](std::int64_t end, const std::string& condition) {
+      if (at >= end) return;
+      segment_ = {.loop = loop, .first = at, .end = end};
+      e_.out_.open(condition);
+      all_points();
+      e_.out_.close();
+      at = end;
+    };
+    for (const JoinedPart& part : parts) {
+      segment(part.from, "");
+      segment(part.from + part.size, differs(part));
+    }
+    segment(w_.loop(along).extent, "");
+    segment_ = {};
+    return true;
+  }
+
+  /// The condition under which a part does not lie where it would be copied to; empty: it never
+  /// does.
+  std::string differs(const JoinedPart& part) const {
+    const auto i = static_cast<std::size_t>(part.input);
+    const BufferId from = in(i), to = n_.writes.front().buffer;
+    if (!place_in_result(w_, n_.op, part) || !e_.is_plain(from) || !e_.is_plain(to)) return "";
+    const auto& own = e_.layouts_[from.index()].stride;
+    if (own != e_.layouts_[to.index()].stride || e_.lies_in_bytes(from) != e_.lies_in_bytes(to))
+      return "";
+    return "if (" + name_in(i) + " != " + name_out(0) + " + " +
+           std::to_string(own[part.dim] * part.from) + ")";
+  }
+
   /// Of all outputs whose values do not name outputs.
   std::vector<const Expr*> values() const {
     std::vector<const Expr*> all;
@@ -130,8 +175,13 @@ class KernelEmitter::Points : PointText {
       if (static_cast<int>(l) == except || is_reduction(static_cast<int>(l)) != reductions)
         continue;
       const SymRange& r = range_of(static_cast<int>(l));
-      e_.out_.open("for (int64_t " + names_[l] + " = " + e_.variables_.text(r.lo) + "; " +
-                   names_[l] + " < " + e_.variables_.text(r.hi) + "; ++" + names_[l] + ")");
+      std::string low = e_.variables_.text(r.lo), high = e_.variables_.text(r.hi);
+      if (static_cast<int>(l) == segment_.loop) {
+        low = "max(" + low + ", " + std::to_string(segment_.first) + ")";
+        high = "min(" + high + ", " + std::to_string(segment_.end) + ")";
+      }
+      e_.out_.open("for (int64_t " + names_[l] + " = " + low + "; " + names_[l] + " < " + high +
+                   "; ++" + names_[l] + ")");
       ++opened;
     }
     return opened;

@@ -20,10 +20,12 @@ class Tensors {
   bool has(TensorId tensor) const { return storage_[tensor.index()] != nullptr; }
   void give_up(TensorId tensor) { storage_[tensor.index()] = nullptr; }
   std::size_t bytes(TensorId tensor) const { return bytes_[tensor.index()]; }
+  DType type(TensorId tensor) const { return types_[tensor.index()]; }
 
  private:
   std::vector<std::shared_ptr<void>> storage_;
   std::vector<std::size_t> bytes_;
+  std::vector<DType> types_;
 };
 
 class LoadedKernel final : public codegen::TargetKernel {

@@ -175,11 +175,27 @@ class KernelEmitter::PointText {
     if (!can_leave(w_, op_, a)) return text;
     for (std::size_t d = 0; d < a.index.size(); ++d) {
       if (d == except || !leaves(a, d)) continue;
+      if (const auto known = inside_segment(a.index[d], w_.tensor(a.tensor).shape[d])) {
+        if (!*known) return "false";
+        continue;
+      }
       const std::string index = index_text(a.index[d]);
       text += (text.empty() ? "" : " && ") + index + " >= 0 && " + index + " < " +
               std::to_string(w_.tensor(a.tensor).shape[d]);
     }
     return text;
+  }
+
+  /// Whether an index stays within a dimension of that extent, where the points are a segment of a
+  /// loop; nothing where that does not say.
+  std::optional<bool> inside_segment(const Affine& index, std::int64_t extent) const {
+    if (segment_.loop < 0 || index.terms.size() != 1 || index.terms[0].coefficient != 1 ||
+        index.terms[0].loop != op_.loops[static_cast<std::size_t>(segment_.loop)])
+      return std::nullopt;
+    const std::int64_t first = segment_.first + index.offset, end = segment_.end + index.offset;
+    if (first >= 0 && end <= extent) return true;
+    if (end <= 0 || first >= extent) return false;
+    return std::nullopt;
   }
 
   /// Declares where the element of a gather is, and returns the condition that it is there.
@@ -303,7 +319,13 @@ class KernelEmitter::PointText {
   const std::string suffix_;
   /// By output: whether this block of the reductions is the first.
   std::vector<std::string> fresh_;
-  int vector_ = -1;                 ///< the loop that vectors run along
+  int vector_ = -1;  ///< the loop that vectors run along
+  /// Indices of a loop that the points are limited to; -1: of none.
+  struct Segment {
+    int loop = -1;
+    std::int64_t first = 0, end = 0;
+  };
+  Segment segment_ = {};
   mutable bool middle_ = false;     ///< no lane of any strip is outside its tensor
   std::vector<std::string> names_;  ///< by op.loops
 };

@@ -7,7 +7,9 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <utility>
 
+#include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 
 namespace tilewright {
@@ -287,8 +289,12 @@ namespace {
 
 class Follower {
  public:
-  Follower(const Workload& w, std::size_t most)
-      : w_(w), most_(most), sets_(inseparable(w)), constant_(constant_operators(w)) {}
+  Follower(const Workload& w, std::size_t most, std::vector<bool> alone)
+      : w_(w),
+        most_(most),
+        alone_(std::move(alone)),
+        sets_(inseparable(w)),
+        constant_(constant_operators(w)) {}
 
   std::vector<Part> run() {
     for (OpId op : w_.topological_order())
@@ -319,6 +325,7 @@ class Follower {
   bool join(OpId op, OpId producer) {
     const std::size_t a = sets_.find(op.index()), b = sets_.find(producer.index());
     if (a == b) return true;
+    if (!alone_.empty() && (alone_[op.index()] || alone_[producer.index()])) return false;
     if (constant_[op.index()] != constant_[producer.index()]) return false;
     Part ops;
     for (std::size_t i = 0; i < w_.operators().size(); ++i)
@@ -364,6 +371,7 @@ class Follower {
 
   const Workload& w_;
   std::size_t most_;
+  std::vector<bool> alone_;  ///< by OpId, parts of their own; empty: none
   Sets sets_;
   std::vector<bool> constant_;
 };
@@ -371,7 +379,12 @@ class Follower {
 }  // namespace
 
 std::vector<Part> cut_followed(const Workload& w, std::size_t most) {
-  return Follower(w, most).run();
+  return Follower(w, most, {}).run();
+}
+
+std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone,
+                               std::size_t most) {
+  return Follower(w, most, alone).run();
 }
 
 std::vector<Part> cut_contractions(const Workload& w, bool pairs) { return Cutter(w).run(pairs); }

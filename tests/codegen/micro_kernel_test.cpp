@@ -6,6 +6,7 @@
 #include <random>
 
 #include "codegen/cpu/cpu.h"
+#include "codegen/cpu/loaded.h"
 #include "core/base/format.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
@@ -158,8 +159,8 @@ TEST(PackedWeights, ServeTilesThatBeginAnywhere) {
       // together to one panel of 80.
       const int tiles = ceil_div(n, step), panels = ceil_div(step, 80),
                 filled = panels * ceil_div(ceil_div(step, 16), panels) * 16;
-      EXPECT_LE(sources.back().kept_bytes, 4 * k * std::max(tiles * filled, n + 79))
-          << tree << "\n" << to_yaml(*w);
+      EXPECT_LE(sources.back().kept_bytes, 4 * k * std::max(tiles * filled, n + 79)) << tree << "\n"
+                                                                                     << to_yaml(*w);
     }
     within += step % 16 != 0 && step < n;
   }
@@ -175,6 +176,37 @@ TEST(PackedWeights, ServeTilesThatBeginAnywhere) {
     for (int run = 0; run < 2; ++run) kernels.value()[i].run(arrays.pointers(), kept.data());
     EXPECT_LT(testing::worst_error(w, arrays, evaluate(w, inputs)), 1e-5) << to_yaml(w);
   }
+}
+
+/// Multiply-adds of numbers that are too small to be normal take a hundred times as long on some
+/// processors. Those just large enough stay.
+TEST(PackedOnce, SubnormalFloatsBecomeZero) {
+  if (host_isa() == Isa::generic) GTEST_SKIP() << "nothing is packed";
+  const auto w = std::make_shared<const Workload>(
+      workload_from_yaml("name: small\nloops: {i: 4, j: 64, k: 32}\noperators:\n"
+                         "  - \"product: C[i,j] += A[i,k] * W[k,j]\"\n",
+                         "test"));
+  const auto s = resolve(Plan{.kernels = {{.tree = parse_tree("i/4 j/64 ( k/32 ( C.product ) )")}}},
+                         w, std::make_shared<const Machine>(named_machine("cache:1M/16")));
+  ASSERT_TRUE(s.ok()) << s.reason();
+  const auto source = emit(s.value(), {.constant = {"W"}});
+  ASSERT_TRUE(source.ok()) << source.reason();
+  ASSERT_GT(source->kept_bytes, 0);
+  auto kernel = build(*source, {.optimisation = "-O1"});
+  ASSERT_TRUE(kernel.ok()) << kernel.reason();
+  const auto sum_of = [&](float weight) {
+    LoadedKernel loaded(kernel.value(), *w);
+    const std::vector<float> a(4 * 32, 1e30F), b(32 * 64, weight);
+    std::vector<float> c(4 * 64, 1);
+    EXPECT_FALSE(loaded.write(*w->find_tensor("A"), a.data()));
+    EXPECT_FALSE(loaded.write(*w->find_tensor("W"), b.data()));
+    EXPECT_TRUE(loaded.run().ok());
+    EXPECT_FALSE(loaded.read(*w->find_tensor("C"), c.data()));
+    EXPECT_EQ(std::ranges::count(c, c.front()), 4 * 64);
+    return c.front();
+  };
+  EXPECT_EQ(sum_of(1e-39F), 0);
+  EXPECT_NEAR(sum_of(2e-38F), 32 * 2e-8, 1e-12);
 }
 
 }  // namespace

@@ -48,22 +48,26 @@ TEST(Predictions, ALaunchFindsWhatTheOnesBeforeHaveLeft) {
   EXPECT_GT(*seconds[2], 9.9);
 }
 
-/// Of what two threads have written half comes from the other's cache, over to one thread alone
-/// twice as long as to both. Where nobody shares, nothing does.
+/// What two threads have written along rows comes from the other's cache as far as a thread reads
+/// rows that are not its own. To one thread alone half of it does; where nobody shares, nothing.
 TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
-  const auto w = std::make_shared<const Workload>(workload_from_yaml(
-      "name: steps\nloops: {i: 256, j: 256}\noperators:\n  - \"a[i,j] = x[i,j] + 1\"\n"
-      "  - \"b[i,j] = a[i,j] * 2\"\n",
-      "test"));
   constexpr double kUs = 1e-6;
-  const auto seconds = [&](double first_alone, double second_alone) {
+  const auto seconds = [&](const std::string& second, double first_alone, double second_alone) {
+    const bool sums = second.find('k') != std::string::npos;
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        std::string("name: steps\nloops: {i: 256, j: 256") + (sums ? ", k: 256" : "") +
+            "}\noperators:\n  - \"a: a[i,j] = x[i,j] + 1\"\n  - \"b: " + second + "\"\n",
+        "test"));
     Program program{.workload = w, .threads = 2};
     for (std::size_t op = 0; op < 2; ++op) {
       const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
       const double shared = op == 0 ? 50 : 5, alone = op == 0 ? first_alone : second_alone;
-      program.kernels.push_back({.workload = part,
-                                 .shared = {.predicted = shared * kUs, .again = shared * kUs},
-                                 .alone = {.predicted = alone * kUs, .again = alone * kUs}});
+      const std::string depth = sums && op == 1 ? "k/256 " : "";
+      program.kernels.push_back(
+          {.workload = part,
+           .plan = {.tree = parse_tree("i/1 j/256 " + depth + (op == 0 ? "( C.a )" : "( C.b )"))},
+           .shared = {.predicted = shared * kUs, .again = shared * kUs},
+           .alone = {.predicted = alone * kUs, .again = alone * kUs}});
       Launch l{.kernel = op, .operators = {OpId(op)}};
       for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
       program.launches.push_back(std::move(l));
@@ -74,14 +78,38 @@ TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
     return predicted_seconds(program, machine);
   };
   const double half = 256 * 256 * 4 / 2 / 64 * 20 / 4e9;  // 10 us
-  // a and b are in two parts: 2 x `half`, by two threads.
-  const auto both = seconds(90, 9);
-  EXPECT_NEAR(*both[0], 50 * kUs + half / 2, 1e-9);
-  EXPECT_NEAR(*both[1], 5 * kUs + half, 1e-9);
-  // Alone the second takes 4 us, but has twice as much to take over.
-  EXPECT_NEAR(*seconds(90, 4)[1], 5 * kUs + half, 1e-9);
-  EXPECT_NEAR(*seconds(40, 4)[1], 4 * kUs, 1e-9);
-  EXPECT_NEAR(*seconds(40, 4)[0], 40 * kUs, 1e-9);
+  const std::string rows = "b[i,j] = a[i,j] * 2", columns = "b[i,j] = a[j,i] * 2",
+                    all = "b[i,j] += v[i,k] * a[k,j]";
+  EXPECT_NEAR(*seconds(rows, 90, 9)[0], 50 * kUs, 1e-9);
+  EXPECT_NEAR(*seconds(rows, 90, 9)[1], 5 * kUs, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 90, 90)[1], 5 * kUs + half / 2, 1e-9);
+  EXPECT_NEAR(*seconds(all, 90, 90)[1], 5 * kUs + half, 1e-9);
+  // Alone the second takes 4 us, but has half of a to take over, and b, where it was in parts.
+  EXPECT_NEAR(*seconds(columns, 90, 4)[1], 5 * kUs + half / 2, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 40, 4)[1], 4 * kUs, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 40, 4)[0], 40 * kUs, 1e-9);
+}
+
+/// Two slices of one tensor, each read twice: the second time from the cache, the first one from
+/// further away though the tensor's other slice was read just before.
+TEST(Predictions, PiecesOfATensorAreInACacheEachAlone) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: pieces\nloops: {i: 256, j: 256, k: 4096}\ntensors: {W: [2, 256, 256]}\noperators:\n"
+      "  - \"a[i] += W[0,i,j] * x[j]\"\n  - \"b[i] += W[0,i,j] * a[j]\"\n"
+      "  - \"c[i] += W[1,i,j] * b[j]\"\n  - \"d[i] += V[i,k] * y[k]\"\n",
+      "test"));
+  Program program{.workload = w};
+  for (std::size_t op = 0; op < 4; ++op) {
+    const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+    program.kernels.push_back({.workload = part, .shared = {.predicted = 10, .again = 2}});
+    Launch l{.kernel = op, .operators = {OpId(op)}};
+    for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+    program.launches.push_back(std::move(l));
+  }
+  const auto seconds = predicted_seconds(program, named_machine("epyc-zen5"));
+  EXPECT_GT(*seconds[0], 9.9);
+  EXPECT_NEAR(*seconds[1], 2, 0.1);
+  EXPECT_GT(*seconds[2], 9.9);
 }
 
 TEST(Arena, WhatIsNeededTogetherDoesNotOverlap) {
@@ -206,6 +234,33 @@ TEST(Program, ANetworkRunsWithoutAPlanAndIsVerified) {
   EXPECT_LT(answer.json["compiled"], answer.json["launches"]);
   EXPECT_LT(answer.json["arena_bytes"], answer.json["handed_on_bytes"]);
   EXPECT_EQ(answer.json["profile"].size(), answer.json["launches"]);
+}
+
+/// Joins along the first dimension, one of them in another: their kernels copy nothing, and what
+/// they join lies side by side.
+TEST(Program, WhatIsJoinedLiesInItsPlace) {
+  TemporaryFolder folder;
+  const std::string path =
+      folder.write("joins.yaml",
+                   "name: joins\nloops: {i: 16, i2: 16, j: 32, k: 24, l: 56, n: 20, m: 8}\n"
+                   "tensors: {x: [8, 20], u: [16, 8], v: [24, 8], s: [16, 16]}\noperators:\n"
+                   "  - \"a: a[i,n] += u[i,m] * x[m,n]\"\n"
+                   "  - \"b: b[i,n] += s[i,i2] * a[i2,n]\"\n"
+                   "  - \"c: c[j,n] = a[j,n] + b[j-16,n]\"\n"
+                   "  - \"d: d[k,n] += v[k,m] * x[m,n]\"\n"
+                   "  - \"e: e[l,n] = c[l,n] + d[l-32,n]\"\n"
+                   "  - \"f: f[l,n] = tanh(e[l,n])\"\n");
+  const Answer answer = ran(path, {.profile = true});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["verified"], true);
+  // e has all of the others.
+  EXPECT_EQ(answer.json["arena_bytes"], 56 * 20 * 4);
+  EXPECT_EQ(answer.json["handed_on_bytes"], (16 + 16 + 32 + 24 + 56) * 20 * 4);
+  for (const auto& kernel : answer.json["profile"])
+    if (kernel["kernel"] == "c" || kernel["kernel"] == "e") {
+      EXPECT_EQ(kernel["operators"].size(), 1u);
+      EXPECT_EQ(kernel["predicted_seconds"], 0);
+    }
 }
 
 TEST(Program, RandomGraphsRunOperatorByOperator) {

@@ -1,0 +1,50 @@
+// Operators that put tensors beside one another.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/workload/cut.h"
+#include "core/workload/workload.h"
+
+namespace tilewright {
+
+/// An input of an operator that joins tensors along one dimension: its elements are the result's,
+/// as they are.
+struct JoinedPart {
+  int input = 0;          ///< position in Operator::inputs
+  std::size_t dim = 0;    ///< of the result, along which it has its place
+  std::int64_t from = 0;  ///< index of its first element there
+  std::int64_t size = 0;  ///< elements along it
+};
+
+/// The parts of an operator whose result is inputs side by side, each zero beyond its own place, by
+/// place; empty where it is anything else.
+std::vector<JoinedPart> joined_parts(const Workload& w, OpId op);
+
+/// Where the part begins in the result's memory, in bytes, where both have the same elements in the
+/// same order there; nothing where they have not: what is outside of the dimension is longer than
+/// one.
+std::optional<std::int64_t> place_in_result(const Workload& w, OpId op, const JoinedPart& part);
+
+/// A tensor that lies in another one's memory, which has its elements as they are.
+struct Inside {
+  TensorId whole;
+  std::int64_t offset = 0;  ///< in bytes
+};
+/// Tensors of a network that may lie in what they are joined to, so that nothing is copied: what
+/// operators make of its inputs, and no outputs. What several results have a part of lies in the
+/// first. That one may lie in another one itself.
+std::map<TensorId, Inside> tensors_inside(const Workload& w);
+
+/// By OpId: joins that copy nothing then.
+std::vector<bool> joins_of_nothing(const Workload& w, const std::map<TensorId, Inside>& inside);
+
+/// cut_followed, but that each operator of `alone` (by OpId) is a part of its own.
+std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone,
+                               std::size_t most = 12);
+
+}  // namespace tilewright
