@@ -39,39 +39,64 @@ std::vector<Part> parts_of(Sets& sets, const Workload& w) {
   return all;
 }
 
-/// The operators and those on paths between them.
-Part closure(const Workload& w, const Part& ops) {
-  std::vector<bool> from(w.operators().size(), false), to = from;
-  for (OpId op : ops) from[op.index()] = to[op.index()] = true;
-  // Nothing before the first of them or behind the last is between two.
-  const auto all = w.topological_order();
-  const auto is_one = [&](OpId op) { return to[op.index()]; };
-  const auto first = std::ranges::find_if(all, is_one);
-  const auto last = std::find_if(all.rbegin(), all.rend(), is_one).base();
-  const std::span<const OpId> order(first, last);
-  for (OpId op : order)
-    for (const Access& a : w.op(op).inputs)
-      if (const OpId p = w.producer(a.tensor); p.valid() && from[p.index()])
-        from[op.index()] = true;
-  for (auto op = order.rbegin(); op != order.rend(); ++op)
-    if (to[op->index()])
-      for (const Access& a : w.op(*op).inputs)
-        if (const OpId p = w.producer(a.tensor); p.valid()) to[p.index()] = true;
-  Part both;
-  for (std::size_t i = 0; i < from.size(); ++i)
-    if (from[i] && to[i]) both.emplace_back(i);
-  return both;
-}
+/// Operators by how many lie before each at most.
+class Levels {
+ public:
+  explicit Levels(const Workload& w) : w_(w), of_(w.operators().size(), 0) {
+    for (OpId op : w.topological_order())
+      each_maker(op, [&](OpId p) { of_[op.index()] = std::max(of_[op.index()], 1 + level(p)); });
+  }
+
+  /// The operators and those on paths between them. Cost: of what lies before the last of them and
+  /// not above the first.
+  Part closure(const Part& ops) const {
+    int first = level(ops.front());
+    for (OpId op : ops) first = std::min(first, level(op));
+    std::vector<bool> seen(of_.size(), false), from(of_.size(), false);
+    std::vector<OpId> before;  // what they wait for, themselves with it
+    const auto meet = [&](OpId op) {
+      if (level(op) < first || seen[op.index()]) return;
+      seen[op.index()] = true;
+      before.push_back(op);
+    };
+    for (OpId op : ops) meet(op), from[op.index()] = true;
+    for (std::size_t i = 0; i < before.size(); ++i) each_maker(before[i], meet);
+    std::ranges::sort(before, {}, [this](OpId op) { return level(op); });
+    Part both;
+    for (OpId op : before) {
+      each_maker(op, [&](OpId p) {
+        if (from[p.index()]) from[op.index()] = true;
+      });
+      if (from[op.index()]) both.push_back(op);
+    }
+    std::ranges::sort(both);
+    return both;
+  }
+
+ private:
+  int level(OpId op) const { return of_[op.index()]; }
+  template <class F>
+  void each_maker(OpId op, F&& f) const {
+    for (const Access& a : w_.op(op).inputs)
+      if (const OpId p = w_.producer(a.tensor); p.valid()) f(p);
+  }
+
+  const Workload& w_;
+  std::vector<int> of_;
+};
 
 /// What no cut may part: closures of what depends on one block of a running reduction.
 Sets inseparable(const Workload& w) {
   Sets sets(w.operators().size());
-  for (const auto& [a, b] : tied_operators(w)) sets.join(a.index(), b.index());
+  const auto tied = tied_operators(w);
+  if (tied.empty()) return sets;
+  for (const auto& [a, b] : tied) sets.join(a.index(), b.index());
+  const Levels levels(w);
   for (bool grown = true; grown;) {
     grown = false;
     for (const Part& part : parts_of(sets, w)) {
       if (part.size() < 2) continue;
-      for (OpId op : closure(w, part)) {
+      for (OpId op : levels.closure(part)) {
         if (sets.find(op.index()) == sets.find(part.front().index())) continue;
         sets.join(op.index(), part.front().index());
         grown = true;
@@ -83,7 +108,8 @@ Sets inseparable(const Workload& w) {
 
 class Cutter {
  public:
-  explicit Cutter(const Workload& w) : w_(w), atoms_(inseparable(w)), part_(w.operators().size()) {
+  explicit Cutter(const Workload& w)
+      : w_(w), levels_(w), atoms_(inseparable(w)), part_(w.operators().size()) {
     for (const Part& atom : parts_of(atoms_, w_)) {
       for (OpId op : atom) atom_of_[op] = atom;
       if (atom.size() > 1) take(atom);
@@ -152,7 +178,7 @@ class Cutter {
     for (;;) {
       Part more = ops;
       for (OpId op : ops) more.insert(more.end(), atom_of_.at(op).begin(), atom_of_.at(op).end());
-      more = closure(w_, more);
+      more = levels_.closure(more);
       if (more == ops) return ops;
       ops = std::move(more);
     }
@@ -262,6 +288,7 @@ class Cutter {
   }
 
   const Workload& w_;
+  const Levels levels_;
   Sets atoms_;
   std::map<OpId, Part> atom_of_;
   std::vector<int> part_;    ///< by OpId: place in parts_ from 1; 0: none; below: a component

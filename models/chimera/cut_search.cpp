@@ -61,8 +61,9 @@ class CutSearch {
   }
 
   /// The solution that comes first of run()'s; none where none is found. A case is bounded below
-  /// without its tree first, in common with all that multiply alike. Its tree is looked at when
-  /// that bound is the least that is left, and it is solved when its own bound is.
+  /// without its tree first, in common with all that multiply alike, then in common with those that
+  /// hold alike, too, then by itself: each when the bound before is the least that is left. It is
+  /// solved when its own bound is.
   std::optional<BestOfCuts> best() {
     if (must_.size() > kMostCut) return std::nullopt;
     most_ = most_cut();
@@ -72,16 +73,17 @@ class CutSearch {
       by_floor_ = true;
       list_cases(0, chosen, listed);
     }
+    enum Known { kFloor, kAlike, kOwn };
     struct Next {
       double bound;
-      bool of_tree;
+      Known known;
       std::size_t at;
       bool operator>(const Next& o) const {
-        return std::tie(bound, of_tree, at) > std::tie(o.bound, o.of_tree, o.at);
+        return std::tie(bound, known, at) > std::tie(o.bound, o.known, o.at);
       }
     };
     std::vector<Next> heap;
-    for (std::size_t i = 0; i < cases_.size(); ++i) heap.push_back({cases_[i].bound, false, i});
+    for (std::size_t i = 0; i < cases_.size(); ++i) heap.push_back({cases_[i].bound, kFloor, i});
     std::ranges::make_heap(heap, std::greater{});
     std::optional<std::pair<Next, Solution>> first;
     std::vector<std::size_t>
@@ -91,10 +93,11 @@ class CutSearch {
       Next next = heap.back();
       heap.pop_back();
       const Case& c = cases_[next.at];
-      if (!next.of_tree) {
-        const auto bound = bound_of(c.order, c.cut);
+      if (next.known != kOwn) {
+        const bool alike = next.known == kFloor;
+        const auto bound = alike ? bound_alike(c.order, c.cut) : bound_of(c.order, c.cut);
         if (!bound || *bound == INFINITY) continue;
-        heap.push_back({*bound, true, next.at});
+        heap.push_back({*bound, alike ? kAlike : kOwn, next.at});
         std::ranges::push_heap(heap, std::greater{});
         continue;
       }
@@ -180,9 +183,41 @@ class CutSearch {
     return Descent(p, capacity_, INFINITY, false).bound();
   }
 
-  /// The bound of the case without its tree. It depends on the loops that are cut, and on which of
-  /// them multiply each use: Flat::multipliers(), here of loops.
+  /// bound_of(), but for the order that its factors are multiplied in: in common with cases that
+  /// multiply alike and whose trees hold alike.
+  std::optional<double> bound_alike(const Order& order, std::size_t cut) {
+    const Mask chosen = set_key(order, cut), loops = chosen | always_;
+    std::vector<LoopId> all;
+    for (std::size_t i = 0; i < base_.size(); ++i)
+      if (has(base_.implicit(), i)) all.push_back(base_.loop(i));
+    all.insert(all.end(), order.begin(), order.end());
+    if (!conflicts_of(base_.chain(), all, loops).empty()) return std::nullopt;
+    const Structure s =
+        structure_of(base_.chain(), skeleton_of(base_.chain(), all, loops), loops, base_.on_chip());
+    for (const auto* masks : {&s.cut, &s.held, &s.live}) {
+      key_.push_back(masks->size());
+      key_.insert(key_.end(), masks->begin(), masks->end());
+    }
+    const auto [it, added] = alike_.try_emplace(key_, INFINITY);
+    if (added) it->second = bound_of(order, cut).value_or(INFINITY) * kLower;
+    return it->second;
+  }
+
+  /// The bound of the case without its tree.
   double floor_of(const Order& order, std::size_t cut) {
+    set_key(order, cut);
+    const auto [it, added] = floors_.try_emplace(key_);
+    if (added) {
+      const Flat f(base_, order);
+      const Problem p = make_relaxed_problem(f, t_, rows_in(base_, f), cut_of(f, cut));
+      it->second = Descent(p, capacity_, INFINITY, false).bound() * kLower;
+    }
+    return it->second;
+  }
+
+  /// What a bound without a tree depends on: the loops that are cut, which are returned, and which
+  /// of them multiply each use: Flat::multipliers(), here of loops.
+  Mask set_key(const Order& order, std::size_t cut) {
     Mask loops = 0;
     for (std::size_t i = order.size() - cut; i < order.size(); ++i) loops |= bit(order[i].index());
     key_.assign(1, loops);
@@ -193,13 +228,7 @@ class CutSearch {
         outside &= ~bit(order[i - 1].index());
       key_.push_back(outside != 0 ? u.counted & (outside | always_) : u.uncut);
     }
-    const auto [it, added] = floors_.try_emplace(key_);
-    if (added) {
-      const Flat f(base_, order);
-      const Problem p = make_relaxed_problem(f, t_, rows_in(base_, f), cut_of(f, cut));
-      it->second = Descent(p, capacity_, INFINITY, false).bound() * kLower;
-    }
-    return it->second;
+    return loops;
   }
 
   /// A use as masks of loops; `uncut`: what multiplies it where no loop is cut.
@@ -283,8 +312,8 @@ class CutSearch {
   double listed_ = 1;  ///< cases of up to most_ loops
   std::int64_t tried_ = 0;
   std::vector<Case> cases_;
-  bool by_floor_ = false;                       ///< list_cases bounds cases by floor_of()
-  std::map<std::vector<Mask>, double> floors_;  ///< what cases have in common
+  bool by_floor_ = false;                               ///< list_cases bounds cases by floor_of()
+  std::map<std::vector<Mask>, double> floors_, alike_;  ///< what cases have in common
   std::vector<Mask> key_;
   std::vector<UseOfLoops> uses_;
   Mask always_ = 0;  ///< batch loops with several trips, which no order names

@@ -373,16 +373,18 @@ class Chooser {
       const auto same =
           std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
       if (same == others->end()) continue;
-      if (!same->part.rewrites.empty()) {  // what a rewrite adds has names of its own
+      const auto own = rewritten(w, same->part.rewrites);
+      const auto names =
+          own == nullptr ? std::nullopt : names_alike(same->part.part, *own, same->part.rewrites);
+      if (!names) {
         ask(*m, p, w, all);
         continue;
       }
-      const Names names(same->part.part, *w);
       Candidate c = *same;
       c.ops = p;
-      c.workload = w;
-      c.part.part = *w;
-      for (Kernel& k : c.part.plan.kernels) k = names.rename(std::move(k));
+      c.workload = own;
+      c.part.part = *own;
+      for (Kernel& k : c.part.plan.kernels) k = names->rename(std::move(k));
       all.push_back(std::move(c));
     }
     return all;
@@ -526,7 +528,7 @@ class Chooser {
   }
 
   const Question& q_;
-  const Model* clock_;   ///< whose seconds alone count; null: nobody's
+  const Model* clock_;     ///< whose seconds alone count; null: nobody's
   bool refines_ = true;    ///< tiles are searched
   std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
   Cost cost_ = kSeconds;

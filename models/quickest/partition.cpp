@@ -69,13 +69,22 @@ std::string signature(const Workload& part) {
   return text;
 }
 
-std::optional<Best> Partitioner::renamed(const Best& known, const Workload& like,
-                                         const Workload& now) const {
-  if (!known.rewrites.empty()) return std::nullopt;  // what a rewrite adds has names of its own
-  const Names names(like, now);
+std::optional<Names> names_alike(const Workload& from, const Workload& to,
+                                 const std::vector<std::string>& rewrites) {
+  if (!rewrites.empty() && signature(from) != signature(to)) return std::nullopt;
+  return Names(from, to);
+}
+
+std::optional<Best> Partitioner::renamed(const Best& known,
+                                         const std::shared_ptr<const Workload>& like,
+                                         const std::shared_ptr<const Workload>& now) const {
+  const auto from = rewritten(like, known.rewrites), to = rewritten(now, known.rewrites);
+  if (from == nullptr || to == nullptr) return std::nullopt;
+  const auto names = names_alike(*from, *to, known.rewrites);
+  if (!names) return std::nullopt;
   Best best = known;
-  for (Kernel& k : best.plan.kernels) k = names.rename(std::move(k));
-  for (Choice& c : best.others) c.kernel = names.rename(std::move(c.kernel));
+  for (Kernel& k : best.plan.kernels) k = names->rename(std::move(k));
+  for (Choice& c : best.others) c.kernel = names->rename(std::move(c.kernel));
   return best;
 }
 
@@ -86,13 +95,14 @@ const Best* Partitioner::best_of(const Part& ops) {
   const std::string shape = signature(*group.workload);
   std::optional<Best> best;
   const auto like = shapes_.find(shape);
-  if (like != shapes_.end() && (!like->second.second || like->second.second->rewrites.empty())) {
-    if (like->second.second)
-      best = renamed(*like->second.second, *like->second.first, *group.workload);
-  } else if (priced_ >= most_priced_) {
-    left_out_ = true;
-    return nullptr;
-  } else {
+  const bool none = like != shapes_.end() && !like->second.second;
+  if (like != shapes_.end() && !none)
+    best = renamed(*like->second.second, like->second.first, group.workload);
+  if (!best && !none) {
+    if (priced_ >= most_priced_) {
+      left_out_ = true;
+      return nullptr;
+    }
     ++priced_;
     best = find_(group);
     shapes_[shape] = {group.workload, best};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/plan/join.h"
+#include "core/plan/names.h"
 #include "models/quickest/quickest.h"
 #include "models/stitching/stitching.h"
 
@@ -57,6 +58,9 @@ struct Partition {
 
 /// Names replaced by their first appearance: parts of one signature have the same plans.
 std::string signature(const Workload& part);
+/// Of what the rewrites have made of two parts of one signature; nothing where that differs.
+std::optional<Names> names_alike(const Workload& from, const Workload& to,
+                                 const std::vector<std::string>& rewrites);
 
 /// Groups of equal structure are looked up once.
 class Partitioner {
@@ -93,7 +97,8 @@ class Partitioner {
   bool replaces(std::vector<Part>& parts, std::size_t a, std::size_t b, std::vector<Part> by);
   std::size_t most_rejoined() const;
   Part needed(const Part& part, OpId op) const;
-  std::optional<Best> renamed(const Best& known, const Workload& like, const Workload& now) const;
+  std::optional<Best> renamed(const Best& known, const std::shared_ptr<const Workload>& like,
+                              const std::shared_ptr<const Workload>& now) const;
 
   std::shared_ptr<const Workload> w_;
   Finder find_;

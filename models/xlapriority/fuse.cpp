@@ -25,6 +25,7 @@ class Kernels {
     for (const Fusion::Read& r : f.reads) readers_[r.tensor].insert(id);
     all_.push_back(std::move(f));
     alive_.insert(id);
+    rank(id);
     return id;
   }
   void remove(int id) {
@@ -62,6 +63,8 @@ class Kernels {
   /// Whether `to` waits for `from`, by a path that does not begin with the step from one to the
   /// other.
   bool reaches(int from, int to, bool besides_edge = false) const {
+    const auto is_before = [&](int k) { return cyclic_ || rank_of(k) < rank_of(to); };
+    if (!is_before(from)) return false;
     std::vector<bool> seen(all_.size(), false);
     seen[static_cast<std::size_t>(from)] = true;
     std::vector<int> next = users(from);
@@ -70,7 +73,7 @@ class Kernels {
       const int k = next.back();
       next.pop_back();
       if (k == to) return true;
-      if (seen[static_cast<std::size_t>(k)]) continue;
+      if (!is_before(k) || seen[static_cast<std::size_t>(k)]) continue;
       seen[static_cast<std::size_t>(k)] = true;
       add_users(k, next);
     }
@@ -105,8 +108,27 @@ class Kernels {
         if (const auto found = readers_.find(o.target.tensor); found != readers_.end())
           out.insert(out.end(), found->second.begin(), found->second.end());
   }
+  int rank_of(int id) const { return ranks_[static_cast<std::size_t>(id)]; }
+  /// A rank above those that it reads from, and those that wait for it above it.
+  void rank(int id) {
+    ranks_.push_back(0);
+    for (int from : operands(id)) ranks_.back() = std::max(ranks_.back(), rank_of(from) + 1);
+    std::vector<int> raised = {id};
+    while (!raised.empty() && !cyclic_) {
+      const int k = raised.back();
+      raised.pop_back();
+      for (int user : users(k)) {
+        if (rank_of(user) > rank_of(k)) continue;
+        cyclic_ = cyclic_ || user == id;
+        ranks_[static_cast<std::size_t>(user)] = rank_of(k) + 1;
+        raised.push_back(user);
+      }
+    }
+  }
   const Costs& costs_;
   std::vector<Fusion> all_;
+  std::vector<int> ranks_;  ///< lower than that of whoever waits for it
+  bool cyclic_ = false;     ///< kernels wait for one another: ranks say nothing
   std::set<int> alive_;
   std::vector<int> giver_;  ///< by tensor
   std::map<TensorId, std::set<int>> readers_;

@@ -109,6 +109,9 @@ struct Brute {
   }
 };
 
+/// Rewrites that no part of a random graph takes: none's plan is then that of another.
+const std::vector<std::string> kSoftmax = {"scale-late", "online-softmax"};
+
 TEST(Planner, PartitionsOfSmallGraphsAreTheBestThereAre) {
   int checked = 0;
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
@@ -120,7 +123,7 @@ TEST(Planner, PartitionsOfSmallGraphsAreTheBestThereAre) {
     brute.go(0, parts);
     Partitioner search(w, [&](const Group& g) {
       Best b{.seconds = drawn_seconds(g.ops, seed)};
-      b.rewrites = {"none"};  // equal structure is no equal price here
+      b.rewrites = kSoftmax;  // equal structure is no equal price here
       return std::optional(b);
     });
     const Result<Partition> found = search.run(asked(w));
@@ -132,13 +135,32 @@ TEST(Planner, PartitionsOfSmallGraphsAreTheBestThereAre) {
   EXPECT_GE(checked, 4);
 }
 
+/// Layers alike are looked up once, also where their plans are of rewritten operators.
+TEST(Planner, PartsOfOneStructureAreLookedForOnceAlsoWhereTheyAreRewritten) {
+  const Ptr w = workload("bert:layers=3,seq=32,hidden=32,heads=2,ffn=64,standard=1");
+  std::map<std::string, int> times;
+  Partitioner search(w, [&](const Group& g) {
+    Best b{.seconds = g.ops.size() > 1 ? 100.0 : 1.0};
+    if (rewritten(g.workload, kSoftmax) != nullptr) {
+      b.seconds = 0.5;  // attention alone is worth joining
+      b.rewrites = kSoftmax;
+      ++times[signature(*g.workload)];
+    }
+    return std::optional(b);
+  });
+  const Result<Partition> found = search.run(asked(w));
+  ASSERT_TRUE(found.ok()) << found.reason();
+  EXPECT_FALSE(times.empty());
+  for (const auto& [shape, n] : times) EXPECT_EQ(n, 1) << shape;
+}
+
 /// Where groups are too many to count, none is left whose join would gain.
 TEST(Planner, NoTwoPartsOfALargerGraphWouldGain) {
   const Ptr w = workload("random-graph:vertices=18,rows=8,cols=8,reach=4,seed=5");
   ASSERT_GT(w->operators().size(), 7u);
   Partitioner search(w, [&](const Group& g) {
     Best b{.seconds = drawn_seconds(g.ops, 3)};
-    b.rewrites = {"none"};
+    b.rewrites = kSoftmax;
     return std::optional(b);
   });
   const Result<Partition> found = search.run(asked(w));
@@ -160,7 +182,7 @@ TEST(Planner, NoPartsOfALargerGraphWaitForOneAnother) {
         workload("random-graph:vertices=70,rows=8,cols=8,reach=34,seed=" + std::to_string(seed));
     Partitioner search(w, [&](const Group& g) {
       Best b{.seconds = 1 + 0.01 * drawn_seconds(g.ops, seed)};  // launches cost most
-      b.rewrites = {"none"};
+      b.rewrites = kSoftmax;
       return std::optional(b);
     });
     const Result<Partition> found = search.run(asked(w));
@@ -488,7 +510,7 @@ TEST(Planner, WhatARoughPriceWasWrongAboutIsTakenApart) {
         w,
         [&](const Group& g) {
           Best b{.seconds = truth(g.ops)};
-          b.rewrites = {"none"};
+          b.rewrites = kSoftmax;
           return std::optional(b);
         },
         [&](const Part& ops) { return std::optional(ops.size() > 1 ? 0.5 * ops.size() : 1.0); });
