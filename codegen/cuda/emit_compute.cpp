@@ -209,8 +209,13 @@ std::string KernelEmitter::inside(OpId id, const Access& a,
   return text;
 }
 
-/// An element of a tile in shared memory; `loops`: each loop's value, by position.
+/// An element of a tile in shared memory, its row and column; `loops`: each loop's value, by
+/// position.
 std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
+                                 const std::vector<std::string>& loops) const {
+  return tile_text(b) + ".at(" + place(id, a, b, loops) + ")";
+}
+std::string KernelEmitter::place(OpId id, const Access& a, BufferId b,
                                  const std::vector<std::string>& loops) const {
   const BlockTile& p = block_.tile(b);
   const SymBox& tile = *fixed_[b.index()];
@@ -227,7 +232,15 @@ std::string KernelEmitter::point(OpId id, const Access& a, BufferId b,
                                                : index);
     }
   }
-  return tile_text(b) + ".at(" + (row.empty() ? "0" : row) + ", " + column + ")";
+  return (row.empty() ? "0" : row) + ", " + column;
+}
+
+/// An element's value; zero where the access lies outside of its tensor.
+std::string KernelEmitter::value_at(OpId id, const Access& a, BufferId b,
+                                    const std::vector<std::string>& loops) const {
+  const std::string in = inside(id, a, loops);
+  if (in.empty()) return "*" + point(id, a, b, loops);
+  return "read_inside(" + in + ", " + tile_text(b) + ", " + place(id, a, b, loops) + ")";
 }
 
 /// An input's value at a point, as x0, x1, ...
@@ -236,13 +249,10 @@ void KernelEmitter::declare_input(NodeId id, std::size_t input,
   const ScheduleNode& n = k_.node(id);
   const Access& a = workload_.op(n.op).inputs[input];
   if (is_gather(a)) return declare_gathered(id, input, loops, ranges);
-  const std::string in = inside(n.op, a, loops), r = real();
-  const std::string element =
-      "*" + point(n.op, a, block_.buffer_of_input(n, static_cast<int>(input)), loops);
+  const std::string r = real();
   const bool integer = is_integer(workload_.tensor(a.tensor).dtype);
-  const std::string value = (integer ? r : "to_float") + "(" + element + ")";
-  out_.line("const " + r + " x" + std::to_string(input) + " = " +
-            (in.empty() ? value : in + " ? " + value + " : " + r + "(0)") + ";");
+  out_.line("const " + r + " x" + std::to_string(input) + " = " + (integer ? r : "to_float") + "(" +
+            value_at(n.op, a, block_.buffer_of_input(n, static_cast<int>(input)), loops) + ");");
 }
 
 /// What is read by values that name no element is zero. Points that differ in other loops than

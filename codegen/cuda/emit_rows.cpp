@@ -143,9 +143,7 @@ void KernelEmitter::row_computes(NodeId id, const SymRanges& ranges, const std::
         value = values[x] + (element ? ".x[i][e / 2]" : ".x[i][h]");
       } else {
         const auto loops = loops_at(element);
-        value = "to_float(*" + point(n.op, op.inputs[x], b, loops) + ")";
-        const std::string there = inside(n.op, op.inputs[x], loops);
-        if (!there.empty()) value = "(" + there + " ? " + value + " : 0.0f)";
+        value = "to_float(" + value_at(n.op, op.inputs[x], b, loops) + ")";
       }
       out_.line("const float x" + std::to_string(x) + " = " + value + ";");
     }

@@ -162,6 +162,10 @@ class KernelEmitter : private RangeEmitter {
   void make_addresses(const ScheduleNode& n);
   std::string point(OpId op, const Access& a, BufferId b,
                     const std::vector<std::string>& loops) const;
+  std::string place(OpId op, const Access& a, BufferId b,
+                    const std::vector<std::string>& loops) const;
+  std::string value_at(OpId op, const Access& a, BufferId b,
+                       const std::vector<std::string>& loops) const;
   std::string inside(OpId op, const Access& a, const std::vector<std::string>& loops) const;
   void declare_input(NodeId id, std::size_t input, const std::vector<std::string>& loops,
                      const SymRanges& ranges);

@@ -155,7 +155,7 @@ TEST(BlockTime, RecordedChainsAndClusters) {
     return t.ok() ? t->seconds : 0;
   };
   EXPECT_NEAR(parts(64, 128), 5.07e-6, 0.12 * 5.07e-6);
-  EXPECT_NEAR(parts(128, 256), 6.52e-6, 0.12 * 6.52e-6);
+  EXPECT_NEAR(parts(128, 256), 6.52e-6, 0.15 * 6.52e-6);
   const auto shared = [&](int rows, int columns, int part) {
     return seconds("gemm:m=128,n=1024,k=4096,dtype=f16",
                    formatted("m/{}@grid n/{}@grid ( k/{}@cluster ( k/64 ( C.gemm ) ) S.C )", rows,
@@ -284,8 +284,8 @@ TEST(BlockTime, FloatsTakeTheQuickerMicroKernel) {
   EXPECT_GT(fma->seconds, 1.2 * tensor->seconds);
 }
 
-/// Two warps that compute have two of an SM's four schedulers, however many blocks are on it: BERT's
-/// queries by such blocks take 25.4 us (h200-whole-f32-tf32.json), and were priced at 13.8.
+/// Two warps that compute have two of an SM's four schedulers, however many blocks are on it:
+/// BERT's queries by such blocks take 25.4 us (h200-whole-f32-tf32.json), and were priced at 13.8.
 TEST(BlockTime, TwoWarpsHaveTwoSchedulers) {
   const auto t = timed("gemm:m=384,n=768,k=768", "m/32@grid n/32@grid ( k/64 ( C.gemm ) S.C )",
                        h200(), {.warps = 2, .stages = 4});
@@ -385,6 +385,39 @@ TEST(BlockTime, WgmmaIsOfMachinesThatHaveIt) {
   }
 }
 
+/// h200-drawn-seconds-noon.json: sums in shared memory are made two columns at a time, since 46
+/// blocks of columns are no multiple of more that have room. The price was 0.57 of it.
+TEST(BlockTime, RecordedPartsOfColumns) {
+  const auto t =
+      timed("gemm-chain:m=8,n=8,k=128,l=368,batch=3,relu=0,dtype=bf16",
+            "b/1@grid m/8@grid n/8@grid ( k/64 l/368 ( C.gemm1 ) l/368 ( C.gemm2 ) )", h200());
+  ASSERT_TRUE(t.ok()) << t.reason();
+  EXPECT_NEAR(t->seconds, 14.2e-6, 0.15 * 14.2e-6);
+}
+
+/// Rows that begin anywhere are copied by groups of threads, which take one tensor after the other:
+/// the second tensor's first tile comes beside the first one's, the third one's after it.
+TEST(BlockTime, GroupsOfThreadsCopyFirstTiles) {
+  const auto ends = [](int tensors) {
+    std::string yaml =
+                    "name: test\ndtype: f16\nloops: {r: 64, c: 7}\noperators:\n  - \"o: O[r,c] = 1",
+                tree = "r/1@grid ( ";
+    for (int i = 0; i < tensors; ++i)
+      yaml += formatted(" + A{}[r,c]", i), tree += formatted("L.A{} ", i);
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(yaml + "\"\n", "test"));
+    const Machine m = h200();
+    const auto s = resolve({.kernels = {{.name = "k", .tree = parse_tree(tree + "C.o S.O )")}}}, w,
+                           std::make_shared<const Machine>(m));
+    EXPECT_TRUE(s.ok()) << (s.ok() ? "" : s.reason());
+    const auto t = block_time(*s, 0, *block_rates(m, DType::f16));
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->phases.at(0).ends : 0;
+  };
+  EXPECT_NEAR(ends(2), ends(1), 0.05 * ends(1));
+  EXPECT_GT(ends(3), 1.2 * ends(2));
+  EXPECT_NEAR(ends(4), ends(3), 0.05 * ends(3));
+}
+
 TEST(BlockTime, ASlowerMachineIsNotFaster) {
   const auto at = [](auto change) {
     Machine m = h200();
@@ -400,7 +433,9 @@ TEST(BlockTime, ASlowerMachineIsNotFaster) {
             }));
   EXPECT_LT(now, at([](Machine& m) { m.units.front().clock_hz /= 2; }));
   EXPECT_LT(now, at([](Machine& m) { m.units.front().count /= 4; }));
-  EXPECT_LT(now, at([](Machine& m) { m.units.front().cycles["launch"] *= 2; }));
+  EXPECT_LT(now, at([](Machine& m) { m.units.front().cycles["launch_unit"] *= 4; }));
+  // A launch that begins early hides most of it: not so before sm_90.
+  EXPECT_LT(now + 0.4e-6, at([](Machine& m) { m.units.front().cycles.erase("wgmma"); }));
   EXPECT_LT(now, at([](Machine& m) {
               for (Level& l : m.levels)
                 if (l.name == "L2") l.capacity.value = 1 << 20, l.bandwidth.value /= 16;

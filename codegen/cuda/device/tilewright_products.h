@@ -111,6 +111,14 @@ struct AcrossDepth {
   }
 };
 
+/// An element of a tile, zero where not `in`: read in any case, from the tile's first element then. A branch would let
+/// no other read begin.
+template <class Tile>
+TW_DEVICE typename Tile::Element read_inside(bool in, const Tile& tile, int row, int column) {
+  const typename Tile::Element x = *tile.at(in ? row : 0, in ? column : 0);
+  return in ? x : typename Tile::Element{};
+}
+
 // ---- operands whose rows, columns or depth are several loops, read element by element -------------
 /// What a row or column of a product, or a point of its depth, adds to where an element lies: to its row and
 /// column in the tile and, of indices that leave the tensor for some points and not for others, to the index.
@@ -125,11 +133,8 @@ struct Elements {
   Outer outer;
   Depth depth;
   Inside inside;
-  /// Read in any case, from the tile's first element where it is zero: a branch would let no other read begin.
   TW_MEMBER typename Tile::Element at(const At& a, const At& b) const {
-    const bool in = a.there & b.there & inside(a, b);
-    const typename Tile::Element read = *tile.at(in ? a.row + b.row : 0, in ? a.column + b.column : 0);
-    return in ? read : typename Tile::Element{};
+    return read_inside(a.there & b.there & inside(a, b), tile, a.row + b.row, a.column + b.column);
   }
 };
 template <class Tile, class Outer, class Depth, class Inside>

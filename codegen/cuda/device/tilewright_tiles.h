@@ -157,7 +157,6 @@ struct Tile {
   }
   TW_MEMBER T* at(int row, int column) const { return data + offset(row, column); }
 };
-
 /// A result as its integer type has it.
 template <class T, class Real>
 TW_DEVICE Real whole_number(Real x) {

@@ -219,9 +219,9 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
   return t;
 }
 
-ActTime ring_time(const CopyRun& x, const BlockRates& r) {
+ActTime ring_time(const CopyRun& x, bool ahead, const BlockRates& r) {
   const double one = kOfRing + kOfRingDim * x.dims;
-  return {.alone = loop(one, r) + r.near, .issue = one};
+  return {.alone = (ahead ? loop(one, r) : chain(one, r)) + r.near, .issue = one};
 }
 
 bool swaps(const StoreRun& x, const BlockWork& work, const BlockRates& r) {

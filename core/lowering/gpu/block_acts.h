@@ -24,8 +24,9 @@ ActTime contraction_time(const ProductRun& x, const BlockForms& f, const BlockRa
 /// `groups`: pieces_at_once, copying_groups (block_rules.h).
 ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int at_once, int groups,
                   int warps, const BlockRates& r);
-/// What a ring's two sides do for a tile beside copying it: boxes are compared, barriers counted.
-ActTime ring_time(const CopyRun& x, const BlockRates& r);
+/// What a ring's two sides do for a tile beside copying it: boxes are compared, barriers counted,
+/// one after the other. `ahead`: in a loop with a time of its own for a turn's beginning.
+ActTime ring_time(const CopyRun& x, bool ahead, const BlockRates& r);
 /// Whether blocks compare and swap what they add at home.
 bool swaps(const StoreRun& x, const BlockWork& work, const BlockRates& r);
 /// A tile in shared memory, or a part of sums in registers, to home, without the bytes' time.

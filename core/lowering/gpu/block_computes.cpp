@@ -66,6 +66,7 @@ ProductRun product_run(const BlockLowering& block, NodeId compute, const BlockPr
   p.columns = 2 * ceil_div(size(product.columns), std::int64_t{16});
   p.deep = size(product.depth);
   p.depth = ceil_div(p.deep, std::int64_t{16});
+  p.at_once = block.parts_of(product, most).at_once;
   const Access& left = op.inputs[static_cast<std::size_t>(product.left)];
   p.left_across = left.index.empty() || block.runs_along(id, left.index.back(), most) !=
                                             op.loops[static_cast<std::size_t>(product.depth)];

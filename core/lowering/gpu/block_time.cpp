@@ -1,13 +1,16 @@
 #include "core/lowering/gpu/block_time.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_acts.h"
 #include "core/lowering/gpu/block_rules.h"
 #include "core/lowering/gpu/block_work.h"
+#include "core/lowering/gpu/early.h"
 #include "core/lowering/gpu/product_tiles.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/lowering/gpu/warpgroup_product.h"
@@ -102,6 +105,9 @@ namespace {
 // and by h200-products-f32-rows.json of floats that are moved to where fours begin.
 constexpr double kAddedBytes = 1.2e12, kAddedOneByOne = 6e11, kPartsOfSectors = 6.7e11,
                  kPartsOfFours = 2.4e12;
+// Cycles of a launch that are left where it begins before the one before it has ended: its blocks
+// are there, and wait. Chosen by h200-drawn-seconds-noon.json, -fresh and -fifth.
+constexpr double kLeftOfEarly = 90;
 // Assumed: instructions of a turn of a loop. Of an element of sums between registers and shared
 // memory, one by one: in the SASS that nvcc 13.0 makes, with its address and swizzle.
 constexpr double kOfTurn = 20, kOfElement = 9;
@@ -146,10 +152,12 @@ class Pricer {
     for (const PointsRun& x : p.points) add(x, t);
     for (const StoreRun& x : p.stores) add(x.runs, store_time(x, work_, f_, r_), t);
     // The copying threads' time, and that of the first tile of each ring, which is waited for.
-    double first = 0, first_bytes = 0, copied = 0, copying = 0;
-    double loaded = 0;    // by the threads that compute
+    double first_bytes = 0, copied = 0, copying = 0;
+    std::array<double, kCopyWarps> first = {};  // by groups of copying threads
+    double loaded = 0;                          // by the threads that compute
     double last = 0;      // elements behind the last whole piece of a tensor come after all others
     bool waited = false;  // for copies that are under way by themselves
+    std::size_t parted = 0;  // copies that one group of the copying threads makes
     const int at_once = pieces_at_once(ceil_div(p.blocks, r_.sms));
     struct RingTime {
       double bytes = 0, copying = 0, turns = 0, stages = 1;
@@ -175,7 +183,7 @@ class Pricer {
       first_bytes = std::max(first_bytes, c.bytes * longer / r_.fill);
       const int groups = copying_groups(static_cast<std::int64_t>(c.stages), shifted);
       ActTime copy = copy_time(c, work_, latency_, at_once, groups, kCopyWarps, r_);
-      const ActTime ring = ring_time(c, r_);
+      const ActTime ring = ring_time(c, in_step(p) || multiplies_alone(p), r_);
       if (c.is(Way::pieces) || c.is(Way::shifted)) {
         const double instructions = c.bytes / (c.piece() * 32);
         const double pieces = c.is(Way::shifted) ? c.bytes / (16 * 32) * kOfShifted
@@ -185,8 +193,12 @@ class Pricer {
             copy.alone, in_step(p) && c.is(Way::pieces) ? instructions * kOfFmaPieceAlone : pieces);
         if (in_step(p)) t.work += c.runs * pieces, t.issue += c.runs * pieces;
       }
-      // Groups have a tile each, and the first one waits for all of one group's.
-      first += copy.alone * (c.is(Way::shifted) ? groups : 1);
+      // Groups have a tile each, whose copy all threads of one group wait for; rings begin with one
+      // group after the other.
+      if (c.is(Way::shifted))
+        first[parted++ % static_cast<std::size_t>(groups)] += copy.alone * groups;
+      else
+        for (double& f : first) f += copy.alone;
       if (c.is(Way::shifted) && ends_in_piece(c)) last = latency_;
       // Who copies elements, or pieces that are moved together, waits for them itself.
       waited = waited || !(c.is(Way::elements) || c.is(Way::shifted));
@@ -200,9 +212,12 @@ class Pricer {
     if (multiplies_alone(p))
       t.work += p.products.front().runs *
                 (r_.tf32 > 0 ? kTf32Turn / std::ceil(f_.warps() / kSchedulers) : kMmaTurn);
+    else if (r_.mma > 0 && r_.tf32 == 0)
+      for (const ProductRun& x : p.products)
+        if (!x.contraction) t.work += (x.runs - 1) * kMmaTurn;
     t.work += p.turns * (kOfTurn + (in_step(p) ? kFmaTurn : 0)) + p.returns * (latency_ + r_.near);
-    // The first tile is waited for.
-    t.copies = std::max(copying - first, copied / r_.fill - first_bytes);
+    // The first tiles are waited for.
+    const double firsts = std::ranges::max(first);
     // Memory gives all blocks that are under way together their tiles.
     const std::int64_t in_turn = ceil_div(ceil_div(p.blocks, r_.sms), resident);
     const double memory = r_.mma > 0 && !p.products.empty()
@@ -215,9 +230,16 @@ class Pricer {
                                std::max(ring.bytes / r_.fill, ring.copying) + memory + t.work) /
                                   ring.stages);
     t.fill = (copied + loaded + p.stored + p.returned + 2 * p.added) / r_.fill;
-    t.ends = last + (waited ? latency_ : 0) + std::max(first, first_bytes) +
-             (p.stored + p.added > 0 ? r_.l2 + (p.stored + 2 * p.added) / r_.fill : 0);
-    rounds(t, resident, in_step(p) ? 1 : together_part(p));
+    const double in_step = this->in_step(p) ? 1 : together_part(p);
+    // Blocks that begin together share the rate from L2, for their first tiles, too.
+    const auto alone = [&](double together) {
+      if (in_step > 0) together = 1;
+      t.copies = std::max(copying - firsts, together * (copied / r_.fill - first_bytes));
+      t.ends = last + (waited ? latency_ : 0) + std::max(firsts, together * first_bytes) +
+               (p.stored + p.added > 0 ? r_.l2 + together * (p.stored + 2 * p.added) / r_.fill : 0);
+      return r_.block + add_up({t.work, std::max(0.0, t.copies), t.waits}) + t.ends;
+    };
+    rounds(t, resident, in_step, alone);
     return t;
   }
 
@@ -274,27 +296,33 @@ class Pricer {
         (part ? f_.warp_columns : 1);
     const double warps = f_.warps(), each = std::ceil(warps / kSchedulers);
     const bool matrix = r_.mma > 0;
-    const double left = x.left_sums ? 0 : rows, right = columns / 2;
+    const double left = x.left_sums ? 0 : rows;
     double alone = 0, tensor = 0, near = 0, issue = 0;
+    // Sums that come from a tile and go back are made a part of the columns at a time, for each of
+    // which the left operand is read again.
+    const double parts =
+        matrix && x.result_tile ? std::max(1.0, columns / static_cast<double>(x.at_once)) : 1;
     if (matrix) {
+      const double wide = columns / parts;
       const double one = 2048 * kSchedulers / r_.mma;  // a scheduler's units, m16n8k16
-      tensor = rows * columns * one;
+      tensor = rows * wide * one;
       if (r_.tf32 > 0) {
         // As device/tilewright_tf32.h has it: ldmatrix or single floats, their two parts, and sums
         // of 16 of the depth that are added to the sum.
-        tensor += kOfTf32Parts * (8 * rows + 4 * columns) + kTf32Step;
-        near = 8 * left + 4 * columns;
-        issue = (6 + 4) * rows * columns + (x.left_across ? 8 : 2) * left + 4 * columns +
-                kOfParts * (8 * rows + 4 * columns);
+        tensor += kOfTf32Parts * (8 * rows + 4 * wide) + kTf32Step;
+        near = 8 * left + 4 * wide;
+        issue = (6 + 4) * rows * wide + (x.left_across ? 8 : 2) * left + 4 * wide +
+                kOfParts * (8 * rows + 4 * wide);
       } else {
-        near = 4 * (left + right);
-        issue = rows * columns + 2 * (left + right);
+        near = 4 * (left + wide / 2);
+        issue = rows * wide + 2 * (left + wide / 2);
       }
       // Floats of a tile in shared memory are read pair by pair and rounded.
       if (x.left_tile && r_.tf32 == 0) near += 8 * rows, issue += 48 * rows;
       // Of the right operand one by one.
-      if (x.right_tile && r_.tf32 == 0) near += 4 * columns, issue += 4 * kOfElement * columns;
-      alone = std::max({tensor, kMmaLatency, issue}) + r_.near;
+      if (x.right_tile && r_.tf32 == 0) near += 4 * wide, issue += 4 * kOfElement * wide;
+      alone = parts * (std::max({tensor, kMmaLatency, issue}) + r_.near);
+      tensor *= parts, near *= parts, issue *= parts;
     } else {
       // Multiply-adds are issued like all else: a scheduler's units take one at a time.
       const FmaStep step = fma_step(rows, columns, x.left_sums || x.left_across);
@@ -316,8 +344,8 @@ class Pricer {
     }
     if (part) work += x.joins * (4 * rows * columns * 2 * warps + 2 * r_.barrier);
     t.work += work;
-    // A block's warps go to the schedulers in turn, from the first: two that compute have two of the
-    // four, however many blocks an SM has.
+    // A block's warps go to the schedulers in turn, from the first: two that compute have two of
+    // the four, however many blocks an SM has.
     t.tensor += all * each * tensor;
     t.near += all * warps * near;
     t.issue += all * each * issue;
@@ -330,21 +358,25 @@ class Pricer {
 
   /// Blocks are resident together until an SM has no room; what they share is busy longer.
   /// `in_step`: the part that comes on top of each other.
-  void rounds(PhaseTime& t, std::int64_t resident, double in_step) const {
-    const double alone = r_.block + add_up({t.work, std::max(0.0, t.copies), t.waits}) + t.ends;
+  /// `alone`: cycles of a block beside so many that began with it, were nothing else shared.
+  template <class Alone>
+  void rounds(PhaseTime& t, std::int64_t resident, double in_step, const Alone& alone) const {
     const double busy = std::max({t.tensor, t.near, t.issue, t.fill});
     std::int64_t here = ceil_div(t.blocks, r_.sms);
     double cycles = 0;
-    const auto taken = [&](double together) {
-      return std::max(alone + (together - 1) * busy * in_step, together * busy);
+    // Later rounds' blocks begin one by one.
+    const double apart = alone(1);
+    const auto taken = [&](double together, double own) {
+      return std::max(own + (together - 1) * busy * in_step, together * busy);
     };
     t.rounds = static_cast<double>(ceil_div(here, resident));
+    double own = alone(static_cast<double>(std::min(here, resident)));
     for (; here > 0; here -= resident) {
       const auto together = static_cast<double>(std::min(here, resident));
-      cycles += taken(together);
+      cycles += taken(together, std::exchange(own, apart));
       if (here > 2 * resident) {  // all alike but the last
         const auto more = static_cast<double>((here - resident - 1) / resident);
-        cycles += (more - 1) * taken(together);
+        cycles += (more - 1) * taken(together, apart);
         here -= static_cast<std::int64_t>(more - 1) * resident;
       }
     }
@@ -399,7 +431,12 @@ Result<BlockTime> by_blocks(const Schedule& s, int kernel, const BlockRates& r,
     if (tile.form == BlockTile::Form::computed && !tile.reason.empty())
       t.tiles.push_back(s.workload->tensor(k.buffer(tile.buffer).tensor).name);
   const Pricer price(r, *forms, work, latency, 1 - kept);
-  const double launch = r.launch + r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
+  // A product alone is priced with all of its launch: kMmaTurn and kTf32Turn were chosen so.
+  const bool alone = r.mma > 0 && work.phases.size() == 1 && work.phases[0].multiplies_alone();
+  const bool early = r.clusters && !alone && !k.co_resident && k.zeroed.empty() &&
+                     lets_next_begin(s, kernel, 0, r);
+  const double launch = (early ? kLeftOfEarly : r.launch) +
+                        r.launch_unit * static_cast<double>(std::min(k.blocks, r.sms));
   double cycles = launch * (k.zeroed.empty() ? 1 : 2);
   double seconds = 0, leaves = 0;
   for (const BlockPhase& p : work.phases) {

@@ -38,7 +38,8 @@ struct ProductRun {
   bool left_sums = false;    ///< its left operand is sums in registers
   bool left_tile = false;    ///< or floats in shared memory, which are rounded
   bool right_tile = false;   ///< its right operand is
-  bool result_tile = false;  ///< its sums are in shared memory
+  bool result_tile = false;  ///< its sums are in shared memory,
+  std::int64_t at_once = 2;  ///< of which a warp makes so many columns at a time
 };
 /// Point by point, by any thread (codegen/cuda/emit_points.cpp), or on sums in registers.
 struct PointsRun {

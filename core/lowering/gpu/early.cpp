@@ -95,13 +95,16 @@ constexpr double kSaysSo = 320;
 }  // namespace
 
 bool lets_next_begin(const Schedule& s, int kernel, std::int64_t threads) {
-  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
   const auto r = block_rates(*s.machine, s.workload->dtype());
-  if (!r) return true;  // nothing is known of its rates
-  const double blocks = static_cast<double>(k.blocks) / static_cast<double>(r->sms);
-  if (kSaysSo * blocks > std::max(bytes_at_home(s, k) / r->memory, r->launch)) return false;
+  return !r || lets_next_begin(s, kernel, threads, *r);  // nothing is known of its rates
+}
+
+bool lets_next_begin(const Schedule& s, int kernel, std::int64_t threads, const BlockRates& r) {
+  const ScheduledKernel& k = s.kernels[static_cast<std::size_t>(kernel)];
+  const double blocks = static_cast<double>(k.blocks) / static_cast<double>(r.sms);
+  if (kSaysSo * blocks > std::max(bytes_at_home(s, k) / r.memory, r.launch)) return false;
   if (threads == 0) return true;
-  const std::int64_t places = std::clamp<std::int64_t>(r->threads / threads, 1, r->blocks);
+  const std::int64_t places = std::clamp<std::int64_t>(r.threads / threads, 1, r.blocks);
   return places == 1 || blocks <= 0.5 || blocks >= static_cast<double>(places);
 }
 

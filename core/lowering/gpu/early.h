@@ -7,6 +7,8 @@
 
 namespace tilewright::lowering {
 
+struct BlockRates;
+
 /// Whether a kernel had better say as soon as it may that the next launch may begin; else that
 /// begins when this one's blocks have ended. To say so takes time of every block, which must not be
 /// more than the kernel's data take to come. And blocks of the next launch take the room that is
@@ -14,6 +16,7 @@ namespace tilewright::lowering {
 /// many. `threads`: of a block; 0: of a kernel whose loops are bound to no units, which has few
 /// blocks an SM. Cost: the kernel's buffers.
 bool lets_next_begin(const Schedule& s, int kernel, std::int64_t threads);
+bool lets_next_begin(const Schedule& s, int kernel, std::int64_t threads, const BlockRates& r);
 
 /// Puts a barrier of launches into the program: every thread waits there until the launch before
 /// has ended and what it wrote is seen. It stands before the first step that stores at home, or
