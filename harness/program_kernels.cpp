@@ -26,13 +26,17 @@ TensorValues values_at(const Program& program, std::size_t kernel, const TensorV
   return inputs;
 }
 
+const Launch& first_launch(const Program& program, std::size_t kernel) {
+  return *std::ranges::find(program.launches, kernel, &Launch::kernel);
+}
+
 const std::string& name_of_kernel(const Program& program, std::size_t kernel) {
-  return std::ranges::find(program.launches, kernel, &Launch::kernel)->name;
+  return first_launch(program, kernel).name;
 }
 
 std::string operators_of(const Program& program, std::size_t kernel) {
   std::vector<std::string> names;
-  for (OpId op : std::ranges::find(program.launches, kernel, &Launch::kernel)->operators)
+  for (OpId op : first_launch(program, kernel).operators)
     names.push_back(program.workload->op(op).name);
   return join(names, " ");
 }
@@ -149,7 +153,11 @@ std::optional<Reason> verify_kernels(Program& program,
     if (!checked) return named(checked.reason());
     if (checked->failure) return named("failed: " + checked->failure->text);
     if (!checked->kernel)
-      return named("verification failed: " + reason_of(checked->verification, *kernel.workload));
+      return named(
+          "verification failed: " +
+          reason_of(checked->verification, *kernel.workload, [&](TensorId t) {
+            return program.workload->tensor(first_launch(program, i).tensors[t.index()]).name;
+          }));
     worst = std::max(worst, checked->verification.relative_error);
     kernel.verified = std::move(checked.value().kernel);
     tune(kernel, device, reference);

@@ -75,8 +75,10 @@ std::optional<Reason> verify_launches(const Program& program, std::span<const st
     }
     const Verification v = verification_of(w, outputs, reference, &kernel.schedule);
     if (!v.verified())
-      return Reason{
-          formatted("kernel {} on what it has in the network: {}", l.name, reason_of(v, w))};
+      return Reason{formatted("kernel {} on what it has in the network: {}", l.name,
+                              reason_of(v, w, [&](TensorId t) {
+                                return program.workload->tensor(l.tensors[t.index()]).name;
+                              }))};
   }
   return std::nullopt;
 }

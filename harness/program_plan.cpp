@@ -47,6 +47,14 @@ ProgramPlan taken(const Request& request, Scheduled on) {
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
 }
 
+/// Why a kernel of the plan cannot be a workload of its own, as every kernel of a program is.
+std::optional<Reason> no_program(const ProgramPlan& made) {
+  const Workload& w = *made.setting.workload;
+  for (const Kernel& kernel : made.plan.kernels)
+    if (auto why = no_subgraph(w, operators_of(kernel, w))) return why;
+  return std::nullopt;
+}
+
 /// Makes kernels and launches of a plan's kernels.
 class Maker {
  public:
@@ -336,8 +344,14 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
     std::string refused;
     try {
       Scheduled on = schedule_of(of);
-      if (on.schedule) return taken(request, std::move(on));
-      refused = on.refusal.json.value("reason", "no plan");
+      if (on.schedule) {
+        ProgramPlan whole = taken(request, std::move(on));
+        const std::optional<Reason> why = no_program(whole);
+        if (!why) return whole;
+        refused = why->text;
+      } else {
+        refused = on.refusal.json.value("reason", "no plan");
+      }
     } catch (const InputError& e) {
       if (said) throw;
       refused = e.what();

@@ -37,8 +37,10 @@ struct Verification {
 /// Into an answer: verified, relative_error, tolerance, worst_element (null where all are exact),
 /// unverifiable_elements.
 void add_json(nlohmann::ordered_json& json, const Verification& v, const Workload& workload);
-/// Why it failed, in one line.
-std::string reason_of(const Verification& v, const Workload& workload);
+/// Why it failed, in one line. `named`: what a tensor is called there; without it as in the
+/// workload.
+std::string reason_of(const Verification& v, const Workload& workload,
+                      const std::function<std::string(TensorId)>& named = {});
 
 /// What a workload's kernels are verified on: seeded inputs, already rounded to their types, what
 /// the reference evaluator makes of them, and how far rounding may take a kernel's outputs from

@@ -108,7 +108,7 @@ std::string element_type(DType type) {
 
 std::string elements_text(const PreludeOptions& options) {
   std::set<DType> types = options.read;
-  types.insert(options.home);
+  types.insert(options.written.begin(), options.written.end());
   std::string text;
   for (const DType type : types) {
     if (type == DType::f16) text += kFloat16;
@@ -116,17 +116,18 @@ std::string elements_text(const PreludeOptions& options) {
     if (type == DType::f16 || type == DType::bf16) continue;
     const std::string name = type == options.real() ? "Real" : element_type(type);
     text += "inline Real get(" + name + " x) { return static_cast<Real>(x); }\n";
-    if (type == options.home)
+    if (options.written.contains(type))
       text += "inline void put(" + name + "& to, Real x) { to = static_cast<" + name +
               (is_integer(type) ? ">(std::nearbyint(x)); }\n" : ">(x); }\n");
   }
   const bool same = options.home == options.real();
   text += "using Home = " + (same ? "Real" : element_type(options.home)) +
-          ";  // an element at home of what is written\n";
-  text += same ? "inline void place(Real*& at, Home* element) { at = element; }\n"
-               : "inline void place(Real*&, Home*) {}  // no tile is in place: all are converted\n";
+          ";  // an element at home of what most tiles write\n"
+          "inline void place(Real*& at, Real* element) { at = element; }\n"
+          "template <class Element>\n"
+          "void place(Real*&, Element*) {}  // not in place: it is converted\n";
   text += kRows;
-  if (!options.f64 && options.home == DType::i8) text += kRowsOfBytes;
+  if (!options.f64 && options.written.contains(DType::i8)) text += kRowsOfBytes;
   if (options.converts_f16()) text += rows_of_f16_text(options.vector_bytes);
   return text;
 }

@@ -44,9 +44,11 @@ std::optional<Reason> indices_refused(const Workload& w) {
   return std::nullopt;
 }
 
-/// What a program computes in, and of which type what it writes is where it lies.
+/// What a program computes in, and of which types what it writes is where it lies: `home` where
+/// there is one.
 struct Types {
   DType real = DType::f32, home = DType::f32;
+  std::set<DType> written = {};
   bool pairs = false;  ///< all are bf16
 };
 
@@ -62,18 +64,12 @@ Result<Types> types_of(const Schedule& s) {
     return *refused;
   types.home = types.real;
   types.pairs = !any([](DType t) { return t != DType::bf16 && !is_integer(t); });
-  const Tensor* first = nullptr;
   for (const ScheduledKernel& k : s.kernels)
-    for (const Buffer& b : k.buffers) {
-      if (b.role == BufferRole::input || (b.role == BufferRole::intermediate && !b.leaves))
-        continue;
-      const Tensor& t = w.tensor(b.tensor);
-      if (first != nullptr && t.dtype != first->dtype)
-        return Reason{"tensors " + first->name + " and " + t.name +
-                      " differ in type: a program for the cpu target writes one type"};
-      first = &t;
-      types.home = t.dtype;
-    }
+    for (const Buffer& b : k.buffers)
+      if (b.role == BufferRole::output || (b.role == BufferRole::intermediate && b.leaves))
+        types.written.insert(w.tensor(b.tensor).dtype);
+  types.home = types.written.size() == 1 ? *types.written.begin() : types.real;
+  types.written.insert(types.home);
   return types;
 }
 
@@ -282,10 +278,10 @@ inline Share share_of(int64_t low, int64_t high, int64_t step, int64_t part, int
 
 constexpr const char* kZero = R"(
 // A tensor that blocks add to starts from what adds nothing.
-template <int R>
-void zero(Tile<R>& t, int64_t elements) {
+template <int R, class Element>
+void zero(Tile<R, Element>& t, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) put(t.home[i], t.identity);
-  t.steps.written(elements * static_cast<int64_t>(sizeof(Home)));
+  t.steps.written(elements * static_cast<int64_t>(sizeof(Element)));
 }
 )";
 
@@ -333,6 +329,7 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   p.prelude.count = options.count;
   p.prelude.f64 = types->real == DType::f64;
   p.prelude.home = types->home;
+  p.prelude.written = types->written;
   p.prelude.vector_bytes = static_cast<int>(p.vector_bytes);
   p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
   p.quads = multiplies_bytes(*s.workload) &&

@@ -54,8 +54,8 @@ bool inside(const ScheduledKernel& k, NodeId n, NodeId ancestor) {
 /// Blocks run one after the other on a thread, so a buffer of each block's own needs only one array
 /// where no block is met twice; else there is one for each block.
 void KernelEmitter::place_tiles() {
-  const bool packs = std::ranges::any_of(
-      k_.nodes, [](const ScheduleNode& n) { return n.kind == NodeKind::pack; });
+  const bool packs =
+      std::ranges::any_of(k_.nodes, [](const ScheduleNode& n) { return n.kind == NodeKind::pack; });
   scopes_.assign(k_.buffers.size(), {});
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
     if (p_.machine().level(k_.buffers[i].level).private_to < Unit::grid) continue;
@@ -83,9 +83,9 @@ void KernelEmitter::record(BufferId b, const SymBox& tile) {
   for (std::size_t d = 0; d < tile.size(); ++d) most[d] = std::max(most[d], tile[d].most);
 }
 
-/// Rows (planes of rows without a gap where a product walks those as one) are an odd number of cache
-/// lines long, so that the rows of a tile spread over all sets of a
-/// cache. Past the end there is a vector's room: the micro-kernel reads whole vectors.
+/// Rows (planes of rows without a gap where a product walks those as one) are an odd number of
+/// cache lines long, so that the rows of a tile spread over all sets of a cache. Past the end there
+/// is a vector's room: the micro-kernel reads whole vectors.
 void KernelEmitter::lay_out() {
   const std::int64_t line = kLine / p_.element_bytes;
   std::int64_t offset = 0;
@@ -152,11 +152,14 @@ std::string KernelEmitter::ref(BufferId b) const {
 }
 
 std::string KernelEmitter::type(BufferId b) const {
-  const Tensor& t = p_.workload().tensor(buffer(b).tensor);
-  const std::string rank = std::to_string(t.shape.size());
-  if (buffer(b).role != BufferRole::input || t.dtype == p_.prelude.home)
-    return "Tile<" + rank + ">";
-  return "ConvertedTile<" + rank + ", " + home_type(buffer(b).tensor) + ">";
+  const TensorId t = buffer(b).tensor;
+  const std::string rank = std::to_string(p_.workload().tensor(t).shape.size());
+  // What never leaves has no type at home.
+  const bool at_home = std::ranges::any_of(k_.buffers, [&](const Buffer& o) {
+    return o.tensor == t && (o.role != BufferRole::intermediate || o.leaves);
+  });
+  const std::string element = at_home ? home_type(t) : "Home";
+  return "Tile<" + rank + (element == "Home" ? "" : ", " + element) + ">";
 }
 
 std::string KernelEmitter::home_type(TensorId t) const {
@@ -232,8 +235,9 @@ void KernelEmitter::declare_one(BufferId b) {
       return out_.line("std::int8_t* const " + name + " = static_cast<std::int8_t*>(tensors[" +
                        std::to_string(buffer(b).tensor.value) + "]);");
     out_.line("Real* const " + name + " = " +
-              (at_home ? "static_cast<Real*>(tensors[" + std::to_string(buffer(b).tensor.value) + "])"
-                       : "reinterpret_cast<Real*>(memory + " + std::to_string(l.offset) + ")") +
+              (at_home
+                   ? "static_cast<Real*>(tensors[" + std::to_string(buffer(b).tensor.value) + "])"
+                   : "reinterpret_cast<Real*>(memory + " + std::to_string(l.offset) + ")") +
               ";");
     return;
   }
@@ -342,8 +346,8 @@ std::string KernelEmitter::why_not_split(NodeId loop) const {
       const bool own = std::ranges::any_of(
           target.index, [&](const Affine& a) { return a.plain_loop() == l.loop; });
       const bool cut = std::ranges::any_of(l.cuts, [&](const OpLoop& c) { return c.op == n.op; });
-      if (!own || !cut) return "iterations of " + name + " share tiles of " +
-                               p_.workload().tensor(w.tensor).name;
+      if (!own || !cut)
+        return "iterations of " + name + " share tiles of " + p_.workload().tensor(w.tensor).name;
     }
   }
   return "";
@@ -368,8 +372,8 @@ NodeId KernelEmitter::loop_to_split() const {
     const ScheduleNode& l = k_.node(at);
     if (l.kind != NodeKind::loop || !why_not_split(at).empty()) continue;
     const std::int64_t turns = ceil_div(l.max_trips, p_.options.threads);
-    const double share = static_cast<double>(l.max_trips) /
-                         static_cast<double>(turns * p_.options.threads);
+    const double share =
+        static_cast<double>(l.max_trips) / static_cast<double>(turns * p_.options.threads);
     if (share > best_share) best = at, best_share = share;
   }
   return best;

@@ -116,11 +116,11 @@ constexpr const char* kTile = R"(
 // One tensor's tile at one level (rule 4) and what it holds: a packed array with room for the largest
 // tile, its rows `stride` apart, never a multiple of 4 KiB, whatever the tensor's own rows are; or a
 // box of the tensor where it lies.
-template <int R>
+template <int R, class Element = Home>
 struct Tile {
   Real* data;
   int64_t stride[at_least_one(R)];
-  Home* home;                            // the tensor, row-major
+  Element* home;                         // the tensor, row-major
   int64_t home_stride[at_least_one(R)];
   Tile* outer = nullptr;                 // filled from, written to; none: home
   bool sliding = false;
@@ -145,7 +145,7 @@ struct Tile {
 
   Tile(void* memory, const int64_t (&packed)[at_least_one(R)], void* tensor,
        const int64_t (&row_major)[at_least_one(R)])
-      : data(static_cast<Real*>(memory)), home(static_cast<Home*>(tensor)) {
+      : data(static_cast<Real*>(memory)), home(static_cast<Element*>(tensor)) {
     for (int i = 0; i < R; ++i) {
       stride[i] = packed[i];
       home_stride[i] = row_major[i];
@@ -164,16 +164,16 @@ struct View {
     return data + offset;
   }
 };
-template <int R>
-View<R> view(Tile<R>& t) {
+template <int R, class Element>
+View<R> view(Tile<R, Element>& t) {
   return {t.data, t.stride, t.held};
 }
-template <int R>
-View<R, Home> home(Tile<R>& t) {
+template <int R, class Element>
+View<R, Element> home(Tile<R, Element>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
-template <int R>
-TILEWRIGHT_INLINE Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
+template <int R, class Element>
+TILEWRIGHT_INLINE Real* at(Tile<R, Element>& t, const int64_t (&index)[at_least_one(R)]) {
   return view(t).element(index);
 }
 
@@ -202,8 +202,8 @@ void copy(const Box<R>& part, const View<R, To>& to, const View<R, From>& from) 
   while (next_row(part, index));
 }
 // What a tile holds comes from the outer one, or from home.
-template <int R>
-void bring(const Box<R>& part, Tile<R>& t) {
+template <int R, class Element>
+void bring(const Box<R>& part, Tile<R, Element>& t) {
   if (t.outer != nullptr)
     copy(part, view(t), view(*t.outer));
   else
@@ -211,8 +211,8 @@ void bring(const Box<R>& part, Tile<R>& t) {
 }
 
 // Moves what `now` shares with the held tile to where it lies in a tile of `now`.
-template <int R>
-void shift(Tile<R>& t, const Box<R>& now) {
+template <int R, class Element>
+void shift(Tile<R, Element>& t, const Box<R>& now) {
   const Box<R> kept = intersect(t.held, now);
   if (empty(kept)) return;
   const View<R> from = view(t), to = {t.data, t.stride, now};
@@ -225,21 +225,21 @@ void shift(Tile<R>& t, const Box<R>& now) {
   while (next_row(kept, first, backwards));
 }
 
-template <int R>
-int64_t bytes_of(const Box<R>& box) {
-  return size(box) * static_cast<int64_t>(sizeof(Home));
+template <int R, class Element>
+int64_t bytes_of(const Tile<R, Element>&, const Box<R>& box) {
+  return size(box) * static_cast<int64_t>(sizeof(Element));
 }
 
 // A tile in place: where in the tensor the held box begins.
-template <int R>
-TILEWRIGHT_INLINE void stand(Tile<R>& t) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void stand(Tile<R, Element>& t) {
   int64_t first[at_least_one(R)] = {};
   for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
   place(t.data, home(t).element(first));
 }
 
-template <int R>
-void load_packed(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+void load_packed(Tile<R, Element>& t, const Box<R>& tile) {
   Box<R> part = tile;
   if (t.sliding && t.full) {
     part = new_part(t.held, tile);
@@ -247,29 +247,29 @@ void load_packed(Tile<R>& t, const Box<R>& tile) {
   }
   t.held = tile;
   t.full = true;
-  t.steps.read(bytes_of(part));
+  t.steps.read(bytes_of(t, part));
   bring(part, t);
 }
 
 // Rule 8: brings a tile; nothing moves where it is held.
-template <int R>
-TILEWRIGHT_INLINE void load(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void load(Tile<R, Element>& t, const Box<R>& tile) {
   t.tile = tile;
   if ((t.full && equal(t.held, tile)) || empty(tile)) return;
   if (!t.in_place) return load_packed(t, tile);
   t.held = tile;
   t.full = true;
-  t.steps.read(bytes_of(tile));
+  t.steps.read(bytes_of(t, tile));
   stand(t);
 }
 
-template <int R>
-void write(Tile<R>& t);
+template <int R, class Element>
+void write(Tile<R, Element>& t);
 
 // Makes `tile` what the buffer holds: another one is written if changed, and the new one is read
 // back unless it starts afresh (rules 10 and 12).
-template <int R>
-void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
+template <int R, class Element>
+void hold_packed(Tile<R, Element>& t, const Box<R>& tile, bool initialises) {
   if (t.full && t.changed) write(t);
   const bool reads_back = !initialises && !t.on_chip && t.merge == nullptr;
   t.sink = t.outer;
@@ -279,32 +279,32 @@ void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.full = true;
   t.fresh = initialises;
   if (!reads_back) return;
-  t.steps.read(bytes_of(tile));
+  t.steps.read(bytes_of(t, tile));
   bring(tile, t);
 }
-template <int R>
-TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void hold(Tile<R, Element>& t, const Box<R>& tile, bool initialises) {
   if (t.full && equal(t.held, tile)) return;
   const bool stays = t.on_chip && !t.moves && t.outer == nullptr;
   if (!t.in_place && !stays) return hold_packed(t, tile, initialises);
   if (t.full && t.changed && t.in_place) {
     t.changed = false;
-    t.steps.written(bytes_of(t.held));
+    t.steps.written(bytes_of(t, t.held));
   }
   t.held = tile;
   t.full = true;
   t.fresh = initialises;
   if (!t.in_place) return;
   stand(t);
-  if (!initialises) t.steps.read(bytes_of(tile));
+  if (!initialises) t.steps.read(bytes_of(t, tile));
 }
 
 // Writes the held tile to its sink: home, or a tile of the outer buffer that holds it.
-template <int R>
-void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialises) {
+template <int R, class Element>
+void write_to(Tile<R, Element>& t, Tile<R, Element>* sink, const Box<R>& sink_tile, bool initialises) {
   t.changed = false;
   if (!t.moves) return;
-  t.steps.written(bytes_of(t.held));
+  t.steps.written(bytes_of(t, t.held));
   if (t.in_place) return;
   if (t.merge != nullptr) return add_partial(t);
   if (sink == nullptr) return copy(t.held, home(t), view(t));
@@ -313,33 +313,33 @@ void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialis
   sink->changed = true;
 }
 // When it is replaced, at the end, or about to be read from home.
-template <int R>
-void write(Tile<R>& t) {
+template <int R, class Element>
+void write(Tile<R, Element>& t) {
   const bool there = t.sink != nullptr && t.sink->full && contains(t.sink->held, t.held);
   write_to(t, t.sink, there ? t.sink->held : t.sink_tile, t.fresh);
 }
-template <int R>
-void flush(Tile<R>& t) {
+template <int R, class Element>
+void flush(Tile<R, Element>& t) {
   if (t.full && t.changed) write(t);
 }
 // A store node: at once, if changed. `initialises`: every reduction is at its low end there.
-template <int R>
-void store(Tile<R>& t, bool initialises) {
+template <int R, class Element>
+void store(Tile<R, Element>& t, bool initialises) {
   if (t.full && t.changed)
     write_to(t, t.outer, t.outer != nullptr ? t.outer->tile : t.tile, initialises);
 }
 
 // The plan's tile at this point. An intermediate's buffer is emptied by another region; a sliding
 // one keeps what both regions share.
-template <int R>
-void slide(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+void slide(Tile<R, Element>& t, const Box<R>& tile) {
   flush(t);
   if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
   t.held = tile;
   t.full = true;
 }
-template <int R>
-TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void fix(Tile<R, Element>& t, const Box<R>& tile) {
   if (t.fixed && equal(t.tile, tile)) return;
   ++t.generation;
   if (t.sliding) slide(t, tile);
@@ -347,14 +347,14 @@ TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
   t.fixed = true;
 }
 // What of the region has to be computed.
-template <int R>
-Box<R> needed(const Tile<R>& t, const Box<R>& region) {
+template <int R, class Element>
+Box<R> needed(const Tile<R, Element>& t, const Box<R>& region) {
   return t.fixed ? new_part(t.tile, region) : region;
 }
 
 // A compute is about to write into the fixed tile.
-template <int R>
-TILEWRIGHT_INLINE void update(Tile<R>& t, bool initialises) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void update(Tile<R, Element>& t, bool initialises) {
   const bool partial_left = !t.changed;
   const bool same = t.full && equal(t.held, t.tile);
   hold(t, t.tile, initialises);
@@ -371,12 +371,12 @@ void restart(T&) {}
 )";
 
 constexpr const char* kAtomic = R"(
-template <int R>
+template <int R, class Element>
 struct Tile;
-template <int R>
-void add_partial(Tile<R>& t);
-template <int R>
-void restart(Tile<R>& t);
+template <int R, class Element>
+void add_partial(Tile<R, Element>& t);
+template <int R, class Element>
+void restart(Tile<R, Element>& t);
 
 inline void merge_sum(Real& a, Real b) { a += b; }
 inline void merge_product(Real& a, Real b) { a *= b; }
@@ -386,8 +386,8 @@ inline void merge_min(Real& a, Real b) { a = b < a ? b : a; }
 
 constexpr const char* kAtomicBodies = R"(
 // Joins a block's partial result with the tensor's (rule 12), one block at a time.
-template <int R>
-void add_partial(Tile<R>& t) {
+template <int R, class Element>
+void add_partial(Tile<R, Element>& t) {
 #ifdef _OPENMP
 #pragma omp critical(tilewright_partial)
 #endif
@@ -395,10 +395,10 @@ void add_partial(Tile<R>& t) {
     int64_t index[at_least_one(R)];
     for (int i = 0; i < R; ++i) index[i] = t.held.d[i].lo;
     const View<R> from = view(t);
-    const View<R, Home> to = home(t);
+    const View<R, Element> to = home(t);
     do {
       const Real* const partial = from.element(index);
-      Home* const target = to.element(index);
+      Element* const target = to.element(index);
       for (int64_t i = 0; i < row_length(t.held); ++i) {
         Real joined = get(target[i]);
         t.merge(joined, partial[i]);
@@ -408,8 +408,8 @@ void add_partial(Tile<R>& t) {
   }
 }
 // The partial has left: the next one starts from nothing.
-template <int R>
-void restart(Tile<R>& t) {
+template <int R, class Element>
+void restart(Tile<R, Element>& t) {
   if (empty(t.held)) return;
   int64_t index[at_least_one(R)];
   for (int i = 0; i < R; ++i) index[i] = t.held.d[i].lo;
@@ -422,20 +422,20 @@ void restart(Tile<R>& t) {
 
 constexpr const char* kOnce = R"(
 // !once (rule 13): boxes that a compute has finished in a tile that has not been replaced since.
-template <int R>
-int64_t first_element(const Tile<R>& t, const Box<R>& box) {
+template <int R, class Element>
+int64_t first_element(const Tile<R, Element>& t, const Box<R>& box) {
   int64_t offset = 0;
   for (int i = 0; i < R; ++i) offset += (box.d[i].lo - t.tile.d[i].lo) * t.stride[i];
   return offset;
 }
-template <int R>
-bool is_complete(const Tile<R>& t, const Box<R>& box) {
+template <int R, class Element>
+bool is_complete(const Tile<R, Element>& t, const Box<R>& box) {
   if (!t.fixed || empty(box) || !contains(t.tile, box)) return false;
   const int64_t at = first_element(t, box);
   return t.complete_since[at] == t.generation && equal(t.complete[at], box);
 }
-template <int R>
-void completed(Tile<R>& t, const Box<R>& box) {
+template <int R, class Element>
+void completed(Tile<R, Element>& t, const Box<R>& box) {
   const int64_t at = first_element(t, box);
   t.complete_since[at] = t.generation;
   t.complete[at] = box;
@@ -492,32 +492,6 @@ inline Real f_sin(Real a) { return std::sin(a); }
 inline Real f_cos(Real a) { return std::cos(a); }
 )";
 
-constexpr const char* kConverted = R"(
-// A tile of a tensor that is only read, of another type at home: converted as it is copied.
-template <int R, class Element>
-struct ConvertedTile : Tile<R> {
-  using Tile<R>::Tile;
-};
-template <int R, class Element>
-void load(ConvertedTile<R, Element>& t, const Box<R>& tile) {
-  t.tile = tile;
-  if ((t.full && equal(t.held, tile)) || empty(tile)) return;
-  Box<R> part = tile;
-  if (t.sliding && t.full) {
-    part = new_part(t.held, tile);
-    if (!equal(part, tile)) shift<R>(t, tile);
-  }
-  t.held = tile;
-  t.full = true;
-  t.steps.read(size(part) * static_cast<int64_t>(sizeof(Element)));
-  const View<R, const Element> home{reinterpret_cast<const Element*>(t.home), t.home_stride, {}};
-  if (t.outer != nullptr)
-    copy(part, view<R>(t), view(*t.outer));
-  else
-    copy(part, view<R>(t), home);
-}
-)";
-
 }  // namespace
 
 std::string prelude_text(const PreludeOptions& options) {
@@ -530,7 +504,6 @@ std::string prelude_text(const PreludeOptions& options) {
   text += options.count ? kCount : kNoCount;
   text += options.atomic ? kAtomic : kNotAtomic;
   text += kTile;
-  if (!options.read.empty()) text += kConverted;
   if (options.atomic) text += kAtomicBodies;
   if (options.once) text += kOnce;
   if (options.prefetch) text += kPrefetch;

@@ -13,8 +13,9 @@ struct PreludeOptions {
   bool count = false;
   bool f64 = false;
   int vector_bytes = 0;           ///< of the isa's vectors; 0: none
-  DType home = DType::f32;        ///< of what is written, where its tensor lies
-  std::set<DType> read = {};      ///< others, that tiles or gathers convert as they read them
+  DType home = DType::f32;        ///< of what most tiles write, where its tensor lies
+  std::set<DType> written = {};   ///< it and others that tiles write
+  std::set<DType> read = {};      ///< that tiles or gathers convert as they read them
   int most_steps = 1;             ///< boundaries that one copy crosses, at most
   bool once = false;              ///< some compute is !once
   bool functions = false;         ///< some operator evaluates an expression
@@ -31,7 +32,7 @@ struct PreludeOptions {
   DType real() const { return f64 ? DType::f64 : DType::f32; }
   /// Whether instructions convert rows of f16, which <immintrin.h> is needed for.
   bool converts_f16() const {
-    return !f64 && vector_bytes > 0 && (home == DType::f16 || read.contains(DType::f16));
+    return !f64 && vector_bytes > 0 && (written.contains(DType::f16) || read.contains(DType::f16));
   }
 };
 

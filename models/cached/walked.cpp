@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace tilewright::cached {
 
@@ -16,8 +17,13 @@ class Held {
         sets_(static_cast<std::uint32_t>(level.sets)),
         mask_(std::has_single_bit(sets_) ? sets_ - 1 : 0),
         shift_(static_cast<std::uint32_t>(first % level.sets)),
-        keeps_all_(lines <= level.sets * level.ways) {
-    held_.assign(static_cast<std::size_t>(keeps_all_ ? lines : level.sets * level.ways), kNone);
+        keeps_all_(lines <= level.sets * level.ways),
+        linked_(!keeps_all_ && level.ways > kMostSearched) {
+    held_.assign(static_cast<std::size_t>(keeps_all_ || linked_ ? lines : level.sets * level.ways),
+                 kNone);
+    if (!linked_) return;
+    links_.resize(held_.size());
+    ends_.assign(sets_, {});
   }
 
   static constexpr std::uint32_t kNone = 0xffff'fffe;  ///< as a line that is clean
@@ -36,8 +42,9 @@ class Held {
       return {.found = found};
     }
     const std::uint32_t number = line + shift_;
-    std::uint32_t* const set =
-        &held_[std::size_t{mask_ != 0 ? number & mask_ : number % sets_} * ways_];
+    const std::size_t of = mask_ != 0 ? number & mask_ : number % sets_;
+    if (linked_) return touch_linked(line, now, ends_[of]);
+    std::uint32_t* const set = &held_[of * ways_];
     if (set[0] >> 1 == line) {
       set[0] |= now;
       return {.found = true};
@@ -59,10 +66,50 @@ class Held {
   }
 
  private:
+  static constexpr std::int64_t kMostSearched = 32;  ///< ways that are looked through one by one
+  struct Link {
+    std::uint32_t newer = kNone, older = kNone;
+  };
+  struct Ends {
+    std::uint32_t newest = kNone, oldest = kNone, lines = 0;
+  };
+
+  Answer touch_linked(std::uint32_t line, std::uint32_t now, Ends& set) {
+    std::uint32_t& own = held_[line];
+    Answer answer{.found = own != kNone};
+    if (answer.found) {
+      own |= now;
+      if (set.newest == line) return answer;
+      take_out(line, set);
+    } else {
+      own = now;
+      if (set.lines == ways_) {
+        const std::uint32_t oldest = set.oldest;
+        take_out(oldest, set);
+        answer.victim = std::exchange(held_[oldest], kNone);
+      }
+    }
+    links_[line] = {.newer = kNone, .older = set.newest};
+    (set.newest == kNone ? set.oldest : links_[set.newest].newer) = line;
+    set.newest = line;
+    ++set.lines;
+    return answer;
+  }
+
+  void take_out(std::uint32_t line, Ends& set) {
+    const Link link = links_[line];
+    (link.newer == kNone ? set.newest : links_[link.newer].older) = link.older;
+    (link.older == kNone ? set.oldest : links_[link.older].newer) = link.newer;
+    --set.lines;
+  }
+
   std::uint32_t ways_, sets_, mask_;  ///< mask_ 0: sets_ is no power of two
   std::uint32_t shift_;
-  bool keeps_all_;
-  std::vector<std::uint32_t> held_;  ///< lines of each set, the newest first; keeps_all_: by line
+  bool keeps_all_, linked_;
+  /// Lines of each set, the newest first; keeps_all_, linked_: by line.
+  std::vector<std::uint32_t> held_;
+  std::vector<Link> links_ = {};  ///< linked_: by line, those of its set that were touched next
+  std::vector<Ends> ends_ = {};   ///< linked_: by set
 };
 
 class Walk {

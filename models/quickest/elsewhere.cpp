@@ -521,9 +521,15 @@ class Chooser {
     return partitioner.edges(found);
   }
 
+  /// Each reason once. What many models say is of the machine, and comes last.
   std::string refusals() const {
+    std::map<std::string, std::vector<std::string>> models;
+    for (const auto& [name, reason] : refused_) models[reason].push_back(name);
+    std::vector<std::pair<std::string, std::vector<std::string>>> all(models.begin(), models.end());
+    std::ranges::stable_sort(
+        all, {}, [](const auto& x) { return std::pair(x.second.size(), x.second.front()); });
     std::string text = "no model plans all operators here";
-    for (const auto& [name, reason] : refused_) text += "; " + name + ": " + reason;
+    for (const auto& [reason, names] : all) text += "; " + join(names, ", ") + ": " + reason;
     return text;
   }
 

@@ -15,7 +15,8 @@ def _bad(name, value, accepted):
 
 
 def plain(name, value, deep=0):
-    """Whole numbers (what has ``__index__``) and numbers of other libraries become Python's, paths become text.
+    """Whole numbers (what has ``__index__``) and numbers of other libraries become Python's, paths become text, arrays
+    lists of their elements, row-major whatever their strides.
 
     Raises InputError, which names the option ``name``, for what JSON cannot say.
     """
@@ -43,10 +44,12 @@ def plain(name, value, deep=0):
             return value
         if hasattr(value, "item"):  # a number or a flag of NumPy
             value = value.item()
+    elif hasattr(value, "reshape") and hasattr(value, "tolist"):
+        return [plain(name, int(item) if isinstance(item, bool) else item, deep + 1) for item in value.reshape(-1).tolist()]
     if isinstance(value, bool):
         return value
     if not isinstance(value, float):
-        raise _bad(name, value, "a number, a text, a path, True or False, or a list or a dict of such")
+        raise _bad(name, value, "a number, a text, a path, True or False, or a list, an array or a dict of such")
     if not math.isfinite(value):
         raise _bad(name, value, "a finite number")
     return value

@@ -285,10 +285,6 @@ TEST(Refusals, SayWhatAndWhy) {
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.reason(),
             "micro-kernel '6x4' is not available for avx2; available: 6x2, 4x3, scalar");
-  const Schedule two = schedule_of(
-      "name: t\nloops: {i: 8}\ndtypes: {z: f16}\noperators: [\"y[i] = x[i]\", \"z[i] = x[i]\"]\n",
-      "scratchpad:1M", "i/4 ( C.y C.z )");
-  EXPECT_THAT(cpu::emit(two).reason(), HasSubstr("writes one type"));
   EXPECT_THROW(cpu::emit(s, {.threads = 0}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "a b"}), InputError);
   EXPECT_THROW(cpu::emit(s, {.prefix = "while"}), InputError);

@@ -376,6 +376,29 @@ TEST(Bounds, AnExtremumHasTheErrorOfWhatItIs) {
   }
 }
 
+/// The same number, added again and again, is rounded alike each time.
+TEST(Bounds, OfRepeatedTermsAddUp) {
+  std::string zeros = "0";
+  for (int i = 1; i < 500; ++i) zeros += ", 0";
+  const Workload w = workload_from_yaml(
+      "name: t\ndtype: f32\nloops: {b: 60, k: 500}\nvalues: {y: [" + zeros +
+          "]}\noperators:\n  - S[b] += 0.5 * x[b] - y[k]\ntensors: {x: [60], y: [500]}\n",
+      "t");
+  const TensorValues inputs = random_inputs(w, 3);
+  const Bounded all = evaluate_bounded(w, inputs);
+  double worst = 0;
+  for (std::size_t b = 0; b < 60; ++b) {
+    const float term = 0.5F * static_cast<float>(of(w, inputs, "x")[b]);
+    float sum = 0;
+    for (int k = 0; k < 500; ++k) sum += term;
+    const double value = of(w, all.values, "S")[b], bound = of(w, all.bounds, "S")[b];
+    worst = std::max(worst, std::abs(sum - value) / bound);
+    EXPECT_LT(bound, 2e-4 * std::abs(value)) << b;
+  }
+  EXPECT_LT(worst, 1);
+  EXPECT_GT(worst, 0.03);  // and without the repetitions more than 1
+}
+
 /// What is chosen of f64 is rounded where it is stored in f32.
 TEST(Bounds, WhatIsCutOffIsRounded) {
   const Workload w = workload_from_yaml(

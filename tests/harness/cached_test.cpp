@@ -19,7 +19,8 @@ namespace {
 
 /// Calls f(schedule, layout) for random trees that are said something of.
 template <class F>
-void each_random_tree(std::uint64_t seed, int count, F&& f) {
+void each_random_tree(std::uint64_t seed, int count, F&& f,
+                      const std::string& caches = "cache:2K/4,16K/8") {
   std::mt19937_64 random(seed);
   testing::RandomOptions options;
   options.max_extent = 40;
@@ -29,7 +30,7 @@ void each_random_tree(std::uint64_t seed, int count, F&& f) {
     testing::random_trees::Maker maker(random, options);
     const auto c = maker.make();
     if (!c) continue;
-    const auto machine = std::make_shared<const Machine>(named_machine("cache:2K/4,16K/8"));
+    const auto machine = std::make_shared<const Machine>(named_machine(caches));
     try {
       const Result<Schedule> s = resolve(c->plan, c->workload, machine);
       if (s && f(*s, plans % 2 == 0 ? Layout::tiled : Layout::row_major)) ++plans;
@@ -58,7 +59,7 @@ TEST(Cached, EstimatesAgreeWithTheSimulatorOnRandomTrees) {
 
 TEST(Cached, SchedulesThatTouchFewLinesAreCountedAsTheSimulatorCounts) {
   int followed = 0;
-  each_random_tree(2, 60, [&](const Schedule& s, Layout layout) {
+  const auto compare = [&](const Schedule& s, Layout layout) {
     CachedCost cost;
     const Result<Traffic> counted = cached_traffic(s, layout, &cost);
     if (!counted) return false;
@@ -72,8 +73,13 @@ TEST(Cached, SchedulesThatTouchFewLinesAreCountedAsTheSimulatorCounts) {
       EXPECT_EQ(own.resident_dirty, e.resident_dirty) << e.tensor << " " << e.boundary;
     }
     return true;
-  });
+  };
+  each_random_tree(2, 60, compare);
   EXPECT_GT(followed, 50);
+  // Of many ways, one set or several.
+  each_random_tree(3, 40, compare, "cache:3K/48,12K/96");
+  each_random_tree(4, 40, compare, "cache:1K/2,9K/72");
+  EXPECT_GT(followed, 110);
 }
 
 /// What planners suppose: a part whose compulsory bytes are too many already is not planned. Walked

@@ -263,6 +263,77 @@ TEST(Program, WhatIsJoinedLiesInItsPlace) {
     }
 }
 
+/// One operator's results, and those of several that share a loop, of every type.
+TEST(Program, AKernelWritesSeveralTypes) {
+  const TemporaryFolder folder;
+  const auto text = [](const std::string& dtype, const std::string& last) {
+    return "name: w\ndtype: " + dtype +
+           "\nloops: {a: 37, b: 21, k: 9}\ndtypes: {h: f16, p: bf16, " + "i: i8, n: i32, s: f32, " +
+           last +
+           "}\noperators:\n  - \"o: h[a,b] = tanh(x[a,b]); p[a,b] = x[a,b] * 0.5; "
+           "i[a,b] = round(9 * x[a,b]); n[a,b] = round(900 * x[a,b]); s[a,b] = x[a,b] + h0[b]\"\n"
+           "  - t[b] max= x[a,b] * h[a,b]\n  - g[a] += x[a,b] * s[a,b]\n"
+           "  - c[a,k] += p[a,b] * W[b,k]\noutputs: [h, p, i, n, s, t, g, c]\n";
+  };
+  const std::string files[] = {folder.write("a.yaml", text("f32", "h0: f16, t: f16, g: bf16")),
+                               folder.write("b.yaml", text("f64", "h0: f32, c: f32")),
+                               folder.write("c.yaml", text("f16", "h0: i8, g: f32"))};
+  for (const std::string& file : files)
+    for (const char* isa : {"generic", "avx2", ""})
+      for (const char* tree :
+           {"", "b/8 ( a/5 ( C.o C.t ) ) a/6 ( C.g ) a/4 ( b/7 ( k/3 ( C.c ) ) )"}) {
+        SCOPED_TRACE(file + " " + isa + " " + tree);
+        Request request;
+        request.subject = file;
+        request.machine = "host";
+        if (*tree != 0) request.tree = tree;
+        request.threads = 2;
+        if (*isa != 0) request.target_options["isa"] = {isa};
+        const Answer answer = run(request, {.seconds = 0});
+        ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+        EXPECT_EQ(answer.json["verified"], true);
+      }
+}
+
+/// Between kernels rows may be longer than what is written of them.
+TEST(Program, KernelsLeaveWhatLiesBehindARow) {
+  const TemporaryFolder folder;
+  const Answer answer =
+      ran(folder.write("w.yaml",
+                       "name: w\nloops: {a: 37, b: 5}\ntensors: {x: [a, b], y: [b, 43]}\n"
+                       "operators:\n  - y[b,a] = x[a,b] * 0.5\n  - z[a,b] = y[b,a] + x[a,b]\n"),
+          {.split = "each"});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["kernels_verified"], 2);
+}
+
+/// A whole plan may have what belongs to a running reduction in two kernels, which are no workloads
+/// of their own.
+TEST(Program, ARunningReductionIsNotParted) {
+  const TemporaryFolder folder;
+  Request request;
+  request.subject = folder.write(
+      "w.yaml",
+      "name: w\nloops: {b: 31, c: 29, d: 257, e: 2, f: 13, j: 64, k: 40, l: 7, m: 13, a: 2}\n"
+      "tensors: {i0: [14, 2, 32, 13], i1: [29], i2: [42, 9], i3: [64, 31]}\ndtypes: {t3: i32}\n"
+      "operators:\n"
+      "  - \"o0: t0[c,e,m,f] = select(lt(i1[c], 0.1), neg(i0[f,e,c+3,m]), 0.125)\"\n"
+      "  - \"o1: t1[d,e,a] max= t0[2*m-1,-2*a,d,e]\"\n"
+      "  - \"s2: S[j,k] = tanh(i0[2*j+3+k,j,0,3])\"\n"
+      "  - \"r2: R[j] max= S[j,k]; g[j] = before(R) - after(R) running\"\n"
+      "  - \"e2: E[j,k] = exp(S[j,k] - R[j])\"\n"
+      "  - \"z2: Z[j] += E[j,k] rescale(exp(g[j])) running\"\n"
+      "  - \"a2: A[j] = exp(g[j])\"\n"
+      "  - \"p2: P[j,l] += E[j,k] * i2[2+k,l] rescale(A[j]) running\"\n"
+      "  - \"q2: Q[j,l] = P[j,l] / Z[j]\"\n"
+      "  - \"o3: t3[b,j] = round(4 * tanh(i0[b+j-2,b+j-1,j-3-b,b-j+1])); t4[j,b] = 0.5 * "
+      "i3[j,b]\"\noutputs: [t1, Q, t3, t4]\n");
+  request.machine = "h200";
+  const Answer answer = run(request, {.target = "cuda-emulated"});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["verified"], true);
+}
+
 TEST(Program, RandomGraphsRunOperatorByOperator) {
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const Answer answer = ran(random_graph(seed), {.split = "each"});

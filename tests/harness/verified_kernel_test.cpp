@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
 #include "codegen/cuda/target.h"
 #include "core/workload/reference/elements.h"
+#include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "harness/schedules.h"
 
@@ -111,6 +113,30 @@ TEST_P(EveryType, AWrongElementIsFound) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryType, testing::Values("f16", "bf16", "f32", "f64"),
                          [](const auto& info) { return std::string(info.param); });
+
+/// A kernel of a part whose result has rows longer than what is written: nobody reads the rest.
+TEST(Verify, WhatLiesBehindARowIsNotCompared) {
+  const Workload whole = workload_from_yaml(
+      "name: w\nloops: {a: 6, b: 4}\ntensors: {x: [a, b], y: [b, 9]}\noperators:\n"
+      "  - \"o: y[b,a] = x[a,b] * 0.5\"\n  - z[b,a] = y[b,a] + 1\n",
+      "test");
+  const Workload w = subgraph(whole, std::array{OpId(0)});
+  const TensorId y = w.outputs().front();
+  ASSERT_EQ(w.tensor(y).shape, (std::vector<std::int64_t>{4, 9}));
+  const auto with = [&](std::size_t row, std::size_t column, double value) {
+    return check(w, [&](TensorValues& v) { v[y.index()][row * 9 + column] = value; });
+  };
+  for (const double left : {std::nan(""), 7.0}) {
+    const VerifyResult r = with(1, 6, left);
+    EXPECT_NE(r.kernel, nullptr) << reason_of(r.verification, w);
+    EXPECT_EQ(r.verification.elements, 24);
+  }
+  const VerifyResult wrong = with(2, 5, std::nan(""));
+  EXPECT_EQ(wrong.kernel, nullptr);
+  EXPECT_THAT(reason_of(wrong.verification, w), testing::StartsWith("y[2,5] is nan"));
+  EXPECT_THAT(reason_of(wrong.verification, w, [](TensorId) { return "mine"; }),
+              testing::StartsWith("mine[2,5] is nan"));
+}
 
 TEST(Verify, AFailureOfTheTargetIsAReason) {
   const VerifyResult r = check(chain("f16"), {}, true);

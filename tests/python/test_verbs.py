@@ -215,6 +215,21 @@ def test_what_json_cannot_say_is_bad_input_that_names_the_option(option, value):
     assert option in said and "accepted: " in said and "\n" not in said, said
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8", "uint32", "bool"])
+def test_arrays_are_values_whatever_their_strides(dtype):
+    numpy = pytest.importorskip("numpy")
+    from tilewright.reference import evaluate
+    every = numpy.arange(96).astype(dtype)
+    for x in (every[:24].reshape(4, 6), every[:24].reshape(6, 4).T, every.reshape(8, 12)[::2, ::-2], numpy.asfortranarray(every[24:48].reshape(4, 6)),
+              numpy.broadcast_to(every[5:11], (4, 6)), every.reshape(4, 24)[::-1, 3:9]):
+        file = {"name": "w", "dtype": "f32", "loops": {"i": 4, "j": 6}, "values": {"x": x}, "operators": ["y[i,j] = 2 * x[i,j]"]}
+        assert (evaluate(file)["y"] == 2 * x.astype("float64")).all()
+        as_list = {**file, "values": {"x": [float(v) for v in x.flatten()]}}
+        assert tilewright.plan(file, MACHINE)["exact_bytes"] == tilewright.plan(as_list, MACHINE)["exact_bytes"]
+    with pytest.raises(tilewright.InputError, match="is not accepted; accepted: "):
+        tilewright.plan({**file, "values": {"x": numpy.ones((4, 6), complex)}}, MACHINE)
+
+
 @pytest.mark.parametrize("of", [tilewright.machine, tilewright.workload])
 @pytest.mark.parametrize("name", [None, ""])
 def test_no_name_is_bad_input(of, name):

@@ -75,4 +75,44 @@ void run_operator(const Workload& w, OpId id, std::span<const Interval> ranges, 
       sweep(once, Program(o.value, inputs), sources, target_of(w, o, values), o.combine, threads);
 }
 
+bool indexed_along(const Operator& op, const Access& a, LoopId loop) {
+  if (is_gather(a)) {
+    const std::vector<int> loops = gather_loops(op, a);
+    return std::any_of(loops.begin(), loops.end(),
+                       [&](int l) { return op.loops[static_cast<std::size_t>(l)] == loop; });
+  }
+  for (const Affine& f : a.index)
+    for (const Term& t : f.terms)
+      if (t.loop == loop && t.coefficient != 0) return true;
+  return false;
+}
+
+namespace {
+
+/// Whether a value may be another one for each iteration of the loop.
+bool depends_on(const Operator& op, const Expr& e, LoopId loop) {
+  if (e.kind == Expr::Kind::index) return e.loop == loop;
+  if (e.kind == Expr::Kind::input)
+    return indexed_along(op, op.inputs[static_cast<std::size_t>(e.input)], loop);
+  return std::ranges::any_of(e.args, [&](const Expr& a) { return depends_on(op, a, loop); });
+}
+
+}  // namespace
+
+double repeats(const Workload& w, OpId id, const Expr& e) {
+  if (e.kind == Expr::Kind::constant) return 1;  // a mask's
+  const auto is_constant = [](const Expr& x) { return x.kind == Expr::Kind::constant; };
+  if (e.kind == Expr::Kind::call) {
+    const auto of = [&](std::size_t i) { return repeats(w, id, e.args[i]); };
+    if (e.function == "add" || e.function == "sub") return std::max(of(0), of(1));
+    if (e.function == "neg") return of(0);
+    if (e.function == "mul" && is_constant(e.args[0])) return of(1);
+    if ((e.function == "mul" || e.function == "div") && is_constant(e.args[1])) return of(0);
+  }
+  double n = 1;
+  for (LoopId l : w.reduction_loops(id))
+    if (!depends_on(w.op(id), e, l)) n *= static_cast<double>(w.loop(l).extent);
+  return n;
+}
+
 }  // namespace tilewright::reference

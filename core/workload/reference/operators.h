@@ -28,6 +28,13 @@ std::optional<std::array<int, 2>> factors_of(const Workload& w, OpId op);
 bool multiply(const Workload& w, OpId op, std::span<const Interval> ranges, const double* left,
               const double* right, double* to, int threads);
 
+/// Whether another element is read for each iteration of the loop.
+bool indexed_along(const Operator& op, const Access& a, LoopId loop);
+/// How often a sum of such values may add the same number: of a summand that some summed loops do
+/// not index, its values come once for each of their iterations. Each time the rounding is the same
+/// one as long as the sum is of one size, so that these errors add up.
+double repeats(const Workload& w, OpId op, const Expr& value);
+
 /// Operators in an order in which they can be evaluated, each group with the loops that it is to be
 /// evaluated over block by block.
 struct Group {

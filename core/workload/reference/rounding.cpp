@@ -124,18 +124,6 @@ double* fill(std::vector<double>& to, std::size_t n, double value) {
   return to.data();
 }
 
-bool indexed_along(const Operator& op, const Access& a, LoopId loop) {
-  if (is_gather(a)) {
-    const std::vector<int> loops = gather_loops(op, a);
-    return std::any_of(loops.begin(), loops.end(),
-                       [&](int l) { return op.loops[static_cast<std::size_t>(l)] == loop; });
-  }
-  for (const Affine& f : a.index)
-    for (const Term& t : f.terms)
-      if (t.loop == loop && t.coefficient != 0) return true;
-  return false;
-}
-
 /// The errors of every tensor, operator by operator, as evaluate comes to them.
 class Errors {
  public:
@@ -268,10 +256,11 @@ class Errors {
   }
 
   /// The variance of rounding partial sums, relative to the square of the largest of them.
-  double of_partial_sums(OpId id, TensorId t) const {
+  double of_partial_sums(OpId id, const Output& o) const {
+    const TensorId t = o.target.tensor;
     const DType type = w_.tensor(t).dtype;
     const double n = terms(id), unit = arithmetic_of(type).unit;
-    double variance = n * unit * unit;
+    double variance = n * reference::repeats(w_, id, o.value) * unit * unit;
     if (narrow(type) && w_.is_contraction(id)) {
       const double additions = rounding_.additions.empty() ? 0 : rounding_.additions[t.index()];
       const double cut_off = std::max(n / kProductsAtOnce, additions) * 2 * kF32 / kReach;
@@ -287,7 +276,7 @@ class Errors {
   void of_sum(OpId id, const Output& o, const std::vector<double>& value, double* to) {
     const Operator& op = w_.op(id);
     const TensorId t = o.target.tensor;
-    const double partial = of_partial_sums(id, t);
+    const double partial = of_partial_sums(id, o);
     std::vector<double> together;  // errors that all terms share
     if (!of_products(id, partial, to)) {
       const Program program(o.value, static_cast<int>(sources_.size()));
@@ -297,7 +286,7 @@ class Errors {
       for (std::size_t i = 0; i < sources_.size(); ++i) {
         const auto loops = w_.reduction_loops(id);
         const bool is_own = std::all_of(loops.begin(), loops.end(), [&](LoopId l) {
-          return w_.loop(l).extent == 1 || indexed_along(op, op.inputs[i], l);
+          return w_.loop(l).extent == 1 || reference::indexed_along(op, op.inputs[i], l);
         });
         (is_own ? shared : own)[i].errors = nullptr;
         any = any || (!is_own && sources_[i].errors != nullptr);
@@ -422,7 +411,7 @@ bool errors_meet_again(const Workload& w, const Rounding& rounding) {
       from = from || spread[a.tensor.index()];
       if (!is_rounded_and_read(w, a.tensor, rounding)) continue;
       from = from || std::any_of(op.loops.begin(), op.loops.end(), [&](LoopId l) {
-               return !w.is_reduction(id, l) && !indexed_along(op, a, l);
+               return !w.is_reduction(id, l) && !reference::indexed_along(op, a, l);
              });
     }
     for (const Output& o : op.outputs) spread[o.target.tensor.index()] = from;

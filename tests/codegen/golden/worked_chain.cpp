@@ -30,8 +30,10 @@ using std::int64_t;
 using Real = float;
 inline Real get(Real x) { return static_cast<Real>(x); }
 inline void put(Real& to, Real x) { to = static_cast<Real>(x); }
-using Home = Real;  // an element at home of what is written
-inline void place(Real*& at, Home* element) { at = element; }
+using Home = Real;  // an element at home of what most tiles write
+inline void place(Real*& at, Real* element) { at = element; }
+template <class Element>
+void place(Real*&, Element*) {}  // not in place: it is converted
 inline void copy_row(Real* to, const Real* from, int64_t n) {
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(Real));
 }
@@ -142,11 +144,11 @@ void restart(T&) {}
 // One tensor's tile at one level (rule 4) and what it holds: a packed array with room for the largest
 // tile, its rows `stride` apart, never a multiple of 4 KiB, whatever the tensor's own rows are; or a
 // box of the tensor where it lies.
-template <int R>
+template <int R, class Element = Home>
 struct Tile {
   Real* data;
   int64_t stride[at_least_one(R)];
-  Home* home;                            // the tensor, row-major
+  Element* home;                         // the tensor, row-major
   int64_t home_stride[at_least_one(R)];
   Tile* outer = nullptr;                 // filled from, written to; none: home
   bool sliding = false;
@@ -171,7 +173,7 @@ struct Tile {
 
   Tile(void* memory, const int64_t (&packed)[at_least_one(R)], void* tensor,
        const int64_t (&row_major)[at_least_one(R)])
-      : data(static_cast<Real*>(memory)), home(static_cast<Home*>(tensor)) {
+      : data(static_cast<Real*>(memory)), home(static_cast<Element*>(tensor)) {
     for (int i = 0; i < R; ++i) {
       stride[i] = packed[i];
       home_stride[i] = row_major[i];
@@ -190,16 +192,16 @@ struct View {
     return data + offset;
   }
 };
-template <int R>
-View<R> view(Tile<R>& t) {
+template <int R, class Element>
+View<R> view(Tile<R, Element>& t) {
   return {t.data, t.stride, t.held};
 }
-template <int R>
-View<R, Home> home(Tile<R>& t) {
+template <int R, class Element>
+View<R, Element> home(Tile<R, Element>& t) {
   return {t.home, t.home_stride, Box<R>{}};
 }
-template <int R>
-TILEWRIGHT_INLINE Real* at(Tile<R>& t, const int64_t (&index)[at_least_one(R)]) {
+template <int R, class Element>
+TILEWRIGHT_INLINE Real* at(Tile<R, Element>& t, const int64_t (&index)[at_least_one(R)]) {
   return view(t).element(index);
 }
 
@@ -228,8 +230,8 @@ void copy(const Box<R>& part, const View<R, To>& to, const View<R, From>& from) 
   while (next_row(part, index));
 }
 // What a tile holds comes from the outer one, or from home.
-template <int R>
-void bring(const Box<R>& part, Tile<R>& t) {
+template <int R, class Element>
+void bring(const Box<R>& part, Tile<R, Element>& t) {
   if (t.outer != nullptr)
     copy(part, view(t), view(*t.outer));
   else
@@ -237,8 +239,8 @@ void bring(const Box<R>& part, Tile<R>& t) {
 }
 
 // Moves what `now` shares with the held tile to where it lies in a tile of `now`.
-template <int R>
-void shift(Tile<R>& t, const Box<R>& now) {
+template <int R, class Element>
+void shift(Tile<R, Element>& t, const Box<R>& now) {
   const Box<R> kept = intersect(t.held, now);
   if (empty(kept)) return;
   const View<R> from = view(t), to = {t.data, t.stride, now};
@@ -251,21 +253,21 @@ void shift(Tile<R>& t, const Box<R>& now) {
   while (next_row(kept, first, backwards));
 }
 
-template <int R>
-int64_t bytes_of(const Box<R>& box) {
-  return size(box) * static_cast<int64_t>(sizeof(Home));
+template <int R, class Element>
+int64_t bytes_of(const Tile<R, Element>&, const Box<R>& box) {
+  return size(box) * static_cast<int64_t>(sizeof(Element));
 }
 
 // A tile in place: where in the tensor the held box begins.
-template <int R>
-TILEWRIGHT_INLINE void stand(Tile<R>& t) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void stand(Tile<R, Element>& t) {
   int64_t first[at_least_one(R)] = {};
   for (int i = 0; i < R; ++i) first[i] = t.held.d[i].lo;
   place(t.data, home(t).element(first));
 }
 
-template <int R>
-void load_packed(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+void load_packed(Tile<R, Element>& t, const Box<R>& tile) {
   Box<R> part = tile;
   if (t.sliding && t.full) {
     part = new_part(t.held, tile);
@@ -273,29 +275,29 @@ void load_packed(Tile<R>& t, const Box<R>& tile) {
   }
   t.held = tile;
   t.full = true;
-  t.steps.read(bytes_of(part));
+  t.steps.read(bytes_of(t, part));
   bring(part, t);
 }
 
 // Rule 8: brings a tile; nothing moves where it is held.
-template <int R>
-TILEWRIGHT_INLINE void load(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void load(Tile<R, Element>& t, const Box<R>& tile) {
   t.tile = tile;
   if ((t.full && equal(t.held, tile)) || empty(tile)) return;
   if (!t.in_place) return load_packed(t, tile);
   t.held = tile;
   t.full = true;
-  t.steps.read(bytes_of(tile));
+  t.steps.read(bytes_of(t, tile));
   stand(t);
 }
 
-template <int R>
-void write(Tile<R>& t);
+template <int R, class Element>
+void write(Tile<R, Element>& t);
 
 // Makes `tile` what the buffer holds: another one is written if changed, and the new one is read
 // back unless it starts afresh (rules 10 and 12).
-template <int R>
-void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
+template <int R, class Element>
+void hold_packed(Tile<R, Element>& t, const Box<R>& tile, bool initialises) {
   if (t.full && t.changed) write(t);
   const bool reads_back = !initialises && !t.on_chip && t.merge == nullptr;
   t.sink = t.outer;
@@ -305,32 +307,32 @@ void hold_packed(Tile<R>& t, const Box<R>& tile, bool initialises) {
   t.full = true;
   t.fresh = initialises;
   if (!reads_back) return;
-  t.steps.read(bytes_of(tile));
+  t.steps.read(bytes_of(t, tile));
   bring(tile, t);
 }
-template <int R>
-TILEWRIGHT_INLINE void hold(Tile<R>& t, const Box<R>& tile, bool initialises) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void hold(Tile<R, Element>& t, const Box<R>& tile, bool initialises) {
   if (t.full && equal(t.held, tile)) return;
   const bool stays = t.on_chip && !t.moves && t.outer == nullptr;
   if (!t.in_place && !stays) return hold_packed(t, tile, initialises);
   if (t.full && t.changed && t.in_place) {
     t.changed = false;
-    t.steps.written(bytes_of(t.held));
+    t.steps.written(bytes_of(t, t.held));
   }
   t.held = tile;
   t.full = true;
   t.fresh = initialises;
   if (!t.in_place) return;
   stand(t);
-  if (!initialises) t.steps.read(bytes_of(tile));
+  if (!initialises) t.steps.read(bytes_of(t, tile));
 }
 
 // Writes the held tile to its sink: home, or a tile of the outer buffer that holds it.
-template <int R>
-void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialises) {
+template <int R, class Element>
+void write_to(Tile<R, Element>& t, Tile<R, Element>* sink, const Box<R>& sink_tile, bool initialises) {
   t.changed = false;
   if (!t.moves) return;
-  t.steps.written(bytes_of(t.held));
+  t.steps.written(bytes_of(t, t.held));
   if (t.in_place) return;
   if (t.merge != nullptr) return add_partial(t);
   if (sink == nullptr) return copy(t.held, home(t), view(t));
@@ -339,33 +341,33 @@ void write_to(Tile<R>& t, Tile<R>* sink, const Box<R>& sink_tile, bool initialis
   sink->changed = true;
 }
 // When it is replaced, at the end, or about to be read from home.
-template <int R>
-void write(Tile<R>& t) {
+template <int R, class Element>
+void write(Tile<R, Element>& t) {
   const bool there = t.sink != nullptr && t.sink->full && contains(t.sink->held, t.held);
   write_to(t, t.sink, there ? t.sink->held : t.sink_tile, t.fresh);
 }
-template <int R>
-void flush(Tile<R>& t) {
+template <int R, class Element>
+void flush(Tile<R, Element>& t) {
   if (t.full && t.changed) write(t);
 }
 // A store node: at once, if changed. `initialises`: every reduction is at its low end there.
-template <int R>
-void store(Tile<R>& t, bool initialises) {
+template <int R, class Element>
+void store(Tile<R, Element>& t, bool initialises) {
   if (t.full && t.changed)
     write_to(t, t.outer, t.outer != nullptr ? t.outer->tile : t.tile, initialises);
 }
 
 // The plan's tile at this point. An intermediate's buffer is emptied by another region; a sliding
 // one keeps what both regions share.
-template <int R>
-void slide(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+void slide(Tile<R, Element>& t, const Box<R>& tile) {
   flush(t);
   if (t.fixed && !equal(new_part(t.tile, tile), tile)) shift(t, tile);
   t.held = tile;
   t.full = true;
 }
-template <int R>
-TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void fix(Tile<R, Element>& t, const Box<R>& tile) {
   if (t.fixed && equal(t.tile, tile)) return;
   ++t.generation;
   if (t.sliding) slide(t, tile);
@@ -373,14 +375,14 @@ TILEWRIGHT_INLINE void fix(Tile<R>& t, const Box<R>& tile) {
   t.fixed = true;
 }
 // What of the region has to be computed.
-template <int R>
-Box<R> needed(const Tile<R>& t, const Box<R>& region) {
+template <int R, class Element>
+Box<R> needed(const Tile<R, Element>& t, const Box<R>& region) {
   return t.fixed ? new_part(t.tile, region) : region;
 }
 
 // A compute is about to write into the fixed tile.
-template <int R>
-TILEWRIGHT_INLINE void update(Tile<R>& t, bool initialises) {
+template <int R, class Element>
+TILEWRIGHT_INLINE void update(Tile<R, Element>& t, bool initialises) {
   const bool partial_left = !t.changed;
   const bool same = t.full && equal(t.held, t.tile);
   hold(t, t.tile, initialises);
