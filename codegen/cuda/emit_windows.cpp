@@ -31,7 +31,7 @@ std::string shape_text(const WindowProduct& p, const std::string& name, bool ear
       {{"kDilateY", p.dilate_y}, {"kDilateX", p.dilate_x}, {"kPadY", p.pad_y}, {"kPadX", p.pad_x}});
   line({{"kInY", p.in_y}, {"kInX", p.in_x}, {"kInRow", p.in_row}, {"kInChannel", p.in_channel}});
   line({{"kLeftRow", p.left_row}, {"kLeftPiece", p.left_piece}, {"kRightPiece", p.right_piece}});
-  line({{"kLead", p.lead}, {"kPitch", p.pitch}, {"kStages", p.stages}});
+  line({{"kLead", p.lead}, {"kPitch", p.pitch}, {"kStages", p.stages}, {"kAhead", p.ahead}});
   line({{"kBlocksM", p.blocks_m}, {"kBlocksN", p.blocks_n}});
   line({{"kWarpsM", p.warps_m}, {"kWarpsN", p.warps_n}, {"kWarpsK", p.warps_k}});
   line({{"kOutRow", p.out_row}, {"kOutLine", p.out_line}, {"kVector", p.vector}});

@@ -160,7 +160,7 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
-  int clusters = 0, pieces = 0, joined = 0, one_by_one = 0, of_floats = 0, flat = 0;
+  int clusters = 0, pieces = 0, joined = 0, one_by_one = 0, of_floats = 0, flat = 0, at_once = 0;
   for (int i = 0; i < count; ++i) {
     const Case& c = drawn[static_cast<std::size_t>(i)];
     const auto run = testing::run_cuda(*module, sources[static_cast<std::size_t>(i)], *c.workload,
@@ -176,6 +176,7 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
     clusters += product->share > 1, pieces += product->right_piece > 1;
     of_floats += floats, flat += product->flat;
     joined += product->out_x > product->wide;
+    at_once += product->turns() > 1 && product->ahead == product->turns();
     one_by_one += !floats && product->left_piece == 1 && product->right_piece == 1;
   }
   EXPECT_GE(of_floats, count / 8);
@@ -185,6 +186,7 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
   EXPECT_GE(flat, std::max(1, count / 32));
   if (count >= 100) {
     EXPECT_GE(joined, 1);
+    EXPECT_GE(at_once, 1);
   }
 }
 
@@ -216,6 +218,9 @@ TEST(Windows, ChainsWithoutAWindowAreRightAndWaitForOneAnother) {
       // Whole images of an odd size are copied as they lie at home.
       EXPECT_EQ(product->aligned(), size == 8);
       EXPECT_EQ(product->flat, size == 7);
+      // Three stages, all copied from the beginning.
+      EXPECT_EQ(product->ahead, 3);
+      EXPECT_EQ(product->turns(), 3);
     }
     auto source = cuda::emit(*s, {.warpgroups = true});
     ASSERT_TRUE(source.ok()) << source.reason();
@@ -266,6 +271,7 @@ TEST(Windows, EachWaitThatIsLeftOutIsFound) {
   testing::BarriersLeftOut barriers;
   for (const auto& [size, tree, cluster, type] :
        {std::tuple(8, "o/16@grid y/4@grid x/8@grid ( c/4 ( C.conv ) C.Z S.Z )", 1, "f16"),
+        std::tuple(8, "o/16@grid y/4@grid x/8@grid ( c/8 ( C.conv ) C.Z S.Z )", 1, "f16"),
         std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/4 ( C.conv ) C.Z S.Z )", 2, "f16"),
         std::tuple(7, "o/16@grid y/7@grid x/7@grid ( c/2 ( C.conv ) C.Z S.Z )", 2, "f32")}) {
     const Case c = make_case(
@@ -294,6 +300,10 @@ TEST(Windows, NoRegisterIsSpilled) {
   for (const auto& [o, c, size, window, tree, cluster, type] :
        {std::tuple(512, 512, 7, 3, "o/32@grid y/4@grid x/7@grid ( c/32 ( C.conv ) C.Z S.Z )", 8,
                    "f16"),
+        std::tuple(512, 512, 7, 3, "o/32@grid y/3@grid x/7@grid ( c/32 ( C.conv ) C.Z S.Z )", 4,
+                   "f16"),
+        std::tuple(1024, 256, 14, 1, "o/64@grid y/2@grid x/14@grid ( c/64 ( C.conv ) C.Z S.Z )", 1,
+                   "f16"),
         std::tuple(64, 256, 56, 1, "o/64@grid y/4@grid x/56@grid ( c/16 ( C.conv ) C.Z S.Z )", 2,
                    "f16"),
         std::tuple(216, 168, 65, 3, "o/128@grid y/2@grid x/65@grid ( c/16 ( C.conv ) C.Z S.Z )", 2,
@@ -308,7 +318,8 @@ TEST(Windows, NoRegisterIsSpilled) {
                   o, c, size, window, window / 2, type),
         tree, cluster);
     const cuda::Source source = testing::emitted(
-        one.schedule, {.warpgroups = true, .prefix = formatted("window_{}_{}", window, type)});
+        one.schedule, {.warpgroups = true,
+                       .prefix = formatted("window_{}_{}_{}", window, type, all.launches.size())});
     testing::add_kernel(all, source);
   }
   // Places of copies that are held beside others for the rest of the depth.

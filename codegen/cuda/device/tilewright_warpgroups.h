@@ -462,7 +462,8 @@ struct WarpgroupProduct {
     const int bottom = Turned ? columns_end(s, p) : s.rows, right = Turned ? s.rows : columns_end(s, p);
     const int first = blockIdx.x % Share * kPer, rows = least(least(first + kPer, kDown), bottom - top) - first;
     // Several pieces at a time: what other blocks have comes late.
-    constexpr int kAtOnce = Share > 4 ? 1 : (Groups == 3 ? 6 : 8) / Share, kThreads = Groups * kWarpgroup;
+    constexpr int kThreads = Groups * kWarpgroup, kAll = (kPer * kPieces + kThreads - 1) / kThreads;
+    constexpr int kRoom = (Share > 4 ? 12 : Groups == 3 ? 6 : 8) / Share, kAtOnce = kAll < kRoom ? kAll : kRoom;
     for (int begin = thread; begin < rows * kPieces; begin += kAtOnce * kThreads) {
       b128 parts[kAtOnce][Share];
       TW_UNROLL

@@ -45,7 +45,7 @@ constexpr int odd_eights(int n) { return (n + 7) / 8 % 2 == 1 ? (n + 7) / 8 * 8 
 ///   kFlat: the points are all of the image, one line, so that a stage's channels follow one another at home, and in
 ///   shared memory as well: kPitch apart
 ///   kBlocksM, kBlocksN, kWarpsM, kWarpsN, kWarpsK: of 16 x 8, a warp's; warps side by side, and in turn in the depth
-///   kStages, kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
+///   kStages, kAhead: copied while others are read, or all of them at once; kOutRow, kOutLine, kVector: elements between rows and lines of results; of a store
 ///   kEarly: the launch may begin before the one before has ended; kLeftBefore: that one does not write the left operand
 template <class T, class Out, class S, class Operators = NoWindowOperators>
 struct WindowProduct {
@@ -73,6 +73,7 @@ struct WindowProduct {
                                    (S::kTileY == 1 || S::kTileX % 8 == 0);
   static_assert(16 * S::kBlocksM * S::kWarpsM == S::kTile && kColumns >= kPoints, "warps have the tile");
   static_assert(S::kStages > 1 || kTurns == 1, "a stage is filled while another is read");
+  static_assert(S::kAhead == kTurns ? S::kStages >= kTurns : S::kAhead < S::kStages, "a stage is filled while it is read");
 
   struct At { int x, y, z, w; };
   static constexpr int kPlaces = kFloats ? 2 * S::kBlocksN : S::kBlocksN;  // of a thread's points
@@ -374,9 +375,8 @@ struct WindowProduct {
     const int turns = (channels + S::kStep - 1) / S::kStep;
     Held<kHeld ? kLeftEach : 1> of_left;
     Held<kHeld ? kRightEach : 1> of_right;
-    constexpr int kAhead = S::kStages > 1 ? S::kStages - 1 : 1;
-    T left_x[kAhead][kHeld && kAlone<S::kLeftPiece> ? kLeftEach : 1];
-    T right_x[kAhead][kHeld && kAlone<S::kRightPiece> ? kRightEach : 1];
+    T left_x[S::kAhead][kHeld && kAlone<S::kLeftPiece> ? kLeftEach : 1];
+    T right_x[S::kAhead][kHeld && kAlone<S::kRightPiece> ? kRightEach : 1];
     const T* const left_home = left + (i64(p.row) * S::kLeftRow + i64(first) * kTaps);
     const T* const right_home = right + i64(first) * S::kInChannel;
     if constexpr (kHeld)
@@ -405,7 +405,7 @@ struct WindowProduct {
     constexpr bool kBefore = S::kLeftBefore && !kAlone<S::kLeftPiece>;
     if constexpr (kBefore) {
       TW_UNROLL
-      for (int i = 0; i < kAhead; ++i) left_begins(i, i);
+      for (int i = 0; i < S::kAhead; ++i) left_begins(i, i);
     }
     if constexpr (kHeld)
       hold<S::kRightPiece, kRightWide, kRightApart, kRightGroup, kChannel>(of_right, kLeft, right_home, kRightRows, thread,
@@ -417,24 +417,24 @@ struct WindowProduct {
       end_held<S::kRightPiece>(of_right, ring + turn % S::kStages * kStage, right_x[x]);
     };
     TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) {
+    for (int i = 0; i < S::kAhead; ++i) {
       if constexpr (!kBefore) left_begins(i, i);
       right_begins(i, i);
       cp_async_commit();
     }
     TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) ends(i, i);
+    for (int i = 0; i < S::kAhead; ++i) ends(i, i);
     TW_NO_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
-      cp_async_wait<kAhead - 1>();
+      cp_async_wait<S::kAhead - 1>();
       block_sync();
-      if constexpr (S::kStages > 1) {
-        left_begins(turn + kAhead, 0);
-        right_begins(turn + kAhead, 0);
-        cp_async_commit();
+      if constexpr (S::kAhead < kTurns) {
+        left_begins(turn + S::kAhead, 0);
+        right_begins(turn + S::kAhead, 0);
       }
+      if constexpr (kTurns > 1) cp_async_commit();
       multiply(sums, ring + turn % S::kStages * kStage, table, place, m, of_depth, lane);
-      if constexpr (S::kStages > 1) ends(turn + kAhead, 0);
+      if constexpr (S::kAhead < kTurns) ends(turn + S::kAhead, 0);
     }
     block_sync();  // nobody reads the ring any more
     if constexpr (S::kEarly) next_launch_may_begin();

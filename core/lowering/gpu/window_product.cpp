@@ -379,6 +379,16 @@ class WindowFinder : ProductChain {
     if (p_.grid >= 1 << 30) refuse("it has 2^30 tiles or more");
     p_.shared_bytes =
         shared_alone(p_.shared_bytes, room, p_.grid, s_.machine->units.front().count, p_.share);
+    p_.ahead = std::max<std::int64_t>(1, p_.stages - 1);
+    if (p_.stages >= p_.turns() && begins_at_once()) p_.ahead = p_.turns();
+  }
+
+  /// Whether all stages of a ring that is never filled twice are copied from the beginning. Kernels
+  /// with windows, or of which an SM has several blocks, took up to 1.12 times as long so
+  /// (h200-windows-at-once.json).
+  bool begins_at_once() const {
+    return p_.taps() == 1 && !p_.fma() && p_.elements() == 0 &&
+           p_.grid <= p_.share * clusters_at_once(s_.machine->units.front().count, 1, p_.share);
   }
 
   using Outer = WindowProduct::Outer;

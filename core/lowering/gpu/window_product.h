@@ -37,6 +37,8 @@ struct WindowProduct {
   /// stage's are copied as one run, as they lie there.
   bool flat = false;
   std::int64_t blocks_m = 1, blocks_n = 1, warps_m = 1, warps_n = 1, warps_k = 1, stages = 1;
+  /// Stages whose copies are under way at the same time.
+  std::int64_t ahead = 1;
   std::int64_t out_row = 0, out_line = 0, vector = 1;
   /// A loop of which a block has one iteration: elements that it moves operands and results by, and
   /// what it counts in `products`.
