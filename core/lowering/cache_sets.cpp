@@ -24,6 +24,11 @@ std::int64_t rows_of(const SetsBox& b, std::size_t outer) {
 
 }  // namespace
 
+std::int64_t room_of_set(std::int64_t even, std::int64_t ways, bool whole_tile) {
+  const bool fits = even <= ways / 2;
+  return whole_tile || !fits ? std::max(ways / 2, even + even / 2) : ways / 2;
+}
+
 std::int64_t lines_of_box(const SetsBox& b) {
   const auto [row, outer] = row_of(b);
   return rows_of(b, outer) * (row * b.element_bytes / b.line + 1);
@@ -63,9 +68,7 @@ bool spreads_over_sets(const SetsBox& b, bool whole_tile, std::int64_t most_line
   for (std::size_t set = 0; set + 1 < changes.size(); ++set)
     most = std::max(most, now += changes[set]);
   const std::int64_t even = ceil_div(lines, b.sets);
-  const std::int64_t room =
-      whole_tile ? std::max(b.ways / 2, even + even / 2) : std::max(b.ways / 2, even);
-  return most <= room;
+  return most <= room_of_set(even, b.ways, whole_tile);
 }
 
 }  // namespace tilewright

@@ -15,8 +15,11 @@ struct SetsBox {
   std::int64_t line = 64, ways = 8, sets = 64;  ///< the cache's; a line in bytes
 };
 
-/// A panel may take half of a set's ways; a tile that is to stay in the cache (`whole_tile`) half
-/// as many lines of a set again as an even spread would give it. False, too, where the box has more
+/// How many lines of a box a set may have, where an even spread gives it so many: a panel may take
+/// half of its ways. A panel that would not stay however it lies, and a tile that is to stay in the
+/// cache (`whole_tile`), may have half as many again as an even spread.
+std::int64_t room_of_set(std::int64_t even, std::int64_t ways, bool whole_tile);
+/// Whether no set has more of the box than that. False, too, where the box has more
 /// than `most_lines` lines. Cost: a step a row and a set.
 bool spreads_over_sets(const SetsBox& b, bool whole_tile,
                        std::int64_t most_lines = std::int64_t{1} << 18);

@@ -193,8 +193,14 @@ class Search {
     // Another loop outermost, that threads share. Columns of an image are not shared: two threads
     // would write to the same lines, and their rows are too short for what takes whole ones.
     if (r_.threads > 1)
-      for (std::size_t first = 1; first < loops.size(); ++first) {
+      for (std::size_t first = 0; first < loops.size(); ++first) {
         if (windows && is_last_dimension(loops[first])) continue;
+        // Each thread's share of it in one piece, and within that blocks of it behind the others:
+        // what depends on these alone is packed once a share, not once a block.
+        std::vector<LoopId> twice = loops;
+        twice.insert(twice.begin(), loops[first]);
+        forms.push_back(rows_form(twice, false));
+        if (first == 0) continue;
         std::vector<LoopId> turned = loops;
         std::rotate(turned.begin(), turned.begin() + static_cast<long>(first),
                     turned.begin() + static_cast<long>(first) + 1);
@@ -204,6 +210,7 @@ class Search {
       }
   }
 
+  /// `outer`: the first may stand there twice, for shares of threads and for blocks within them.
   Form rows_form(const std::vector<LoopId>& outer, bool depth_first) const {
     Form f;
     std::set<std::string> around;
@@ -251,8 +258,11 @@ class Search {
         body.push_back(nest(loops, compute(w_.op(i.op).name)));
       }
       std::vector<std::pair<const Variable*, Binding>> loops;
-      for (std::size_t v = 0; v < count; ++v)
+      for (std::size_t v = 0; v < count; ++v) {
+        const bool again = v > 0 && all[v].loop == all.front().loop;
+        if (again && all[v].step() >= all.front().step()) continue;  // the share is one block
         loops.emplace_back(&all[v], r_.threads > 1 && v == 0 ? Binding::grid : Binding::seq);
+      }
       return kernel_of(nest(loops, sequence(std::move(body))));
     };
     return f;

@@ -29,8 +29,8 @@ class Planner {
     // Fewer kernels for each group where there are more groups.
     const auto operators =
         static_cast<int>(std::max<std::size_t>(1, q.workload->operators().size()));
-    effort_ = std::clamp(320 / operators, 16, 160);
     others_ = cut_each(*q.workload).size() <= kMostExact;
+    effort_ = std::clamp((others_ ? 840 : 320) / operators, 16, 240);
   }
 
   std::optional<Best> find(const Group& group) {

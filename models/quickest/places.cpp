@@ -178,7 +178,7 @@ bool Places::shares_sets(TensorId t, const Box& box, const CacheRate& c, bool wh
   const std::int64_t used = std::min(c.sets, std::min(apart, rows) * lines);
   const std::int64_t most = ceil_div(rows * lines, std::max<std::int64_t>(1, used));
   const std::int64_t even = ceil_div(rows * lines, c.sets);
-  return most > std::max(c.ways / 2, whole ? even + even / 2 : even);
+  return most > room_of_set(even, c.ways, whole);
 }
 
 void Places::decide(NodeId load, const Box& box, const Ranges& ranges) {
@@ -218,6 +218,17 @@ bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
   return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
 }
 
+bool Places::turns(const ReadRef& read) const {
+  const Operator& op = w_.op(read.op);
+  const auto p = product_of(w_, read.op);
+  if (!p || p->window || read.input != p->right || r_.fma_pairs > 0 ||
+      (r_.fma_quads > 0 && multiplies_bytes(w_, read.op)))
+    return false;
+  const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
+  if (w_.tensor(b.tensor).values || w_.producer(b.tensor).valid() || b.index.empty()) return false;
+  return b.index.back().plain_loop() != op.loops[static_cast<std::size_t>(p->columns)];
+}
+
 /// What a micro-kernel walks of an operand while a block of the output stays in registers.
 Box Places::panel(const ReadRef& read, Ranges ranges) const {
   const Operator& op = w_.op(read.op);
@@ -227,7 +238,7 @@ Box Places::panel(const ReadRef& read, Ranges ranges) const {
   const auto most = [&](int l) {
     return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
   };
-  const auto [height, width] = block_of(r_, most(p->rows), most(p->columns));
+  const auto [height, width] = blocks_of(r_, most(p->rows), most(p->columns)).most;
   const std::size_t base = k_.range_base[read.op.index()];
   const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {

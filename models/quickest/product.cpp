@@ -72,11 +72,11 @@ std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
   return product_of(w, op, extents, rescaled);
 }
 
-std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns) {
+Blocks blocks_of(const Rates& r, double rows, double columns) {
   const auto lines = static_cast<std::int64_t>(std::ceil(rows));
   const auto vectors = static_cast<std::int64_t>(std::ceil(columns / static_cast<double>(r.lanes)));
   double least = 0;
-  std::array<std::int64_t, 2> best{};
+  Blocks best{};
   for (const auto& [m, n] : r.micro_kernels) {
     const std::int64_t panels = std::max<std::int64_t>(1, ceil_div(vectors, n));
     const std::int64_t width = ceil_div(std::max<std::int64_t>(vectors, 1), panels);
@@ -88,9 +88,13 @@ std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns
         std::max({static_cast<double>(width * height) * r.fma / r.cycle,
                   loads_of_step(static_cast<double>(height), static_cast<double>(width)) / 2,
                   kLatency});
-    if (best[0] == 0 || cycles < least) least = cycles, best = {height, width};
+    if (best.used[0] == 0 || cycles < least) least = cycles, best = {{height, width}, {m, n}};
   }
   return best;
+}
+
+std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns) {
+  return blocks_of(r, rows, columns).used;
 }
 
 /// Seconds of tiles: each step of 16 quads multiplies those of 16 rows and 16 columns. Sums leave

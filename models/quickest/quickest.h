@@ -109,7 +109,12 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);
-/// Rows and columns of a block that stays in registers.
+/// Rows and vectors of a block that stays in registers: as even as they can be, and the most that
+/// its micro-kernel has.
+struct Blocks {
+  std::array<std::int64_t, 2> used{}, most{};
+};
+Blocks blocks_of(const Rates& r, double rows, double columns);
 std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns);
 
 // ---- walk.cpp: a kernel's seconds ---------------------------------------------------------------

@@ -207,7 +207,8 @@ class Walk {
     Visit all{.part = repeated(std::move(body.part), n, entry_foot(id, ranges))};
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
-      p.changes = p.changes || depends(p.load, id);
+      // In what threads share, each iteration has buffers of its own.
+      p.changes = p.changes || id == shared_loop_ || depends(p.load, id);
       if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
@@ -329,7 +330,14 @@ class Walk {
     Visit v{.part = nothing()};
     const Box box = load_box(s_, k_, id, ranges);
     places_.decide(id, box, ranges);
-    if (places_.in_place(n.buffer)) return v;
+    if (places_.in_place(n.buffer)) {
+      constexpr double kTurned = 2;  // beside a line that is copied
+      if (std::ranges::any_of(n.reads_below, [&](const ReadRef& r) { return places_.turns(r); }))
+        v.loads.push_back(
+            {.load = id,
+             .lines = kTurned * places_.bytes_of_box(n.tensor, box, true) / places_.line()});
+      return v;
+    }
     note_tile(n.buffer, box);
     const double bytes = places_.bytes_of_box(n.tensor, box, true);
     Pending load{.load = id,

@@ -18,10 +18,11 @@ using quickest::KernelTime;
 Machine machine() { return named_machine("epyc-zen5"); }
 
 KernelTime time_of(const std::string& loops, const std::string& operators, const char* tree,
-                   Machine of = machine()) {
+                   Machine of = machine(), int threads = 1) {
   Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(
                  "name: t\nloops: {" + loops + "}\noperators: [" + operators + "]\n", "test"))};
   q.machine = std::make_shared<const Machine>(std::move(of));
+  q.threads = threads;
   Kernel k{.name = "k", .level = "L1", .tree = parse_tree(tree)};
   const auto s = resolve({.kernels = {k}}, q.workload, q.machine);
   EXPECT_TRUE(s.ok()) << tree << (s.ok() ? "" : ": " + s.reason());
@@ -49,6 +50,36 @@ TEST(PriceOfForms, WhatSharesSetsIsPacked) {
   };
   EXPECT_EQ(packing("m/4 n/80 k/24 ( C.C )"), 0);
   EXPECT_GT(packing("m/4 n/80 k/49 ( C.C )"), 0);
+}
+
+/// A panel that is larger than the cache does not stay however it lies: that a set has a few lines
+/// more than others is no reason to pack it. Rows that all share a few sets are one.
+TEST(PriceOfForms, WhatDoesNotStayNeedNotSpreadEvenly) {
+  const auto spreads = [](std::int64_t row) {
+    return spreads_over_sets({.shape = {1264, row}, .extents = {1264, 64}, .ways = 12}, false);
+  };
+  EXPECT_TRUE(spreads(96));
+  EXPECT_FALSE(spreads(1024));
+}
+
+/// A right operand whose columns are no neighbours is turned before it is read: once for all that
+/// it does not depend on, but not beyond what threads share.
+TEST(PriceOfForms, TurnedOperandsArePackedOnceAShare) {
+  const auto packing = [](const char* tree, int threads) {
+    return time_of("b: 3, m: 96, \"n\": 160, k: 64", "\"C[b,m,n] += A[b,m,k] * B[b,n,k]\"", tree,
+                   machine(), threads)
+        .packing;
+  };
+  EXPECT_EQ(
+      time_of("m: 96, \"n\": 160, k: 64", "\"C[m,n] += A[m,k] * B[k,n]\"", "m/96 ( C.C )").packing,
+      0);
+  const double once = packing("b/1 m/96 ( C.C )", 1);
+  EXPECT_GT(once, 0);
+  EXPECT_NEAR(packing("b/1 m/12 ( C.C )", 1) / once, 1, 0.01);
+  EXPECT_NEAR(packing("m/12 b/1 ( C.C )", 1) / once, 8, 0.01);
+  // Two threads have half of the blocks each, and pack for each of them; or once for a share.
+  EXPECT_NEAR(packing("m/12@grid b/1 ( C.C )", 2) / once, 4, 0.01);
+  EXPECT_NEAR(packing("m/48@grid b/1 m/12 ( C.C )", 2) / once, 1, 0.01);
 }
 
 /// A row is begun besides its lines: 8 tiles of columns and rows, 871 rows of five lines each.
