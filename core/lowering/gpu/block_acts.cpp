@@ -18,8 +18,9 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // column may not exist, of one among rows of several dimensions, of one that is moved together from
 // several, and where each row is looked at, of elements of 2 and of 4 bytes (rows of one dimension
 // are moved by 19 instructions, and 44 at edges, since: kernels of such copies take longer than
-// priced already, so the price has the former numbers); of one more dimension among rows; of a ring's turn, and for each dimension of its box; of an
-// exponential or a division beside the special unit's.
+// priced already, so the price has the former numbers); of one more dimension among rows; of a
+// ring's turn, and for each dimension of its box; of an exponential or a division beside the
+// special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 3,
                  kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
                  kOfShiftedWide = 55, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
