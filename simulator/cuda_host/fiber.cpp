@@ -14,6 +14,16 @@
 #endif
 
 namespace tilewright::cuda_host {
+namespace {
+
+/// Nothing of what frames left on a stack is held against who has that memory next.
+void forget_frames([[maybe_unused]] void* low, [[maybe_unused]] std::size_t bytes) {
+#if defined(TILEWRIGHT_ADDRESSES_CHECKED)
+  __asan_unpoison_memory_region(low, bytes);
+#endif
+}
+
+}  // namespace
 
 #if defined(__x86_64__)
 // The System V ABI's callee-saved registers; kernels change neither MXCSR nor the x87 control word.
@@ -55,11 +65,7 @@ void switch_context(Context& from, Context& to) { tilewright_switch(&from.stack,
 
 void prepare_context(Context& context, void* low, void* high, void (*function)(void*),
                      void* argument) {
-#if defined(TILEWRIGHT_ADDRESSES_CHECKED)
-  __asan_unpoison_memory_region(low, static_cast<char*>(high) - static_cast<char*>(low));
-#else
-  static_cast<void>(low);
-#endif
+  forget_frames(low, static_cast<std::size_t>(static_cast<char*>(high) - static_cast<char*>(low)));
   // As tilewright_switch pops them; the stack is a multiple of 16 at the call in tilewright_start.
   auto** top =
       reinterpret_cast<void**>(reinterpret_cast<std::uintptr_t>(high) & ~std::uintptr_t(15));
@@ -111,7 +117,9 @@ StackSlab::StackSlab(std::size_t count) : count_(count) {
   base_ = mapped_ + (kBytes - reinterpret_cast<std::uintptr_t>(p) % kBytes) % kBytes;
 }
 StackSlab::~StackSlab() {
-  if (mapped_ != nullptr) munmap(mapped_, (count_ + 1) * kBytes);
+  if (mapped_ == nullptr) return;
+  forget_frames(mapped_, (count_ + 1) * kBytes);
+  munmap(mapped_, (count_ + 1) * kBytes);
 }
 
 }  // namespace tilewright::cuda_host
