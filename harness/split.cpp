@@ -472,7 +472,8 @@ std::optional<std::vector<Part>> parts_named(const std::string& how, const Workl
   if (how == "each") return cut_each(w);
   if (how == "contractions") return cut_contractions(w);
   if (how == "followed")
-    return in_place ? cut_followed(w, joins_of_nothing(w, tensors_inside(w))) : cut_followed(w);
+    return cut_followed(
+        w, in_place ? joins_of_nothing(w, tensors_inside(w)) : std::vector<bool>());
   return std::nullopt;
 }
 

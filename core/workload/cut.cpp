@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 
 namespace tilewright {
@@ -404,10 +403,6 @@ class Follower {
 };
 
 }  // namespace
-
-std::vector<Part> cut_followed(const Workload& w, std::size_t most) {
-  return Follower(w, most, {}).run();
-}
 
 std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone,
                                std::size_t most) {

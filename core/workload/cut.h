@@ -34,8 +34,10 @@ std::vector<bool> constant_operators(const Workload& w);
 /// that reads nothing that an operator makes, begins a part. An operator without a reduction joins
 /// the part of what it reads element by element, else of what it reads otherwise, the latest first;
 /// a reduction joins such a part where that has no contraction. Up to `most` operators a part;
-/// constant ones are in parts of their own. Parts are ones that subgraph() takes, and no two wait
-/// for one another. Cost: quadratic in operators.
-std::vector<Part> cut_followed(const Workload& w, std::size_t most = 12);
+/// constant ones are in parts of their own, and each of `alone` (by OpId; empty: none) is a part.
+/// Parts are ones that subgraph() takes, and no two wait for one another. Cost: quadratic in
+/// operators.
+std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone = {},
+                               std::size_t most = 12);
 
 }  // namespace tilewright

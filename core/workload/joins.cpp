@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/workload/cut.h"
+
 namespace tilewright {
 namespace {
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/workload/cut.h"
 #include "core/workload/workload.h"
 
 namespace tilewright {
@@ -42,9 +41,5 @@ std::map<TensorId, Inside> tensors_inside(const Workload& w);
 
 /// By OpId: joins that copy nothing then.
 std::vector<bool> joins_of_nothing(const Workload& w, const std::map<TensorId, Inside>& inside);
-
-/// cut_followed, but that each operator of `alone` (by OpId) is a part of its own.
-std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone,
-                               std::size_t most = 12);
 
 }  // namespace tilewright
