@@ -110,6 +110,39 @@ TEST_F(Onnx, UnsignedInputsAreDrawnFromZeroOn) {
   }
 }
 
+/// What is rounded to f16 is stored so by the operator that computes it; where something else reads
+/// the wider numbers, it is a copy beside them. Elements of a mask are counted in whole numbers.
+TEST_F(Onnx, CastsAreStoredInTheirType) {
+  const auto half = attribute_int("to", 10);
+  Graph g{.nodes = {node("Mul", {"x", "x"}, {"p"}), node("Cast", {"p"}, {"h"}, {half}),
+                    node("MatMul", {"h", "w"}, {"y"})},
+          .inputs = {value("x", {3, 4}), value("w", {4, 5}, 10)},
+          .outputs = {value("y", {3, 5}, 10)}};
+  const auto type = [](const Workload& w, const char* name) {
+    return w.tensor(*w.find_tensor(name)).dtype;
+  };
+  const Workload folded = import(g).workload;
+  EXPECT_EQ(folded.operators().size(), 2);
+  EXPECT_EQ(type(folded, "h"), DType::f16);
+  EXPECT_FALSE(folded.find_tensor("p"));
+
+  g.nodes.push_back(node("Relu", {"p"}, {"wide"}));
+  g.outputs.push_back(value("wide", {3, 4}));
+  const Workload beside = import(g).workload;
+  EXPECT_EQ(beside.operators().size(), 4);
+  EXPECT_EQ(type(beside, "p"), DType::f32);
+  EXPECT_EQ(type(beside, "h"), DType::f16);
+
+  const Workload counted = import({.nodes = {node("Greater", {"x", "z"}, {"m"}),
+                                             node("Cast", {"m"}, {"n"}, {attribute_int("to", 7)}),
+                                             node("ReduceSum", {"n"}, {"y"})},
+                                   .inputs = {value("x", {3, 4}), value("z", {3, 4})},
+                                   .outputs = {value("y", {1, 1}, 7)}})
+                               .workload;
+  EXPECT_EQ(counted.operators().size(), 2);
+  EXPECT_EQ(type(counted, "n"), DType::i32);
+}
+
 TEST_F(Onnx, NumbersAreReadHoweverTheyAreStored) {
   std::ofstream(path("weights.bin"), std::ios::binary)
       .write("\0\0\0\0\0\0\x80\x3f\0\0\0\x40", 12);  // 0, 1, 2

@@ -10,7 +10,6 @@ namespace tilewright::onnx {
 namespace {
 
 constexpr std::int64_t kMostUniform = 65536;  // elements that are looked at
-
 DType stored_type(std::int32_t type, DType floats) {
   switch (type) {
     case kFloat:
@@ -594,6 +593,7 @@ Builder::Result Builder::finish(const std::string& name,
     own.emplace_back(of, whole ? v : copied(of, v));
     returned.insert(own.back().second.view->tensor);
   }
+  fold_casts(returned);
   return Finisher(*this, name).run(own);
 }
 

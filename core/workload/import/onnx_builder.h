@@ -156,6 +156,8 @@ class Builder {
   /// Element by element, broadcast.
   Value map(const std::string& name, std::int32_t type, const std::vector<Value>& ins,
             const Function& f);
+  /// In another type; an operator of its own where that rounds, until fold_casts.
+  Value cast(const std::string& name, const Value& v, std::int32_t type);
   /// Over those dimensions, which stay as one element.
   Value reduce(const std::string& name, const Value& v, const std::set<std::size_t>& over,
                Combine combine, const Function& f);
@@ -224,6 +226,8 @@ class Builder {
   bool refine(View& view, std::size_t dim, const std::vector<std::int64_t>& cuts);
   bool has_room(int axis) const;
   std::vector<std::int64_t> cuts_of(const Vars& vs) const;
+  /// What computes a value that only a cast reads writes the cast's tensor; not of outputs.
+  void fold_casts(const std::set<int>& returned);
   int constant_tensor(const std::shared_ptr<const Literal>& literal);
   View view_of_tensor(int tensor, const Shape& shape);
   Value gather_copy(const std::string& name, const Value& v, const Shape& to,
