@@ -206,6 +206,14 @@ std::vector<Component> connected(const Graph& g, std::span<const int> pattern) {
   return parts;
 }
 
+constexpr double kOneBlock = 32768;  ///< elements that one block may go through alone
+
+double most_points(const Graph& g, const Component& part) {
+  double most = 0;
+  for (int v : part.vertices) most = std::max(most, g.points(g.vertex(v).loops));
+  return most;
+}
+
 }  // namespace
 
 std::optional<std::vector<Component>> components_of(const Graph& g, std::span<const int> pattern,
@@ -218,7 +226,8 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
     choose_rows(g, part);
-    if (part.rows.empty() && part.vertices.size() > 1) return std::nullopt;
+    if (part.rows.empty() && part.vertices.size() > 1 && most_points(g, part) > kOneBlock)
+      return std::nullopt;
   }
   if (parts.size() > 1) join_sums(g, parts);
   return parts;

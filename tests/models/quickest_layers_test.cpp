@@ -255,6 +255,20 @@ TEST(PlannerOfGraphs, NoOtherProposalIsPricedMuchLower) {
   EXPECT_GE(compared, 6);
 }
 
+/// A row without others is one block: no kernel more for its sum, and none for what follows it.
+TEST(PlannerOfGraphs, OneRowIsOneKernel) {
+  const std::string text =
+      "name: row\ndtype: f16\nloops: {j: 1608}\noperators:\n  - Y: Y[j] = X[j] + R[j]\n"
+      "  - S: S[] += square(Y[j])\n  - V: V[] = rsqrt(S[])\n  - Z: Z[j] = Y[j] * V[] * G[j]\n"
+      "outputs: [Y, Z]\n";
+  Question q = question("layernorm");
+  q.name = "row";
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(text, "row"));
+  const Result<Proposal> p = planner().propose(q, {planner().options, {}, "planner"});
+  ASSERT_TRUE(p.ok()) << p.reason();
+  EXPECT_EQ(p->plan.kernels.size(), 1u) << to_text(p->plan.kernels.front().tree);
+}
+
 /// A search ends where it has priced as much as it may, and is as it was where nobody limits it.
 TEST(PlannerOfGraphs, SearchesOfOthersAreLimited) {
   const Question q = question("transformer-block:tokens=40");

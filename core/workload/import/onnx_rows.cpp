@@ -202,6 +202,9 @@ void say_reduce(NodeReader& n) {
     return n.b.map(n.name, x.type, {v}, f);
   };
   const std::string part = n.name + "_sum";
+  // A sum that something follows is added in 32 bits, and rounded once.
+  const bool half = x.type == kFloat16 || x.type == kBfloat16;
+  const Value wide = half ? cast(x, kFloat) : x;
   Value out;
   if (op == "ReduceMax") {
     out = n.b.reduce(n.name, x, over, Combine::max, same);
@@ -210,7 +213,7 @@ void say_reduce(NodeReader& n) {
   } else if (op == "ReduceProd") {
     out = n.b.reduce(n.name, x, over, Combine::product, same);
   } else if (op == "ReduceMean") {
-    out = then(n.b.reduce(part, x, over, Combine::sum, same), [&](const Args& a) {
+    out = then(n.b.reduce(part, wide, over, Combine::sum, same), [&](const Args& a) {
       return call("mul", {a[0], number(1 / count)});
     });
   } else if (op == "ReduceSumSquare") {
@@ -218,15 +221,15 @@ void say_reduce(NodeReader& n) {
   } else if (op == "ReduceL1") {
     out = n.b.reduce(n.name, x, over, Combine::sum, size);
   } else if (op == "ReduceL2") {
-    out = then(n.b.reduce(part, x, over, Combine::sum, squared),
+    out = then(n.b.reduce(part, wide, over, Combine::sum, squared),
                [](const Args& a) { return call("sqrt", {a[0]}); });
   } else if (op == "ReduceLogSum") {
-    out = then(n.b.reduce(part, x, over, Combine::sum, same),
+    out = then(n.b.reduce(part, wide, over, Combine::sum, same),
                [](const Args& a) { return call("log", {a[0]}); });
   } else if (op == "ReduceLogSumExp") {
     const Value most = n.b.reduce(n.name + "_max", x, over, Combine::max, same);
     const Value less = n.b.map(n.name + "_less", x.type, {x, most}, minus);
-    const Value sum = n.b.reduce(part, less, over, Combine::sum, exponent);
+    const Value sum = n.b.reduce(part, half ? cast(less, kFloat) : less, over, Combine::sum, exponent);
     out = n.b.map(n.name, x.type, {sum, most}, [](const Args& a) {
       return call("add", {call("log", {a[0]}), a[1]});
     });
