@@ -150,14 +150,17 @@ double squared(const Point& p) {
   return (2 * std::abs(p.x[0]) + p.reach(0)) * p.e[0] + p.rounding();
 }
 
+/// Of a step, all of which an element may be off by: with deviations of half of it beside it, which
+/// are added as squares, the bound is no less than the step and their own.
+double stepped(const Point& p, double steps) { return std::sqrt(2) * steps / p.in.reach; }
 /// Known but where a whole number lies between what the argument may be.
 double floored(const Point& p) {
   const double r = p.reach(0);
-  return r == 0 ? 0 : (std::floor(p.x[0] + r) - std::floor(p.x[0] - r)) / p.in.reach;
+  return r == 0 ? 0 : stepped(p, std::floor(p.x[0] + r) - std::floor(p.x[0] - r));
 }
 double nearest(const Point& p) {
   const double r = p.reach(0);
-  return r == 0 ? 0 : (std::nearbyint(p.x[0] + r) - std::nearbyint(p.x[0] - r)) / p.in.reach;
+  return r == 0 ? 0 : stepped(p, std::nearbyint(p.x[0] + r) - std::nearbyint(p.x[0] - r));
 }
 /// Of sin and cos, whose derivatives are at most 1.
 double wave(const Point& p) { return p.e[0] + p.rounding(kFunction) + p.in.unit; }
