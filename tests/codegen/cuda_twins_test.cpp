@@ -173,6 +173,25 @@ TEST(Twins, BothRightOperandsAreCopiedBeforeTheLaunchBeforeHasEnded) {
   }
 }
 
+/// Fewer blocks than SMs that copy much: they begin when all SMs are free.
+TEST(Twins, FewBlocksThatCopyMuchBeginOnIdleSms) {
+  const auto early = [](std::int64_t k, std::int64_t l, std::int64_t columns) {
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: {}, l: {}}}\noperators:\n"
+                  "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += X[m,k] * W[k,l]\n"
+                  "  - H[m,l] = relu(G[m,l]) * U[m,l]\n",
+                  k, l),
+        formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132);
+    const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
+    EXPECT_EQ(source.micro_kernel, "wgmma");
+    return source.launches.back().early;
+  };
+  EXPECT_FALSE(early(2048, 11008, 128));  // 86 blocks
+  EXPECT_TRUE(early(256, 11008, 128));    // which copy little
+  EXPECT_TRUE(early(2048, 11008, 64));    // 132 blocks, of 172 tiles
+  EXPECT_TRUE(early(2048, 16128, 128));   // 126 blocks: nearly all SMs have one
+}
+
 TEST(Twins, EachWaitThatIsLeftOutIsFound) {
   testing::BarriersLeftOut barriers;
   const Case c = make_case(
