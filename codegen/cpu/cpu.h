@@ -49,7 +49,7 @@ Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name);
 /// two multiply-adds and two loads a cycle, four cycles of latency), then loads least. 80 columns
 /// of f32 are five vectors: 5x5 takes them whole, 6x4 in parts of three and two.
 MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t columns,
-                                 std::int64_t element_bytes);
+                                 std::int64_t depth, std::int64_t element_bytes);
 
 struct RankedMicroKernel {
   int rows = 0, vectors = 0, registers = 0;

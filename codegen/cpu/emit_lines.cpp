@@ -164,33 +164,45 @@ double KernelEmitter::lines_cycles(NodeId id, const Window& x, const SymRanges& 
 
 /// The same where points are broadcast: taps that fall into the padding are left out, weights that
 /// are not packed once are packed beside, and sums are turned as they leave.
-double KernelEmitter::points_cycles(NodeId id, const Window& x, const SymRanges& ranges,
-                                    const Depth& depth) {
+double KernelEmitter::points_cycles(NodeId id, const Window& x, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Access& b = w.op(n.op).inputs[static_cast<std::size_t>(x.right)];
-  const auto most = [&](int l) {
-    return static_cast<double>(l < 0 ? 1 : range(ranges, n.op, l).most);
-  };
   const auto inside = [&](int dim) {
     return dim < 0 ? 1 : inside_share(w, b, static_cast<std::size_t>(dim));
   };
-  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
-  return cycles_of_points({.rows = most(x.rows),
-                           .width = most(x.columns),
-                           .height = most(x.outer),
-                           .steps = static_cast<double>(depth.channels() * depth.taps()),
-                           .inside = inside(x.column_dim) * inside(x.row_dim),
-                           .lanes = lanes,
-                           .registers = registers(),
-                           .multiply_add = multiply_add_cycles(),
-                           .packs = !prepares_left(id, x, kPointVectors * lanes, ranges)});
+  WindowPoints points = points_of(id, x, ranges);
+  points.inside = inside(x.column_dim) * inside(x.row_dim);
+  points.packs = !prepares_points(id, x, ranges);
+  return cycles_of_points(points);
+}
+
+/// What is broadcast beside vectors of rows: all but what of the steps is left out.
+WindowPoints KernelEmitter::points_of(NodeId id, const Window& x, const SymRanges& ranges) const {
+  const OpId op = k_.node(id).op;
+  const auto most = [&](int l) {
+    return static_cast<double>(l < 0 ? 1 : range(ranges, op, l).most);
+  };
+  double steps = 1;
+  for (int l : x.depth) steps *= most(l);
+  return {.rows = most(x.rows),
+          .width = most(x.columns),
+          .height = most(x.outer),
+          .steps = steps,
+          .lanes = p_.vector_bytes / p_.element_bytes,
+          .registers = registers(),
+          .multiply_add = multiply_add_cycles()};
+}
+
+/// Whether their rows are packed once for all runs.
+bool KernelEmitter::prepares_points(NodeId id, const Window& x, const SymRanges& ranges) const {
+  const WindowPoints points = points_of(id, x, ranges);
+  return prepares_left(id, x, vectors_beside_points(points) * points.lanes, ranges);
 }
 
 /// Whether vectors of points cost less than points that are broadcast, or these cannot be.
 bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
-  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, n.op, l).most; };
   std::int64_t channels = 1;
   for (int l : x.depth) channels *= most(l);
@@ -199,11 +211,9 @@ bool KernelEmitter::goes_by_lines(NodeId id, const Window& x, const SymRanges& r
       kMostCopyBytes)
     return false;
   // Points that lie as they are wanted need no copies: few idle lanes alone are no reason.
-  if (x.direct &&
-      !(prepares_left(id, x, kPointVectors * lanes, ranges) && wastes_lanes(id, x, ranges)))
-    return true;
+  if (x.direct && !(prepares_points(id, x, ranges) && wastes_lanes(id, x, ranges))) return true;
   const Depth depth(*this, id, x, ranges);
-  return lines_cycles(id, x, ranges, depth) <= points_cycles(id, x, ranges, depth);
+  return lines_cycles(id, x, ranges, depth) <= points_cycles(id, x, ranges);
 }
 
 /// What tiles of an operator's loop begin at multiples of; 0: there is one tile.

@@ -51,7 +51,7 @@ bool KernelEmitter::prepares_left(NodeId id, const Window& x, std::int64_t group
   std::int64_t steps = 1;
   for (int l : x.depth) steps *= p_.workload().loop(op.loops[static_cast<std::size_t>(l)]).extent;
   // Where points are broadcast, a block of the channels is walked at a time.
-  const bool in_blocks = group >= kPointVectors * p_.vector_bytes / p_.element_bytes;
+  const bool in_blocks = group >= 2 * p_.vector_bytes / p_.element_bytes;
   return x.direct || in_blocks || group * steps * p_.element_bytes <= kMostGroup;
 }
 
@@ -197,6 +197,17 @@ std::int64_t KernelEmitter::columns_of_panel(NodeId id, const Product& p, std::i
   const std::int64_t together = columns_packed_together(id, p, width, ranges);
   if (together >= w.loop(columns).extent) return width;
   return ceil_div(ceil_div(together, lanes), ceil_div(together, width)) * lanes;
+}
+
+/// Of a right operand that is packed once, what a tile's panels of at most `width` hold beside its
+/// columns; 0 where all columns are packed together, INT64_MAX where it is not packed.
+std::int64_t KernelEmitter::columns_filled(NodeId id, const Product& p, std::int64_t width,
+                                           const SymRanges& ranges) const {
+  if (!wants_panels(id, p, width, ranges)) return INT64_MAX;
+  if (begins_of_tiles(k_.node(id).op, p.columns) % width == 0) return 0;
+  const std::int64_t together = columns_packed_together(id, p, width, ranges);
+  const std::int64_t lanes = p_.vector_bytes / p_.element_bytes;
+  return round_up(together, columns_of_panel(id, p, width, lanes, ranges)) - together;
 }
 
 /// Where the product's first panel is, of as many columns as `of_panel`; `panel`: elements from one

@@ -76,24 +76,26 @@ std::optional<KernelEmitter::Product> KernelEmitter::as_product(NodeId id,
 }
 
 /// The micro-kernel for a product's box; from here on the program has it.
-MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns,
+MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns, int depth,
                                      const SymRanges& ranges,
-                                     const std::function<bool(std::int64_t)>& packs) {
+                                     const std::function<std::int64_t(std::int64_t)>& filled) {
   const std::int64_t most = rows < 0 ? 1 : range(ranges, op, rows).most;
   MicroKernel kernel = p_.micro_kernel
                            ? *p_.micro_kernel
-                           : micro_kernel_fitting(p_.options.isa, most, columns, p_.element_bytes);
+                           : micro_kernel_fitting(p_.options.isa, most, columns,
+                                                  range(ranges, op, depth).most, p_.element_bytes);
   // Tiles are two vectors wide.
   if (p_.tiles && steps_at_once(op) == 4 && !p_.micro_kernel)
     kernel = *micro_kernel_for(p_.options.isa, "");
-  // One whose panels the tiles' columns begin with: weights that are not packed are walked with a
-  // page from each step to the next.
-  const auto width = [&](const MicroKernel& k) {
-    return std::int64_t{k.vectors} * k.vector_bytes / p_.element_bytes;
+  // One whose panels the tiles' columns begin with, else one that fills up fewest of them: what is
+  // no column is read from memory, too.
+  const auto filled_by = [&](const MicroKernel& k) {
+    return filled(std::int64_t{k.vectors} * k.vector_bytes / p_.element_bytes);
   };
-  if (packs && !p_.micro_kernel && !packs(width(kernel)))
+  if (filled && !p_.micro_kernel)
     for (const MicroKernel& other : micro_kernels())
-      if (other.isa == kernel.isa && other.vector_bytes > 0 && packs(width(other))) kernel = other;
+      if (other.isa == kernel.isa && other.vector_bytes > 0 && filled_by(other) < filled_by(kernel))
+        kernel = other;
   p_.prelude.products = true;
   if (std::ranges::find(p_.used, kernel.name) == p_.used.end()) p_.used.emplace_back(kernel.name);
   return kernel;
@@ -270,9 +272,9 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   const BufferId in_a = buffer_of_input(n, p.left), in_b = buffer_of_input(n, p.right);
   const BufferId in_c = n.writes[0].buffer;
   const SymRange& columns = range(ranges, n.op, p.columns);
-  const MicroKernel kernel = kernel_of(n.op, p.rows, columns.most, ranges, [&](std::int64_t width) {
-    return wants_panels(id, p, width, ranges) && begins_of_tiles(n.op, p.columns) % width == 0;
-  });
+  const MicroKernel kernel =
+      kernel_of(n.op, p.rows, columns.most, p.depth, ranges,
+                [&](std::int64_t width) { return columns_filled(id, p, width, ranges); });
   record_panels(id, p, kernel, ranges);
   const std::int64_t lanes = std::max<std::int64_t>(1, kernel.vector_bytes / p_.element_bytes);
   const bool prepared = can_prepare_right(id, p, kernel.vectors * lanes, ranges);

@@ -10,8 +10,8 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
-constexpr std::int64_t kSumBytes = 64 << 10;    // of points that meet a block of channels
-constexpr std::int64_t kLeftBytes = 192 << 10;  // of a group's rows that stay in the second cache
+constexpr std::int64_t kSumBytes = 64 << 10;   // of points that meet a block of channels
+constexpr std::int64_t kLeftBytes = 28 << 10;  // of a group's rows that stay in the first cache
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -248,10 +248,10 @@ void KernelEmitter::multiply_through(NodeId id, const Window& x, const Surroundi
   const BufferId in_c = n.writes[0].buffer;
   const std::int64_t points =
       range(ranges, n.op, x.columns).most * (x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most);
-  const MicroKernel kernel = kernel_of(n.op, x.rows, points, ranges);
   int depth = x.depth.front();
   for (int l : x.depth)
     if (range(ranges, n.op, l).most > 1) depth = l;
+  const MicroKernel kernel = kernel_of(n.op, x.rows, points, depth, ranges);
   std::string count = size_of_loop(n.op, x.columns, ranges);
   if (x.outer >= 0) count = "(" + size_of_loop(n.op, x.outer, ranges) + ") * " + count;
   out_.line("multiply<" + std::to_string(kernel.rows) + ", " + std::to_string(kernel.vectors) +
@@ -287,7 +287,7 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   const Access& c = op.outputs[0].target;
   const BufferId in_a = buffer_of_input(n, x.left), in_c = n.writes[0].buffer;
   p_.prelude.products = p_.prelude.windows = true;
-  const auto [points, vectors] = point_shape();
+  const auto [points, vectors] = point_shape(id, x, ranges);
   const std::int64_t group = vectors * p_.vector_bytes / p_.element_bytes;
   const std::int64_t rows = x.rows < 0 ? 1 : range(ranges, n.op, x.rows).most;
   out_.open("");
@@ -299,7 +299,9 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   const std::int64_t of_row = width * vectors * p_.vector_bytes;
   const std::int64_t band = std::clamp<std::int64_t>(kSumBytes / of_row, 1, height);
   const std::int64_t of_channel = group * depth.taps() * p_.element_bytes;
-  const std::int64_t blocks = ceil_div(depth.channels() * of_channel, kLeftBytes);
+  const std::int64_t most =
+      std::max<std::int64_t>(1, std::min(kLeftBytes / of_channel, kMostReads / depth.taps()));
+  const std::int64_t blocks = ceil_div(depth.channels(), most);
   const std::int64_t block = ceil_div(depth.channels(), blocks);
   const std::string sums = scratch(band * of_row, offset, "Vector");
   const std::string kept = kept_for(id, x, bytes);
@@ -329,9 +331,10 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   if (followers) p_.prelude.vectors = p_.prelude.functions = true;
   if (!after.empty()) after = ", " + after;
   out_.line("convolve<" + std::to_string(points) + ", " + std::to_string(vectors) + ", " +
-            std::to_string(x.step) + ">(" + size_of_loop(n.op, x.rows, ranges) + ", " + left +
-            ", " + left_row + ", " + std::to_string(left_step) + ", " + window + ", " + steps +
-            ", " + std::to_string(block) + ", " + std::to_string(band) + ", " + sums + ",");
+            std::to_string(x.step) + ", " + known_size(n.op, x.rows, ranges) + ">(" +
+            size_of_loop(n.op, x.rows, ranges) + ", " + left + ", " + left_row + ", " +
+            std::to_string(left_step) + ", " + window + ", " + steps + ", " +
+            std::to_string(block) + ", " + std::to_string(band) + ", " + sums + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
             std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
             s.fresh + after + ");");
@@ -356,13 +359,14 @@ std::string KernelEmitter::kept_for(NodeId id, const Window& x, std::int64_t byt
 }
 
 /// Points by vectors of the left operand's rows that stay in registers: the micro-kernel asked for,
-/// or as many points as there is room for beside two vectors of sums each, which load least. From
-/// here on the program has it.
-std::pair<int, int> KernelEmitter::point_shape() {
+/// or that which takes fewest cycles. From here on the program has it.
+std::pair<int, int> KernelEmitter::point_shape(NodeId id, const Window& x,
+                                               const SymRanges& ranges) {
+  const std::int64_t vectors = vectors_beside_points(points_of(id, x, ranges));
   const std::pair<int, int> shape =
       p_.micro_kernel ? std::pair(p_.micro_kernel->rows, p_.micro_kernel->vectors)
-                      : std::pair(static_cast<int>(points_in_registers(registers())),
-                                  static_cast<int>(kPointVectors));
+                      : std::pair(static_cast<int>(points_in_registers(registers(), vectors)),
+                                  static_cast<int>(vectors));
   const std::string name = std::to_string(shape.first) + "x" + std::to_string(shape.second);
   if (std::ranges::find(p_.used, name) == p_.used.end()) p_.used.push_back(name);
   return shape;

@@ -18,6 +18,7 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 #include "core/lowering/past_caches.h"
+#include "core/lowering/window_points.h"
 #include "core/workload/access.h"
 
 namespace tilewright::cpu {
@@ -190,9 +191,9 @@ class KernelEmitter : private RangeEmitter {
                                                   const SymRanges& ranges,
                                                   const std::vector<std::string>& first, bool whole,
                                                   std::string& argument);
-  /// `packs`: whether the right operand can be packed once by panels of that many columns.
-  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, const SymRanges& ranges,
-                        const std::function<bool(std::int64_t)>& packs = {});
+  /// `filled`: columns_filled, where the right operand may be packed once.
+  MicroKernel kernel_of(OpId op, int rows, std::int64_t columns, int depth, const SymRanges& ranges,
+                        const std::function<std::int64_t(std::int64_t)>& filled = {});
   void record_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges);
   /// Loops around a product, and where each of its loops begins.
   struct Surroundings {
@@ -237,7 +238,9 @@ class KernelEmitter : private RangeEmitter {
                         const SymRanges& ranges, std::int64_t& offset);
   void multiply_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
   void read_through(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
-  std::pair<int, int> point_shape();
+  std::pair<int, int> point_shape(NodeId id, const Window& x, const SymRanges& ranges);
+  WindowPoints points_of(NodeId id, const Window& x, const SymRanges& ranges) const;
+  bool prepares_points(NodeId id, const Window& x, const SymRanges& ranges) const;
   bool wastes_lanes(NodeId id, const Window& x, const SymRanges& ranges) const;
   std::string kept_for(NodeId id, const Window& x, std::int64_t bytes);
   std::string emit_window(NodeId id, const Window& x, const std::vector<std::string>& at,
@@ -263,7 +266,7 @@ class KernelEmitter : private RangeEmitter {
   double band_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth,
                      std::int64_t band);
   double lines_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
-  double points_cycles(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
+  double points_cycles(NodeId id, const Window& x, const SymRanges& ranges);
   bool goes_by_lines(NodeId id, const Window& x, const SymRanges& ranges);
   std::int64_t begins_of_tiles(OpId op, int local) const;
   void read_lines(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
@@ -285,6 +288,8 @@ class KernelEmitter : private RangeEmitter {
                          const SymRanges& ranges) const;
   std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width, std::int64_t lanes,
                                 const SymRanges& ranges) const;
+  std::int64_t columns_filled(NodeId id, const Product& p, std::int64_t width,
+                              const SymRanges& ranges) const;
   std::string prepared_right(NodeId id, const Product& p, std::int64_t width, std::int64_t of_panel,
                              const SymRanges& ranges, const std::vector<std::string>& at,
                              std::string& panel);

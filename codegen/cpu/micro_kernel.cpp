@@ -19,6 +19,8 @@ constexpr std::array kKernels = {
     outer_product("6x4", "Chimera's printed choice: 24 accumulators", Isa::avx512, 6, 4, 64),
     outer_product("5x5", "the most operations a loaded element in 32 registers: 25 accumulators",
                   Isa::avx512, 5, 5, 64),
+    outer_product("8x3", "rows of few groups: the right operand is read once for eight of them",
+                  Isa::avx512, 8, 3, 64),
     MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::avx512, 1, 1,
                 0, 0},
     outer_product("6x2", "6 rows of 2 vectors: 12 accumulators", Isa::avx2, 6, 2, 32),
@@ -31,13 +33,17 @@ constexpr std::array kKernels = {
 };
 
 /// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two
-/// fused multiply-adds and two loads a cycle and a latency of four cycles.
+/// fused multiply-adds and two loads a cycle and a latency of four cycles. Where the depth is long,
+/// vectors of B come from the second cache: they count more than twice. Where it is short, lines of
+/// C count, too: rows begin anywhere.
 struct Step {
   double cycles = 0, loads = 0;
 };
 
-Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
-  constexpr double kLatency = 4;
+Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors, std::int64_t depth) {
+  constexpr double kLatency = 4, kLongDepth = 128;
+  const auto steps = static_cast<double>(depth);
+  const double of_b = steps < kLongDepth ? 1 : 2.25;
   Step sum;
   const std::int64_t panels = ceil_div(vectors, k.vectors);
   // Panels and groups are as even as they can be: at most two sizes of each. Narrow panels are
@@ -53,7 +59,7 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors) {
       const auto n = static_cast<double>(vectors / panels + wide);
       const auto m = static_cast<double>(rows / groups + tall);
       sum.cycles += count * std::max({m * n / 2, (m + n) / 2, kLatency});
-      sum.loads += count * (m + n);
+      sum.loads += count * (m + of_b * n + 2 * m * (n + 1) / steps);
     }
   }
   return sum;
@@ -100,7 +106,7 @@ Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name) {
 }
 
 MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t columns,
-                                 std::int64_t element_bytes) {
+                                 std::int64_t depth, std::int64_t element_bytes) {
   const MicroKernel* best = nullptr;
   Step least;
   isa = vectors_of(isa);
@@ -109,7 +115,8 @@ MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t column
     if (best != nullptr && k.vector_bytes == 0) continue;
     const std::int64_t lanes = std::max<std::int64_t>(1, k.vector_bytes / element_bytes);
     const Step step = step_of(k, std::max<std::int64_t>(rows, 1),
-                              ceil_div(std::max<std::int64_t>(columns, 1), lanes));
+                              ceil_div(std::max<std::int64_t>(columns, 1), lanes),
+                              std::max<std::int64_t>(depth, 1));
     if (best == nullptr ||
         std::pair(step.cycles, step.loads) < std::pair(least.cycles, least.loads))
       best = &k, least = step;

@@ -79,6 +79,8 @@ std::string lines_of_points_text();
 std::string bytes_text();
 /// The most taps of a window that convolve takes.
 inline constexpr int kMostTaps = 64;
+/// Steps of a block of channels that `convolve` takes, at most: no fewer than taps.
+inline constexpr int kMostReads = 512;
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

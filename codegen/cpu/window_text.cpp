@@ -50,68 +50,70 @@ struct Ahead {
   const char* next;
   int64_t bytes;
 };
-// Taps of every channel: where each one's element of the source lies from a channel's, and its rows
-// of A, as they are packed, from the channel's.
-struct Taps {
-  int64_t count, source[kMostTaps], left[kMostTaps];
+// What a step of a block of channels reads: of the source, from where a block of points begins there, and
+// of A, as it is packed, from the block's first channel.
+struct Reads {
+  int64_t source, left;
 };
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
-// broadcast to NI vectors of A's rows, channel by channel, each `of_channel` elements of A behind the
-// one before, and tap by tap. So no point has to be moved, however far they are apart. Meanwhile a
-// line `ahead` is asked for every few steps.
+// broadcast to NI vectors of A's rows, step by step. So no point has to be moved, however far they are
+// apart. Meanwhile a line `ahead` is asked for every few steps, and what is read of A a channel later.
 template <int MI, int NI, int STEP>
-TILEWRIGHT_TARGET void point_product(int64_t channels, const int64_t* channel, const Taps& taps,
-                                     const Real* packed, int64_t of_channel, const Real* point,
-                                     bool fresh, Vector* sums, Ahead& ahead) {
+TILEWRIGHT_TARGET void point_product(int64_t steps, const Reads* reads, const Real* packed,
+                                     int64_t of_channel, const Real* point, bool fresh, Vector* sums,
+                                     Ahead& ahead) {
   Vector acc[MI][NI];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int m = 0; m < MI; ++m)
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int n = 0; n < NI; ++n) acc[m][n] = fresh ? Vector{} : sums[m * NI + n];
   const char* next = ahead.next;
-  const int64_t count = taps.count;
-  // Taps of a channel are no steps that hardware would bring ahead: what the next channel reads of A.
+  // Taps of a channel are no steps that hardware would bring ahead.
   constexpr int64_t kLine = 64 / sizeof(Real);
   const int64_t later = max(of_channel, 8 * NI * kLanes);
-  for (int64_t i = 0; i < channels; ++i, packed += of_channel) {
-    const Real* const source = point + channel[i];
-    for (int64_t t = 0; t < count; ++t, next += ahead.bytes) {
-      __builtin_prefetch(next, 0, 2);
-      const Real* const from = source + taps.source[t];
-      const Real* const left = packed + taps.left[t];
+  for (int64_t i = 0; i < steps; ++i, next += ahead.bytes) {
+    __builtin_prefetch(next, 0, 2);
+    const Real* const from = point + reads[i].source;
+    const Real* const left = packed + reads[i].left;
 #pragma GCC unroll 4
-      for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
-      Vector row[NI];
-#pragma GCC unroll 16
-      for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
-#pragma GCC unroll 16
-      for (int m = 0; m < MI; ++m) {
-        const Real x = from[m * STEP];
-#pragma GCC unroll 16
-        for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
-      }
+    for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
+    Vector row[NI];
+#pragma GCC unroll 32
+    for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
+#pragma GCC unroll 32
+    for (int m = 0; m < MI; ++m) {
+      const Real x = from[m * STEP];
+#pragma GCC unroll 32
+      for (int n = 0; n < NI; ++n) acc[m][n] += x * row[n];
     }
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int m = 0; m < MI; ++m)
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int n = 0; n < NI; ++n) sums[m * NI + n] = acc[m][n];
   ahead.next = next;
 }
-typedef void (*PointProduct)(int64_t, const int64_t*, const Taps&, const Real*, int64_t, const Real*,
-                             bool, Vector*, Ahead&);
+typedef void (*PointProduct)(int64_t, const Reads*, const Real*, int64_t, const Real*, bool, Vector*,
+                             Ahead&);
 template <int MI, int NI, int STEP>
 PointProduct of_points(int64_t points) {
   if constexpr (MI > 1)
     if (points < MI) return of_points<MI - 1, NI, STEP>(points);
   return point_product<MI, NI, STEP>;
 }
-template <int MI, int NI, int STEP>
+// Whether rows in groups of NI vectors have one of n; rows: 0 where nobody knows.
+constexpr bool has_group(int64_t rows, int NI, int n) {
+  return rows == 0 || (n == NI ? rows > (NI - 1) * kLanes
+                               : (rows + kLanes - 1) / kLanes % NI == n);
+}
+// A group of fewer vectors has more points.
+template <int MI, int NI, int STEP, int64_t M, int N = NI>
 PointProduct of_shape(int64_t points, int64_t vectors) {
-  if constexpr (NI > 1)
-    if (vectors < NI) return of_shape<MI, NI - 1, STEP>(points, vectors);
-  return of_points<MI, NI, STEP>(points);
+  if constexpr (N > 1)
+    if (vectors < N) return of_shape<MI, NI, STEP, M, N - 1>(points, vectors);
+  if constexpr (has_group(M, NI, N)) return of_points<MI * NI / N, N, STEP>(points);
+  return nullptr;
 }
 
 // Rows of a square are its columns: rows i and i + kLanes/2 are interleaved, log2(kLanes) times.
@@ -153,27 +155,17 @@ TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t
   }
 }
 
-// Points [x, x + points) of a row, by `vectors` of A's rows, of channels [first, first + channels).
-// Taps that find all points inside first, then the others by which points they do.
-template <int MI, int NI, int STEP>
-TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, const Window& w,
-                                       const Depth& d, uint64_t inside, int64_t first,
-                                       int64_t channels, int64_t y, int64_t x, int64_t points,
-                                       Vector* sums, Ahead& ahead) {
-  const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
-  const int64_t of_channel = d.taps * NI * kLanes;
-  const auto run = [&](uint64_t taps, int64_t low, int64_t high, bool fresh) {
-    Taps its;
-    its.count = 0;
-    for (int64_t t = 0; t < d.taps; ++t) {
-      if (!(taps >> t & 1)) continue;
-      its.source[its.count] = d.tap[t].row * w.source_row + d.tap[t].column;
-      its.left[its.count++] = t * NI * kLanes;
-    }
-    of_shape<MI, NI, STEP>(high - low, vectors)(channels, d.channel + first, its,
-                                                packed + first * of_channel, of_channel,
-                                                from + low * STEP, fresh, sums + low * vectors, ahead);
-  };
+// The steps of a block of channels in runs whose taps find the same points [low, high) of a block inside:
+// all of them in the first, which may have no steps, in the others what is left where padding begins.
+struct Runs {
+  int64_t count, end[kMostTaps + 1], low[kMostTaps + 1], high[kMostTaps + 1];
+  PointProduct product[kMostTaps + 1];
+  Reads reads[kMostReads];
+};
+// Of points [x, x + points) of a row, by `vectors` of A's rows; `inside`: taps whose row is.
+template <int MI, int NI, int STEP, int64_t M>
+void find_runs(int64_t vectors, const Window& w, const Depth& d, int64_t channels,
+               const int64_t* channel, uint64_t inside, int64_t x, int64_t points, Runs& runs) {
   const auto first_inside = [&](int64_t column) {
     return column >= 0 ? 0 : min((STEP - 1 - column) / STEP, points);
   };
@@ -182,36 +174,44 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
                ? points
                : max((w.columns - column + STEP - 1) / STEP, first_inside(column));
   };
-  uint64_t all = 0;
-  int64_t low[kMostTaps], high[kMostTaps];
+  int64_t low[kMostTaps], high[kMostTaps], taken = 0;
   for (int64_t t = 0; t < d.taps; ++t) {
     const int64_t column = w.first_column + x * STEP + d.tap[t].column;
     low[t] = first_inside(column), high[t] = first_behind(column);
-    if (low[t] == 0 && high[t] == points) all |= uint64_t{1} << t;
+    if (low[t] >= high[t]) inside &= ~(uint64_t{1} << t);
   }
-  run(all & inside, 0, points, first == 0);
-  uint64_t others = inside & ~all;
-  for (int64_t t = 0; others != 0; ++t) {
-    uint64_t same = 0;
-    for (int64_t u = t; u < d.taps; ++u)
-      if (low[u] == low[t] && high[u] == high[t]) same |= others & uint64_t{1} << u;
-    if (same != 0 && low[t] < high[t]) run(same, low[t], high[t], false);
-    others &= ~same;
+  runs.count = 0;
+  for (int64_t from = 0, until = points; runs.count == 0 || inside != 0; ++runs.count) {
+    int64_t its[kMostTaps], source[kMostTaps], count = 0;
+    for (int64_t t = 0; t < d.taps; ++t) {
+      if (!(inside >> t & 1) || low[t] != from || high[t] != until) continue;
+      its[count] = t * NI * kLanes;
+      source[count++] = d.tap[t].row * w.source_row + d.tap[t].column;
+      inside &= ~(uint64_t{1} << t);
+    }
+    for (int64_t i = 0; i < channels; ++i)
+      for (int64_t t = 0; t < count; ++t)
+        runs.reads[taken++] = {channel[i] + source[t], i * d.taps * NI * kLanes + its[t]};
+    runs.end[runs.count] = taken, runs.low[runs.count] = from, runs.high[runs.count] = until;
+    runs.product[runs.count] = of_shape<MI, NI, STEP, M>(until - from, vectors);
+    for (int64_t t = d.taps - 1; t >= 0; --t)
+      if (inside >> t & 1) from = low[t], until = high[t];
   }
 }
 
 // C[i,j] += A[i,k] * B[k,j] with B read through a window where it lies. Rows of points are c_line
-// apart in C. Groups of NI vectors of A's rows are packed, so that all vectors are full. Of a group,
-// `block` channels at a time meet `band` rows of points, whose sums lie in `sums` meanwhile: that much
-// of A stays in the second cache, and comes there once for each band.
-template <int MI, int NI, int STEP, class After = Keep>
+// apart in C; M: how many rows A has where that is always so, else 0. Groups of NI vectors of A's rows are
+// packed, so that all vectors are full. Of a group, `block` channels at a time meet `band` rows of
+// points, whose sums lie in `sums` meanwhile: that much of A stays in the first cache, and comes there
+// once for each band and block of points.
+template <int MI, int NI, int STEP, int64_t M, class After = Keep>
 TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
                                 const Window& w, const Depth& d, int64_t block, int64_t band,
                                 Vector* sums, Real* c, int64_t c_row, int64_t c_line, bool fresh,
                                 const After& after = {}) {
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
-  const int64_t groups = (rows + kGroup - 1) / kGroup, blocks = (w.width + MI - 1) / MI;
+  const int64_t groups = (rows + kGroup - 1) / kGroup;
   Kept own = {};
   Kept& kept = d.kept ? *d.kept : own;
   const Real* const packed = d.prepared ? d.prepared : d.packed;
@@ -227,22 +227,32 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t here = min(rows - g * kGroup, kGroup), vectors = (here + kLanes - 1) / kLanes;
+      const int64_t most = MI * NI / vectors, blocks = (w.width + most - 1) / most;
       const Real* const its = packed + g * group;
       for (int64_t first = 0; first < d.channels; first += block) {
         const int64_t channels = min(block, d.channels - first);
         // What comes next of A follows: meanwhile it comes into the second cache.
         Ahead ahead = {reinterpret_cast<const char*>(its + (first + channels) * of_channel),
                        kGroup * static_cast<int64_t>(sizeof(Real)) / ((end - h) * blocks) + 1};
-        for (int64_t y = h; y < end; ++y) {
-          uint64_t inside = 0;
-          for (int64_t t = 0; t < d.taps; ++t) {
-            const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
-            if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
-          }
-          for (int64_t b = 0; b < blocks; ++b) {
-            const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-            multiply_points<MI, NI, STEP>(vectors, its, w, d, inside, first, channels, y, x, points,
-                                          sums + ((y - h) * w.width + x) * vectors, ahead);
+        for (int64_t b = 0; b < blocks; ++b) {
+          const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
+          Runs runs;
+          uint64_t known = 0;  // of which taps the runs are
+          for (int64_t y = h; y < end; ++y) {
+            uint64_t inside = 0;
+            for (int64_t t = 0; t < d.taps; ++t) {
+              const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
+              if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
+            }
+            if (y == h || inside != known)
+              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, known = inside, x,
+                                      points, runs);
+            const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
+            Vector* const to = sums + ((y - h) * w.width + x) * vectors;
+            for (int64_t r = 0, at = 0; r < runs.count; at = runs.end[r++])
+              runs.product[r](runs.end[r] - at, runs.reads + at, its + first * of_channel, of_channel,
+                              from + runs.low[r] * STEP, first == 0 && r == 0,
+                              to + runs.low[r] * vectors, ahead);
           }
         }
       }
@@ -266,7 +276,9 @@ std::string constant(const char* type, const char* name, int value) {
 }  // namespace
 
 std::string window_text() {
-  return "\n// Taps of a window, at most.\n" + constant("int", "kMostTaps", kMostTaps) + kWindow;
+  return "\n// Taps of a window, and steps of a block of channels, at most.\n" +
+         constant("int", "kMostTaps", kMostTaps) + constant("int", "kMostReads", kMostReads) +
+         kWindow;
 }
 
 }  // namespace tilewright::cpu

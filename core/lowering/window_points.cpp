@@ -2,32 +2,49 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tilewright {
 
-std::int64_t points_in_registers(std::int64_t registers) {
-  return (registers - kPointVectors - 1) / kPointVectors;
+namespace {
+
+/// Cycles of a tile's multiply-adds by groups of so many vectors of rows.
+double cycles_by(const WindowPoints& p, std::int64_t vectors) {
+  constexpr double kLatency = 4;
+  constexpr double kRun = 40;  // a block of points begun
+  const auto all = static_cast<std::int64_t>(std::ceil(p.rows / static_cast<double>(p.lanes)));
+  const std::int64_t most = points_in_registers(p.registers, vectors) * vectors;
+  double cycles = 0;
+  for (const auto& [groups, each] : {std::pair{all / vectors, vectors}, {1, all % vectors}}) {
+    if (groups * each == 0) continue;
+    const auto v = static_cast<double>(each);
+    const double blocks = std::ceil(p.width / static_cast<double>(most / each));
+    const double points = p.width / blocks;
+    // Vectors of rows, elements that are broadcast, and where the step is.
+    const double step = std::max({points * v * p.multiply_add, (points + v + 3) / 2, kLatency});
+    cycles +=
+        static_cast<double>(groups) * blocks * (step * p.steps * p.inside + kRun + points * v);
+  }
+  return p.height * cycles;
+}
+
+}  // namespace
+
+std::int64_t points_in_registers(std::int64_t registers, std::int64_t vectors) {
+  return (registers - vectors - 1) / vectors;
+}
+
+std::int64_t vectors_beside_points(const WindowPoints& p) {
+  return cycles_by(p, 3) < cycles_by(p, 2) ? 3 : 2;
 }
 
 double cycles_of_points(const WindowPoints& p) {
-  constexpr double kLatency = 4;
-  constexpr double kRun = 40;      // a block of points begun
   constexpr double kPacked = 0.5;  // an element of the rows
   constexpr double kTurned = 7;    // a vector of sums, from rows to points
   const auto lanes = static_cast<double>(p.lanes);
-  const double vectors = std::ceil(p.rows / lanes);
-  const double blocks = std::ceil(p.width / static_cast<double>(points_in_registers(p.registers)));
-  const double points = p.width / blocks;
-  // Vectors of rows, elements that are broadcast, and where the step is.
-  const auto step = [&](double v) {
-    return std::max({points * v * p.multiply_add, (points + v + 3) / 2, kLatency});
-  };
-  const double groups = std::floor(vectors / kPointVectors);
-  const double one = vectors - groups * kPointVectors;
-  const double of_steps = groups * step(kPointVectors) + one * step(1);
-  const double begun = (groups + one) * (kRun + points * kPointVectors);
-  const double turned = vectors * lanes * std::ceil(p.width * p.height / lanes) * kTurned;
-  return p.height * blocks * (of_steps * p.steps * p.inside + begun) + turned +
+  const double turned =
+      std::ceil(p.rows / lanes) * lanes * std::ceil(p.width * p.height / lanes) * kTurned;
+  return cycles_by(p, vectors_beside_points(p)) + turned +
          (p.packs ? p.rows * p.steps * kPacked : 0);
 }
 

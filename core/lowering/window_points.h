@@ -21,10 +21,11 @@ struct WindowPoints {
   bool packs = false;            ///< the rows are packed beside, once for each tile
 };
 
-/// Vectors of rows beside which points are broadcast.
-inline constexpr std::int64_t kPointVectors = 2;
-/// Points that stay in so many registers beside that many vectors of sums each.
-std::int64_t points_in_registers(std::int64_t registers);
+/// Points whose sums stay in so many registers, of that many vectors of rows each.
+std::int64_t points_in_registers(std::int64_t registers, std::int64_t vectors);
+/// Vectors of rows beside which points are broadcast: groups of two or three, whichever take fewer
+/// cycles. What is left over has a group of fewer vectors and more points.
+std::int64_t vectors_beside_points(const WindowPoints& p);
 /// Cycles of the tile, one thread. The constants are of what is emitted, as a Zen 4 runs it.
 double cycles_of_points(const WindowPoints& p);
 

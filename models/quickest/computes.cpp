@@ -87,7 +87,7 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
-      std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns)[0]));
+      std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns, box.depth)[0]));
   if (in_quads(x)) {
     // Copies and panels have a quarter of the vectors; all channels are one block. Tiles take
     // panels alone: these, and copies, go to the second cache and beyond.
@@ -196,8 +196,9 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
   NodeId around = n_.parent;
   while (around.valid() && !moves(around, x.depth) && !moves(around, x.columns))
     around = k_.node(around).parent;
-  const double panels = std::ceil(
-      box.columns / static_cast<double>(block_of(r_, box.rows, box.columns)[1] * r_.lanes));
+  const double panels =
+      std::ceil(box.columns /
+                static_cast<double>(block_of(r_, box.rows, box.columns, box.depth)[1] * r_.lanes));
   if (panels <= 1 && around.valid() && moves(around, x.depth)) return 0;
   const auto all = static_cast<double>(w_.tensor(k_.buffer(right).tensor).bytes().value);
   return panels * r_.latency * (1 - kept(2 * all, r_.caches.back().capacity));

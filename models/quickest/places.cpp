@@ -238,7 +238,7 @@ Box Places::panel(const ReadRef& read, Ranges ranges) const {
   const auto most = [&](int l) {
     return l < 0 ? 1.0 : static_cast<double>(extents[static_cast<std::size_t>(l)]);
   };
-  const auto [height, width] = blocks_of(r_, most(p->rows), most(p->columns)).most;
+  const auto [height, width] = blocks_of(r_, most(p->rows), most(p->columns), most(p->depth)).most;
   const std::size_t base = k_.range_base[read.op.index()];
   const std::int64_t steps = read.input == p->left ? kLeftAtOnce : INT64_MAX;
   for (std::size_t l = 0; l < op.loops.size(); ++l) {

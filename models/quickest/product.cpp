@@ -72,10 +72,11 @@ std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
   return product_of(w, op, extents, rescaled);
 }
 
-Blocks blocks_of(const Rates& r, double rows, double columns) {
+Blocks blocks_of(const Rates& r, double rows, double columns, double depth) {
   const auto lines = static_cast<std::int64_t>(std::ceil(rows));
   const auto vectors = static_cast<std::int64_t>(std::ceil(columns / static_cast<double>(r.lanes)));
-  double least = 0;
+  const double of_b = depth < 128 ? 1 : 2.25;  // of the loads (codegen/cpu/micro_kernel.cpp)
+  std::pair<double, double> least;
   Blocks best{};
   for (const auto& [m, n] : r.micro_kernels) {
     const std::int64_t panels = std::max<std::int64_t>(1, ceil_div(vectors, n));
@@ -88,13 +89,17 @@ Blocks blocks_of(const Rates& r, double rows, double columns) {
         std::max({static_cast<double>(width * height) * r.fma / r.cycle,
                   loads_of_step(static_cast<double>(height), static_cast<double>(width)) / 2,
                   kLatency});
-    if (best.used[0] == 0 || cycles < least) least = cycles, best = {{height, width}, {m, n}};
+    const auto high = static_cast<double>(height), wide = static_cast<double>(width);
+    const double loads = static_cast<double>(panels * groups) *
+                         (high + of_b * wide + 2 * high * (wide + 1) / std::max(depth, 1.0));
+    if (best.used[0] == 0 || std::pair(cycles, loads) < least)
+      least = {cycles, loads}, best = {{height, width}, {m, n}};
   }
   return best;
 }
 
-std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns) {
-  return blocks_of(r, rows, columns).used;
+std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns, double depth) {
+  return blocks_of(r, rows, columns, depth).used;
 }
 
 /// Seconds of tiles: each step of 16 quads multiplies those of 16 rows and 16 columns. Sums leave
@@ -124,7 +129,7 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
                      : steps == 2 ? r.fma_pairs
                                   : r.fma;
   depth = std::ceil(depth / steps);
-  const auto [height, width] = block_of(r, rows, columns);
+  const auto [height, width] = block_of(r, rows, columns, depth);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
   const double groups = std::ceil(rows / static_cast<double>(height));
   const double panels = std::ceil(vectors / static_cast<double>(width));

@@ -114,8 +114,8 @@ double least_seconds(const Workload& w, const Rates& r);
 struct Blocks {
   std::array<std::int64_t, 2> used{}, most{};
 };
-Blocks blocks_of(const Rates& r, double rows, double columns);
-std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns);
+Blocks blocks_of(const Rates& r, double rows, double columns, double depth);
+std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns, double depth);
 
 // ---- walk.cpp: a kernel's seconds ---------------------------------------------------------------
 

@@ -158,7 +158,7 @@ Result<Rates> rates_of(const Question& q) {
   // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
   if (u.registers >= 32 ||
       (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))
-    r.micro_kernels = {{6, 4}, {5, 5}};
+    r.micro_kernels = {{6, 4}, {5, 5}, {8, 3}};
   else
     r.micro_kernels = {{6, 2}, {4, 3}};
   add_caches(m, u, r);

@@ -432,7 +432,7 @@ class Walk {
     Work whole = nothing();
     touch_all(n, ranges, whole);
     const ProductBox box = compute.box_of(x);
-    auto [height, width] = block_of(r_, box.rows, box.columns);
+    auto [height, width] = block_of(r_, box.rows, box.columns, box.depth);
     if (compute.by_tiles(x)) height = 32, width = x.window ? 2 : 4;
     const double groups = std::ceil(box.rows / static_cast<double>(height));
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));

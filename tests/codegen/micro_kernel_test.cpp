@@ -40,11 +40,14 @@ TEST(RankedMicroKernels, ShortDepthsCountTheAccumulatorsToo) {
 }
 
 TEST(MicroKernels, EightyColumnsTakeFiveVectorsAtOnce) {
-  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 8, 80, 4).name, "5x5");
-  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 24, 64, 4).name, "6x4");
-  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 32, 4).name, "6x2");
-  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 24, 4).name, "4x3");
-  EXPECT_EQ(micro_kernel_fitting(Isa::generic, 24, 24, 4).name, "scalar");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 8, 80, 64, 4).name, "5x5");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 24, 64, 64, 4).name, "6x4");
+  // Where the depth is long, what is read of B counts; where it is short, lines of C.
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 16, 352, 515, 4).name, "8x3");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx512, 24, 1015, 16, 4).name, "5x5");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 32, 64, 4).name, "6x2");
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 24, 64, 4).name, "4x3");
+  EXPECT_EQ(micro_kernel_fitting(Isa::generic, 24, 24, 64, 4).name, "scalar");
 }
 
 cpu::Source source_of(const std::string& workload, const std::string& tiles, Isa isa) {
