@@ -10,7 +10,9 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
-constexpr std::int64_t kSumBytes = 64 << 10;    // of points that meet a block of channels
+constexpr std::int64_t kSumBytes = 64 << 10;       // of points that meet a block of channels,
+constexpr std::int64_t kNearSumBytes = 16 << 10;   // and where rows of a group stay in the first
+constexpr std::int64_t kNearLeftBytes = 20 << 10;  // cache, which has so many bytes
 constexpr std::int64_t kLeftBytes = 192 << 10;  // of a group's rows that stay in the second cache
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
@@ -297,8 +299,10 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   const std::int64_t width = range(ranges, n.op, x.columns).most;
   const std::int64_t height = x.outer < 0 ? 1 : range(ranges, n.op, x.outer).most;
   const std::int64_t of_row = width * vectors * p_.vector_bytes;
-  const std::int64_t band = std::clamp<std::int64_t>(kSumBytes / of_row, 1, height);
   const std::int64_t of_channel = group * depth.taps() * p_.element_bytes;
+  const bool near = depth.channels() * of_channel <= kNearLeftBytes;
+  const std::int64_t band =
+      std::clamp<std::int64_t>((near ? kNearSumBytes : kSumBytes) / of_row, 1, height);
   const std::int64_t blocks = ceil_div(depth.channels() * of_channel, kLeftBytes);
   const std::int64_t block = ceil_div(depth.channels(), blocks);
   const std::string sums = scratch(band * of_row, offset, "Vector");

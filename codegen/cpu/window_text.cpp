@@ -71,9 +71,10 @@ TILEWRIGHT_TARGET void point_product(int64_t channels, const int64_t* channel, c
     for (int n = 0; n < NI; ++n) acc[m][n] = fresh ? Vector{} : sums[m * NI + n];
   const char* next = ahead.next;
   const int64_t count = taps.count;
-  // Taps of a channel are no steps that hardware would bring ahead: what the next channel reads of A.
+  // Taps of a channel are no steps that hardware would bring ahead: what is read of A eight steps later.
   constexpr int64_t kLine = 64 / sizeof(Real);
-  const int64_t later = max(of_channel, 8 * NI * kLanes);
+  // No taps: the sums are zero, or as they were.
+  const int64_t later = of_channel * (7 / max(count, int64_t{1}) + 1);
   for (int64_t i = 0; i < channels; ++i, packed += of_channel) {
     const Real* const source = point + channel[i];
     for (int64_t t = 0; t < count; ++t, next += ahead.bytes) {
@@ -153,15 +154,40 @@ TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t
   }
 }
 
+// All taps, and their least and greatest columns.
+struct Whole {
+  Taps taps;
+  uint64_t all;
+  int64_t first, last;
+};
+template <int NI>
+Whole whole_of(const Window& w, const Depth& d) {
+  Whole whole;
+  whole.taps.count = d.taps, whole.all = 0, whole.first = whole.last = 0;
+  for (int64_t t = 0; t < d.taps; ++t) {
+    whole.taps.source[t] = d.tap[t].row * w.source_row + d.tap[t].column;
+    whole.taps.left[t] = t * NI * kLanes;
+    whole.all |= uint64_t{1} << t;
+    whole.first = t == 0 ? d.tap[t].column : min(whole.first, int64_t{d.tap[t].column});
+    whole.last = t == 0 ? d.tap[t].column : max(whole.last, int64_t{d.tap[t].column});
+  }
+  return whole;
+}
+
 // Points [x, x + points) of a row, by `vectors` of A's rows, of channels [first, first + channels).
 // Taps that find all points inside first, then the others by which points they do.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, const Window& w,
-                                       const Depth& d, uint64_t inside, int64_t first,
-                                       int64_t channels, int64_t y, int64_t x, int64_t points,
+                                       const Depth& d, const Whole& whole, uint64_t inside,
+                                       int64_t first, int64_t channels, int64_t y, int64_t x, int64_t points,
                                        Vector* sums, Ahead& ahead) {
   const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
-  const int64_t of_channel = d.taps * NI * kLanes;
+  const int64_t of_channel = d.taps * NI * kLanes, column_of_x = w.first_column + x * STEP;
+  if (inside == whole.all && column_of_x + whole.first >= 0 &&
+      column_of_x + whole.last + (points - 1) * STEP < w.columns)
+    return of_shape<MI, NI, STEP>(points, vectors)(channels, d.channel + first, whole.taps,
+                                                   packed + first * of_channel, of_channel, from,
+                                                   first == 0, sums, ahead);
   const auto run = [&](uint64_t taps, int64_t low, int64_t high, bool fresh) {
     Taps its;
     its.count = 0;
@@ -185,7 +211,7 @@ TILEWRIGHT_TARGET void multiply_points(int64_t vectors, const Real* packed, cons
   uint64_t all = 0;
   int64_t low[kMostTaps], high[kMostTaps];
   for (int64_t t = 0; t < d.taps; ++t) {
-    const int64_t column = w.first_column + x * STEP + d.tap[t].column;
+    const int64_t column = column_of_x + d.tap[t].column;
     low[t] = first_inside(column), high[t] = first_behind(column);
     if (low[t] == 0 && high[t] == points) all |= uint64_t{1} << t;
   }
@@ -223,6 +249,7 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     kept = {a, rows, d.steps};
   }
   const int64_t of_channel = d.taps * kGroup;
+  const Whole whole = whole_of<NI>(w, d);
   for (int64_t h = 0; h < w.height; h += band) {
     const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
@@ -241,8 +268,8 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
           }
           for (int64_t b = 0; b < blocks; ++b) {
             const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-            multiply_points<MI, NI, STEP>(vectors, its, w, d, inside, first, channels, y, x, points,
-                                          sums + ((y - h) * w.width + x) * vectors, ahead);
+            multiply_points<MI, NI, STEP>(vectors, its, w, d, whole, inside, first, channels, y, x,
+                                          points, sums + ((y - h) * w.width + x) * vectors, ahead);
           }
         }
       }

@@ -7,6 +7,7 @@
 
 #include "core/base/effort.h"
 #include "core/lowering/gpu/warpgroup_product.h"
+#include "core/lowering/window_points.h"
 #include "core/plan/names.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/text.h"
@@ -173,6 +174,39 @@ TEST(PlannerOfBytes, OperandsThatNeverChangeAndTilesAreFaster) {
   EXPECT_LT(seconds("1", true, kTiles, true), 0.6 * seconds("1", true, kVectors, false));
   // Heads stand around the product, and what follows reads the sums again.
   EXPECT_GT(seconds("8", true, kTiles, true), 8.2 * seconds("1", true, kTiles, true));
+}
+
+/// Weights of a product of one row are packed into panels before the first run: nothing of them is
+/// copied, and of elements that lie apart no lines come, only what there is.
+TEST(PlannerOfLayers, WeightsThatArePackedOnceAreNotCopied) {
+  const auto time = [](bool constant) {
+    const Workload w = workload_from_yaml(
+        "name: gates\ndtype: f32\nloops: {j: 128, i: 64}\ntensors: {W: [128, 64, 3]}\n"
+        "operators:\n  - \"y[j] += x[i] * W[j,i,1]\"\n",
+        "test");
+    std::vector<bool> never(w.tensors().size(), false);
+    never[w.find_tensor("W")->index()] = constant;
+    Question q{.workload = std::make_shared<const Workload>(with_constants(w, never))};
+    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    const Kernel k{.level = "L2", .tree = parse_tree("j/128 i/64 ( C.y )")};
+    const auto s = resolve(Plan{{k}}, q.workload, q.machine);
+    return quickest::kernel_time(*s, s->kernels[0], quickest::rates_of(q).value());
+  };
+  EXPECT_EQ(time(true).packing, 0);
+  EXPECT_LT(time(true).seconds, 0.5 * time(false).seconds);
+}
+
+/// Where points are broadcast, taps that find some points in the padding are runs of their own: of
+/// four points three taps take three runs, however few multiply-adds that leaves.
+TEST(PlannerOfLayers, TapsAtEdgesAreRunsOfTheirOwn) {
+  const auto cycles = [](double width, std::int64_t padding) {
+    const WindowPoints points = {.rows = 128, .width = width, .steps = 3 * 128};
+    const auto image = static_cast<std::int64_t>(width) + 2 - 2 * padding;
+    return cycles_of_runs(points, {.first = -padding, .taps = 3, .image = image}, 1);
+  };
+  EXPECT_GT(cycles(4, 1), 1.15 * cycles(4, 0));
+  EXPECT_GT(cycles(4, 1), 0.9 * cycles(6, 0));
+  EXPECT_LT(cycles(112, 1), 1.1 * cycles(112, 0));
 }
 
 /// A kernel of a convolution and what joins its channels with others' is no faster than the
