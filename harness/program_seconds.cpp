@@ -90,11 +90,14 @@ class Caches {
       : program_(program), w_(*program.workload), constant_(constant_operators(w_)) {
     for (const Level& level : m.levels)
       if (level.kind == LevelKind::cache && level.managed != Managed::software &&
-          level.private_to >= Unit::grid)
-        capacity_ = std::max(capacity_, static_cast<double>(level.capacity.value));
+          level.private_to >= Unit::grid) {
+        near_ = static_cast<double>(level.capacity.value);  // the innermost is the last
+        capacity_ = std::max(capacity_, near_);
+      }
     constexpr double kTakenOver = 16;  // cycles a line, where the machine's file does not say
     if (!m.units.empty() && m.units.front().clock_hz > 0) {
       const auto known = m.units.front().cycles.find(kTakingOver);
+      cycle_ = 1 / m.units.front().clock_hz;
       taken_over_ = (known != m.units.front().cycles.end() ? known->second : kTakenOver) /
                     m.units.front().clock_hz / 64;
     }
@@ -109,6 +112,16 @@ class Caches {
   bool once(const Launch& l) const { return all_of(l, constant_); }
   /// Whether it joins what lies in its place already.
   bool copies_nothing(const Launch& l) const { return all_of(l, nothing_); }
+
+  /// Seconds until a launch computes: it is called and reads where its tensors lie; its code comes
+  /// from the second cache, where too many others have run since.
+  double begins(const Launch& l) const {
+    constexpr double kCalled = 250, kBrought = 700;  // cycles
+    constexpr double kCode = 2 << 10;                // bytes of a kernel that most launches run
+    const auto at = std::ranges::find(ran_, l.kernel);
+    const double since = kCode * static_cast<double>(at - ran_.begin() + 1);
+    return (kCalled + (at != ran_.end() && since <= near_ ? 0 : kBrought)) * cycle_;
+  }
 
   /// Seconds of the launch on these threads, as the caches are.
   std::optional<double> seconds(const Launch& l, bool shared) const {
@@ -133,12 +146,14 @@ class Caches {
     std::optional<double> of = x.predicted;
     if (x.predicted && x.again && all > 0 && *x.again < *x.predicted)
       of = *x.predicted + there / all * (*x.again - *x.predicted);
-    if (of) *of += brought * taken_over_;
+    if (of) *of += brought * taken_over_ + begins(l);
     return of;
   }
 
   /// As the launch leaves them.
   void run(const Launch& l, bool shared) {
+    std::erase(ran_, l.kernel);
+    ran_.insert(ran_.begin(), l.kernel);
     for (const Touched& t : touched(l, shared)) {
       Held next{.tensor = t.tensor, .box = t.box, .bytes = bytes_of(w_, t)};
       double since = 0;
@@ -204,6 +219,9 @@ class Caches {
   std::map<TensorId, Inside> inside_;
   double capacity_ = 0;                               ///< of a core's last cache
   double taken_over_ = 0;                             ///< seconds a byte
+  double near_ = 0;                                   ///< bytes of a core's first cache
+  double cycle_ = 0;                                  ///< seconds; 0: not known
+  std::vector<std::size_t> ran_;                      ///< kernels, the latest first
   std::vector<std::vector<Touched>> shared_, alone_;  ///< by kernel
   std::vector<Held> held_;
 };

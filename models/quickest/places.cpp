@@ -187,15 +187,23 @@ void Places::decide(NodeId load, const Box& box, const Ranges& ranges) {
   const CacheRate* level = nullptr;
   for (const CacheRate& c : r_.caches)
     if (c.boundary.ends_with("/" + s_.machine->level(k_.buffer(n.buffer).level).name)) level = &c;
-  const bool kept = std::ranges::any_of(
-      n.reads_below, [&](const ReadRef& read) { return keeps_panels(read, ranges); });
-  bool packed = !kept && level != nullptr && shares_sets(n.tensor, box, *level, true);
+  const auto kept = [&](const ReadRef& read) {
+    return keeps_panels(read, ranges) || packed_once(read);
+  };
+  bool packed = std::ranges::none_of(n.reads_below, kept) && level != nullptr &&
+                shares_sets(n.tensor, box, *level, true);
   for (const ReadRef& read : n.reads_below) {
     if (packed || r_.caches.empty()) break;
-    packed = !keeps_panels(read, ranges) &&
-             shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
+    packed = !kept(read) && shares_sets(n.tensor, panel(read, ranges), r_.caches.front(), false);
   }
   packed_[n.buffer] = packed;
+}
+
+bool Places::packed_once(const ReadRef& read) const {
+  const Access& a = w_.op(read.op).inputs[static_cast<std::size_t>(read.input)];
+  if (!w_.tensor(a.tensor).values) return false;
+  const auto p = product_of(w_, read.op);
+  return p && read.input == (p->window ? p->left : p->right);
 }
 
 bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {

@@ -70,6 +70,9 @@ class Places {
   /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
   /// far apart (codegen/cpu/emit_product.cpp).
   bool keeps_panels(const ReadRef& read, const Ranges& ranges) const;
+  /// Whether a product finds the operand as it was packed before the first run: a right one's
+  /// columns, or through a window a left one's rows (codegen/cpu/emit_prepared.cpp).
+  bool packed_once(const ReadRef& read) const;
   /// Whether a product's kernel turns its right operand before it reads it: columns are no
   /// neighbours there (codegen/cpu/emit_operand.cpp).
   bool turns(const ReadRef& read) const;

@@ -30,6 +30,9 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
+/// Hardware brings lines ahead while others are worked on: of the shorter waits so much is seen.
+constexpr double kSeen = 0.25;
+
 class Walk {
  public:
   Walk(const Schedule& s, const ScheduledKernel& k, const Rates& r)
@@ -49,7 +52,8 @@ class Walk {
     whole_.assign(objects_, false);
     sums_.assign(objects_, false);
     panels_.assign(objects_, false);
-    std::vector<bool> others(objects_, false);
+    packed_once_.assign(objects_, false);
+    std::vector<bool> others(objects_, false), apart(objects_, false);
     for (const ScheduleNode& n : k.nodes) {
       if (n.kind != NodeKind::compute) continue;
       const auto product = product_of(w_, n.op);
@@ -61,11 +65,18 @@ class Walk {
         past_[object_of(use.buffer)] = stored_past_caches(s, k, use.buffer);
         sums_[object_of(use.buffer)] = plain;
       }
-      for (const InputUse& use : n.reads)
-        if (use.buffer.valid()) (plain && !tiles ? panels_ : others)[object_of(use.buffer)] = true;
+      for (const InputUse& use : n.reads) {
+        if (!use.buffer.valid()) continue;
+        const std::size_t o = object_of(use.buffer);
+        (plain && !tiles ? panels_ : others)[o] = true;
+        for (int input : use.inputs)
+          (places_.packed_once({n.op, input}) ? packed_once_ : apart)[o] = true;
+      }
     }
-    for (std::size_t o = 0; o < objects_; ++o)
+    for (std::size_t o = 0; o < objects_; ++o) {
       panels_[o] = panels_[o] && !others[o] && !written_[o];
+      packed_once_[o] = packed_once_[o] && !apart[o];
+    }
   }
 
   KernelTime run() {
@@ -301,7 +312,9 @@ class Walk {
   void add_foot(BufferId b, const Box& box, Objects& foot) const {
     if (registers_.unstored.contains(b)) return;
     const std::size_t o = object_of(b);
-    double bytes = places_.bytes_of_box(k_.buffer(b).tensor, box, o < tensors_);
+    const TensorId t = k_.buffer(b).tensor;
+    double bytes = packed_once_[o] ? static_cast<double>(box.size() * size_of(w_.tensor(t).dtype))
+                                   : places_.bytes_of_box(t, box, o < tensors_);
     if (o >= tensors_ && tile_[b.index()] > 0) bytes = std::min(bytes, tile_[b.index()]);
     foot[o] = std::max(foot[o], bytes);
   }
@@ -471,20 +484,22 @@ class Walk {
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
     const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
-    if (took.by_points) p = by_points(whole, box, a);
+    if (took.by_points) p = by_points(whole, box, a, took.images);
     p.arithmetic = took.seconds, p.begun = took.begun;
     return p;
   }
 
-  /// Everything once; a group of rows again for every block of points where it does not stay.
-  Work by_points(Work all, const ProductBox& box, std::size_t rows) const {
+  /// Everything once; a group of rows again for every block of points where it does not stay, and
+  /// all of them for every image.
+  Work by_points(Work all, const ProductBox& box, std::size_t rows, double images) const {
     stream(all);
     const double group = std::min(box.rows, static_cast<double>(2 * r_.lanes)) * box.depth *
                          static_cast<double>(r_.element);
-    const double blocks = std::max(1.0, box.columns / 14);
+    const double blocks = std::max(1.0, box.columns * box.times / images / 14);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(group, r_.caches[c].capacity);
-      all.moved[c][rows] *= stays + (1 - stays) * blocks;
+      const double again = kept(all.foot[rows], r_.caches[c].capacity);
+      all.moved[c][rows] *= (stays + (1 - stays) * blocks) * (again + (1 - again) * images);
     }
     return all;
   }
@@ -565,7 +580,6 @@ class Walk {
     }
     // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden,
     // all of what a product's steps read from the second cache. Its sums are in `bursts`.
-    constexpr double kSeen = 0.25;
     t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
     return t;
   }
@@ -580,11 +594,12 @@ class Walk {
   std::set<LoopId> joined_;   ///< whose iterations are not alike
   std::vector<double> tile_;  ///< by buffer: bytes of its largest tile so far
   std::map<BufferId, std::int64_t>
-      stored_rows_;            ///< of another type at home: elements of a tile's row
-  std::vector<bool> written_;  ///< by object
-  std::vector<bool> past_;     ///< by object: written past the caches
-  std::vector<bool> sums_;     ///< by object: of a product that is no convolution
-  std::vector<bool> panels_;   ///< by object: such products read it, and nothing else
+      stored_rows_;                ///< of another type at home: elements of a tile's row
+  std::vector<bool> written_;      ///< by object
+  std::vector<bool> past_;         ///< by object: written past the caches
+  std::vector<bool> sums_;         ///< by object: of a product that is no convolution
+  std::vector<bool> panels_;       ///< by object: such products read it, and nothing else
+  std::vector<bool> packed_once_;  ///< by object: those who read it find it packed
   NodeId shared_loop_;
   bool looked_ = false;      ///< at that loop
   double share_ = 1;         ///< of its threads' time, that is used

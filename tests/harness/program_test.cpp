@@ -78,16 +78,41 @@ TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
     return predicted_seconds(program, machine);
   };
   const double half = 256 * 256 * 4 / 2 / 64 * 20 / 4e9;  // 10 us
+  const double call = 250 / 4e9;  // of a launch whose kernel ran just before
   const std::string rows = "b[i,j] = a[i,j] * 2", columns = "b[i,j] = a[j,i] * 2",
                     all = "b[i,j] += v[i,k] * a[k,j]";
-  EXPECT_NEAR(*seconds(rows, 90, 9)[0], 50 * kUs, 1e-9);
-  EXPECT_NEAR(*seconds(rows, 90, 9)[1], 5 * kUs, 1e-9);
-  EXPECT_NEAR(*seconds(columns, 90, 90)[1], 5 * kUs + half / 2, 1e-9);
-  EXPECT_NEAR(*seconds(all, 90, 90)[1], 5 * kUs + half, 1e-9);
+  EXPECT_NEAR(*seconds(rows, 90, 9)[0], 50 * kUs + call, 1e-9);
+  EXPECT_NEAR(*seconds(rows, 90, 9)[1], 5 * kUs + call, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 90, 90)[1], 5 * kUs + call + half / 2, 1e-9);
+  EXPECT_NEAR(*seconds(all, 90, 90)[1], 5 * kUs + call + half, 1e-9);
   // Alone the second takes 4 us, but has half of a to take over, and b, where it was in parts.
-  EXPECT_NEAR(*seconds(columns, 90, 4)[1], 5 * kUs + half / 2, 1e-9);
-  EXPECT_NEAR(*seconds(columns, 40, 4)[1], 4 * kUs, 1e-9);
-  EXPECT_NEAR(*seconds(columns, 40, 4)[0], 40 * kUs, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 90, 4)[1], 5 * kUs + call + half / 2, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 40, 4)[1], 4 * kUs + call, 1e-9);
+  EXPECT_NEAR(*seconds(columns, 40, 4)[0], 40 * kUs + call, 1e-9);
+}
+
+/// A launch is called; its code comes from further away where many other kernels have run since.
+TEST(Predictions, ALaunchBegins) {
+  const auto first_of = [](std::size_t kernels) {
+    std::string text = "name: many\nloops: {i: 16}\noperators:\n";
+    for (std::size_t i = 0; i < kernels; ++i)
+      text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(text, "test"));
+    Program program{.workload = w};
+    for (std::size_t op = 0; op < kernels; ++op) {
+      const auto part = std::make_shared<const Workload>(subgraph(*w, std::array{OpId(op)}));
+      program.kernels.push_back({.workload = part, .shared = {.predicted = 0, .again = 0}});
+      Launch l{.kernel = op, .operators = {OpId(op)}};
+      for (const Tensor& t : part->tensors()) l.tensors.push_back(*w->find_tensor(t.name));
+      program.launches.push_back(std::move(l));
+    }
+    Machine machine = named_machine("epyc-zen5");
+    machine.units.front().clock_hz = 4e9;
+    return *predicted_seconds(program, machine)[0];
+  };
+  EXPECT_GT(first_of(4), 0);
+  EXPECT_DOUBLE_EQ(first_of(4), first_of(8));
+  EXPECT_GT(first_of(60), 2 * first_of(8));
 }
 
 /// Two slices of one tensor, each read twice: the second time from the cache, the first one from

@@ -175,6 +175,26 @@ TEST(PlannerOfBytes, OperandsThatNeverChangeAndTilesAreFaster) {
   EXPECT_GT(seconds("8", true, kTiles, true), 8.2 * seconds("1", true, kTiles, true));
 }
 
+/// Weights of a product of one row are packed into panels before the first run: nothing of them is
+/// copied, and of elements that lie apart no lines come, only what there is.
+TEST(PlannerOfLayers, WeightsThatArePackedOnceAreNotCopied) {
+  const auto time = [](bool constant) {
+    const Workload w = workload_from_yaml(
+        "name: gates\ndtype: f32\nloops: {j: 128, i: 64}\ntensors: {W: [128, 64, 3]}\n"
+        "operators:\n  - \"y[j] += x[i] * W[j,i,1]\"\n",
+        "test");
+    std::vector<bool> never(w.tensors().size(), false);
+    never[w.find_tensor("W")->index()] = constant;
+    Question q{.workload = std::make_shared<const Workload>(with_constants(w, never))};
+    q.machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+    const Kernel k{.level = "L2", .tree = parse_tree("j/128 i/64 ( C.y )")};
+    const auto s = resolve(Plan{{k}}, q.workload, q.machine);
+    return quickest::kernel_time(*s, s->kernels[0], quickest::rates_of(q).value());
+  };
+  EXPECT_EQ(time(true).packing, 0);
+  EXPECT_LT(time(true).seconds, 0.5 * time(false).seconds);
+}
+
 /// A kernel of a convolution and what joins its channels with others' is no faster than the
 /// convolution's multiply-adds, however few tiles of the joined channels there are: only the last
 /// of two or three has any of them.
