@@ -260,6 +260,7 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
   for (const OutputUse& out : n.writes) {
     const Output& output = op.outputs[static_cast<std::size_t>(out.output)];
     make(output, tile_value(output.target, out.buffer));
+    unit.release();
   }
   return unit.most();
 }

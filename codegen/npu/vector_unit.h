@@ -62,6 +62,9 @@ class VectorUnit {
     return v;
   }
 
+  /// Nobody needs what temporaries hold any more.
+  void release() { used_ = 0; }
+
   /// to = op(from...) over the slab; operands of one type but in a cast.
   void apply(VectorOp op, const Value& to, std::vector<Value> from, Shape s, double immediate = 0) {
     for (Value& v : from)
