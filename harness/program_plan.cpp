@@ -47,14 +47,6 @@ ProgramPlan taken(const Request& request, Scheduled on) {
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
 }
 
-/// Why a kernel of the plan cannot be a workload of its own, as every kernel of a program is.
-std::optional<Reason> no_program(const ProgramPlan& made) {
-  const Workload& w = *made.setting.workload;
-  for (const Kernel& kernel : made.plan.kernels)
-    if (auto why = no_subgraph(w, operators_of(kernel, w))) return why;
-  return std::nullopt;
-}
-
 /// Makes kernels and launches of a plan's kernels.
 class Maker {
  public:
@@ -346,7 +338,7 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
       Scheduled on = schedule_of(of);
       if (on.schedule) {
         ProgramPlan whole = taken(request, std::move(on));
-        const std::optional<Reason> why = no_program(whole);
+        const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
         if (!why) return whole;
         refused = why->text;
       } else {

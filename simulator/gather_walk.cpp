@@ -26,7 +26,7 @@ class Follower {
 
   void run(const std::function<void(const Box&)>& f) {
     for (;;) {
-      if (find()) f(box_);
+      if (find() && !box_.empty()) f(box_);
       std::size_t l = loops_.size();
       while (l-- > 0) {
         const auto at = static_cast<std::size_t>(loops_[l]);
@@ -51,7 +51,8 @@ class Follower {
     if (std::ranges::find(others, local) != others.end()) return;
     std::erase(loops_, local);
     const Interval range = ranges_[static_cast<std::size_t>(local)];
-    row_ = Interval{range.lo + last.offset, range.hi + last.offset};
+    row_ = intersect(Interval{range.lo + last.offset, range.hi + last.offset},
+                     Interval{0, w_.tensor(access_.tensor).shape.back()});
   }
 
   std::int64_t index_of(const Affine& index) const {

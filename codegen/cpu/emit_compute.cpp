@@ -1,11 +1,32 @@
 // A compute on its box: outer products where the operator is a matrix product in some three of its
 // loops (emit_product.cpp), its points otherwise (emit_points.cpp).
 #include <algorithm>
+#include <map>
 
 #include "codegen/cpu/emitter.h"
+#include "core/workload/access.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cpu {
+namespace {
+
+/// Loops of the dimensions in which a gather leaves its tensor.
+std::vector<int> edged_loops(const Workload& w, const Operator& op, const Access& gather) {
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  std::vector<int> loops;
+  for (std::size_t l = 0; l < op.loops.size(); ++l)
+    for (std::size_t d = 0; d < gather.index.size(); ++d)
+      if (indexes(gather.index[d], op.loops[l]) &&
+          !contains(Interval{0, w.tensor(gather.tensor).shape[d]},
+                    footprint(op, gather.index[d], whole))) {
+        loops.push_back(static_cast<int>(l));
+        break;
+      }
+  return loops;
+}
+
+}  // namespace
 
 void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   const ScheduleNode& n = k_.node(id);
@@ -89,6 +110,38 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
               ref(n.writes[o].buffer) + ", " + box_text(boxes[o]) + ");");
 }
 
+/// Declares and returns how many points of these loops lie within the access's tensor.
+std::string KernelEmitter::count_inside(OpId id, const Access& a, const std::vector<int>& loops,
+                                        const SymRanges& ranges) {
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(id);
+  const std::string inside = names_.fresh("inside");
+  out_.line("int64_t " + inside + " = 0;");
+  std::map<LoopId, std::string> at;
+  for (int l : loops) {
+    const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+    const std::string name = names_.fresh(identifier("p_", w.loop(loop).name));
+    const SymRange& r = range(ranges, id, l);
+    out_.open("for (int64_t " + name + " = " + variables_.text(r.lo) + "; " + name + " < " +
+              variables_.text(r.hi) + "; ++" + name + ")");
+    at[loop] = name;
+  }
+  std::string condition;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& index = a.index[d];
+    if (index.gathered >= 0 ||
+        !std::ranges::all_of(index.terms, [&](const Term& t) { return at.contains(t.loop); }))
+      continue;  // a value, or within the tensor
+    std::string text = std::to_string(index.offset);
+    for (const Term& t : index.terms) text += " + " + times(t.coefficient, at[t.loop]);
+    condition += (condition.empty() ? "" : " && ") + text + " >= 0 && " + text + " < " +
+                 std::to_string(w.tensor(a.tensor).shape[d]);
+  }
+  out_.line(inside + " += " + condition + ";");
+  for (std::size_t l = 0; l < loops.size(); ++l) out_.close();
+  return inside;
+}
+
 /// What is read by other tensors' values: an element a point of the loops that say which, from
 /// home.
 void KernelEmitter::count_gathers(NodeId id, const SymRanges& ranges) {
@@ -100,7 +153,11 @@ void KernelEmitter::count_gathers(NodeId id, const SymRanges& ranges) {
     if (!p_.options.count) continue;
     std::string bytes = std::to_string(size_of(p_.workload().tensor(use.tensor).dtype));
     const Access& access = op.inputs[static_cast<std::size_t>(use.inputs.front())];
-    for (int l : gather_loops(op, access)) bytes += " * (" + size_of_loop(n.op, l, ranges) + ")";
+    const std::vector<int> edged = edged_loops(p_.workload(), op, access);
+    for (int l : gather_loops(op, access))
+      if (std::ranges::find(edged, l) == edged.end())
+        bytes += " * (" + size_of_loop(n.op, l, ranges) + ")";
+    if (!edged.empty()) bytes += " * " + count_inside(n.op, access, edged, ranges);
     for (const auto& [from, to] : p_.machine().path(p_.machine().home(), k_.level)) {
       const auto at = 2 * (use.tensor.index() * p_.boundaries.size() +
                            static_cast<std::size_t>(p_.boundary(from, to)));

@@ -147,6 +147,8 @@ class KernelEmitter : private RangeEmitter {
   void visit_compute(NodeId id, const SymRanges& ranges);
   void compute_box(NodeId id, const SymRanges& ranges);
   void count_gathers(NodeId id, const SymRanges& ranges);
+  std::string count_inside(OpId id, const Access& a, const std::vector<int>& loops,
+                           const SymRanges& ranges);
 
   std::vector<SymBox> prepare_outputs(NodeId id, const SymRanges& ranges);
 

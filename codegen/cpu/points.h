@@ -53,13 +53,16 @@ class KernelEmitter::PointText {
     return is_gather(a) ? gather_stride(a, l) : stride(a, in(i), l);
   }
   /// Of a gather: elements between neighbours of a loop at home; kFar where other values index
-  /// them, or where they are not what vectors hold.
+  /// them, where they may leave the tensor, or where they are not what vectors hold.
   std::int64_t gather_stride(const Access& a, int l) const {
     const LoopId loop = op_.loops[static_cast<std::size_t>(l)];
-    for (const Affine& index : a.index)
+    for (std::size_t d = 0; d < a.index.size(); ++d) {
+      const Affine& index = a.index[d];
       if (index.gathered >= 0 &&
           indexes(op_.inputs[static_cast<std::size_t>(index.gathered)], loop))
         return kFar;
+      if (indexes(index, loop) && leaves(a, d)) return kFar;  // not all lanes are there
+    }
     const std::int64_t step = loop_stride(a, loop, e_.home_strides(a.tensor));
     return step != 0 && w_.tensor(a.tensor).dtype != e_.p_.prelude.real() ? kFar : step;
   }
@@ -203,7 +206,7 @@ class KernelEmitter::PointText {
     const Access& a = op_.inputs[i];
     const std::vector<std::int64_t> strides = e_.home_strides(a.tensor);
     const std::string place = "at" + std::to_string(i);
-    std::string offset, condition;
+    std::string offset, condition = inside(a);
     for (std::size_t d = 0; d < a.index.size(); ++d) {
       std::string index = index_text(a.index[d]);
       if (a.index[d].gathered >= 0) {

@@ -266,7 +266,7 @@ void KernelEmitter::declare_gathered(NodeId id, std::size_t input,
   const Access& a = op.inputs[input];
   const std::vector<std::int64_t> strides = lowering::strides_of(workload_.tensor(a.tensor));
   const std::string x = std::to_string(input);
-  std::string offset, condition;
+  std::string offset, condition = inside(n.op, a, loops);
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     std::string index = "(" + index_text(n.op, a.index[d], loops) + ")";
     if (const int by = a.index[d].gathered; by >= 0) {

@@ -89,6 +89,12 @@ std::vector<OpId> operators_of(const Kernel& kernel, const Workload& w) {
   return operators_named(w, names, "plan");
 }
 
+std::optional<Reason> no_workloads(const Plan& plan, const Workload& w) {
+  for (const Kernel& kernel : plan.kernels)
+    if (auto why = no_subgraph(w, operators_of(kernel, w))) return why;
+  return std::nullopt;
+}
+
 NamelessKernel nameless(const Kernel& kernel, const Workload& w) {
   const std::vector<OpId> operators = operators_of(kernel, w);
   NamelessKernel out{.operators = operators,

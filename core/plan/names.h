@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,5 +50,8 @@ struct NamelessKernel {
 };
 /// Throws InputError where the operators are no part of the workload (core/workload/subgraph.h).
 NamelessKernel nameless(const Kernel& kernel, const Workload& w);
+/// Why a kernel of the plan cannot be a workload of its own, as every kernel of a program is; none
+/// where each can.
+std::optional<Reason> no_workloads(const Plan& plan, const Workload& w);
 
 }  // namespace tilewright

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "core/plan/schedule.h"
+#include "core/workload/access.h"
 
 namespace tilewright {
 
@@ -169,10 +170,7 @@ std::int64_t blocks_of(const ScheduledKernel& k, NodeId node) {
 std::int64_t gathered_elements(const Schedule& s, const ScheduledKernel& k, OpId op, int input,
                                const Ranges& r) {
   const Operator& o = s.workload->op(op);
-  std::int64_t n = 1;
-  for (int l : gather_loops(o, o.inputs[static_cast<std::size_t>(input)]))
-    n *= at(s, k, r, op)[static_cast<std::size_t>(l)].size();
-  return n;
+  return points_named(*s.workload, o, o.inputs[static_cast<std::size_t>(input)], at(s, k, r, op));
 }
 
 Operations operations(const Schedule& s, const ScheduledKernel& k, OpId op, const Ranges& r) {

@@ -4,6 +4,7 @@
 #include "core/base/format.h"
 #include "core/plan/dependence.h"
 #include "core/plan/resolver.h"
+#include "core/workload/access.h"
 
 namespace tilewright::resolving {
 
@@ -326,18 +327,6 @@ std::optional<Reason> check_co_residence(const Draft& d) {
 
 namespace {
 
-/// The dimensions that are not gathered stay inside the tensor: what does not would have to be
-/// known point by point.
-bool leaves_its_tensor(const Workload& w, const Operator& op, const Access& a) {
-  std::vector<Interval> whole;
-  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
-  for (std::size_t dim = 0; dim < a.index.size(); ++dim)
-    if (a.index[dim].gathered < 0 &&
-        !contains(Interval{0, w.tensor(a.tensor).shape[dim]}, footprint(op, a.index[dim], whole)))
-      return true;
-  return false;
-}
-
 std::optional<Reason> check_gather(const Draft& d, const Operator& op, const Access& a) {
   const std::string& name = d.w.tensor(a.tensor).name;
   const OpId producer = d.w.producer(a.tensor);
@@ -346,10 +335,12 @@ std::optional<Reason> check_gather(const Draft& d, const Operator& op, const Acc
         formatted("{} reads {} by another tensor's values, and this kernel makes {}: which "
                   "part must be made first is not known",
                   op.name, name, name)};
-  if (leaves_its_tensor(d.w, op, a))
+  // Counted for every compute anew.
+  constexpr double kMostSteps = 1e6;
+  if (most_steps_of_points_named(d.w, op, a) > kMostSteps)
     return Reason{
-        formatted("{} reads {} by another tensor's values and beyond its edges: how much "
-                  "that moves is not known",
+        formatted("{} reads {} by another tensor's values and beyond its edges, by indices of so "
+                  "many long loops together that how much this moves takes too long to count",
                   op.name, name)};
   const auto pin = d.plan.pins.find(name);
   if (pin != d.plan.pins.end() && !pin->second.level.empty() &&

@@ -1,6 +1,9 @@
 #include "models/exact/evaluation.h"
 
 #include <algorithm>
+#include <cstdlib>
+
+#include "core/workload/access.h"
 
 namespace tilewright::exact_model {
 
@@ -154,10 +157,37 @@ void Evaluation::compute(NodeId id) {
 void Evaluation::gather(const ScheduleNode& compute) {
   for (const InputUse& use : compute.reads) {
     if (use.buffer.valid()) continue;
+    note_edges(compute.op, use.inputs.front());
     const std::int64_t bytes = gathered_elements(s_, k_, compute.op, use.inputs.front(), ranges_) *
                                size_of(s_.workload->tensor(use.tensor).dtype);
     for (std::size_t boundary : tally_.crossed(s_.machine->home(), k_.level))
       tally_.read(boundary, use.tensor, bytes);
+  }
+}
+
+/// What decides how many points of a gather are inside its tensor.
+void Evaluation::note_edges(OpId id, int input) {
+  const Operator& op = s_.workload->op(id);
+  const Access& a = op.inputs[static_cast<std::size_t>(input)];
+  const auto ranges = ranges_of(s_, k_, ranges_, id);
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& index = a.index[d];
+    if (index.gathered >= 0) continue;
+    const Interval all{0, s_.workload->tensor(a.tensor).shape[d]};
+    const Interval read = footprint(op, index, ranges);
+    sig_.compare(read, all);
+    if (contains(all, read)) continue;
+    sig_.compare(read.hi, all.lo);
+    sig_.compare(read.lo, all.hi);
+    const Interval inside = intersect(read, all);
+    sig_.note(inside.size());
+    if (inside.empty()) continue;
+    // A loop that moves one dimension alone by single steps is cut off as that is.
+    if (index.terms.size() != 1 || std::abs(index.terms[0].coefficient) != 1 ||
+        std::ranges::any_of(a.index, [&](const Affine& other) {
+          return &other != &index && indexes(other, index.terms[0].loop);
+        }))
+      return sig_.poison();
   }
 }
 

@@ -52,6 +52,7 @@ class Evaluation {
   void drop(NodeId id);
   void compute(NodeId id);
   void gather(const ScheduleNode& compute);
+  void note_edges(OpId op, int input);
   void retire(std::span<const BufferId> buffers);
   bool skipped(NodeId compute);
   bool at_low_end(OpId op, bool atomic);

@@ -10,6 +10,7 @@
 #include "core/base/effort.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
+#include "core/plan/names.h"
 #include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
@@ -329,7 +330,8 @@ class GpuPlanner {
       if (!p || (!rewrites_ && !p->rewrites.empty())) return;
       ++known_.seen.generated;
       const auto w = rewritten(group.workload, p->rewrites);
-      if (w == nullptr) return;
+      if (w == nullptr || no_workloads(p->plan, *w))
+        return;  // nobody could run it kernel by kernel
       const auto s = resolved(p->plan, w, q_);
       const auto pricer = GpuPricer::of(w, *priced_, working_set_);
       if (!s || !pricer) return;

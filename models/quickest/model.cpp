@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/base/format.h"
+#include "core/plan/names.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
@@ -115,7 +116,7 @@ class Planner {
         if (!p) continue;
         ++seen_.generated;
         const auto w = rewritten(group.workload, p->rewrites);
-        if (w == nullptr) continue;
+        if (w == nullptr || no_workloads(p->plan, *w)) continue;
         const auto s = resolved(p->plan, w, q_);
         if (!s) continue;
         ++seen_.priced;

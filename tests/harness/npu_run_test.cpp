@@ -20,8 +20,9 @@ using ::testing::HasSubstr;
 Request product(const std::string& workload) {
   return {.subject = workload,
           .machine = "ascend910",
-          .tree = "m/256@grid ( L.A@L1 n/128 ( k/256 ( L.B@L1x2 k/64 ( L.A@L0Ax2 L.B@L0Bx2 C.gemm ) "
-                  ") S.C ) )",
+          .tree =
+              "m/256@grid ( L.A@L1 n/128 ( k/256 ( L.B@L1x2 k/64 ( L.A@L0Ax2 L.B@L0Bx2 C.gemm ) "
+              ") S.C ) )",
           .pins = {"C=L0C"}};
 }
 
@@ -50,6 +51,27 @@ TEST(NpuRun, PartsOfAPackHaveTheirBlocks) {
     ASSERT_TRUE(a.ok()) << a.json.dump(2);
     EXPECT_TRUE(a.json["verified"]) << first;
     EXPECT_EQ(a.json["faults"], 0) << first;
+  }
+}
+
+/// Results of several kinds, and functions that are made of the unit's instructions.
+TEST(NpuRun, AnOperatorMakesSeveralResults) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "several.yaml").string();
+  for (const char* type : {"f16", "f32"}) {
+    std::ofstream(file)
+        << "name: several\ndtype: " << type
+        << "\nloops: {r: 40, c: 96}\noperators:\n"
+           "  - \"o: a[r,c] = erf(2 * x[r,c]); b[r,c] = gelu(x[r,c]) + y[r]; d[r,c] = "
+           "pow(x[r,c], 3) + pow(2 + y[r], -0.5)\"\n"
+           "  - \"s: m[r] max= a[r,c]; n[r] += b[r,c]\"\n";
+    Request r{.subject = file, .machine = "ascend910"};
+    r.tree = "r/16@grid ( C.o C.s )";
+    r.level = "UB";
+    const Answer a = run(r, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << type;
+    EXPECT_EQ(a.json["faults"], 0) << type;
   }
 }
 

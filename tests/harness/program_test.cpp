@@ -359,6 +359,39 @@ TEST(Program, ARunningReductionIsNotParted) {
   EXPECT_EQ(answer.json["verified"], true);
 }
 
+/// Where the whole is planned in parts after all, no part's plan parts it again.
+TEST(Program, ARunningReductionIsNotPartedByPartsPlans) {
+  const TemporaryFolder folder;
+  Request request;
+  request.subject = folder.write(
+      "w.yaml",
+      "name: w\ndtype: f16\nloops: {a: 87, b: 127, c: 1, d: 4, e: 1, f: 40}\n"
+      "tensors: {i0: [33], i1: [127], i2: [127], i3: [3], i4: [7], i5: [43], i6: [1], i7: [88, "
+      "182], i8: [127, 129], i9: [384]}\ndtypes: {t4b: f32}\noperators:\n"
+      "  - \"t0: t0[f,b] min= (select(lt(i1[b], 0.1), i0[31-b] + i0[3*b+e*127-3+f*127], 0.125)) + "
+      "(i1[e] * (1 + 0.01 * e) - (i1[f] * i2[b]) / 3)\"\n"
+      "  - \"o1: t1[c] = cos(i3[2-c]) * (0.5 * i2[3])\"\n"
+      "  - \"o2: t2[f,c] += 0.1 * (select(lt(2*c, d+3), 0.5, rsqrt(1.5 + square(i0[c] * i4[d*3-3] "
+      "* "
+      "i5[f]))) - select(lt(i6[c], 0.1), recip(2 + abs(i5[-d+f*3])), 0.125))\"\n"
+      "  - \"s3: S3[b,a] = tanh(i7[a,-2*b+181])\"\n"
+      "  - \"r3: R3[a] max= S3[b,a]; d3[a] = before(R3) - after(R3) running\"\n"
+      "  - \"e3: E3[b,a] = exp(S3[b,a] - R3[a])\"\n"
+      "  - \"z3: Z3[a] += E3[b,a] rescale(exp(d3[a])) running\"\n"
+      "  - \"a3: A3[a] = exp(d3[a])\"\n"
+      "  - \"p3: P3[a,c] += E3[b,a] * i8[b,2+b+c] rescale(A3[a]) running\"\n"
+      "  - \"q3: Q3[a,c] = P3[a,c] / Z3[a]\"\n"
+      "  - \"o4: t4[] min= i7[-b+2,b] - i8[b-1,-2+b]; t4b[] += sqrt(abs(i9[2+3*b]) + 0.01); t4c[] "
+      "+= abs(i8[-2+b,41-b*2])\"\n"
+      "  - \"o5: t5[b,a] = i7[3*a+b-1,b+a+2] * i8[a,3*b+3+127*a]; t5b[b,a] = "
+      "add(i8[b,-b+a*3-3], i7[a,b]); t5c[b,a] = abs(i9[a])\"\n"
+      "outputs: [t0, t1, t2, Q3, t4, t4b, t4c, t5, t5b, t5c]\n");
+  request.machine = "h200";
+  const Answer answer = run(request, {.target = "cuda-emulated"});
+  ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+  EXPECT_EQ(answer.json["verified"], true);
+}
+
 TEST(Program, RandomGraphsRunOperatorByOperator) {
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const Answer answer = ran(random_graph(seed), {.split = "each"});

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import types
 
 import pytest
 
@@ -213,6 +214,29 @@ def test_attributes_that_nobody_reads_are_refused(tmp_path):
     onnx.save(build([("Relu", ["x"], ["y"], {"slope_of_next_version": 2.0})], {"x": [3]}, {"y": [3]}), path)
     with pytest.raises(tilewright.InputError, match="its attribute slope_of_next_version is not supported"):
         tilewright.import_(path)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "how"),
+    [
+        ([2, 4, 1, 9], [1, 4, 1, 1], {"pads": [1, 2, 0, 0], "strides": [3, 3]}),
+        ([1, 4, 1, 1, 1], [8, 1, 3, 3, 1], {"group": 4, "pads": [0, 1, 1, 2, 1, 0], "strides": [2, 1, 2]}),
+        ([1, 3, 1, 1], [3, 1, 3, 3], {"group": 3, "pads": [2, 1, 2, 1], "strides": [1, 2]}),
+    ],
+)
+def test_windows_that_meet_the_padding_alone(image, kernel, how, tmp_path):
+    """Convolutions of images of one row, some of whose windows lie beside it: their results are zero."""
+    import onnx_graphs
+
+    random = numpy.random.default_rng(7)
+    values = {"x": random.uniform(-1, 1, image).astype("f4"), "w": random.uniform(-1, 1, kernel).astype("f4")}
+    inputs = [onnx.helper.make_tensor_value_info(k, onnx.TensorProto.FLOAT, v.shape) for k, v in values.items()]
+    outputs = [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Conv", ["x", "w"], ["y"], **how)], "g", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+    values["y"] = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)[0]
+    case = types.SimpleNamespace(values=values)
+    assert onnx_graphs.compared(model, case, str(tmp_path / "conv.onnx")) == ("right", "")
 
 
 def test_layouts_of_later_versions(tmp_path):

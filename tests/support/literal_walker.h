@@ -254,23 +254,40 @@ class LiteralWalker {
     }
   }
 
-  /// An element of the table for every value of the loops that the table or its indices name.
+  /// An element of the table for every value of the loops that the table or its indices name,
+  /// unless it lies beyond an edge: point by point.
   void gather(const Operator& op, const InputUse& use, std::span<const Interval> ranges) {
     const Access& table = op.inputs[static_cast<std::size_t>(use.inputs.front())];
-    std::int64_t elements = 1;
-    for (std::size_t l = 0; l < op.loops.size(); ++l) {
-      const auto names = [&](const Access& a) {
-        for (const Affine& index : a.index)
-          for (const Term& t : index.terms)
-            if (t.loop == op.loops[l]) return true;
-        return false;
-      };
-      bool named = names(table);
-      for (const Affine& index : table.index)
-        named |= index.gathered >= 0 && names(op.inputs[static_cast<std::size_t>(index.gathered)]);
-      if (named) elements *= ranges[l].size();
+    std::vector<std::int64_t> point(op.loops.size());
+    count(Buffer{.tensor = use.tensor}, s_.machine->home(), k_->level, "read",
+          elements(op, table, ranges, point, 0));
+  }
+  std::int64_t elements(const Operator& op, const Access& table, std::span<const Interval> ranges,
+                        std::vector<std::int64_t>& point, std::size_t l) {
+    if (l == op.loops.size()) {
+      for (std::size_t d = 0; d < table.index.size(); ++d) {
+        std::int64_t at = table.index[d].offset;
+        for (const Term& t : table.index[d].terms)
+          at += t.coefficient * point[static_cast<std::size_t>(std::ranges::find(op.loops, t.loop) -
+                                                               op.loops.begin())];
+        if (at < 0 || at >= s_.workload->tensor(table.tensor).shape[d]) return 0;
+      }
+      return 1;
     }
-    count(Buffer{.tensor = use.tensor}, s_.machine->home(), k_->level, "read", elements);
+    const auto names = [&](const Access& a) {
+      return std::ranges::any_of(a.index, [&](const Affine& index) {
+        return std::ranges::any_of(index.terms,
+                                   [&](const Term& t) { return t.loop == op.loops[l]; });
+      });
+    };
+    bool named = names(table);
+    for (const Affine& index : table.index)
+      named |= index.gathered >= 0 && names(op.inputs[static_cast<std::size_t>(index.gathered)]);
+    if (!named) return elements(op, table, ranges, point, l + 1);
+    std::int64_t n = 0;
+    for (point[l] = ranges[l].lo; point[l] < ranges[l].hi; ++point[l])
+      n += elements(op, table, ranges, point, l + 1);
+    return n;
   }
 
   const Schedule& s_;

@@ -13,7 +13,7 @@ class GatherMaker : private Dice {
   GatherMaker(std::mt19937_64& random, const RandomOptions& options) : Dice(random), o_(options) {}
 
   std::string text() {
-    switch (pick(0, 6)) {
+    switch (pick(0, 7)) {
       case 0:
         return lookup();
       case 1:
@@ -26,6 +26,8 @@ class GatherMaker : private Dice {
         return both_ways();
       case 5:
         return product();
+      case 6:
+        return beyond();
       default:
         return made_indices();
     }
@@ -85,6 +87,24 @@ class GatherMaker : private Dice {
         "ids: " + type(),
         "  - \"look: k[b,s,d] = T[ids[b + s - 1]," + std::string(strided ? "2*d" : "d + 1") +
             "]\"\n  - \"sum: y[b,d] += k[b,s,d]\"\n");
+  }
+
+  /// The dimensions that are no values leave the table, too: at either end, backwards, by several
+  /// loops at once, or by one loop twice.
+  std::string beyond() {
+    const std::int64_t d = pick<std::int64_t>(1, o_.max_extent), s = pick<std::int64_t>(1, 3);
+    const auto size = [&] { return std::to_string(pick<std::int64_t>(1, d + 1)); };
+    const std::string loops =
+        "b: " + n() + ", s: " + std::to_string(s) + ", d: " + std::to_string(d);
+    const std::string ends = one_of<std::string>(
+        {"d - 1", "d + s", "d - s", "-d + " + size(), "2*d", "2*d - 1", "3*s + d - 2"});
+    const bool twice = chance(0.3);
+    std::string shape = n() + ", " + size(), index = "ids[b], " + ends;
+    if (twice) shape += ", " + size(), index += chance(0.5) ? ", d" : ", s";
+    return file(loops, "T: [" + shape + "], ids: [b]", "ids: " + type(),
+                "  - \"look: k[b,s,d] = T[" + index + "] + w[d] * u[s]\"\n" +
+                    (chance(0.5) ? "  - \"act: a[b,s,d] = relu(k[b,s,d]) + k[b,s,d]\"\n"
+                                 : "  - \"sum: y[b,d] += k[b,s,d]\"\n"));
   }
 
   /// One table, by values and by loops.

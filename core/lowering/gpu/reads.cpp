@@ -50,6 +50,9 @@ std::optional<Run> Lowering::run_of(NodeId id) const {
     for (int e : facts.elements) {
       const auto found = at.terms.find(e);
       if (found == at.terms.end() || found->second != 1) continue;
+      const std::vector<Linear> inside = there({id, static_cast<int>(i)});
+      if (std::ranges::any_of(inside, [e](const Linear& x) { return x.terms.contains(e); }))
+        continue;  // some of them may not be there
       const bool names = std::ranges::any_of(named_by(id, static_cast<int>(i)), [&](int by) {
         return std::ranges::any_of(use_key({id, by}),
                                    [e](const Linear& x) { return x.terms.contains(e); });
@@ -72,6 +75,7 @@ Gather Lowering::gather(const Use& use) const {
   Key point;
   for (int l : gather_loops(op, a)) point.push_back(facts.point[static_cast<std::size_t>(l)]);
   Gather g{.tensor = a.tensor, .inside = facts.inside, .copies = copies(point, facts.at->loops)};
+  for (Linear& x : there(use)) g.inside.push_back(std::move(x));
   // One element, the same for all threads: each reads it, from one sector.
   g.alike = g.copies.of_warp() && g.copies.of_block() &&
             std::ranges::none_of(point, [this](const Linear& x) {

@@ -118,14 +118,41 @@ bool sums_all(const Builder& b, const std::vector<View>& reads, const std::vecto
   });
 }
 
+/// The image with as much of `fill` around it as the windows reach; they read it from its corner.
+Value padded(Builder& b, const std::string& name, const Value& image, std::vector<Window>& ws,
+             double fill) {
+  const Value x = movable(b, name, image, 2, std::vector<bool>(ws.size(), true));
+  std::vector<View> reads = {b.read(x)};
+  Expr value{.kind = Expr::Kind::input, .input = 0};
+  Shape shape = x.shape;
+  std::vector<std::pair<std::size_t, Var>> moved;
+  for (std::size_t i = 0; i < ws.size(); ++i) {
+    Window& w = ws[i];
+    if (!w.outside()) continue;
+    const std::int64_t end = std::max(w.in, (w.out - 1) * w.stride - w.begin + w.reach());
+    const Var at = b.var(w.begin + end);
+    if (!b.window(reads[0], 2 + i, {{at, 1}}, -w.begin, true))
+      throw Unsupported{"an image that is read in parts"};
+    value = b.guarded({{at, 1}}, -w.begin, w.in, std::move(value), fill);
+    shape[2 + i] = w.in = w.begin + end;
+    w.begin = w.end = 0;
+    moved.emplace_back(2 + i, at);
+  }
+  std::vector<Vars> dims = reads[0].dims;
+  for (const auto& [d, at] : moved) dims[d] = {at};
+  return b.emit(name, image.type, shape, dims, reads, value, Combine::assign);
+}
+
 /// Of each window and each output channel, the sum of products; what is outside of the image is
 /// zero.
 Value convolved(Builder& b, const std::string& own, const std::string& name, Value x, Value w,
-                const std::vector<Window>& ws, std::int64_t g, std::int32_t type) {
+                std::vector<Window> ws, std::int64_t g, std::int32_t type) {
   const std::size_t spatial = ws.size();
   const std::int64_t c = x.shape[1], m = w.shape[0];
+  // Where windows meet the padding alone there is no element to read.
+  if (!std::ranges::all_of(ws, &Window::meets)) x = padded(b, own + "_padded", x, ws, 0);
   x = movable(b, own, x, 2, moved_of(ws));
-  for (int turn = 0; turn < 2; ++turn) {
+  for (int turn = 0; turn < 3; ++turn) {
     std::vector<View> reads = {b.read(x), b.read(w)};
     View &vx = reads[0], &vw = reads[1];
     // Groups are a dimension of their own.
@@ -150,7 +177,7 @@ Value convolved(Builder& b, const std::string& own, const std::string& name, Val
     }
     done = done && slide(b, vx, 3, ws, at, taps);
     if (!done || !sums_all(b, reads, {vw.dims[2]}) || !sums_all(b, reads, taps)) {
-      x = b.plain(own + "_whole", x, {});
+      x = turn == 0 ? b.plain(own + "_whole", x, {}) : padded(b, own + "_padded", x, ws, 0);
       x = movable(b, own + "_again", x, 2, moved_of(ws));
       w = b.plain(own + "_kernel", w);
       continue;
@@ -169,31 +196,6 @@ Value convolved(Builder& b, const std::string& own, const std::string& name, Val
     return b.emit(name, type, shape, dims, reads, value, sums ? Combine::sum : Combine::assign);
   }
   throw Unsupported{"an image whose cuts do not fit its groups"};
-}
-
-/// The image with as much of `fill` around it as the windows reach; they read it from its corner.
-Value padded(Builder& b, const std::string& name, const Value& image, std::vector<Window>& ws,
-             double fill) {
-  const Value x = movable(b, name, image, 2, std::vector<bool>(ws.size(), true));
-  std::vector<View> reads = {b.read(x)};
-  Expr value{.kind = Expr::Kind::input, .input = 0};
-  Shape shape = x.shape;
-  std::vector<std::pair<std::size_t, Var>> moved;
-  for (std::size_t i = 0; i < ws.size(); ++i) {
-    Window& w = ws[i];
-    if (!w.outside()) continue;
-    const std::int64_t end = std::max(w.in, (w.out - 1) * w.stride - w.begin + w.reach());
-    const Var at = b.var(w.begin + end);
-    if (!b.window(reads[0], 2 + i, {{at, 1}}, -w.begin, true))
-      throw Unsupported{"an image that is read in parts"};
-    value = b.guarded({{at, 1}}, -w.begin, w.in, std::move(value), fill);
-    shape[2 + i] = w.in = w.begin + end;
-    w.begin = w.end = 0;
-    moved.emplace_back(2 + i, at);
-  }
-  std::vector<Vars> dims = reads[0].dims;
-  for (const auto& [d, at] : moved) dims[d] = {at};
-  return b.emit(name, image.type, shape, dims, reads, value, Combine::assign);
 }
 
 /// The same of whole numbers of 8 bits, whose sums are scaled afterwards. What is outside of the

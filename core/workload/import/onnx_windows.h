@@ -16,6 +16,8 @@ struct Window {
   bool trivial() const {
     return kernel == 1 && begin == 0 && in == out && (stride == 1 || out == 1);
   }
+  /// False where all windows lie before the image, or all behind it.
+  bool meets() const { return (out - 1) * stride - begin + reach() > 0 && -begin < in; }
   /// Whether any window reads beyond the image.
   bool outside() const { return begin > 0 || (out - 1) * stride - begin + reach() > in; }
 };

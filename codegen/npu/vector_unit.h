@@ -1,0 +1,406 @@
+// The vector unit's instructions over slabs of rows and columns, and expressions made of them:
+// values are computed in f32 in scratch, whatever type tiles have, and rounded once.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "codegen/npu/emitter.h"
+
+namespace tilewright::npu {
+
+constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
+
+/// How a value lies over a slab.
+enum class Spread : std::uint8_t {
+  constant,
+  full,    ///< an element for each row and column
+  row,     ///< one for each row
+  column,  ///< one for each column
+};
+
+struct Value {
+  Spread spread = Spread::constant;
+  double constant = 0;
+  DType type = DType::f32;
+  Place place = {};                      ///< literal offset
+  std::int64_t pitch = 0;                ///< full: elements from row to row
+  bool blocks = false;                   ///< row: each element fills a block (vbrcb)
+  std::vector<TraceTouch> touches = {};  ///< tiles; scratch is the vector unit's own
+  std::int64_t offset() const { return place.offset.literal(); }
+};
+
+struct Shape {
+  std::int64_t rows = 1, columns = 1;
+};
+
+/// Emits vector instructions; temporaries are a stack in scratch.
+class VectorUnit {
+ public:
+  using Emit = std::function<void(Vector, std::vector<TraceTouch>)>;
+  VectorUnit(std::string scratch, Emit emit)
+      : scratch_(std::move(scratch)), emit_(std::move(emit)) {}
+
+  std::int64_t most() const { return most_; }  ///< elements that temporaries took
+
+  Value temporary(Spread spread, Shape s) {
+    Value v{.spread = spread, .place = {scratch_, used_}};
+    v.pitch = round_up(s.columns, kBlock / 4);
+    const std::int64_t elements = spread == Spread::full  ? s.rows * v.pitch
+                                  : spread == Spread::row ? round_up(s.rows, kBlock / 4)
+                                                          : v.pitch;
+    used_ += elements;
+    most_ = std::max(most_, used_);
+    return v;
+  }
+
+  /// Nobody needs what temporaries hold any more.
+  void release() { used_ = 0; }
+
+  /// to = op(from...) over the slab; operands of one type but in a cast.
+  void apply(VectorOp op, const Value& to, std::vector<Value> from, Shape s, double immediate = 0) {
+    for (Value& v : from)
+      if (v.spread == Spread::row && to.spread == Spread::full) v = in_blocks(v, s);
+    if (to.spread == Spread::row) {  // a vector of rows is one row of columns
+      s = {.rows = 1, .columns = s.rows};
+    } else if (to.spread == Spread::column) {
+      s.rows = 1;
+    }
+    const auto too_far = [&](const Value& v) { return stride(v, to) > kMaxStride; };
+    if (s.rows > 1 && (too_far(to) || std::ranges::any_of(from, too_far))) {
+      for (std::int64_t r = 0; r < s.rows; ++r) {
+        std::vector<Value> of_row;
+        for (const Value& v : from) of_row.push_back(row_of(v, r));
+        apply_rows(op, row_of(to, r), of_row, {1, s.columns}, immediate);
+      }
+      return;
+    }
+    apply_rows(op, to, from, s, immediate);
+  }
+
+  /// Each row of `from` (f32, full) becomes one element of `to` (row); its columns are overwritten.
+  void reduce(VectorOp fold, VectorOp across, const Value& to, const Value& from, Shape s) {
+    for (std::int64_t c = kLanes; c < s.columns; c += kLanes) {
+      Value part = from;
+      part.place.offset = from.offset() + c;
+      apply(fold, from, {from, part}, {s.rows, std::min(kLanes, s.columns - c)});
+    }
+    const std::int64_t lanes = std::min(kLanes, s.columns);
+    for (std::int64_t r = 0; r < s.rows;) {
+      const std::int64_t stride = from.pitch * 4 / kBlock;
+      const std::int64_t n = stride > kMaxStride ? 1 : std::min(kMaxRepeat, s.rows - r);
+      Vector v{.op = across, .to = {.place = moved(to.place, r)}, .repeat = n};
+      v.from.push_back({.place = moved(from.place, r * from.pitch)});
+      if (n > 1) v.from.back().repeat_stride = stride;
+      if (lanes < kLanes) v.mask = lanes;
+      emit_all(std::move(v), to, {from});
+      r += n;
+    }
+  }
+
+  /// A row's element in a block, as an operand over full slabs.
+  Value in_blocks(const Value& v, Shape s) {
+    if (v.blocks) return v;
+    Value to{.spread = Spread::row, .place = {scratch_, used_}, .blocks = true};
+    used_ += round_up(s.rows, 8) * 8;
+    most_ = std::max(most_, used_);
+    for (std::int64_t r = 0; r < s.rows;) {  // eight rows a repeat
+      const std::int64_t whole = std::min(kMaxRepeat, (s.rows - r) / 8);
+      const std::int64_t n = std::max<std::int64_t>(whole, 1);
+      Vector b{.op = VectorOp::brcb, .to = {.place = moved(to.place, r * 8)}, .repeat = n};
+      b.from.push_back({.place = moved(v.place, r)});
+      if (whole == 0) b.mask = s.rows - r;
+      emit_all(std::move(b), to, {v});
+      r += whole == 0 ? s.rows - r : 8 * whole;
+    }
+    return to;
+  }
+
+ private:
+  static Place moved(const Place& p, std::int64_t by) {
+    return {p.object, p.offset.literal() + by};
+  }
+
+  static Value row_of(Value v, std::int64_t r) {
+    if (v.spread == Spread::full) v.place = moved(v.place, r * v.pitch);
+    if (v.spread == Spread::row && v.blocks) v.place = moved(v.place, r * 8);
+    return v;
+  }
+
+  /// Blocks from one row of an operand to the next.
+  static std::int64_t stride(const Value& v, const Value& to) {
+    if (v.spread == Spread::full) return v.pitch * size_of(v.type) / kBlock;
+    return v.spread == Spread::row && to.spread == Spread::full ? 1 : 0;
+  }
+
+  void apply_rows(VectorOp op, const Value& to, const std::vector<Value>& from, Shape s,
+                  double immediate) {
+    const bool narrow = to.type == DType::f16 && std::ranges::all_of(from, [](const Value& v) {
+                          return v.type == DType::f16;
+                        });
+    const std::int64_t lanes = narrow ? 2 * kLanes : kLanes;
+    const auto instruction = [&](std::int64_t row, std::int64_t column, std::int64_t repeat,
+                                 std::int64_t mask, bool along) {
+      const auto operand = [&](const Value& v) {
+        const bool block = v.spread == Spread::row && v.blocks;
+        VectorPlace p{.place = moved(v.place, (v.spread == Spread::full ? row * v.pitch : 0) +
+                                                  (block ? row * 8 : column))};
+        if (block) p.block_stride = 0;
+        if (along && block) p.repeat_stride = 0;
+        if (!along && repeat > 1) p.repeat_stride = stride(v, to);
+        return p;
+      };
+      Vector v{.op = op, .to = operand(to), .immediate = immediate, .repeat = repeat};
+      for (const Value& f : from) v.from.push_back(operand(f));
+      if (mask < lanes) v.mask = mask;
+      emit_all(std::move(v), to, from);
+    };
+    if (s.rows == 1) {
+      std::int64_t c = 0;
+      for (std::int64_t n; (n = std::min(kMaxRepeat, (s.columns - c) / lanes)) > 0; c += n * lanes)
+        instruction(0, c, n, lanes, true);
+      if (c < s.columns) instruction(0, c, 1, s.columns - c, true);
+      return;
+    }
+    for (std::int64_t c = 0; c < s.columns; c += lanes)
+      for (std::int64_t r = 0; r < s.rows; r += kMaxRepeat)
+        instruction(r, c, std::min(kMaxRepeat, s.rows - r), std::min(lanes, s.columns - c), false);
+  }
+
+  void emit_all(Vector v, const Value& to, const std::vector<Value>& from) {
+    std::vector<TraceTouch> touches;
+    for (const Value& f : from) touches.insert(touches.end(), f.touches.begin(), f.touches.end());
+    for (TraceTouch t : to.touches) {
+      t.write = true;
+      touches.push_back(std::move(t));
+    }
+    emit_(std::move(v), std::move(touches));
+  }
+
+  std::string scratch_;
+  std::int64_t used_ = 0, most_ = 0;
+  Emit emit_;
+};
+
+inline std::optional<VectorOp> binary(std::string_view f) {
+  static const std::map<std::string_view, VectorOp> all = {
+      {"add", VectorOp::add}, {"sub", VectorOp::sub}, {"mul", VectorOp::mul},
+      {"div", VectorOp::div}, {"max", VectorOp::max}, {"min", VectorOp::min}};
+  const auto at = all.find(f);
+  return at == all.end() ? std::nullopt : std::optional(at->second);
+}
+
+inline std::optional<VectorOp> unary(std::string_view f) {
+  static const std::map<std::string_view, VectorOp> all = {
+      {"exp", VectorOp::exp},     {"log", VectorOp::log},     {"sqrt", VectorOp::sqrt},
+      {"rsqrt", VectorOp::rsqrt}, {"recip", VectorOp::recip}, {"relu", VectorOp::relu},
+      {"abs", VectorOp::abs}};
+  const auto at = all.find(f);
+  return at == all.end() ? std::nullopt : std::optional(at->second);
+}
+
+/// Computes expressions over a slab.
+class Expressions {
+ public:
+  Expressions(VectorUnit& unit, const std::string& op, const std::vector<Value>& inputs,
+              Shape shape)
+      : unit_(unit), op_(op), inputs_(inputs), shape_(shape) {}
+
+  /// In f32, in `to` (f32) where given.
+  Value value(const Expr& e, const Value* to = nullptr) {
+    switch (e.kind) {
+      case Expr::Kind::constant:
+        return {.constant = e.constant};
+      case Expr::Kind::input:
+        return wide(inputs_[static_cast<std::size_t>(e.input)]);
+      case Expr::Kind::call:
+        return call(e, to);
+      case Expr::Kind::index:
+        throw Refused{op_ + " reads a loop's index, for which the npu target has no code"};
+      default:
+        throw Refused{op_ + " reads an output of its own, for which the npu target has no code"};
+    }
+  }
+
+  /// A value in `to`, of whatever type and spread.
+  void into(const Value& v, const Value& to) {
+    if (v.spread == Spread::constant && to.type == DType::f32)
+      return unit_.apply(VectorOp::dup, to, {}, shape_, v.constant);
+    if (v.spread == to.spread && v.place == to.place) return;
+    if (v.type == to.type && v.spread != Spread::constant)
+      return unit_.apply(VectorOp::copy, to, {v}, shape_);
+    Value whole = v;
+    if (v.spread != to.spread) {
+      whole = unit_.temporary(to.spread, shape_);
+      into(v, whole);
+    }
+    unit_.apply(VectorOp::cast, to, {whole}, shape_);
+  }
+
+  /// Where an expression is one operation on what has the type of `to`: done at once, rounded once.
+  bool directly(const Expr& e, const Value& to) {
+    if (e.kind != Expr::Kind::call || to.type != DType::f16) return false;
+    std::vector<Value> from;
+    for (const Expr& a : e.args) {
+      if (a.kind != Expr::Kind::input) return false;
+      from.push_back(inputs_[static_cast<std::size_t>(a.input)]);
+      if (from.back().type != to.type || from.back().spread != to.spread) return false;
+    }
+    const auto op = from.size() == 2 ? binary(e.function) : unary(e.function);
+    if (op) unit_.apply(*op, to, from, shape_);
+    return op.has_value();
+  }
+
+ private:
+  /// The tile's values in f32.
+  Value wide(const Value& v) {
+    if (v.type == DType::f32) return v;
+    Value t = unit_.temporary(v.spread, shape_);
+    unit_.apply(VectorOp::cast, t, {v}, shape_);
+    return t;
+  }
+
+  static Spread over(Spread a, Spread b) {
+    if (a == b || b == Spread::constant) return a;
+    return a == Spread::constant ? b : Spread::full;
+  }
+
+  Value result(Spread spread, const Value* to) {
+    return to != nullptr && to->spread == spread ? *to : unit_.temporary(spread, shape_);
+  }
+
+  Value with(VectorOp op, const Value& v, double immediate, const Value* to) {
+    const Value t = result(v.spread, to);
+    unit_.apply(op, t, {v}, shape_, immediate);
+    return t;
+  }
+
+  Value call(const Expr& e, const Value* to) {
+    std::vector<Value> args;
+    for (const Expr& a : e.args) args.push_back(value(a));
+    if (std::ranges::all_of(args, [](const Value& v) { return v.spread == Spread::constant; })) {
+      std::vector<double> numbers;
+      for (const Value& v : args) numbers.push_back(v.constant);
+      return {.constant = find_expr_function(e.function)->evaluate(numbers.data())};
+    }
+    if (args.size() == 2) return call(e.function, args[0], args[1], to);
+    if (args.size() == 1) return call(e.function, args[0], to);
+    throw unknown(e.function);
+  }
+
+  Refused unknown(const std::string& function) const {
+    return Refused{op_ + " calls " + function + ", which the vector unit has no instruction for"};
+  }
+
+  Value call(const std::string& f, const Value& a, const Value& b, const Value* to) {
+    if (f == "pow" && b.spread == Spread::constant) return power(a, b.constant, to);
+    const auto op = binary(f);
+    if (!op) throw unknown(f);
+    if (b.spread == Spread::constant) {
+      switch (*op) {
+        case VectorOp::add:
+          return with(VectorOp::adds, a, b.constant, to);
+        case VectorOp::sub:
+          return with(VectorOp::adds, a, -b.constant, to);
+        case VectorOp::mul:
+          return with(VectorOp::muls, a, b.constant, to);
+        case VectorOp::div:
+          return with(VectorOp::muls, a, 1 / b.constant, to);
+        case VectorOp::max:
+          return with(VectorOp::maxs, a, b.constant, to);
+        default:
+          return with(VectorOp::mins, a, b.constant, to);
+      }
+    }
+    if (a.spread == Spread::constant) {
+      if (*op == VectorOp::sub)
+        return with(VectorOp::adds, with(VectorOp::muls, b, -1, nullptr), a.constant, to);
+      if (*op == VectorOp::div)
+        return with(VectorOp::muls, with(VectorOp::recip, b, 0, nullptr), a.constant, to);
+      return call(f, b, a, to);  // the others commute
+    }
+    const Value t = result(over(a.spread, b.spread), to);
+    unit_.apply(*op, t, {a, b}, shape_);
+    return t;
+  }
+
+  Value call(const std::string& f, const Value& a, const Value* to) {
+    if (const auto op = unary(f)) return with(*op, a, 0, to);
+    if (f == "neg") return with(VectorOp::muls, a, -1, to);
+    if (f == "square") return call("mul", a, a, to);
+    if (f == "sigmoid" || f == "tanh") {  // 1 / (1 + e^-x); tanh x = 2 sigmoid(2x) - 1
+      const double scale = f == "tanh" ? 2 : 1;
+      Value v = with(VectorOp::muls, a, -scale, nullptr);
+      v = with(VectorOp::exp, v, 0, &v);
+      v = with(VectorOp::adds, v, 1, &v);
+      v = with(VectorOp::recip, v, 0, scale == 1 ? to : &v);
+      if (scale == 1) return v;
+      v = with(VectorOp::muls, v, 2, &v);
+      return with(VectorOp::adds, v, -1, to);
+    }
+    if (f == "erf") return erf(a, to);
+    if (f == "gelu") {  // x / 2 (1 + erf(x / sqrt 2))
+      Value v = with(VectorOp::muls, a, 1 / std::numbers::sqrt2, nullptr);
+      v = erf(v, nullptr);
+      v = with(VectorOp::adds, v, 1, &v);
+      v = with(VectorOp::muls, v, 0.5, &v);
+      return call("mul", v, a, to);
+    }
+    throw unknown(f);
+  }
+
+  /// Abramowitz and Stegun 7.1.26, off by 1.5e-7 at most: with t = 1 / (1 + p |x|),
+  /// 1 - (a1 t + a2 t^2 + ... + a5 t^5) e^(-x^2), with the sign of x.
+  Value erf(const Value& x, const Value* to) {
+    constexpr double p = 0.3275911;
+    constexpr double a[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592};
+    const Value size = with(VectorOp::abs, x, 0, nullptr);
+    Value t = with(VectorOp::muls, size, p, nullptr);
+    t = with(VectorOp::adds, t, 1, &t);
+    t = with(VectorOp::recip, t, 0, &t);
+    Value sum = with(VectorOp::muls, t, a[0], nullptr);
+    for (int i = 1; i < 5; ++i) {
+      sum = with(VectorOp::adds, sum, a[i], &sum);
+      sum = call("mul", sum, t, &sum);
+    }
+    Value falls = call("mul", size, size, &size);
+    falls = with(VectorOp::muls, falls, -1, &falls);
+    falls = with(VectorOp::exp, falls, 0, &falls);
+    sum = call("mul", sum, falls, &sum);
+    sum = with(VectorOp::muls, sum, -1, &sum);
+    sum = with(VectorOp::adds, sum, 1, &sum);
+    Value sign = with(VectorOp::muls, x, 1e30, &t);
+    sign = with(VectorOp::mins, sign, 1, &t);
+    sign = with(VectorOp::maxs, sign, -1, &t);
+    return call("mul", sum, sign, to);
+  }
+
+  /// A small whole power by products, another as e^(b ln a).
+  Value power(const Value& a, double b, const Value* to) {
+    constexpr double most = 8;
+    if (b != std::floor(b)) {
+      Value v = with(VectorOp::log, a, 0, nullptr);
+      v = with(VectorOp::muls, v, b, &v);
+      return with(VectorOp::exp, v, 0, to);
+    }
+    if (b == 0 || std::abs(b) > most) throw unknown("pow");
+    Value v = a;
+    for (double i = 1; i < std::abs(b); ++i) v = call("mul", v, a, nullptr);
+    return b < 0 ? with(VectorOp::recip, v, 0, to) : v;
+  }
+
+  VectorUnit& unit_;
+  const std::string& op_;
+  const std::vector<Value>& inputs_;
+  Shape shape_;
+};
+
+}  // namespace tilewright::npu
