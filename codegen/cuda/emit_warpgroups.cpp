@@ -144,8 +144,9 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
   return out.text();
 }
 
-/// As the price has it.
+/// As the price has it. A kernel alone follows itself: SMs that had no block of it are idle.
 bool on_idle_sms(const Program& p, const WarpgroupProduct& product) {
+  if (p.schedule.kernels.size() < 2) return false;
   const auto rates = lowering::block_rates(p.machine(), product.operand);
   return rates && lowering::begins_on_idle_sms(product, p.workload(), *rates);
 }
