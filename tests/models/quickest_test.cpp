@@ -746,8 +746,8 @@ TEST(GpuPlanner, LongSumsOfFewResultsAreSharedAmongBlocks) {
 /// more than one operator.
 TEST(Planner, SaysWhyAnOperatorHasNoKernel) {
   const auto w = std::make_shared<const Workload>(
-      workload_from_yaml("name: gathered\nloops: {i: 8}\ntensors: {X: [3, 5], n: [8]}\n"
-                         "dtypes: {n: i32}\noperators: [\"t[i] = X[i, n[i]]\"]\n",
+      workload_from_yaml("name: gathered\nloops: {i: 2000000, j: 2000000}\ntensors: {X: [3, 5], n: "
+                         "[i]}\ndtypes: {n: i32}\noperators: [\"t[i,j] = X[i - j, n[i]]\"]\n",
                          "test"));
   for (const char* machine : {"h200", "epyc-zen5"}) {
     const Result<Proposal> p = planner().propose(asked(w, machine), standard());
