@@ -97,7 +97,7 @@ class Caches {
     constexpr double kTakenOver = 16;  // cycles a line, where the machine's file does not say
     if (!m.units.empty() && m.units.front().clock_hz > 0) {
       const auto known = m.units.front().cycles.find(kTakingOver);
-      cycle_ = 1 / m.units.front().clock_hz;
+      if (m.kind == "cpu") cycle_ = 1 / m.units.front().clock_hz;
       taken_over_ = (known != m.units.front().cycles.end() ? known->second : kTakenOver) /
                     m.units.front().clock_hz / 64;
     }
@@ -220,7 +220,7 @@ class Caches {
   double capacity_ = 0;                               ///< of a core's last cache
   double taken_over_ = 0;                             ///< seconds a byte
   double near_ = 0;                                   ///< bytes of a core's first cache
-  double cycle_ = 0;                                  ///< seconds; 0: not known
+  double cycle_ = 0;                                  ///< seconds, of a processor
   std::vector<std::size_t> ran_;                      ///< kernels, the latest first
   std::vector<std::vector<Touched>> shared_, alone_;  ///< by kernel
   std::vector<Held> held_;

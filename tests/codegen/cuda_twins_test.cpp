@@ -24,17 +24,15 @@ struct Case {
   std::string text;  ///< for messages
 };
 
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms, int cluster = 1,
-               const std::string& second = "") {
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms,
+               int cluster = 1) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
   Kernel kernel{.name = "one"};
   kernel.tree = parse_tree(tree);
   if (cluster > 1) kernel.launch.cluster = cluster;
   Machine m = named_machine("h200");
   m.units.front().count = sms;
-  std::vector<Kernel> kernels = {std::move(kernel)};
-  if (!second.empty()) kernels.push_back({.name = "two", .tree = parse_tree(second)});
-  auto s = resolve({.kernels = std::move(kernels)}, w, std::make_shared<const Machine>(m));
+  auto s = resolve({.kernels = {std::move(kernel)}}, w, std::make_shared<const Machine>(m));
   if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
   return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
 }
@@ -173,27 +171,6 @@ TEST(Twins, BothRightOperandsAreCopiedBeforeTheLaunchBeforeHasEnded) {
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
     EXPECT_LT(run->error, 4e-3);
   }
-}
-
-/// Fewer blocks than SMs that copy much, behind another kernel: they begin when all SMs are free.
-TEST(Twins, FewBlocksThatCopyMuchBeginOnIdleSms) {
-  const auto early = [](std::int64_t k, std::int64_t l, std::int64_t columns, bool alone = false) {
-    const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: {}, l: {}, n: 64}}\noperators:\n"
-                  "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += X[m,k] * W[k,l]\n"
-                  "  - H[m,l] = relu(G[m,l]) * U[m,l]\n{}",
-                  k, l, alone ? "" : "  - down: E[m,n] += H[m,l] * D[l,n]\n"),
-        formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132, 1,
-        alone ? "" : "m/128@grid n/64@grid ( l/64 ( C.down ) S.E )");
-    const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
-    EXPECT_EQ(source.micro_kernel, "wgmma");
-    return source.launches.front().early;
-  };
-  EXPECT_FALSE(early(2048, 11008, 128));  // 86 blocks
-  EXPECT_TRUE(early(2048, 11008, 128, true));
-  EXPECT_TRUE(early(256, 11008, 128));   // which copy little
-  EXPECT_TRUE(early(2048, 11008, 64));   // 132 blocks, of 172 tiles
-  EXPECT_TRUE(early(2048, 16128, 128));  // 126 blocks: nearly all SMs have one
 }
 
 TEST(Twins, EachWaitThatIsLeftOutIsFound) {
