@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/names.h"
+#include "core/workload/subgraph.h"
 #include "simulator/cache.h"
 #include "simulator/gather_walk.h"
 #include "simulator/scratchpad.h"
@@ -81,8 +83,10 @@ class Simulation {
       for (const ScheduledKernel& k : s_.kernels) expected_ += computes_of(k);
     if (skipping_ || options_.most_work != 0 || options_.most_computes != 0)
       walk(s_, sink, [this](const LoopPoint& p) { return steer(p); });
-    else
+    else if (caches_ || s_.kernels.size() == 1 || !options_.skip)
       walk(s_, sink);
+    else
+      walk_each_once();
     if (skipping_) skipped = skipping_->result();
     if (caches_ && options_.occupancy != nullptr) options_.occupancy->finish(*caches_);
     skipped.of_computes = computes_;
@@ -106,6 +110,10 @@ class Simulation {
   }
 
  private:
+  struct Moved {
+    std::int64_t read = 0, written = 0;
+  };
+
   bool managed_by_software(LevelId l) const { return m_.level(l).managed == Managed::software; }
   bool is_cache(LevelId l) const { return l != m_.home() && !managed_by_software(l); }
 
@@ -137,6 +145,63 @@ class Simulation {
   std::int64_t steer(const LoopPoint& p) {
     if (spent()) return p.count - 1;  // the walk runs out, and nobody listens
     return skipping_ ? skipping_->steer(p) : p.next;
+  }
+
+  /// What software manages is empty when a kernel begins, so kernels that differ in names alone
+  /// move the same: the first of them is walked.
+  void walk_each_once() {
+    struct Walked {
+      NamelessKernel kernel;
+      std::unique_ptr<Schedule> alone;
+      std::unique_ptr<Simulation> of;
+    };
+    std::map<std::string, Walked> known;
+    for (std::size_t k = 0; k < s_.kernels.size(); ++k) {
+      Walked one;
+      std::string key = "kernel " + std::to_string(k);
+      if (!no_subgraph(w_, s_.kernels[k].ops)) {
+        one.kernel = nameless(s_.resolved.kernels[k], w_);
+        key = one.kernel.key;
+      } else {
+        for (std::size_t t = 0; t < w_.tensors().size(); ++t) one.kernel.tensors.emplace_back(t);
+        for (std::size_t o = 0; o < w_.operators().size(); ++o)
+          one.kernel.operators.emplace_back(o);
+      }
+      const auto [at, first] = known.try_emplace(key);
+      if (first) {
+        at->second = {.kernel = one.kernel};
+        at->second.alone =
+            std::make_unique<Schedule>(Schedule{.workload = s_.workload,
+                                                .machine = s_.machine,
+                                                .kernels = {s_.kernels[k]},
+                                                .resolved = {{s_.resolved.kernels[k]}}});
+        at->second.of = std::make_unique<Simulation>(*at->second.alone, options_, share_);
+        Simulation& of = *at->second.of;
+        of.options_.progress = {};
+        walk(*at->second.alone, [&of](const AccessEvent& e) { of.apply(e); });
+      }
+      add(*at->second.of, at->second.kernel, one.kernel);
+      if (expected_ > 0)
+        options_.progress(std::min(0.99, static_cast<double>(computes_) / expected_));
+    }
+  }
+
+  /// What a kernel's walk has counted, as that of one which differs in names alone.
+  void add(const Simulation& o, const NamelessKernel& its, const NamelessKernel& kernel) {
+    for (const auto& [levels, from] : o.boundaries_) {
+      const std::size_t to = intern(levels.first, levels.second);
+      for (std::size_t t = 0; t < kernel.tensors.size(); ++t) {
+        Moved& moved = bytes_[to][kernel.tensors[t].index()];
+        moved.read += o.bytes_[from][its.tensors[t].index()].read;
+        moved.written += o.bytes_[from][its.tensors[t].index()].written;
+      }
+    }
+    for (std::size_t k = 0; k < kernel.operators.size(); ++k) {
+      const std::int64_t more = o.operations_[its.operators[k].index()];
+      std::int64_t& count = operations_[kernel.operators[k].index()];
+      if (more >= 0) count = std::max<std::int64_t>(count, 0) + more;
+    }
+    computes_ += o.computes_;
   }
 
   /// Why every iteration has to be walked; empty: it does not.
@@ -425,10 +490,6 @@ class Simulation {
       if (operations_[o] >= 0) t.operations[w_.operators()[o].name] = Operations(operations_[o]);
     return t;
   }
-
-  struct Moved {
-    std::int64_t read = 0, written = 0;
-  };
 
   const Schedule& s_;
   SimulateOptions options_;

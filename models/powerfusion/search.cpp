@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -32,8 +33,10 @@ class Merger {
   }
 
   Merging beam(int width, int most_operators) {
+    // States share the kernels that no step made longer.
+    using Kernel = std::shared_ptr<const Operators>;
     struct State {
-      std::vector<Operators> kernels;
+      std::vector<Kernel> kernels;
       std::vector<double> least;
       std::vector<int> of;  ///< a vertex's kernel; -1: none yet
       double sum = 0;
@@ -45,6 +48,7 @@ class Merger {
     };
     std::vector<State> states = {{.of = std::vector<int>(static_cast<std::size_t>(g_.size()), -1)}};
     std::int64_t seen = 0;
+    const std::vector<std::vector<int>> related = relations();
     Steps progress(static_cast<double>(all_.size()));
     for (int v : all_) {
       progress.done();
@@ -53,17 +57,19 @@ class Merger {
         const State& s = states[i];
         const auto add = [&](std::size_t k) {
           const bool fresh = k == s.kernels.size();
-          Operators longer = fresh ? Operators() : s.kernels[k];
+          Operators longer = fresh ? Operators() : *s.kernels[k];
           longer.push_back(v);
           const double now = least(longer);
           if (now == kNever) return;
           ++seen;
           steps.push_back({i, k, now, s.sum + (now - (fresh ? 0 : s.least[k]))});
         };
-        for (std::size_t k = 0; k < s.kernels.size(); ++k)
-          if (s.kernels[k].size() < static_cast<std::size_t>(most_operators) &&
-              related(s.kernels[k], v))
-            add(k);
+        std::set<std::size_t> joinable;
+        for (int u : related[static_cast<std::size_t>(v)])
+          if (const int k = s.of[static_cast<std::size_t>(u)]; k >= 0)
+            joinable.insert(static_cast<std::size_t>(k));
+        for (std::size_t k : joinable)
+          if (s.kernels[k]->size() < static_cast<std::size_t>(most_operators)) add(k);
         add(s.kernels.size());
       }
       std::ranges::stable_sort(steps, {}, &Step::sum);
@@ -77,7 +83,10 @@ class Merger {
           s.kernels.emplace_back();
           s.least.push_back(0);
         }
-        s.kernels[step.kernel].push_back(v);
+        Kernel& kernel = s.kernels[step.kernel];
+        Operators longer = kernel == nullptr ? Operators() : *kernel;
+        longer.push_back(v);
+        kernel = std::make_shared<const Operators>(std::move(longer));
         s.least[step.kernel] = step.least;
         s.of[static_cast<std::size_t>(v)] = static_cast<int>(step.kernel);
         s.sum = step.sum;
@@ -87,11 +96,13 @@ class Merger {
     Merging out{.cost = kNever, .states = seen};
     std::size_t tried = 0;
     for (State& s : states) {
-      if (!ordered(s.kernels) || tried++ == kFinalists) continue;
-      const double sum = sum_of(s.kernels, out.cost);
+      std::vector<Operators> kernels;
+      for (const Kernel& k : s.kernels) kernels.push_back(*k);
+      if (!ordered(kernels) || tried++ == kFinalists) continue;
+      const double sum = sum_of(kernels, out.cost);
       if (sum < out.cost) {
         out.cost = sum;
-        out.kernels = std::move(s.kernels);
+        out.kernels = std::move(kernels);
       }
     }
     if (out.kernels.empty()) {  // none can be put in an order, or is a kernel
@@ -107,24 +118,31 @@ class Merger {
  private:
   double least(const Operators& k) const { return least_ == nullptr ? 0 : (*least_)(k); }
 
-  /// Whether the operator reads what the kernel makes, or both read the same.
-  bool related(const Operators& kernel, int v) const {
+  /// By vertex: those that make what it reads, or read the same.
+  std::vector<std::vector<int>> relations() const {
     const Workload& w = g_.workload();
-    for (const Access& a : w.op(g_.vertex(v).op).inputs)
-      for (int u : kernel) {
-        const Operator& op = w.op(g_.vertex(u).op);
-        for (const Output& o : op.outputs)
-          if (o.target.tensor == a.tensor) return true;
-        for (const Access& b : op.inputs)
-          if (b.tensor == a.tensor) return true;
+    std::map<TensorId, std::vector<int>> touched;
+    for (int u : all_) {
+      const Operator& op = w.op(g_.vertex(u).op);
+      std::set<TensorId> its;
+      for (const Output& o : op.outputs) its.insert(o.target.tensor);
+      for (const Access& b : op.inputs) its.insert(b.tensor);
+      for (TensorId t : its) touched[t].push_back(u);
+    }
+    std::vector<std::vector<int>> all(static_cast<std::size_t>(g_.size()));
+    for (int v : all_)
+      for (const Access& a : w.op(g_.vertex(v).op).inputs) {
+        const std::vector<int>& others = touched.at(a.tensor);
+        all[static_cast<std::size_t>(v)].insert(all[static_cast<std::size_t>(v)].end(),
+                                                others.begin(), others.end());
       }
-    return false;
+    return all;
   }
 
   /// Whether the kernel, with an operator whose producers have all been placed, would wait for a
   /// kernel that waits for it. `of`: each vertex's kernel, -1: one of its own.
-  bool waits_for_itself(const std::vector<Operators>& kernels, const std::vector<int>& of,
-                        std::size_t kernel, int v) const {
+  bool waits_for_itself(const std::vector<std::shared_ptr<const Operators>>& kernels,
+                        const std::vector<int>& of, std::size_t kernel, int v) const {
     if (kernel == kernels.size()) return false;
     std::vector<bool> seen(of.size());
     std::vector<int> open = {v};
@@ -143,7 +161,7 @@ class Merger {
         } else if (its < 0) {
           visit(from);
         } else {
-          std::ranges::for_each(kernels[static_cast<std::size_t>(its)], visit);
+          std::ranges::for_each(*kernels[static_cast<std::size_t>(its)], visit);
         }
       }
     }

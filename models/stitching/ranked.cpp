@@ -52,25 +52,27 @@ bool StitchedKernel::written() const { return std::ranges::all_of(parts, &Stitch
 
 Bytes compulsory_of(const Graph& g, std::span<const int> pattern) {
   const Workload& w = g.workload();
-  std::set<TensorId> reads;
-  std::vector<OpId> ops;
-  for (int v : pattern) ops.push_back(g.vertex(v).op);
+  std::vector<OpId> sorted;
+  for (int v : pattern) sorted.push_back(g.vertex(v).op);
+  std::ranges::sort(sorted);
+  const auto own = [&](OpId op) { return op.valid() && std::ranges::binary_search(sorted, op); };
+  std::map<TensorId, std::vector<OpId>> reads;  // by whom
   Bytes sum;
-  const auto own = [&](OpId op) {
-    return op.valid() && std::ranges::any_of(pattern, [&](int v) { return g.vertex(v).op == op; });
-  };
   for (int v : pattern) {
-    const Operator& op = w.op(g.vertex(v).op);
-    for (const Access& a : op.inputs)
-      if (!own(w.producer(a.tensor))) reads.insert(a.tensor);
-    for (const Output& o : op.outputs) {
+    const OpId id = g.vertex(v).op;
+    for (const Access& a : w.op(id).inputs) {
+      if (own(w.producer(a.tensor))) continue;
+      std::vector<OpId>& readers = reads[a.tensor];
+      if (readers.empty() || readers.back() != id) readers.push_back(id);
+    }
+    for (const Output& o : w.op(id).outputs) {
       const TensorId t = o.target.tensor;
       const auto readers = w.consumers(t);
-      if (w.is_output(t) || std::ranges::any_of(readers, [&](OpId r) { return !own(r); }))
+      if (std::ranges::any_of(readers, [&](OpId r) { return !own(r); }) || w.is_output(t))
         sum += w.tensor(t).bytes();
     }
   }
-  for (TensorId t : reads) sum += bytes_read(w, t, ops);
+  for (const auto& [t, readers] : reads) sum += bytes_read(w, t, readers);
   return sum;
 }
 

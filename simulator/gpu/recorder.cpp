@@ -92,7 +92,7 @@ void Recorder::apply(const AccessEvent& e) {
     enter(e.block);
   }
   if (keeps_places_) keep_places(e);
-  if (e.buffer.valid() && !grid_) owner_[{e.buffer.value, e.instance}] = e.block;
+  if (e.buffer.valid() && !grid_) own(e);
   contents_.apply(e);
   if (e.kind == AccessKind::compute) return compute(e);
   if (e.kind == AccessKind::gather) return gather(e);
@@ -104,12 +104,21 @@ void Recorder::apply(const AccessEvent& e) {
     touch({e.node, e.buffer, e.tensor, write}, e.kernel, e.buffer, e.box, e.tiles);
 }
 
+/// Blocks come to an instance again and again in turn: most of the time the last one says it.
+void Recorder::own(const AccessEvent& e) {
+  Owners& of = owners_[e.buffer.index()];
+  if (of.instance == e.instance && of.block == e.block) return;
+  of.instance = e.instance;
+  of.block = e.block;
+  of.by_instance[e.instance] = e.block;
+}
+
 void Recorder::begin(const AccessEvent& e) {
   const ScheduledKernel& k = s_.kernels[static_cast<std::size_t>(e.kernel)];
   grid_ = Grid::of(m_, k);
   list_ = {};
   where_.clear();
-  owner_.clear();
+  owners_.assign(k.buffers.size(), {});
   drafts_.clear();
   passed_.clear();
   current_ = nullptr;
@@ -218,8 +227,9 @@ void Recorder::gather(const AccessEvent& e) {
 void Recorder::moved(const Movement& m) {
   const Buffer& b = s_.kernels[static_cast<std::size_t>(m.kernel)].buffer(m.buffer);
   if (event_->kind == AccessKind::kernel_end && !grid_) {
-    const auto owner = owner_.find({m.buffer.value, m.instance});
-    enter(owner == owner_.end() ? 0 : owner->second);
+    const auto& owners = owners_[m.buffer.index()].by_instance;
+    const auto owner = owners.find(m.instance);
+    enter(owner == owners.end() ? 0 : owner->second);
   }
   const Routes::Both& both = routes_.of(m.kernel, m.buffer);
   const Routes::Route& r = m.inward ? both.in : both.out;

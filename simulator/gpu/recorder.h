@@ -71,6 +71,7 @@ class Recorder {
   std::int64_t steer(const LoopPoint& p);
   void apply(const AccessEvent& e);
   void begin(const AccessEvent& e);
+  void own(const AccessEvent& e);
   void enter(std::int64_t block);
   void close_block();
   void barrier(const AccessEvent& e);
@@ -104,7 +105,12 @@ class Recorder {
   using Part = std::pair<std::int64_t, std::int64_t>;  // barriers that it has passed, block
   std::map<Part, Draft> drafts_;                       // in order of dispatch
   std::map<std::int64_t, std::int64_t> passed_;        // by block
-  std::map<std::pair<int, std::int64_t>, std::int64_t> owner_;  // block by (buffer, instance)
+  /// A buffer's blocks by instance, and the last that came.
+  struct Owners {
+    std::unordered_map<std::int64_t, std::int64_t> by_instance;
+    std::int64_t instance = -1, block = -1;
+  };
+  std::vector<Owners> owners_;  // by buffer
   BlockList list_;
   std::vector<std::vector<std::int64_t>> where_;  // by block of list_, with grid_
   std::vector<std::int64_t> place_;               // of the block being recorded, with grid_

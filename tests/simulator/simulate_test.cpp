@@ -66,6 +66,51 @@ TEST(Simulate, ALargeCacheReadsEverythingOnceAndKeepsWhatIsWritten) {
   }
 }
 
+// The first two are alike, the third has other tiles. Each kernel alone says what it moves.
+TEST(Simulate, KernelsOfSoftwareManagedLevelsCountAsEachAlone) {
+  constexpr const char* kProducts = R"yaml(
+name: products
+loops: {m: 10, k: 7, l: 9, a: 10, b: 7, c: 9, x: 10, y: 7, z: 9}
+operators:
+  - "first: C[m,l] += A[m,k] * B[k,l]"
+  - "second: F[a,c] += D[a,b] * E[b,c]"
+  - "third: I[x,z] += G[x,y] * H[y,z]"
+)yaml";
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(kProducts, "test"));
+  for (const char* name : {"scratchpad:4096B", "scratchpad:1K,8K"}) {
+    const auto machine = std::make_shared<const Machine>(parse_synthetic_machine(name));
+    const auto kernel = [](const char* tree, std::map<std::string, std::int64_t> tiles) {
+      return Kernel{.tree = parse_tree(tree), .tiles = std::move(tiles)};
+    };
+    const auto s =
+        resolve({.kernels = {kernel("m l ( k ( C.first ) )", {{"m", 4}, {"l", 5}, {"k", 4}}),
+                             kernel("a c ( b ( C.second ) )", {{"a", 4}, {"c", 5}, {"b", 4}}),
+                             kernel("x z ( y ( C.third ) )", {{"x", 4}, {"z", 9}, {"y", 4}})}},
+                w, machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    const Traffic all = simulate(*s);
+    std::int64_t computes = 0;
+    for (std::size_t k = 0; k < s->kernels.size(); ++k) {
+      const Simulated one = simulate_in_detail({.workload = w,
+                                                .machine = machine,
+                                                .kernels = {s->kernels[k]},
+                                                .resolved = {{s->resolved.kernels[k]}}});
+      computes += one.skipped.of_computes;
+      EXPECT_FALSE(one.traffic.entries.empty());
+      for (const TrafficEntry& e : one.traffic.entries) {
+        EXPECT_EQ(all.at(e.tensor, e.boundary).read, e.read) << e.tensor;
+        EXPECT_EQ(all.at(e.tensor, e.boundary).written, e.written) << e.tensor;
+      }
+      for (const auto& [op, count] : one.traffic.operations)
+        EXPECT_EQ(all.operations.at(op), count) << op;
+    }
+    EXPECT_EQ(simulate_in_detail(*s).skipped.of_computes, computes);
+    EXPECT_EQ(simulate_in_detail(*s, {.skip = false}).skipped.of_computes, computes);
+    EXPECT_NE(all.at("A", machine->boundary(LevelId(0), LevelId(1))).read,
+              all.at("G", machine->boundary(LevelId(0), LevelId(1))).read);
+  }
+}
+
 // m, l, k and n have 3, 2, 2 and 2 iterations: 12 tiles of each product.
 TEST(Simulate, StopsAfterSoManyTilesAndSaysWhatIsHeld) {
   for (const char* machine : {"scratchpad:4096B", "cache:512B/2,2K/4"}) {
