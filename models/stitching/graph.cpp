@@ -206,12 +206,15 @@ std::vector<Component> connected(const Graph& g, std::span<const int> pattern) {
   return parts;
 }
 
-constexpr double kOneBlock = 32768;  ///< elements that one block may go through alone
-
-double most_points(const Graph& g, const Component& part) {
-  double most = 0;
-  for (int v : part.vertices) most = std::max(most, g.points(g.vertex(v).loops));
-  return most;
+/// Whether one block does it all: few elements, and a sum of all of them.
+bool is_one_block(const Graph& g, const Component& part) {
+  constexpr double kMost = 32768;  // elements
+  return std::ranges::all_of(part.vertices,
+                             [&](int v) { return g.points(g.vertex(v).loops) <= kMost; }) &&
+         std::ranges::any_of(part.vertices, [&](int v) {
+           const Vertex& x = g.vertex(v);
+           return !x.reduced.empty() && (x.loops & ~x.reduced).empty();
+         });
 }
 
 }  // namespace
@@ -226,7 +229,7 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
     choose_rows(g, part);
-    if (part.rows.empty() && part.vertices.size() > 1 && most_points(g, part) > kOneBlock)
+    if (part.rows.empty() && part.vertices.size() > 1 && !is_one_block(g, part))
       return std::nullopt;
   }
   if (parts.size() > 1) join_sums(g, parts);
