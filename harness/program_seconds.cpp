@@ -97,7 +97,7 @@ class Caches {
     constexpr double kTakenOver = 16;  // cycles a line, where the machine's file does not say
     if (!m.units.empty() && m.units.front().clock_hz > 0) {
       const auto known = m.units.front().cycles.find(kTakingOver);
-      if (m.kind == "cpu") cycle_ = 1 / m.units.front().clock_hz;
+      if (m.kind != "gpu") cycle_ = 1 / m.units.front().clock_hz;
       taken_over_ = (known != m.units.front().cycles.end() ? known->second : kTakenOver) /
                     m.units.front().clock_hz / 64;
     }
