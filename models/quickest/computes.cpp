@@ -120,9 +120,9 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
     seconds += box.times * box.depth * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                stored * r_.cycle;
   if (!x.window && box.outer <= 1) return {.seconds = seconds, .begun = begun};
-  const double by_lines = seconds + box.times * copies(x, box);
-  const ProductSeconds points = by_points(x, box);
-  return by_lines <= points.seconds ? ProductSeconds{.seconds = by_lines} : points;
+  const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  if (by_lines <= points) return {.seconds = by_lines};
+  return {.seconds = points, .by_points = true};
 }
 
 /// Steps of the depth that an element of a plain product's operands has.
@@ -266,24 +266,23 @@ int Compute::rows_of_window(const Product& x) const {
 
 /// Seconds of all products of the form that broadcasts points: nothing is copied, padding is left
 /// out.
-ProductSeconds Compute::by_points(const Product& x, const ProductBox& box) const {
+double Compute::by_points(const Product& x, const ProductBox& box) const {
   const Access& b = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
   double inside = 1;
   for (std::size_t d = 0; d < b.index.size(); ++d)
     if (b.index[d].terms.size() > 1 && b.index[d].gathered < 0) inside *= inside_share(w_, b, d);
   const double height = box.outer > 1 ? box.outer : most(rows_of_window(x));
   const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
-  const double seconds = times * r_.cycle *
-                         (box.depth * kList +
-                          cycles_of_points({.rows = box.rows,
-                                            .width = box.columns / box.outer,
-                                            .height = height,
-                                            .steps = box.depth,
-                                            .inside = inside,
-                                            .lanes = r_.lanes,
-                                            .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
-                                            .multiply_add = r_.fma / r_.cycle}));
-  return {.seconds = seconds, .by_points = true, .images = times};
+  return times * r_.cycle *
+         (box.depth * kList +
+          cycles_of_points({.rows = box.rows,
+                            .width = box.columns / box.outer,
+                            .height = height,
+                            .steps = box.depth,
+                            .inside = inside,
+                            .lanes = r_.lanes,
+                            .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                            .multiply_add = r_.fma / r_.cycle}));
 }
 
 BufferId Compute::buffer_read(int input) const {

@@ -20,7 +20,6 @@ struct ProductBox {
 struct ProductSeconds {
   double seconds = 0;
   bool by_points = false;  ///< points of a window are broadcast to vectors of rows
-  double images = 1;       ///< that each meet all of these rows then
   double begun = 0;        ///< what memory takes to begin panels, beside their bytes
 };
 
@@ -61,7 +60,7 @@ class Compute {
   double rows_begun(const Product& x, const ProductBox& box) const;
   double panels_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
-  ProductSeconds by_points(const Product& x, const ProductBox& box) const;
+  double by_points(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;
   double put_in_quads(const Product& x, const ProductBox& box) const;
   int vector_loop() const;

@@ -484,22 +484,20 @@ class Walk {
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
     const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
-    if (took.by_points) p = by_points(whole, box, a, took.images);
+    if (took.by_points) p = by_points(whole, box, a);
     p.arithmetic = took.seconds, p.begun = took.begun;
     return p;
   }
 
-  /// Everything once; a group of rows again for every block of points where it does not stay, and
-  /// all of them for every image.
-  Work by_points(Work all, const ProductBox& box, std::size_t rows, double images) const {
+  /// Everything once; a group of rows again for every block of points where it does not stay.
+  Work by_points(Work all, const ProductBox& box, std::size_t rows) const {
     stream(all);
     const double group = std::min(box.rows, static_cast<double>(2 * r_.lanes)) * box.depth *
                          static_cast<double>(r_.element);
-    const double blocks = std::max(1.0, box.columns * box.times / images / 14);
+    const double blocks = std::max(1.0, box.columns / 14);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(group, r_.caches[c].capacity);
-      const double again = kept(all.foot[rows], r_.caches[c].capacity);
-      all.moved[c][rows] *= (stays + (1 - stays) * blocks) * (again + (1 - again) * images);
+      all.moved[c][rows] *= stays + (1 - stays) * blocks;
     }
     return all;
   }
