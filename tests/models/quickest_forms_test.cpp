@@ -134,7 +134,7 @@ TEST(PriceOfForms, WritingHasARateOfItsOwn) {
 /// narrower tiles cost little more.
 TEST(PriceOfForms, RowsOfBroadcastPointsNeedNotFollowOneAnother) {
   const auto seconds = [](const char* tree) {
-    return time_of("o: 16, h: 16, w: 18, c: 16, r: 3, s: 3",
+    return time_of("o: 32, h: 16, w: 18, c: 16, r: 3, s: 3",
                    "\"Y[o,h,w] += X[c,h+r,w+s] * K[o,c,r,s]\"", tree)
         .seconds;
   };
