@@ -56,7 +56,7 @@ std::vector<Tied> tied_dimensions(const Workload& w, const Operator& op, const A
 class PointsInside {
  public:
   PointsInside(const Workload& w, const Operator& op, const Access& a, const Tied& tied,
-         std::span<const Interval> ranges)
+               std::span<const Interval> ranges)
       : loops_(tied.loops), ranges_(ranges) {
     for (std::size_t d : tied.dims) {
       Form f{.at = a.index[d].offset, .extent = w.tensor(a.tensor).shape[d]};

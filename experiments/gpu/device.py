@@ -41,6 +41,10 @@ def recording(**more):
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **more}
 
 
+def us(seconds):
+    return f"{seconds * 1e6:.1f}" if seconds else "-"
+
+
 def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 

@@ -30,9 +30,6 @@ struct Visit {
   std::vector<Pending> loads;
 };
 
-/// Hardware brings lines ahead while others are worked on: of the shorter waits so much is seen.
-constexpr double kSeen = 0.25;
-
 class Walk {
  public:
   Walk(const Schedule& s, const ScheduledKernel& k, const Rates& r)
@@ -578,6 +575,7 @@ class Walk {
     }
     // Hardware brings lines ahead while others are worked on: most of the shorter waits is hidden,
     // all of what a product's steps read from the second cache. Its sums are in `bursts`.
+    constexpr double kSeen = 0.25;
     t.seconds = longest + kSeen * others + (r_.threads > 1 ? r_.region : 0);
     return t;
   }

@@ -14,8 +14,9 @@ def said(*words):
     return subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-def test_a_recording_is_printed():
-    path = ROOT / "experiments" / "results" / "h200-functions.json"
+@pytest.mark.parametrize("name", ["h200-functions", "h200-functions-before", "h200-functions-after"])
+def test_a_recording_is_printed(name):
+    path = ROOT / "experiments" / "results" / f"{name}.json"
     answer = said("--from", path)
     assert answer.returncode == 0, answer.stderr
     rows = json.loads(path.read_text())["rows"]
@@ -25,6 +26,14 @@ def test_a_recording_is_printed():
             assert row["ours"]["verified"], name
             assert f"{row['ours']['seconds_median'] * 1e6:.1f}" in line
     assert f"verified: {sum(bool(r['ours'].get('verified')) for r in rows.values())} of {len(rows)}" in answer.stdout
+
+
+def test_two_recordings_are_compared():
+    before, after = (ROOT / "experiments" / "results" / f"h200-functions-{when}.json" for when in ("before", "after"))
+    line = said("--from", after, "--before", before).stdout.splitlines()[-1]
+    took = [json.loads(path.read_text())["rows"]["1009 norm f16"]["ours"]["seconds_median"] for path in (before, after)]
+    assert "over 56" in line and took[0] > 2 * took[1]
+    assert "no function is in both" in said("--from", after, "--before", after.with_name("h200-functions.json")).stdout
 
 
 def test_what_is_not_asked_is_named():

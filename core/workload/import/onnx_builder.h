@@ -157,7 +157,7 @@ class Builder {
   Value map(const std::string& name, std::int32_t type, const std::vector<Value>& ins,
             const Function& f);
   /// In another type; an operator of its own where that rounds, until fold_casts.
-  Value cast(const std::string& name, const Value& v, std::int32_t type);
+  Value rounded(const std::string& name, const Value& v, std::int32_t type);
   /// Over those dimensions, which stay as one element.
   Value reduce(const std::string& name, const Value& v, const std::set<std::size_t>& over,
                Combine combine, const Function& f);

@@ -15,7 +15,7 @@ bool holds_all(std::int32_t wide, std::int32_t narrow) {
 
 }  // namespace
 
-Value Builder::cast(const std::string& name, const Value& v, std::int32_t type) {
+Value Builder::rounded(const std::string& name, const Value& v, std::int32_t type) {
   const bool rounds = is_float(type) && is_float(v.type) && !holds_all(type, v.type);
   const bool counts = is_integer(type) && v.type == kBool && v.view &&
                       tensors_[static_cast<std::size_t>(v.view->tensor)].producer >= 0;

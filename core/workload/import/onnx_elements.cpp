@@ -347,7 +347,7 @@ void say_cast(NodeReader& n) {
     n.out[0].nonnegative = v.nonnegative;
     return;
   }
-  n.out[0] = n.b.cast(n.name, v, to);
+  n.out[0] = n.b.rounded(n.name, v, to);
 }
 
 void say_identity(NodeReader& n) {
