@@ -209,7 +209,8 @@ Verb plan_verb() {
                .value = "HOW|FILE",
                .help = "plan in parts and join the plans: each (every operator alone), "
                        "contractions (pairs of products with what lies between; the rest apart), "
-                       "followed (an operator with the element-wise operators behind it), "
+                       "followed (an operator with the element-wise operators behind it; attention "
+                       "whole), "
                        "'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators "
                        "alone), or a YAML file of parts; --model may name several models, with "
                        "commas"},

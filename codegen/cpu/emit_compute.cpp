@@ -59,7 +59,9 @@ void KernelEmitter::visit_compute(NodeId id, const SymRanges& ranges) {
   }
   out_.open(condition.empty() ? "" : "if (" + condition + ")");
   defined_.emplace_back();
+  leave_out_columns(id, here);
   compute_box(id, here);
+  computed_.clear();
   defined_.pop_back();
   out_.close();
   if (!n.once) return;
@@ -94,13 +96,14 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   count_gathers(id, ranges);
   const std::string adds = not_yet_added(n.op, n.writes.front().atomic);
   if (!adds.empty()) out_.open("if (" + adds + ")");
-  const auto window = as_window(id, ranges);
+  const bool hides = leaves_out_columns(id);
+  const auto window = hides ? std::nullopt : as_window(id, ranges);
   const auto product = window ? std::nullopt : as_product(id, ranges);
   if (window && !slides(id, *window, ranges))
     convolve(id, *window, ranges);
   else if (product)
     outer_products(id, *product, ranges);
-  else if (!by_planes(id, ranges))
+  else if (hides || !by_planes(id, ranges))
     point_loops(id, ranges);
   if (!adds.empty()) out_.close();
   if (!n.once) return;

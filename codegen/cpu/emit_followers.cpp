@@ -177,8 +177,8 @@ void KernelEmitter::Follower::end_row() {
 
 void KernelEmitter::Follower::end() {
   if (!reduces_) return;
-  const Linear left =
-      number(w_.loop(op_.loops[static_cast<std::size_t>(vector_)]).extent) - range_of(vector_).hi;
+  const Linear left = number(w_.loop(op_.loops[static_cast<std::size_t>(vector_)]).extent) -
+                      e_.range(ranges_, n_.op, vector_).hi;
   const std::string last = e_.variables_.upper(left) <= 0 ? "" : e_.variables_.text(left) + " == 0";
   over_rows(last, [this] {
     return result(0) + " = " + across(output(0).combine, "vector_at(" + lanes_of_row() + ")") + ";";

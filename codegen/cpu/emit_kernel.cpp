@@ -34,6 +34,7 @@ KernelEmitter::KernelEmitter(Program& program, int index)
 
 Result<KernelText> KernelEmitter::emit() {
   try {
+    hidden_ = hidden_columns(p_.workload(), k_);
     check_sums(p_.workload(), k_, "cpu");
     place_tiles();
     choose_parallel_loop();
@@ -82,6 +83,8 @@ void KernelEmitter::pass() {
   in_scope_.clear();
   waiting_.clear();
   followed_.clear();
+  visible_.assign(hidden_.size(), {});
+  computed_.clear();
   defined_.assign(1, {});
   tile_names_.clear();
   for (const Buffer& b : k_.buffers)
@@ -156,6 +159,7 @@ void KernelEmitter::enter_body(NodeId body, SymRanges& ranges) {
     record(b, tile);
     fix(b, tile);
   }
+  see_columns(body, ranges);
 }
 
 void KernelEmitter::fix(BufferId b, const SymBox& box) {
@@ -226,8 +230,11 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
       !is_parallel(id))
     c.inner = whole;
   emit_hoists(id, around);
-  std::string from = c.low, to = c.high;
-  if (is_parallel(id) && split_) {
+  std::string from = c.low, to = c.high, by = std::to_string(c.step);
+  if (is_parallel(id) && split_ && sees_columns(id)) {
+    // Later rows have more to do: threads take steps in turn.
+    from = c.low + " + part * " + by, by = "parts * " + by;
+  } else if (is_parallel(id) && split_) {
     const std::string share = names_.fresh("share");
     out_.line("const Share " + share + " = share_of(" + c.low + ", " + c.high + ", " +
               std::to_string(c.step) + ", part, parts);");
@@ -237,7 +244,7 @@ void KernelEmitter::visit_loop(NodeId id, const SymRanges& around) {
   }
   defined_.emplace_back();
   out_.open("for (int64_t " + c.name + " = " + from + "; " + c.name + " < " + to + "; " + c.name +
-            " += " + std::to_string(c.step) + ")");
+            " += " + by + ")");
   if (!c.whole_steps)
     out_.line("const int64_t " + c.end + " = min(" + c.next() + ", " + c.high + ");");
 

@@ -177,7 +177,7 @@ KernelEmitter::Surroundings KernelEmitter::surround(NodeId id, const std::vector
   for (std::size_t l = 0; l < op.loops.size(); ++l) {
     const SymRange& r = range(ranges, n.op, static_cast<int>(l));
     if (std::ranges::find(inner, static_cast<int>(l)) != inner.end() || r.most == 1) {
-      s.at[l] = variables_.text(r.lo);
+      s.at[l] = variables_.text(computed_range(ranges, n.op, static_cast<int>(l)).lo);
       continue;
     }
     s.at[l] = names_.fresh(identifier("p_", w.loop(op.loops[l]).name));
@@ -221,14 +221,14 @@ std::int64_t KernelEmitter::stride_of(const Operator& op, const Access& access, 
 
 std::string KernelEmitter::size_of_loop(OpId op, int local, const SymRanges& ranges) const {
   if (local < 0) return "1";
-  const SymRange& r = range(ranges, op, local);
+  const SymRange& r = computed_range(ranges, op, local);
   return variables_.text(r.hi - r.lo);
 }
 
 /// How long the loop is where that is a number, else 0.
 std::string KernelEmitter::known_size(OpId op, int local, const SymRanges& ranges) const {
   if (local < 0) return "1";
-  const SymRange& r = range(ranges, op, local);
+  const SymRange& r = computed_range(ranges, op, local);
   const Linear size = r.hi - r.lo;
   return size.is_constant() ? std::to_string(size.constant) : "0";
 }

@@ -17,6 +17,7 @@
 #include "codegen/common/range_emitter.h"
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
+#include "core/lowering/hidden_columns.h"
 #include "core/lowering/past_caches.h"
 #include "core/lowering/window_points.h"
 #include "core/workload/access.h"
@@ -142,6 +143,14 @@ class KernelEmitter : private RangeEmitter {
   std::string why_not_split(NodeId loop) const;
   NodeId loop_to_split() const;
   bool is_parallel(NodeId loop) const;
+
+  // emit_hidden.cpp
+  void see_columns(NodeId body, const SymRanges& ranges);
+  void leave_out_columns(NodeId id, const SymRanges& ranges);
+  bool leaves_out_columns(NodeId id) const;
+  bool sees_columns(NodeId loop) const;
+  /// What is computed of an operator's loop: its range, or of it what is not hidden.
+  const SymRange& computed_range(const SymRanges& ranges, OpId op, int local) const;
 
   // emit_compute.cpp
   void visit_compute(NodeId id, const SymRanges& ranges);
@@ -350,12 +359,15 @@ class KernelEmitter : private RangeEmitter {
   bool parallel_grid_ = false;    ///< threads share each of several outermost grid loops
   bool split_ = false;            ///< threads share this loop alone
   NodeId split_loop_;
+  std::vector<HiddenColumns> hidden_;
   std::vector<std::string> notes_;
   std::int64_t workspace_ = 0;
   std::int64_t scratch_ = 0;  ///< bytes of the packed operand
   std::int64_t scratch_offset_ = 0;
 
   // of one pass
+  std::vector<SymRange> visible_;             ///< by hidden_: columns that a body's rows see
+  std::map<std::size_t, SymRange> computed_;  ///< of one compute, by slot: less than its range
   std::vector<std::string> tile_names_;
   std::string block_ = "0";
   std::map<NodeId, std::vector<Waiting>> waiting_;  ///< by compute that they could follow

@@ -41,7 +41,7 @@ class KernelEmitter::PointText {
   const Output& output(std::size_t o) const {
     return op_.outputs[static_cast<std::size_t>(n_.writes[o].output)];
   }
-  const SymRange& range_of(int l) const { return e_.range(ranges_, n_.op, l); }
+  const SymRange& range_of(int l) const { return e_.computed_range(ranges_, n_.op, l); }
   bool is_reduction(int l) const {
     return w_.is_reduction(n_.op, op_.loops[static_cast<std::size_t>(l)]);
   }

@@ -320,9 +320,12 @@ class Follower {
         most_(most),
         alone_(std::move(alone)),
         sets_(inseparable(w)),
+        levels_(w),
         constant_(constant_operators(w)) {}
 
   std::vector<Part> run() {
+    for (OpId op : w_.topological_order())
+      if (w_.is_contraction(op)) join_attention(op);
     for (OpId op : w_.topological_order())
       if (!w_.is_contraction(op))
         for (OpId producer : producers(op))
@@ -348,10 +351,65 @@ class Follower {
     return same;
   }
 
+  /// One part of a product with the product before it where rows between the two are reduced: the
+  /// planner says whether scores leave the chip.
+  void join_attention(OpId second) {
+    for (OpId first : contractions_before(second)) {
+      Part ops = levels_.closure({std::min(first, second), std::max(first, second)});
+      add_sums(ops);
+      const auto count = [&](auto&& is) { return std::ranges::count_if(ops, is); };
+      const auto contracts = [&](OpId op) { return w_.is_contraction(op); };
+      const auto reduces = [&](OpId op) { return !w_.reduction_loops(op).empty(); };
+      if (ops.size() > most_ || count(contracts) != 2 || count(reduces) < 3 ||
+          count([&](OpId op) { return is_alone(op) || constant_[op.index()]; }) > 0 ||
+          no_subgraph(w_, ops))
+        continue;
+      const Sets before = sets_;
+      for (OpId op : ops) sets_.join(ops.front().index(), op.index());
+      if (acyclic()) return;
+      sets_ = before;
+    }
+  }
+
+  /// Adds reductions of what is made in the part and nowhere else (a softmax's sum).
+  void add_sums(Part& ops) const {
+    for (OpId op : w_.topological_order()) {
+      if (std::ranges::binary_search(ops, op) || w_.is_contraction(op) ||
+          w_.reduction_loops(op).empty())
+        continue;
+      const auto made_here = [&](const Access& a) {
+        return std::ranges::binary_search(ops, w_.producer(a.tensor));
+      };
+      if (std::ranges::all_of(w_.op(op).inputs, made_here))
+        ops.insert(std::ranges::upper_bound(ops, op), op);
+    }
+  }
+
+  /// Contractions that it reads of, with none between.
+  std::set<OpId> contractions_before(OpId op) const {
+    std::set<OpId> found, seen;
+    std::vector<OpId> open{op};
+    while (!open.empty()) {
+      const OpId at = open.back();
+      open.pop_back();
+      for (const Access& a : w_.op(at).inputs) {
+        const OpId p = w_.producer(a.tensor);
+        if (!p.valid() || !seen.insert(p).second) continue;
+        if (w_.is_contraction(p))
+          found.insert(p);
+        else
+          open.push_back(p);
+      }
+    }
+    return found;
+  }
+
+  bool is_alone(OpId op) const { return !alone_.empty() && alone_[op.index()]; }
+
   bool join(OpId op, OpId producer) {
     const std::size_t a = sets_.find(op.index()), b = sets_.find(producer.index());
     if (a == b) return true;
-    if (!alone_.empty() && (alone_[op.index()] || alone_[producer.index()])) return false;
+    if (is_alone(op) || is_alone(producer)) return false;
     if (constant_[op.index()] != constant_[producer.index()]) return false;
     Part ops;
     for (std::size_t i = 0; i < w_.operators().size(); ++i)
@@ -399,6 +457,7 @@ class Follower {
   std::size_t most_;
   std::vector<bool> alone_;  ///< by OpId, parts of their own; empty: none
   Sets sets_;
+  const Levels levels_;
   std::vector<bool> constant_;
 };
 

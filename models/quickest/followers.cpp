@@ -6,6 +6,7 @@
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/checks.h"
+#include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
@@ -92,19 +93,27 @@ class Finder {
     }
     return true;
   }
-  /// Whether a plain product of 8-bit numbers has loops beside rows, columns and depth that its
-  /// tile has several iterations of, as heads: they stand around it alone. Others are images' rows.
+  /// Whether a plain product has loops beside rows, columns and depth that its tile has several
+  /// iterations of and that move both operands, as heads: they stand around it alone. Of 8-bit
+  /// numbers any such loops do; of others one that moves the right operand alone is an image's
+  /// rows.
   bool leaves_loops_over(NodeId producer) const {
     const OpId op = k_.node(producer).op;
     const auto product = product_of(w_, op);
-    if (!product || product->window || !multiplies_bytes(w_, op)) return false;
+    if (!product || product->window) return false;
     const Operator& o = w_.op(op);
-    if (w_.tensor(o.inputs[static_cast<std::size_t>(product->left)].tensor).values) return false;
+    const Access& left = o.inputs[static_cast<std::size_t>(product->left)];
+    const bool bytes = multiplies_bytes(w_, op);
+    if (bytes && w_.tensor(left.tensor).values) return false;
     std::vector<NodeId> around = open_;
     add_path(open_.back(), producer, around);
     for (int l = 0; l < static_cast<int>(o.loops.size()); ++l) {
+      const LoopId loop = o.loops[static_cast<std::size_t>(l)];
       if (l == product->rows || l == product->columns || l == product->depth) continue;
-      std::int64_t extent = w_.loop(o.loops[static_cast<std::size_t>(l)]).extent;
+      if (!bytes && !(indexes(left, loop) &&
+                      indexes(o.inputs[static_cast<std::size_t>(product->right)], loop)))
+        continue;
+      std::int64_t extent = w_.loop(loop).extent;
       for (NodeId id : around)
         for (const OpLoop& cut : k_.node(id).cuts)
           if (cut.op == op && cut.local == l) extent = std::min(extent, k_.node(id).step);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/lowering/byte_products.h"
+#include "core/lowering/hidden_columns.h"
 #include "core/lowering/past_caches.h"
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
@@ -40,7 +41,9 @@ class Walk {
         places_(s, k, r),
         tensors_(w_.tensors().size()),
         registers_(in_registers(s, k, r.lanes)),
-        joined_(joined_loops(s, k)) {
+        joined_(joined_loops(s, k)),
+        hidden_(lowering::hidden_columns(w_, k)),
+        visible_(hidden_.size()) {
     objects_ = tensors_ + k.buffers.size();
     tile_.assign(k.buffers.size(), 0);
     written_.assign(objects_, false);
@@ -107,6 +110,14 @@ class Walk {
     const ScheduleNode& n = k_.node(body);
     for (const Inference& i : n.infer) infer(s_, k_, i, ranges);
     for (BufferId b : n.fixes) note_tile(b, tile_of(s_, k_, k_.buffer(b), ranges));
+    for (std::size_t i = 0; i < hidden_.size(); ++i) {
+      const lowering::HiddenColumns& h = hidden_[i];
+      if (h.body != body) continue;
+      const OpId first = k_.node(h.computes.front()).op;
+      const auto rows = static_cast<std::size_t>(w_.local_index(first, h.rows));
+      visible_[i] = visible_columns(h, ranges_of(s_, k_, ranges, first)[rows],
+                                    w_.loop(h.columns).extent, r_.lanes);
+    }
     return in_sequence(n.children, ranges);
   }
 
@@ -207,7 +218,10 @@ class Walk {
     if (trips_now == 1) return body;
     if (id == shared_loop_ && !looked_) look_at_shares(id, ranges, trips_now);
     if (joined_.contains(k_.node(id).loop)) {
-      sample(id, ranges, trips_now, body);
+      sample(id, ranges, trips_now, 24, body);
+    } else if (std::ranges::find(hidden_, k_.node(id).loop, &lowering::HiddenColumns::rows) !=
+               hidden_.end()) {
+      sample(id, ranges, trips_now, 4, body);  // what is hidden grows evenly
     } else if (!same_sizes(middle, last)) {
       const Visit edge = visit_body(id, last);
       average(body.part, edge.part, n);
@@ -253,9 +267,9 @@ class Walk {
 
   /// Iterations of a loop over a joined tensor are not alike: each has the producer of its own
   /// part, which may be a few of many. The mean of some of them instead.
-  void sample(NodeId id, const Ranges& ranges, std::int64_t trips_now, Visit& body) {
-    constexpr std::int64_t kSamples = 24;
-    const std::int64_t count = std::min(kSamples, trips_now);
+  void sample(NodeId id, const Ranges& ranges, std::int64_t trips_now, std::int64_t samples,
+              Visit& body) {
+    const std::int64_t count = std::min(samples, trips_now);
     for (std::int64_t i = 0; i < count; ++i) {
       Ranges at = ranges;
       cut(k_, id, (2 * i + 1) * trips_now / (2 * count), ranges, at);
@@ -377,8 +391,9 @@ class Walk {
 
   // ---- computes ---------------------------------------------------------------------------------
 
-  Work visit_compute(NodeId id, const Ranges& ranges) {
+  Work visit_compute(NodeId id, const Ranges& whole) {
     const ScheduleNode& n = k_.node(id);
+    const Ranges ranges = computed(id, whole);
     const std::vector<std::int64_t> extents = extents_of(s_, k_, ranges, n.op);
     if (std::ranges::find(extents, 0) != extents.end()) return nothing();
     for (const OutputUse& use : n.writes) {
@@ -391,6 +406,19 @@ class Walk {
       written_[b.tensor.index()] = true;
     }
     return computed(n, ranges, extents);
+  }
+  /// The ranges without columns that a mask hides, which kernels leave out.
+  Ranges computed(NodeId id, Ranges ranges) const {
+    for (std::size_t i = 0; i < hidden_.size(); ++i) {
+      const lowering::HiddenColumns& h = hidden_[i];
+      if (std::ranges::find(h.computes, id) == h.computes.end()) continue;
+      const OpId op = k_.node(id).op;
+      Interval& columns = ranges[k_.range_base[op.index()] +
+                                 static_cast<std::size_t>(w_.local_index(op, h.columns))];
+      columns = {std::max(columns.lo, visible_[i].lo), std::min(columns.hi, visible_[i].hi)};
+      columns.hi = std::max(columns.lo, columns.hi);
+    }
+    return ranges;
   }
   Work computed(const ScheduleNode& n, const Ranges& ranges,
                 const std::vector<std::int64_t>& extents) const {
@@ -587,8 +615,10 @@ class Walk {
   Places places_;
   std::size_t tensors_, objects_;
   InRegisters registers_;
-  std::set<LoopId> joined_;   ///< whose iterations are not alike
-  std::vector<double> tile_;  ///< by buffer: bytes of its largest tile so far
+  std::set<LoopId> joined_;  ///< whose iterations are not alike
+  std::vector<lowering::HiddenColumns> hidden_;
+  std::vector<Interval> visible_;  ///< by hidden_: of the rows at hand
+  std::vector<double> tile_;       ///< by buffer: bytes of its largest tile so far
   std::map<BufferId, std::int64_t>
       stored_rows_;                ///< of another type at home: elements of a tile's row
   std::vector<bool> written_;      ///< by object

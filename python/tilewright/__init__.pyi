@@ -441,7 +441,7 @@ def plan(
         threads: number of threads (default every core; emit, run, measure, plan, simulate: 1)
         seed: seed of all random numbers (default 1)
         part: plan these operators alone; tensors that cross the cut are inputs and outputs
-        split: plan in parts and join the plans: each (every operator alone), contractions (pairs of products with what lies between; the rest apart), followed (an operator with the element-wise operators behind it), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several models, with commas
+        split: plan in parts and join the plans: each (every operator alone), contractions (pairs of products with what lies between; the rest apart), followed (an operator with the element-wise operators behind it; attention whole), 'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators alone), or a YAML file of parts; model may name several models, with commas
         out: the plan file to write
         check: raise Refused where the outcome says no (default False)
 

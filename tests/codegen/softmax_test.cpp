@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/lowering/hidden_columns.h"
 #include "tests/codegen/kernel_support.h"
 #include "tests/support/worked.h"
 
@@ -24,7 +25,8 @@ Schedule schedule_of(const std::string& workload, const std::string& tree,
 
 /// Runs every schedule on every instruction set here, its tiles copied on one, in place on others.
 template <class Real = float>
-void check_everywhere(const std::vector<Schedule>& schedules, double tolerance = 1e-5) {
+void check_everywhere(const std::vector<Schedule>& schedules, double tolerance = 1e-5,
+                      int threads = 1) {
   std::vector<cpu::Source> sources;
   std::vector<const Schedule*> of;
   for (const Schedule& s : schedules)
@@ -32,8 +34,9 @@ void check_everywhere(const std::vector<Schedule>& schedules, double tolerance =
       const Result<Schedule> in_place =
           resolve(s.resolved, s.workload, testing::cached(*s.machine));
       ASSERT_TRUE(in_place.ok()) << in_place.reason();
-      auto source = cpu::emit(isa == cpu::Isa::avx2 ? s : *in_place,
-                              {.isa = isa, .prefix = "k" + std::to_string(sources.size())});
+      auto source = cpu::emit(
+          isa == cpu::Isa::avx2 ? s : *in_place,
+          {.isa = isa, .threads = threads, .prefix = "k" + std::to_string(sources.size())});
       ASSERT_TRUE(source.ok()) << source.reason();
       sources.push_back(std::move(source).value());
       of.push_back(&s);
@@ -82,6 +85,64 @@ TEST(Softmax, UnderACausalMask) {
                   "C.divide ) )",
                   "m=10,l=17,k=8,n=9"),
   });
+}
+
+/// An attention of two heads whose operator `masked` makes U of S.
+std::string attention_masked(const std::string& masked, const std::string& rest = "") {
+  return "name: a\nloops: {b: 2, m: 53, l: 61, k: 7, n: 18}\noperators:\n"
+         "  - \"qk: S[b,m,l] += Q[b,m,k] * K[b,l,k]\"\n"
+         "  - \"masked: U[b,m,l] = " +
+         masked +
+         "\"\n"
+         "  - \"rowmax: R[b,m] max= U[b,m,l]\"\n"
+         "  - \"exp: P[b,m,l] = exp(U[b,m,l] - R[b,m])\"\n"
+         "  - \"rowsum: Z[b,m] += P[b,m,l]\"\n"
+         "  - \"pv: O[b,m,n] += P[b,m,l] * V[b,l,n]\"\n"
+         "  - \"divide: E[b,m,n] = O[b,m,n] / Z[b,m]\"\n" +
+         rest;
+}
+constexpr const char* kWholeRows =
+    "b/1 m/8 n/18 ( l/61 k/7 ( C.qk ) C.masked C.rowmax C.exp C.rowsum l/61 ( C.pv ) C.divide )";
+constexpr const char* kCutRows =
+    "b/2 m/8 ( l/13 k/7 ( C.qk ) m/3 ( l/13 ( C.masked C.rowmax ) ) "
+    "l/29 ( C.exp C.rowsum n/9 ( C.pv ) ) C.divide )";
+constexpr const char* kBlocks =
+    "b/2 m/8 ( l/13 ( k/7 ( C.qk ) C.masked C.rowmax ) l/29 ( C.exp n/18 ( C.pv ) C.rowsum ) "
+    "C.divide )";
+
+/// Columns that add nothing to a tile's rows are not computed: what their places in a tile held
+/// before, of rows that saw them, must not show.
+TEST(Softmax, WithoutColumnsThatAMaskHides) {
+  const std::string causal = "select(lt(m, l), -inf, S[b,m,l])";
+  const std::string later = "select(lt(l, m), -inf, S[b,m,l])";
+  const std::string window = "select(lt(m + 3, l), -inf, select(lt(l, m - 20), -inf, S[b,m,l]))";
+  const std::string first = "select(lt(l, 17), S[b,m,l], -inf)";
+  std::vector<Schedule> all;
+  for (const std::string& masked : {causal, later, window, first})
+    for (const char* tree : {kWholeRows, kCutRows, kBlocks})
+      all.push_back(schedule_of(attention_masked(masked), tree));
+  for (const Schedule& s : all)
+    EXPECT_EQ(lowering::hidden_columns(*s.workload, s.kernels.front()).size(), 1U);
+  check_everywhere(all);
+  // Rows that see more have more to do: threads take tiles of rows in turn.
+  constexpr const char* kOneHead =
+      "m/5 b/2 n/18 ( l/61 k/7 ( C.qk ) C.masked C.rowmax C.exp C.rowsum l/61 ( C.pv ) C.divide )";
+  check_everywhere({schedule_of(attention_masked(causal), kOneHead)}, 1e-5, 3);
+}
+
+TEST(Softmax, ColumnsThatSomebodyElseReadsAreComputed) {
+  const auto hidden = [](const std::string& workload, const char* tree) {
+    const Schedule s = schedule_of(workload, tree);
+    return lowering::hidden_columns(*s.workload, s.kernels.front()).size();
+  };
+  const std::string causal = "select(lt(m, l), -inf, S[b,m,l])";
+  EXPECT_EQ(hidden(attention_masked(causal), kWholeRows), 1U);
+  // A score may be less, so the masked one may be the largest.
+  EXPECT_EQ(hidden(attention_masked("select(lt(m, l), -1000, S[b,m,l])"), kWholeRows), 0U);
+  EXPECT_EQ(hidden(attention_masked("S[b,m,l] * 2"), kWholeRows), 0U);
+  EXPECT_EQ(hidden(attention_masked(causal, "outputs: [E, P]\n"), kWholeRows), 0U);
+  // Row 0 sees nothing at all.
+  EXPECT_EQ(hidden(attention_masked("select(lt(m, l + 1), -inf, S[b,m,l])"), kWholeRows), 0U);
 }
 
 TEST(Softmax, WithoutItsMaximum) {

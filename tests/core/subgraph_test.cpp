@@ -312,5 +312,22 @@ TEST(MergedLoops, PartsOfNetworksComputeTheSame) {
   EXPECT_GT(merged_parts, 20u);
 }
 
+/// Attention is one part, with the sum of its rows and what divides by it; products without rows
+/// that are reduced between them stay apart.
+TEST(Cut, AttentionIsOnePart) {
+  const auto parts = [](const std::string& name) {
+    std::vector<std::string> all;
+    const Workload w = named_workload(name);
+    for (const Part& ops : cut_followed(w)) {
+      std::string& text = all.emplace_back();
+      for (OpId op : ops) text += (text.empty() ? "" : " ") + w.op(op).name;
+    }
+    return all;
+  };
+  EXPECT_EQ(parts("attention:heads=2,m=16,l=16,causal=1"),
+            (std::vector<std::string>{"qk masked rowmax exp rowsum pv divide"}));
+  EXPECT_EQ(parts("gemm-chain:m=16,n=16,k=16,l=16,relu=1").size(), 2U);
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -180,5 +180,29 @@ TEST(PriceOfForms, WhatAllLanesShareIsNoWorkOfVectors) {
   EXPECT_GT(arithmetic("select(lt(j, 60), X[i,j], 0)"), 1.2 * plain);
 }
 
+/// Columns that a mask hides from all rows of a tile are not computed: of long rows about half are
+/// left, of a window what it has. Heads that lie around products keep what follows out of
+/// registers.
+TEST(PriceOfForms, ColumnsThatAMaskHidesTakeNoTime) {
+  const auto seconds = [](const std::string& masked, const std::string& heads = "1") {
+    return time_of(
+               "b: 4, m: 1024, l: 1024, k: 64, \"n\": 64",
+               "\"qk: S[b,m,l] += Q[b,m,k] * K[b,l,k]\", \"masked: U[b,m,l] = " + masked +
+                   "\", \"top: R[b,m] max= U[b,m,l]\", \"exp: P[b,m,l] = exp(U[b,m,l] - R[b,m])\", "
+                   "\"sum: Z[b,m] += P[b,m,l]\", \"pv: O[b,m,n] += P[b,m,l] * V[b,l,n]\"",
+               ("b/" + heads +
+                " m/12 n/64 ( l/1024 k/64 ( C.qk ) C.masked C.top C.exp C.sum l/1024 ( C.pv ) )")
+                   .c_str())
+        .seconds;
+  };
+  const std::string causal = "select(lt(m, l), -inf, S[b,m,l])";
+  const double all = seconds("select(lt(m, l), -1000, S[b,m,l])"), some = seconds(causal);
+  EXPECT_GT(some, 0.48 * all);
+  EXPECT_LT(some, 0.6 * all);
+  const double window = seconds("select(lt(m, l), -inf, select(lt(l, m - 127), -inf, S[b,m,l]))");
+  EXPECT_LT(window, 0.7 * some);
+  EXPECT_GT(seconds(causal, "2"), 1.02 * some);
+}
+
 }  // namespace
 }  // namespace tilewright

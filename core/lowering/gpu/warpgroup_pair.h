@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/lowering/gpu/mask.h"
+#include "core/lowering/mask.h"
 #include "core/lowering/gpu/matrix_access.h"
 #include "core/plan/schedule.h"
 

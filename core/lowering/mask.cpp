@@ -1,4 +1,4 @@
-#include "core/lowering/gpu/mask.h"
+#include "core/lowering/mask.h"
 
 #include <algorithm>
 #include <cmath>
