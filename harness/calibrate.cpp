@@ -206,6 +206,9 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   const auto region = [](int of) {
     return [of] { return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1); };
   };
+  all.push_back({"launch", launching_nothing});
+  all.push_back({"launch, in turn", [] { return launching(false); }});
+  all.push_back({"launch, after other code", [] { return launching(true); }});
   if (threads > 1) all.push_back({"region", region(2)});
   if (threads > 2) all.push_back({"region, all threads", region(threads)});
   return all;
@@ -483,6 +486,13 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("tap", g->seconds, source(*g, "a depthwise convolution, a vector and tap"));
   if (const Gauged* const g = find("taps, apart"))
     cycles("tap_apart", g->seconds, source(*g, "the same, every other point"));
+  if (const Gauged* const g = find("launch"))
+    cycles(kLaunch, g->seconds, source(*g, "16 additions, over and over"));
+  const Gauged *const turn = find("launch, in turn"), *const after =
+                                                          find("launch, after other code");
+  if (turn && after)
+    cycles(kLaunchCode, after->seconds - turn->seconds,
+           source(*after, "small products of a program after other code, more than in turn"));
   if (const Gauged* const two = find("region")) {
     cycles("region", two->seconds, source(*two, "a kernel of 8192 elements on two threads"));
     if (const Gauged* const g = find("region, all threads"); g != nullptr && u.count > 2)

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/format.h"
 #include "harness/pipeline.h"
 #include "harness/turns.h"
 
@@ -156,7 +157,10 @@ Prepared packing(std::size_t row) {
   });
 }
 
-Prepared running(const std::string& workload, const std::string& tree, int threads, double units) {
+namespace {
+
+/// Verified; the refusal says why it is not.
+Job verified_job(const std::string& workload, const std::string& tree, int threads) {
   Request request;
   request.subject = "calibration.yaml";
   request.subject_text = workload;
@@ -168,6 +172,13 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   emit_job(job);
   build_job(job);
   if (!job.refusal) verify_job(job, nullptr, reference_of(job.on.setting, request.seed));
+  return job;
+}
+
+}  // namespace
+
+Prepared running(const std::string& workload, const std::string& tree, int threads, double units) {
+  const Job job = verified_job(workload, tree, threads);
   if (job.refusal) return Reason{*job.refusal};
   const std::shared_ptr<VerifiedKernel> kernel = job.kernel;
   kernel->run();
@@ -184,6 +195,69 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
     }
     return least / units;
   });
+}
+
+namespace {
+
+struct Launches {
+  std::shared_ptr<codegen::LaunchSequence> sequence = {};
+  std::vector<std::shared_ptr<VerifiedKernel>> kernels = {};
+
+  /// One more launch of the job's kernel, on zeros.
+  std::optional<Reason> add(const Job& job) {
+    if (job.refusal) return Reason{*job.refusal};
+    if (sequence == nullptr) {
+      Result<std::unique_ptr<codegen::LaunchSequence>> made = job.target().sequence(nullptr);
+      if (!made) return made.why();
+      sequence = std::move(made).value();
+    }
+    std::vector<void*> tensors;
+    for (const Tensor& t : job.on.setting.workload->tensors()) {
+      const Result<void*> memory = sequence->take(t.bytes().value);
+      if (!memory) return memory.why();
+      std::memset(*memory, 0, static_cast<std::size_t>(t.bytes().value));
+      tensors.push_back(*memory);
+    }
+    kernels.push_back(job.kernel);
+    return sequence->add(job.kernel->kernel(), tensors);
+  }
+};
+
+}  // namespace
+
+Prepared launching(bool after_other_code) {
+  // What most launches of small networks are: few rows of a product, and what follows it.
+  constexpr std::size_t kKernels = 8, kTimes = 50;
+  Launches all;
+  for (std::size_t i = 0; i < kKernels; ++i) {
+    const std::size_t rows = 1 + i % 4, columns = 16 * (1 + i % 3);
+    if (const auto why = all.add(verified_job(
+            formatted("name: launch\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"H[m,n] += "
+                      "X[m,k] * W[k,n]\", \"Y[m,n] = relu(H[m,n] + B[n])\"]\n",
+                      rows, columns, 8 + 4 * i),
+            formatted("m/{} n/{} ( C.H C.Y )", rows, columns), 1)))
+      return *why;
+  }
+  if (const auto seconds = all.sequence->run(0, kKernels); !seconds) return seconds.why();
+  return Sample([all, after_other_code] {
+    double seconds = 0;
+    for (std::size_t i = 0; i < kTimes * kKernels; ++i) {
+      if (after_other_code) run_other_code();
+      seconds += all.sequence->run(i % kKernels, i % kKernels + 1).value();
+    }
+    return seconds / (kTimes * kKernels);
+  });
+}
+
+Prepared launching_nothing() {
+  constexpr std::size_t kLaunches = 1000;
+  Launches all;
+  const Job job =
+      verified_job("name: launch\nloops: {i: 16}\noperators: [\"Y[i] = X[i] + 1\"]\n", "C.Y", 1);
+  for (std::size_t i = 0; i < kLaunches; ++i)
+    if (const auto why = all.add(job)) return *why;
+  if (const auto seconds = all.sequence->run(0, kLaunches); !seconds) return seconds.why();
+  return Sample([all] { return all.sequence->run(0, kLaunches).value() / kLaunches; });
 }
 
 Prepared at_places(const std::function<Prepared()>& prepare) {

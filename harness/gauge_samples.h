@@ -34,6 +34,13 @@ Prepared packing(std::size_t row);
 /// Runs of a verified kernel of a workload and a tree, divided by `units`.
 Prepared running(const std::string& workload, const std::string& tree, int threads, double units);
 
+/// Seconds of a launch of one of eight small kernels of a program in turn, clock and all; or of one
+/// after run_other_code.
+Prepared launching(bool after_other_code);
+
+/// Seconds of a launch of a kernel that computes almost nothing, over and over.
+Prepared launching_nothing();
+
 /// The same with arrays at several places, in turn: small tiles take longer where addresses
 /// collide.
 Prepared at_places(const std::function<Prepared()>& prepare);

@@ -8,6 +8,7 @@
 #include <new>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "codegen/common/host_memory.h"
@@ -18,6 +19,25 @@ namespace {
 /// Stops the compiler from merging loops over the same memory or turning them into memset or
 /// memcpy, which may go past the caches.
 inline void keep() { asm volatile("" ::: "memory"); }
+
+/// Code that no other of them has, whose branches nobody foresees.
+template <std::size_t Which, std::size_t... Steps>
+[[gnu::noipa]] std::uint64_t some_code(std::uint64_t x, std::index_sequence<Steps...>) {
+  const auto step = [&](std::uint64_t number) {
+    x = x * 0x9e3779b97f4a7c15 + number;
+    if ((x >> 60 & 1) != 0) {
+      x ^= x >> 29;
+      asm volatile("" : "+r"(x));
+    }
+  };
+  (step(Which * sizeof...(Steps) + Steps + 1), ...);
+  return x;
+}
+template <std::size_t... Which>
+std::uint64_t all_code(std::uint64_t x, std::index_sequence<Which...>) {
+  ((x = some_code<Which>(x, std::make_index_sequence<64>())), ...);
+  return x;
+}
 
 // One version a width of registers, picked as the program is loaded. A vector wider than a register
 // goes through the stack, element by element: that would be timed, not the cache.
@@ -37,7 +57,7 @@ inline void keep() { asm volatile("" ::: "memory"); }
     Part* const to = reinterpret_cast<Part*>(memory);                                         \
     const Part value = {1.0F};                                                                \
     for (std::size_t i = 0; i < lines * (64 / (BYTES)); i += kPassLines) {                    \
-      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = value;                         \
+      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = value; \
       keep();                                                                                 \
     }                                                                                         \
   }                                                                                           \
@@ -46,7 +66,8 @@ inline void keep() { asm volatile("" ::: "memory"); }
     const Part* const from = reinterpret_cast<const Part*>(memory);                           \
     Part* const to = reinterpret_cast<Part*>(other);                                          \
     for (std::size_t i = 0; i < lines * (64 / (BYTES)); i += kPassLines) {                    \
-      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] = from[i + u];                   \
+      _Pragma("GCC unroll 8") for (std::size_t u = 0; u < kPassLines; ++u) to[i + u] =        \
+          from[i + u];                                                                        \
       keep();                                                                                 \
     }                                                                                         \
   }
@@ -109,6 +130,11 @@ std::uint64_t add_chain(std::uint64_t begin, std::size_t steps) {
       asm volatile("" : "+r"(begin));
     }
   return begin;
+}
+
+void run_other_code() {
+  static std::uint64_t at = 1;
+  at = all_code(at, std::make_index_sequence<128>());
 }
 
 }  // namespace tilewright::harness

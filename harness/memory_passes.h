@@ -34,4 +34,8 @@ std::size_t follow_chain(const MemoryLine* lines, std::size_t from, std::size_t 
 /// So many additions, each waiting for the one before: a cycle each.
 std::uint64_t add_chain(std::uint64_t begin, std::size_t steps);
 
+/// Runs about 200 KiB of other code once, which reads no memory: of what ran before, code is in the
+/// second cache then, and which way its branches went is forgotten.
+void run_other_code();
+
 }  // namespace tilewright::harness

@@ -94,12 +94,18 @@ class Caches {
         near_ = static_cast<double>(level.capacity.value);  // the innermost is the last
         capacity_ = std::max(capacity_, near_);
       }
-    constexpr double kTakenOver = 16;  // cycles a line, where the machine's file does not say
     if (!m.units.empty() && m.units.front().clock_hz > 0) {
-      const auto known = m.units.front().cycles.find(kTakingOver);
-      if (m.kind != "gpu") cycle_ = 1 / m.units.front().clock_hz;
-      taken_over_ = (known != m.units.front().cycles.end() ? known->second : kTakenOver) /
-                    m.units.front().clock_hz / 64;
+      const auto& cycles = m.units.front().cycles;
+      const auto cycles_of = [&](const char* key, double standard) {
+        const auto at = cycles.find(key);
+        return at != cycles.end() ? at->second : standard;
+      };
+      const double cycle = 1 / m.units.front().clock_hz;
+      if (m.kind != "gpu") {  // whose prices of kernels have their launches
+        launch_ = cycles_of(kLaunch, 250) * cycle;
+        launch_code_ = cycles_of(kLaunchCode, 700) * cycle;
+      }
+      taken_over_ = cycles_of(kTakingOver, 16) * cycle / 64;
     }
     if (program.joins_in_place) inside_ = tensors_inside(w_);
     nothing_ = joins_of_nothing(w_, inside_);
@@ -116,11 +122,10 @@ class Caches {
   /// Seconds until a launch computes: it is called and reads where its tensors lie; its code comes
   /// from the second cache, where too many others have run since.
   double begins(const Launch& l) const {
-    constexpr double kCalled = 250, kBrought = 700;  // cycles
-    constexpr double kCode = 2 << 10;                // bytes of a kernel that most launches run
+    constexpr double kCode = 2 << 10;  // bytes of a kernel that most launches run
     const auto at = std::ranges::find(ran_, l.kernel);
     const double since = kCode * static_cast<double>(at - ran_.begin() + 1);
-    return (kCalled + (at != ran_.end() && since <= near_ ? 0 : kBrought)) * cycle_;
+    return launch_ + (at != ran_.end() && since <= near_ ? 0 : launch_code_);
   }
 
   /// Seconds of the launch on these threads, as the caches are.
@@ -220,7 +225,7 @@ class Caches {
   double capacity_ = 0;                               ///< of a core's last cache
   double taken_over_ = 0;                             ///< seconds a byte
   double near_ = 0;                                   ///< bytes of a core's first cache
-  double cycle_ = 0;                                  ///< seconds, of a processor
+  double launch_ = 0, launch_code_ = 0;               ///< seconds (core/machine/written.h)
   std::vector<std::size_t> ran_;                      ///< kernels, the latest first
   std::vector<std::vector<Touched>> shared_, alone_;  ///< by kernel
   std::vector<Held> held_;

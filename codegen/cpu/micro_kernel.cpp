@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "codegen/cpu/cpu.h"
+#include "core/lowering/product_loads.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -33,17 +34,13 @@ constexpr std::array kKernels = {
 };
 
 /// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two
-/// fused multiply-adds and two loads a cycle and a latency of four cycles. Where the depth is long,
-/// vectors of B come from the second cache: they count more than twice. Where it is short, lines of
-/// C count, too: rows begin anywhere.
+/// fused multiply-adds and two loads a cycle and a latency of four cycles.
 struct Step {
   double cycles = 0, loads = 0;
 };
 
 Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors, std::int64_t depth) {
-  constexpr double kLatency = 4, kLongDepth = 128;
-  const auto steps = static_cast<double>(depth);
-  const double of_b = steps < kLongDepth ? 1 : 2.25;
+  constexpr double kLatency = 4;
   Step sum;
   const std::int64_t panels = ceil_div(vectors, k.vectors);
   // Panels and groups are as even as they can be: at most two sizes of each. Narrow panels are
@@ -59,7 +56,7 @@ Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors, std:
       const auto n = static_cast<double>(vectors / panels + wide);
       const auto m = static_cast<double>(rows / groups + tall);
       sum.cycles += count * std::max({m * n / 2, (m + n) / 2, kLatency});
-      sum.loads += count * (m + of_b * n + 2 * m * (n + 1) / steps);
+      sum.loads += count * product_loads(m, n, static_cast<double>(depth));
     }
   }
   return sum;

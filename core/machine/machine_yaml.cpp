@@ -16,7 +16,7 @@ namespace {
 /// Beside instruction classes. Of GPUs: latencies, what launches and barriers take, and a product
 /// of a warpgroup (64 x 256 x 16). Of processors: latencies by level, and what `calibrate` measures
 /// of kernels (docs/formats.md).
-constexpr std::array<std::string_view, 40> kOfKernels = {"l2",
+constexpr std::array<std::string_view, 41> kOfKernels = {"l2",
                                                          "l3",
                                                          "dram",
                                                          "dispatch",
@@ -55,7 +55,8 @@ constexpr std::array<std::string_view, 40> kOfKernels = {"l2",
                                                          "pair",
                                                          "quad",
                                                          "wgmma",
-                                                         "launch_unit"};
+                                                         "launch_unit",
+                                                         "launch_code"};
 
 constexpr std::array kUnits = {Unit::machine, Unit::grid, Unit::cluster,
                                Unit::warp,    Unit::lane, Unit::thread};

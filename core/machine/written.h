@@ -1,5 +1,5 @@
-// What writing to a level takes, and reading what was written, by the name that a machine file has
-// for it.
+// What writing to a level takes, reading what was written, and beginning to, by the name that a
+// machine file has for it.
 #pragma once
 
 #include <cctype>
@@ -11,6 +11,10 @@ namespace tilewright {
 
 /// The key of a line that another core has written and still has.
 inline constexpr const char* kTakingOver = "take_over";
+/// The keys of what a launch of a program takes until it computes, and of what it takes more where
+/// many others have run since its kernel: code comes from the second cache, and no branch of it is
+/// foreseen.
+inline constexpr const char *kLaunch = "launch", *kLaunchCode = "launch_code";
 /// The key of a line that is written to home past the caches.
 inline constexpr const char* kWritingPastCaches = "write_past";
 /// The key in ComputeUnit::cycles of a line that is written to a level and goes back there:

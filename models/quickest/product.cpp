@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/lowering/checks.h"
+#include "core/lowering/product_loads.h"
 #include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
@@ -75,7 +76,6 @@ std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
 Blocks blocks_of(const Rates& r, double rows, double columns, double depth) {
   const auto lines = static_cast<std::int64_t>(std::ceil(rows));
   const auto vectors = static_cast<std::int64_t>(std::ceil(columns / static_cast<double>(r.lanes)));
-  const double of_b = depth < 128 ? 1 : 2.25;  // of the loads (codegen/cpu/micro_kernel.cpp)
   std::pair<double, double> least;
   Blocks best{};
   for (const auto& [m, n] : r.micro_kernels) {
@@ -90,8 +90,7 @@ Blocks blocks_of(const Rates& r, double rows, double columns, double depth) {
                   loads_of_step(static_cast<double>(height), static_cast<double>(width)) / 2,
                   kLatency});
     const auto high = static_cast<double>(height), wide = static_cast<double>(width);
-    const double loads = static_cast<double>(panels * groups) *
-                         (high + of_b * wide + 2 * high * (wide + 1) / std::max(depth, 1.0));
+    const double loads = static_cast<double>(panels * groups) * product_loads(high, wide, depth);
     if (best.used[0] == 0 || std::pair(cycles, loads) < least)
       least = {cycles, loads}, best = {{height, width}, {m, n}};
   }

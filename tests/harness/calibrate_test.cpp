@@ -96,6 +96,9 @@ std::map<std::string, Gauged> numbers() {
   add("points alone, expensive", (1.5 * 0.5 + 9) * 0.25e-9);
   add("points alone, library", (1.5 * 0.5 + 40) * 0.25e-9);
   add("parts", (3.5 + 2) * 0.25e-9), add("joins", (1.5 + 7) * 0.25e-9);
+  // A launch of 30 cycles; small kernels take 230 of them in turn and 900 more after other code.
+  add("launch", 30 * 0.25e-9);
+  add("launch, in turn", 230 * 0.25e-9), add("launch, after other code", 1130 * 0.25e-9);
   add("region", 2e-6);
   return all;
 }
@@ -144,6 +147,8 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
   EXPECT_NEAR(core.cycles.at("pair"), 5, 0.01);
   EXPECT_NEAR(core.peak.at("bf16").value / core.peak.at("f32").value, 2, 0.01);
   EXPECT_NEAR(core.cycles.at("tap_apart"), 4, 0.01);
+  EXPECT_NEAR(core.cycles.at("launch"), 30, 0.01);
+  EXPECT_NEAR(core.cycles.at("launch_code"), 900, 0.01);
   EXPECT_NEAR(m.levels[1].bandwidth.value, 1 / 3e-11, 1);
   EXPECT_NEAR(m.levels[2].bandwidth.value, 1 / 2e-11, 1);
   EXPECT_NEAR(m.levels[3].bandwidth.value, 1 / 1e-11, 1);

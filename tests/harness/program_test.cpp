@@ -92,8 +92,9 @@ TEST(Predictions, WhatAnotherCoreHasWrittenIsTakenOver) {
 }
 
 /// A launch is called; its code comes from further away where many other kernels have run since.
+/// How long each takes the machine's file says.
 TEST(Predictions, ALaunchBegins) {
-  const auto first_of = [](std::size_t kernels) {
+  const auto first_of = [](std::size_t kernels, const std::map<std::string, double>& cycles = {}) {
     std::string text = "name: many\nloops: {i: 16}\noperators:\n";
     for (std::size_t i = 0; i < kernels; ++i)
       text += "  - \"t" + std::to_string(i) + "[i] = x[i] + " + std::to_string(i) + "\"\n";
@@ -108,11 +109,15 @@ TEST(Predictions, ALaunchBegins) {
     }
     Machine machine = named_machine("epyc-zen5");
     machine.units.front().clock_hz = 4e9;
+    for (const auto& [key, number] : cycles) machine.units.front().cycles[key] = number;
     return *predicted_seconds(program, machine)[0];
   };
   EXPECT_GT(first_of(4), 0);
   EXPECT_DOUBLE_EQ(first_of(4), first_of(8));
   EXPECT_GT(first_of(60), 2 * first_of(8));
+  const std::map<std::string, double> measured = {{"launch", 40}, {"launch_code", 1000}};
+  EXPECT_NEAR(first_of(8, measured) * 4e9, 40, 1e-6);
+  EXPECT_NEAR(first_of(60, measured) * 4e9, 1040, 1e-6);
 }
 
 /// Two slices of one tensor, each read twice: the second time from the cache, the first one from
