@@ -53,6 +53,16 @@ std::int64_t total(const ByTensor& moved) {
   return sum;
 }
 
+/// Whether the bytes of all entries together are a number that is kept.
+bool is_counted(const Traffic& traffic) {
+  double sum = 0;
+  for (const TrafficEntry& e : traffic.entries) {
+    if (e.read.value < 0 || e.written.value < 0) return false;
+    sum += static_cast<double>(e.read.value) + static_cast<double>(e.written.value);
+  }
+  return sum < 0x1p62;
+}
+
 /// The plan, and what is true of it.
 struct Planned {
   Plan plan;
@@ -133,6 +143,10 @@ ordered_json priced(const Model& by, const Request& request, const Setting& sett
   const Result<Price> said = price(by, request, setting, p.plan);
   if (!said) {
     json["reason"] = said.reason();
+    return json;
+  }
+  if (!is_counted(said->traffic)) {
+    json["reason"] = "more bytes than are counted";
     return json;
   }
   const ByTensor model = into_level(said->traffic, *setting.machine, p.level);

@@ -22,12 +22,6 @@ std::int64_t count(const std::vector<Statement>& body) {
 std::optional<Reason> without_code(const Schedule& schedule) {
   if (!schedule.machine->npu_core)
     return Reason{"machine " + schedule.machine->name + " has no npu_core"};
-  const Workload& w = *schedule.workload;
-  for (OpId op : w.topological_order())
-    if (w.gathers(op))
-      return Reason{"operator " + w.op(op).name +
-                    " reads by another tensor's values: the npu target copies boxes that are known "
-                    "when the program is written"};
   return std::nullopt;
 }
 

@@ -14,6 +14,14 @@ KernelEmitter::KernelEmitter(const Schedule& schedule, int index, const EmitOpti
       options_(options) {
   for (const char* reserved : {"block", "blocks"}) names_.fresh(reserved);
   for (const tilewright::Tensor& t : w_.tensors()) names_.fresh(t.name);
+  row_counter_ = names_.fresh("row");
+  column_counter_ = names_.fresh("column");
+}
+
+KernelEmitter KernelEmitter::with_moves() const {
+  KernelEmitter again(s_, index_, options_);
+  again.moves_elements_ = true;
+  return again;
 }
 
 Result<KernelSource> KernelEmitter::emit() {
@@ -36,6 +44,8 @@ Result<KernelSource> KernelEmitter::emit() {
                               .bytes = p.copies * copy_bytes(BufferId(i))});
     }
     return source;
+  } catch (const NeedsMoves&) {
+    return with_moves().emit();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
@@ -49,6 +59,8 @@ std::optional<Reason> KernelEmitter::refusal() {
     lay_out();
     for (std::int64_t block = 0; block < k_.blocks; ++block) traced(block, Kept::none);
     return std::nullopt;
+  } catch (const NeedsMoves&) {
+    return with_moves().refusal();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
@@ -162,17 +174,22 @@ void KernelEmitter::declare(Program& p) const {
     // A chain of buffers that ends on chip: its inner ones only look like outputs.
     for (const tilewright::Buffer& b : k_.buffers)
       if (b.tensor == TensorId(t) && b.role == BufferRole::intermediate && !b.leaves) used = false;
+    for (OpId op : k_.ops)  // a gather reads home
+      used |= std::ranges::any_of(w_.op(op).inputs, [&](const Access& a) {
+        return a.tensor == TensorId(t) && is_gather(a);
+      });
     if (!used) continue;
     const bool kept =
         w_.is_output(TensorId(t)) || std::ranges::any_of(w_.consumers(TensorId(t)), [&](OpId op) {
           return std::ranges::find(k_.ops, op) == k_.ops.end();
         });
-    p.tensors.push_back({.name = tensor.name,
-                         .role = !written ? Role::input
-                                 : kept   ? Role::output
-                                          : Role::scratch,
-                         .type = tensor.dtype,
-                         .shape = tensor.shape});
+    p.tensors.push_back(
+        {.name = tensor.name,
+         .role = !written ? Role::input
+                 : kept   ? Role::output
+                          : Role::scratch,
+         .type = tensor.dtype,
+         .shape = tensor.shape.empty() ? std::vector<std::int64_t>{1} : tensor.shape});
   }
   for (std::size_t i = 0; i < places_.size(); ++i) {
     const TilePlace& place = places_[i];

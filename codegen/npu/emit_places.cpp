@@ -41,8 +41,7 @@ Box matrix_of(const Box& box, std::int64_t index) {
 bool KernelEmitter::moves(BufferId b) const {
   const tilewright::Buffer& own = buffer(b);
   return own.role != BufferRole::intermediate || own.leaves ||
-         std::ranges::any_of(k_.buffers,
-                             [&](const tilewright::Buffer& o) { return o.outer == b; });
+         std::ranges::any_of(k_.buffers, [&](const tilewright::Buffer& o) { return o.outer == b; });
 }
 
 void KernelEmitter::choose_places() {
@@ -58,9 +57,10 @@ void KernelEmitter::choose_places() {
     if (!found)
       throw Refused{tensor.name + " is at " + level +
                     ", where no instruction works on it: L1, UB, L0A, L0B or L0C"};
-    if (tensor.dtype != DType::f16 && (tensor.dtype != DType::f32 || p.memory != Memory::ub))
+    if (tensor.dtype == DType::f64 || (tensor.dtype != DType::f16 && p.memory != Memory::ub))
       throw Refused{tensor.name + " at " + level + " is " + std::string(name_of(tensor.dtype)) +
-                    ": the cube multiplies f16, the vector unit works on f16 and f32"};
+                    ": the cube multiplies f16, the vector unit computes in f32, and no unit of a "
+                    "core in f64"};
     p.type = tensor.dtype;
     switch (p.memory) {
       case Memory::l1:
@@ -78,7 +78,9 @@ void KernelEmitter::choose_places() {
         break;
       default:
         p.layout = Layout::nd;
-        if (!moves(b)) p.type = DType::f32;  // nothing but the vector unit sees it
+        // Nothing but the vector unit sees it. Integers are rounded as they are made.
+        if (!moves(b) && tensor.dtype != DType::i8 && tensor.dtype != DType::i32)
+          p.type = DType::f32;
     }
     if (p.memory != Memory::ub && tensor.shape.size() < 2)
       throw Refused{tensor.name + " is not a matrix: its place is UB"};
@@ -94,24 +96,33 @@ void KernelEmitter::choose_places() {
   place_operands();
 }
 
+/// A product of which nothing is in UB, or of which the sums are not: the vector unit has it where
+/// the plan has all of it there.
+bool KernelEmitter::on_cube(const ScheduleNode& n) const {
+  const auto in_ub = [&](BufferId b) { return places_[b.index()].memory == Memory::ub; };
+  return w_.is_contraction(n.op) && !(std::ranges::all_of(n.reads, in_ub, &InputUse::buffer) &&
+                                      std::ranges::all_of(n.writes, in_ub, &OutputUse::buffer));
+}
+
 /// Products read L0A and L0B and add up in L0C; the vector unit has UB.
 void KernelEmitter::place_operands() {
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind != NodeKind::compute) continue;
     const std::string& op = w_.op(n.op).name;
-    const bool product = w_.is_contraction(n.op);
+    const bool product = on_cube(n);
     uses_vector_ |= !product;
     const auto demand = [&](BufferId b, Memory m) {
       const TilePlace& p = places_[b.index()];
       if (p.memory != m)
         throw Refused{op + " uses " + tensor_name(buffer(b).tensor) + " at " +
-                      std::string(name_of(p.memory)) + "; its place is " +
-                      std::string(name_of(m)) +
+                      std::string(name_of(p.memory)) + "; its place is " + std::string(name_of(m)) +
                       (m == Memory::ub ? "" : " (pin it there, or load it to there)")};
     };
     if (!product) {
-      for (const InputUse& u : n.reads) demand(u.buffer, Memory::ub);
+      for (const InputUse& u : n.reads)
+        if (u.buffer.valid()) demand(u.buffer, Memory::ub);  // a gather reads home
       for (const OutputUse& u : n.writes) demand(u.buffer, Memory::ub);
+      moves_elements_ |= by_elements(n.op);
       continue;
     }
     const Product p = product_of(n.op);
@@ -125,8 +136,8 @@ void KernelEmitter::place_operands() {
   }
 }
 
-/// Elements from one row of a tile to the next; of fractals, from one column (Nz) or row (Zz, Zn) of
-/// them to the next, over 16.
+/// Elements from one row of a tile to the next; of fractals, from one column (Nz) or row (Zz, Zn)
+/// of them to the next, over 16.
 std::int64_t KernelEmitter::pitch(BufferId b, const Matrices& m) const {
   const TilePlace& p = places_[b.index()];
   switch (p.layout) {
@@ -178,7 +189,9 @@ void KernelEmitter::place_transits(Room& used) {
     slices |= own == Memory::l0c && outer != Memory::ub && moves(BufferId(i));
   }
   const auto room = [&](Memory m) { return capacity(m) - used[static_cast<std::size_t>(m)]; };
-  const auto take = [&](Memory m, std::int64_t bytes) { used[static_cast<std::size_t>(m)] += bytes; };
+  const auto take = [&](Memory m, std::int64_t bytes) {
+    used[static_cast<std::size_t>(m)] += bytes;
+  };
   if (fractals > 0) {
     l1_transit_ = Transit{.memory = Memory::l1, .bytes = fractals};
     take(Memory::l1, 2 * fractals);
@@ -221,8 +234,8 @@ void KernelEmitter::lay_out() {
     if (const Memory memory = static_cast<Memory>(m);
         memory != Memory::gm && used[static_cast<std::size_t>(m)] > capacity(memory))
       throw Refused{"its tiles need " + std::to_string(used[static_cast<std::size_t>(m)]) +
-                    " bytes of " + std::string(name_of(memory)) + ", which has " +
-                    std::to_string(capacity(memory)) +
+                        " bytes of " + std::string(name_of(memory)) + ", which has " +
+                        std::to_string(capacity(memory)) +
                         (memory == Memory::l0c ? " (sums are f32)" : ""),
                     Reason::Shortage{used[static_cast<std::size_t>(m)], capacity(memory)}};
   add_copies(used);

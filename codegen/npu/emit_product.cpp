@@ -21,7 +21,6 @@ LoopId plain(const Workload& w, const Operator& op, const Access& a, std::size_t
   return *loop;
 }
 
-
 }  // namespace
 
 std::span<const MicroKernel> micro_kernels() { return kMicroKernels; }
@@ -32,8 +31,8 @@ const MicroKernel* find_micro_kernel(std::string_view name) {
   return nullptr;
 }
 
-/// How an operator is Z[..., r, c] += X[r, d] * Y[d, c]: the last two dimensions of every tensor are
-/// these, X's and Y's either way round; the others are batches.
+/// How an operator is Z[..., r, c] += X[r, d] * Y[d, c]: the last two dimensions of every tensor
+/// are these, X's and Y's either way round; the others are batches.
 KernelEmitter::Product KernelEmitter::product_of(OpId id) const {
   const Operator& op = w_.op(id);
   const auto refuse = [&](const std::string& why) -> Product {
@@ -56,8 +55,7 @@ KernelEmitter::Product KernelEmitter::product_of(OpId id) const {
     if ((first == p.rows && last == p.depth) || (first == p.depth && last == p.rows)) {
       p.left = i;
       p.left_transposed = first == p.depth;
-    } else if ((first == p.depth && last == p.columns) ||
-               (first == p.columns && last == p.depth)) {
+    } else if ((first == p.depth && last == p.columns) || (first == p.columns && last == p.depth)) {
       p.right = i;
       p.right_transposed = first == p.columns;
     } else {
@@ -90,15 +88,15 @@ const SumBlock& KernelEmitter::sum_block(BufferId b, const Box& box, bool initia
   return t.blocks.back();
 }
 
-/// Where the cube reads an operand: the whole tile, or whole rows (left: of A; right: of B's depth).
+/// Where the cube reads an operand: the whole tile, or whole rows (left: of A; right: of B's
+/// depth).
 Piece KernelEmitter::operand(BufferId b, const Box& read) const {
   const TilePlace& p = places_[b.index()];
   const Box& tile_box = tiles_[b.index()].box;
   const int rank = read.rank();
   const int minor = p.transposed ? rank - 2 : rank - 1;
   if (read[minor] != tile_box[minor])
-    throw Refused{tensor_name(buffer(b).tensor) + " is used at " +
-                  std::string(name_of(p.memory)) +
+    throw Refused{tensor_name(buffer(b).tensor) + " is used at " + std::string(name_of(p.memory)) +
                   " in part of its columns: the cube reads packed matrices"};
   return tile(b, read);
 }
@@ -152,7 +150,7 @@ void KernelEmitter::multiply(NodeId node, const Ranges& ranges, const SumStep& s
 }
 
 void KernelEmitter::compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps) {
-  if (w_.is_contraction(k_.node(node).op)) return multiply(node, ranges, steps.front());
+  if (on_cube(k_.node(node))) return multiply(node, ranges, steps.front());
   vector_compute(node, ranges, steps);
 }
 

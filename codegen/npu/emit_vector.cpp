@@ -11,58 +11,52 @@
 namespace tilewright::npu {
 
 /// The loops that a slab's rows and columns run over: the last two dimensions of the access with
-/// the most.
+/// the most, if vector instructions can walk it and fold what is reduced. Otherwise long ones: a
+/// reduced one as columns, but for products, which are folded row by row.
 KernelEmitter::SlabLoops KernelEmitter::slab_loops(OpId id) const {
   const Operator& op = w_.op(id);
   const Access* widest = &op.outputs.front().target;
   for (const Access& a : op.inputs)
     if (a.index.size() > widest->index.size()) widest = &a;
+  const bool product = std::ranges::any_of(
+      op.outputs, [](const Output& o) { return o.combine == Combine::product; });
+  const auto reduced = [&](LoopId l) { return l.valid() && w_.is_reduction(id, l); };
   SlabLoops loops;
   const std::size_t rank = widest->index.size();
-  for (const Affine& i : widest->index)
-    if (!i.plain_loop())
-      throw Refused{op.name + " reads " + w_.tensor(widest->tensor).name +
-                    " through more than a loop, for which the npu target has no code"};
-  if (rank >= 1) loops.columns = *widest->index[rank - 1].plain_loop();
-  if (rank >= 2) loops.rows = *widest->index[rank - 2].plain_loop();
+  const auto plain = [&](std::size_t back) {
+    return rank >= back ? widest->index[rank - back].plain_loop().value_or(LoopId()) : LoopId();
+  };
+  loops.columns = plain(1);
+  loops.rows = plain(2);
+  if (loops.columns.valid() && (rank < 2 || loops.rows.valid()) && spread_of(*widest, loops) &&
+      !(reduced(loops.columns) && (reduced(loops.rows) || product)))
+    return loops;
+  const auto longest = [&](bool of_sum) {
+    LoopId best;
+    for (LoopId l : op.loops)
+      if (l != loops.columns && reduced(l) == of_sum &&
+          (!best.valid() || w_.loop(l).extent > w_.loop(best).extent))
+        best = l;
+    return best;
+  };
+  loops = {};
+  const bool sums = !w_.reduction_loops(id).empty();
+  loops.columns = longest(sums && !product);
+  loops.rows = longest(sums && product);
   return loops;
 }
 
 namespace {
 
-/// How an access lies over the slab's loops.
-Spread spread_of(const Workload& w, const Operator& op, const Access& a, LoopId rows,
-                 LoopId columns) {
-  std::vector<LoopId> loops;
-  for (const Affine& i : a.index) {
-    const auto loop = i.plain_loop();
-    if (!loop)
-      throw Refused{op.name + " reads " + w.tensor(a.tensor).name +
-                    " through more than a loop, for which the npu target has no code"};
-    loops.push_back(*loop);
-  }
-  const std::size_t rank = loops.size();
-  const auto has = [&](LoopId l) { return std::ranges::find(loops, l) != loops.end(); };
-  const bool in_columns = rank > 0 && loops[rank - 1] == columns;
-  if (in_columns && (!rows.valid() || (rank > 1 && loops[rank - 2] == rows))) return Spread::full;
-  if (in_columns && !has(rows)) return Spread::column;
-  if (rows.valid() && rank > 0 && loops[rank - 1] == rows && !has(columns)) return Spread::row;
-  throw Refused{op.name + " has " + w.tensor(a.tensor).name +
-                " lie in another way than its widest tensor, for which the npu target has no code"};
-}
-
-/// What vector instructions want of a tile's place.
-void check_aligned(const Workload& w, const Operator& op, const Access& a, std::int64_t bytes) {
-  if (bytes % kBlock != 0)
-    throw Refused{op.name + " uses " + w.tensor(a.tensor).name +
-                  " from an element on that is not at a multiple of 32 bytes"};
-}
+/// Vector instructions begin at blocks.
+bool is_aligned(std::int64_t bytes) { return bytes % kBlock == 0; }
 
 VectorOp folding(const Operator& op, Combine c) {
   if (c == Combine::sum) return VectorOp::add;
   if (c == Combine::max) return VectorOp::max;
   if (c == Combine::min) return VectorOp::min;
-  throw Refused{op.name + " multiplies up, for which the vector unit has no instruction"};
+  TW_CHECK(c == Combine::product, op.name);
+  return VectorOp::mul;
 }
 
 std::int64_t repeat_cycles(const NpuCore& core, VectorOp op) {
@@ -77,6 +71,11 @@ std::int64_t repeat_cycles(const NpuCore& core, VectorOp op) {
     default:
       return is_reduction(op) ? core.reduction_repeat : 1;
   }
+}
+
+bool reads(const Expr& e, int input) {
+  return (e.kind == Expr::Kind::input && e.input == input) ||
+         std::ranges::any_of(e.args, [&](const Expr& a) { return reads(a, input); });
 }
 
 VectorOp across(VectorOp fold) {
@@ -95,41 +94,76 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
   const auto around = ranges_of(s_, k_, ranges, n.op);
   const auto local = [&](LoopId l) { return static_cast<std::size_t>(w_.local_index(n.op, l)); };
   std::vector<Interval> at(around.begin(), around.end());
-  std::vector<std::size_t> single;  // loops of which slabs have one iteration each
-  for (LoopId l : op.loops)
-    if (l != loops.rows && l != loops.columns) single.push_back(local(l));
-  for (std::size_t l : single) at[l].hi = at[l].lo + 1;
+  // Loops of which slabs have one iteration each, or some rows: reduced ones inside the others.
+  struct Walked {
+    std::size_t loop;
+    std::int64_t step = 1;
+  };
+  std::vector<Walked> walked;
+  std::size_t reduced = 0;  // the first of them that is
+  for (const bool sums : {false, true}) {
+    if (sums) reduced = walked.size();
+    for (LoopId l : op.loops)
+      if (l != loops.columns && w_.is_reduction(n.op, l) == sums) walked.push_back({local(l)});
+  }
+  for (const Walked& l : walked)
+    if (!loops.rows.valid() || l.loop != local(loops.rows)) at[l.loop].hi = at[l.loop].lo + 1;
   if (measuring_) return charge(1);
   if (kept_ == Kept::reads) return;  // tiles that are there are computed on
-  const Interval rows = loops.rows.valid() ? around[local(loops.rows)] : Interval{0, 1};
-  const std::int64_t step = slab_rows(n, at, loops, rows.size());
-  bool first = steps.front().initialises;
+  const auto goes_on = [&](const Walked& l) { return at[l.loop].hi < around[l.loop].hi; };
+  const auto is_first = [&](const Walked& l) { return at[l.loop].lo == around[l.loop].lo; };
+  const auto begin = [&](const Walked& l) {
+    at[l.loop] = {around[l.loop].lo, std::min(around[l.loop].hi, around[l.loop].lo + l.step)};
+  };
+  const auto sums =
+      std::ranges::subrange(walked.begin() + static_cast<std::ptrdiff_t>(reduced), walked.end());
+  const auto more_steps = [&] {
+    return std::ranges::any_of(sums,
+                               [&](const Walked& l) { return around[l.loop].size() > l.step; });
+  };
+  if (loops.rows.valid()) {
+    const std::int64_t rows = around[local(loops.rows)].size();
+    const std::int64_t step = slab_rows(n, at, loops, rows, more_steps());
+    for (Walked& l : walked)
+      if (l.loop == local(loops.rows)) l.step = step;
+  } else {
+    slab_rows(n, at, loops, 1, more_steps());
+  }
+  std::ranges::for_each(walked, begin);
   for (bool more = true; more;) {
-    for (std::int64_t r = rows.lo; r < rows.hi; r += step) {
-      if (loops.rows.valid()) at[local(loops.rows)] = {r, std::min(rows.hi, r + step)};
-      slab(n, at, loops, first && (r == rows.lo || !w_.is_reduction(n.op, loops.rows)), false);
-    }
+    slab(n, at, loops,
+         {.first = steps.front().initialises,
+          .kept = more_steps(),
+          .begins = std::ranges::all_of(sums, is_first),
+          .ends = std::ranges::none_of(sums, goes_on)},
+         false);
     more = false;
-    for (std::size_t i = single.size(); i-- > 0 && !more;) {
-      Interval& now = at[single[i]];
-      more = now.hi < around[single[i]].hi;
-      now = more ? Interval{now.lo + 1, now.hi + 1}
-                 : Interval{around[single[i]].lo, around[single[i]].lo + 1};
-      if (more && w_.is_reduction(n.op, op.loops[single[i]])) first = false;
+    for (std::size_t i = walked.size(); i-- > 0 && !more;) {
+      Interval& now = at[walked[i].loop];
+      more = goes_on(walked[i]);
+      if (more)
+        now = {now.hi, std::min(around[walked[i].loop].hi, now.hi + walked[i].step)};
+      else
+        begin(walked[i]);
     }
   }
 }
 
-/// Rows of a slab whose temporaries fit scratch: a multiple of 16, so that a slab's part of a
-/// vector of rows is aligned.
+/// Rows of a slab whose temporaries fit scratch: a multiple of 16, or 32 where elements are bytes,
+/// so that a slab's part of a vector of rows is aligned.
 std::int64_t KernelEmitter::slab_rows(const ScheduleNode& n, std::vector<Interval> at,
-                                      const SlabLoops& loops, std::int64_t rows) {
-  constexpr std::int64_t kRows = 16;
+                                      const SlabLoops& loops, std::int64_t rows, bool kept) {
+  const auto bytes = [&](const Access& a) { return size_of(w_.tensor(a.tensor).dtype); };
+  const Operator& op = w_.op(n.op);
+  const bool small =
+      std::ranges::any_of(op.inputs, [&](const Access& a) { return bytes(a) == 1; }) ||
+      std::ranges::any_of(op.outputs, [&](const Output& o) { return bytes(o.target) == 1; });
+  const std::int64_t kRows = small ? 32 : 16;
   if (loops.rows.valid()) {
     Interval& range = at[static_cast<std::size_t>(w_.local_index(n.op, loops.rows))];
     range.hi = range.lo + std::min(rows, kRows);
   }
-  const std::int64_t need = 4 * slab(n, at, loops, true, true);
+  const std::int64_t need = 4 * slab(n, at, loops, {.kept = kept, .begins = !kept}, true);
   const std::int64_t fit = need == 0 ? rows : scratch_bytes_ / need * kRows;
   if (fit == 0)
     throw Refused{w_.op(n.op).name + " needs " + std::to_string(need) +
@@ -137,106 +171,159 @@ std::int64_t KernelEmitter::slab_rows(const ScheduleNode& n, std::vector<Interva
   return std::min(rows, fit);
 }
 
-/// Temporaries go by its shape alone, instructions also by how far apart the rows of its tiles lie.
-/// Throws where a tile lies wrong, but for a dry slab: the slab itself comes next.
-KernelEmitter::SlabWork& KernelEmitter::slab_work(const ScheduleNode& n,
-                                                  const std::vector<Interval>& at,
-                                                  const SlabLoops& loops, bool first, bool dry) {
+/// Which of the operator's inputs and outputs, in that order, the scalar unit has to move.
+std::vector<bool> KernelEmitter::moved_by_elements(const ScheduleNode& n,
+                                                   const std::vector<Interval>& at,
+                                                   const SlabLoops& loops) const {
   const Operator& op = w_.op(n.op);
-  const auto size = [&](LoopId l) {
-    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
-  };
-  std::vector<std::int64_t> key{&n - k_.nodes.data(), size(loops.rows), size(loops.columns)};
-  if (dry) return slabs_[std::move(key)];
-  key.push_back(first);
+  std::vector<bool> all;
   const auto add = [&](const Access& a, BufferId b) {
-    const Within in = within_tile(b, footprint(w_, op, a, at));
-    check_aligned(w_, op, a, in.offset * size_of(places_[b.index()].type));
-    key.push_back(in.pitch);
+    if (!b.valid()) return all.push_back(true);  // a gather
+    const bool walked = spread_of(a, loops).has_value();
+    const bool aligned = walked && is_aligned(within_tile(b, footprint(w_, op, a, at)).offset *
+                                              size_of(places_[b.index()].type));
+    if (walked && !aligned && !moves_elements_) throw NeedsMoves{};
+    all.push_back(!aligned);
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     add(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)));
   for (const OutputUse& out : n.writes)
     add(op.outputs[static_cast<std::size_t>(out.output)].target, out.buffer);
-  return slabs_[std::move(key)];
+  return all;
+}
+
+/// Temporaries go by its shape and by what is moved alone, instructions also by how far apart the
+/// rows of its tiles lie; null where the scalar unit moves what lies elsewhere in every slab.
+KernelEmitter::SlabWork* KernelEmitter::slab_work(const ScheduleNode& n,
+                                                  const std::vector<Interval>& at,
+                                                  const SlabLoops& loops, const SlabSums& sums,
+                                                  bool dry, const std::vector<bool>& moved) {
+  const Operator& op = w_.op(n.op);
+  const auto size = [&](LoopId l) {
+    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
+  };
+  std::vector<std::int64_t> key{&n - k_.nodes.data(), size(loops.rows), size(loops.columns)};
+  key.insert(key.end(), moved.begin(), moved.end());
+  key.push_back(sums.kept);
+  if (dry) return &slabs_[std::move(key)];
+  if (moves_elements_) return nullptr;
+  for (const bool is : {sums.first, sums.begins, sums.ends}) key.push_back(is);
+  const auto add = [&](const Access& a, BufferId b) {
+    key.push_back(within_tile(b, footprint(w_, op, a, at)).pitch);
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    add(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)));
+  for (const OutputUse& out : n.writes)
+    add(op.outputs[static_cast<std::size_t>(out.output)].target, out.buffer);
+  return &slabs_[std::move(key)];
 }
 
 /// One slab; elements of scratch that it took. `dry`: emits nothing.
 std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interval>& at,
-                                 const SlabLoops& loops, bool first, bool dry) {
+                                 const SlabLoops& loops, const SlabSums& sums, bool dry) {
+  const std::vector<bool> moved = moved_by_elements(n, at, loops);
   SlabWork* const work =
-      dry || kept_ == Kept::none ? &slab_work(n, at, loops, first, dry) : nullptr;
+      dry || kept_ == Kept::none ? slab_work(n, at, loops, sums, dry, moved) : nullptr;
   if (work != nullptr && work->instructions > 0) {
     if (!dry) charge(work->instructions);
     return work->elements;
   }
   std::int64_t instructions = 0;
-  const std::int64_t elements = make_slab(n, at, loops, first, [&](TraceStep step) {
-    ++instructions;
-    if (!dry) emit_step(std::move(step));
-  });
+  const std::int64_t elements = make_slab(n, at, loops, sums, moved,
+                                          {.step =
+                                               [&](TraceStep step) {
+                                                 ++instructions;
+                                                 if (!dry) emit_step(std::move(step));
+                                               },
+                                           .kept = !dry});
   if (work != nullptr) *work = {.elements = elements, .instructions = instructions};
   return elements;
 }
 
 std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
-                                      const SlabLoops& loops, bool first,
-                                      const std::function<void(TraceStep)>& emit) {
+                                      const SlabLoops& loops, const SlabSums& sums,
+                                      const std::vector<bool>& moved, const SlabEmit& emit) {
   const Operator& op = w_.op(n.op);
   const auto size = [&](LoopId l) {
     return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
   };
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
+  const SlabAt here{.w = w_, .op = n.op, .at = at, .loops = loops, .shape = shape};
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
     const std::int64_t cycles =
         core().vector_startup + v.repeat.literal() * repeat_cycles(core(), v.op);
-    emit({.instruction = std::move(v),
-          .pipe = Pipe::vector,
-          .touches = std::move(touches),
-          .comment = op.name,
-          .cycles = cycles});
+    if (moves_elements_) touches.push_back(scratch_touch());
+    emit.step({.instruction = std::move(v),
+               .pipe = Pipe::vector,
+               .touches = std::move(touches),
+               .comment = op.name,
+               .cycles = cycles});
   });
   const auto tile_value = [&](const Access& a, BufferId b) {
     const Piece p = tile(b, footprint(w_, op, a, at));
-    Value v{.spread = spread_of(w_, op, a, loops.rows, loops.columns),
-            .type = p.type,
-            .place = p.at.place,
-            .pitch = p.at.pitch.literal(),
-            .touches = p.touches};
-    check_aligned(w_, op, a, v.offset() * size_of(v.type));
-    return v;
+    return Value{.spread = *spread_of(a, loops),
+                 .type = p.type,
+                 .place = p.at.place,
+                 .pitch = p.at.pitch.literal(),
+                 .touches = p.touches};
   };
+  const auto read = [&](int input) {
+    return std::ranges::any_of(n.writes, [&](const OutputUse& out) {
+      return reads(op.outputs[static_cast<std::size_t>(out.output)].value, input);
+    });
+  };
+  const bool by_columns = loops.columns.valid() && w_.is_reduction(n.op, loops.columns);
+  const bool by_rows = loops.rows.valid() && w_.is_reduction(n.op, loops.rows);
+  std::vector<Value> partial;  // sums in f32, from one slab to the next
+  if (sums.kept)
+    for (std::size_t o = 0; o < n.writes.size(); ++o)
+      partial.push_back(unit.temporary(by_columns ? Spread::row
+                                       : by_rows  ? Spread::column
+                                                  : Spread::full,
+                                       shape));
   std::vector<Value> inputs;
-  for (std::size_t i = 0; i < op.inputs.size(); ++i)
-    inputs.push_back(tile_value(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i))));
-  Expressions expressions(unit, op.name, inputs, shape);
-  const auto make = [&](const Output& output, const Value& out) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const BufferId b = codegen::buffer_of_input(n, static_cast<int>(i));
+    if (!read(static_cast<int>(i)))
+      inputs.emplace_back();  // an index
+    else if (moved[i])
+      inputs.push_back(packed(unit, op, op.inputs[i], b, n, here, std::nullopt, emit));
+    else
+      inputs.push_back(tile_value(op.inputs[i], b));
+  }
+  unit.keep();
+  Expressions expressions(unit, op.name, inputs, shape,
+                          [&](LoopId l) { return index_value(unit, op, l, here, emit); });
+  const auto make = [&](const Output& output, BufferId b, bool by_elements, const Value* so_far) {
+    const Value out = by_elements ? Value{} : tile_value(output.target, b);
+    const auto write = [&](const Value& v, Spread spread) {
+      if (!by_elements) return expressions.into(v, out);
+      Value from = v;
+      if (v.spread != spread) {
+        from = unit.temporary(spread, shape);
+        expressions.into(v, from);
+      }
+      move_elements(op, output.target, b, n, here, from, false, emit);
+    };
     if (output.combine == Combine::assign) {
-      if (!expressions.directly(output.value, out)) {
-        const Value v = expressions.value(output.value, out.type == DType::f32 ? &out : nullptr);
-        expressions.into(v, out);
+      if (by_elements || !expressions.directly(output.value, out)) {
+        const bool there = !by_elements && out.type == DType::f32;
+        write(expressions.value(output.value, there ? &out : nullptr), Spread::full);
       }
       return;
     }
     const VectorOp fold = folding(op, output.combine);
-    const bool by_columns = loops.columns.valid() && w_.is_reduction(n.op, loops.columns);
-    const bool by_rows = loops.rows.valid() && w_.is_reduction(n.op, loops.rows);
-    if (by_columns && by_rows)
-      throw Refused{op.name +
-                    " sums over both of its last loops, for which the npu target has no code"};
     // What is reduced is overwritten: always a temporary.
     Value sum = expressions.value(output.value);
-    if (sum.spread != Spread::full || sum.place.object != scratch_name_) {
+    if (sum.spread != Spread::full || sum.place.object != scratch_name_ || unit.is_kept(sum)) {
       const Value own = unit.temporary(Spread::full, shape);
       expressions.into(sum, own);
       sum = own;
     }
-    if (by_columns && loops.rows.valid()) {
+    if (by_columns) {
       const Value t = unit.temporary(Spread::row, shape);
       unit.reduce(fold, across(fold), t, sum, shape);
       sum = t;
-    } else if (by_columns) {
-      throw Refused{op.name + " sums its only loop: the npu target wants rows beside it"};
     } else if (by_rows) {
       Value total = sum;
       total.spread = Spread::column;
@@ -247,19 +334,25 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
       }
       sum = total;
     }
-    if (!first) {
+    if (!sums.begins) {
+      unit.apply(fold, sum, {sum, *so_far}, shape);
+    } else if (!sums.first) {
       Value before = out;
-      if (out.type != DType::f32) {
+      if (by_elements) {
+        before = packed(unit, op, output.target, b, n, here, sum.spread, emit);
+      } else if (out.type != DType::f32) {
         before = unit.temporary(out.spread, shape);
         unit.apply(VectorOp::cast, before, {out}, shape);
       }
       unit.apply(fold, sum, {sum, before}, shape);
     }
-    expressions.into(sum, out);
+    if (sums.ends) return write(sum, sum.spread);
+    expressions.into(sum, *so_far);
   };
-  for (const OutputUse& out : n.writes) {
-    const Output& output = op.outputs[static_cast<std::size_t>(out.output)];
-    make(output, tile_value(output.target, out.buffer));
+  for (std::size_t o = 0; o < n.writes.size(); ++o) {
+    const OutputUse& out = n.writes[o];
+    make(op.outputs[static_cast<std::size_t>(out.output)], out.buffer, moved[op.inputs.size() + o],
+         sums.kept ? &partial[o] : nullptr);
     unit.release();
   }
   return unit.most();

@@ -32,11 +32,11 @@ Box matrix_of(const Box& box, std::int64_t index);
 struct TilePlace {
   Memory memory = Memory::ub;
   Layout layout = Layout::nd;
-  DType type = DType::f16;       ///< as stored
-  bool transposed = false;       ///< operand in L0: columns are the tensor's last but one dimension
+  DType type = DType::f16;  ///< as stored
+  bool transposed = false;  ///< operand in L0: columns are the tensor's last but one dimension
   std::string name;
   int copies = 1;
-  std::int64_t elements = 0;     ///< of one copy: the largest tile
+  std::int64_t elements = 0;  ///< of one copy: the largest tile
   std::int64_t address = 0;
 };
 
@@ -67,6 +67,11 @@ struct Transit {
   std::int64_t bytes = 0;  ///< of one of its two places, which lie first in the memory
   int next = 0;            ///< the place to fill next
 };
+
+enum class Spread : std::uint8_t;
+struct Value;
+struct Shape;
+class VectorUnit;
 
 class KernelEmitter : private BlockWalk {
  public:
@@ -136,7 +141,7 @@ class KernelEmitter : private BlockWalk {
 
   // emit_product.cpp
   struct Product {
-    int left = 0, right = 1;              ///< positions in op.inputs
+    int left = 0, right = 1;  ///< positions in op.inputs
     LoopId rows, columns, depth;
     bool left_transposed = false, right_transposed = false;
   };
@@ -151,24 +156,69 @@ class KernelEmitter : private BlockWalk {
   };
   void compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps) override;
   void vector_compute(NodeId node, const Ranges& ranges, const std::vector<SumStep>& steps);
+  /// A slab of an operator: its ranges, and where its instructions go.
+  struct SlabAt {
+    const Workload& w;
+    OpId op;
+    const std::vector<Interval>& at;
+    SlabLoops loops;
+    const Shape& shape;
+    std::int64_t low(LoopId l) const {
+      return at[static_cast<std::size_t>(w.local_index(op, l))].lo;
+    }
+  };
+  struct SlabEmit {
+    std::function<void(TraceStep)> step;
+    bool kept = true;  ///< false: only counted
+  };
+  /// Where in its sums a slab is: the first step of the plan's, and the first and last of the slabs
+  /// that add up, one after another, what this step has; sums are kept in f32 between these.
+  struct SlabSums {
+    bool first = false, kept = false, begins = true, ends = true;
+  };
   SlabLoops slab_loops(OpId op) const;
+  bool on_cube(const ScheduleNode& n) const;
   std::int64_t slab_rows(const ScheduleNode& n, std::vector<Interval> at, const SlabLoops& loops,
-                         std::int64_t rows);
+                         std::int64_t rows, bool kept);
   std::int64_t slab(const ScheduleNode& n, const std::vector<Interval>& at, const SlabLoops& loops,
-                    bool first, bool dry);
+                    const SlabSums& sums, bool dry);
   std::int64_t make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
-                         const SlabLoops& loops, bool first,
-                         const std::function<void(TraceStep)>& emit);
+                         const SlabLoops& loops, const SlabSums& sums,
+                         const std::vector<bool>& moved, const SlabEmit& emit);
   /// What slabs of one shape come to, wherever they lie.
   struct SlabWork {
     std::int64_t elements = 0;      ///< of scratch
     std::int64_t instructions = 0;  ///< 0: not known
   };
-  SlabWork& slab_work(const ScheduleNode& n, const std::vector<Interval>& at,
-                      const SlabLoops& loops, bool first, bool dry);
+  SlabWork* slab_work(const ScheduleNode& n, const std::vector<Interval>& at,
+                      const SlabLoops& loops, const SlabSums& sums, bool dry,
+                      const std::vector<bool>& moved);
+  std::vector<bool> moved_by_elements(const ScheduleNode& n, const std::vector<Interval>& at,
+                                      const SlabLoops& loops) const;
+
+  // emit_elements.cpp
+  bool depends(const Operator& op, const Access& a, LoopId loop) const;
+  std::optional<Spread> spread_of(const Access& a, const SlabLoops& at) const;
+  bool by_elements(OpId op) const;
+  void looped(const std::string& counter, std::int64_t n, bool kept,
+              const std::function<void(std::int64_t)>& body);
+  void move_elements(const Operator& op, const Access& a, BufferId b, const ScheduleNode& n,
+                     const SlabAt& slab, const Value& scratch, bool inward, const SlabEmit& emit);
+  Value packed(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
+               const ScheduleNode& n, const SlabAt& slab, std::optional<Spread> as,
+               const SlabEmit& emit);
+  Value index_value(VectorUnit& unit, const Operator& op, LoopId loop, const SlabAt& slab,
+                    const SlabEmit& emit);
+  TraceTouch scratch_touch() const;
+  /// A tile that vector instructions cannot begin at was met, and no element is moved so far: the
+  /// kernel is emitted again, with scratch that the scalar unit works in, too.
+  struct NeedsMoves {};
+  KernelEmitter with_moves() const;
 
   int index_;
   const EmitOptions& options_;
+  bool moves_elements_ = false;
+  std::string row_counter_, column_counter_;
   std::vector<TilePlace> places_;  ///< by BufferId
   std::vector<Tile> tiles_;        ///< by BufferId
   std::optional<Transit> ub_transit_, l1_transit_;
@@ -176,7 +226,7 @@ class KernelEmitter : private BlockWalk {
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;
-  std::vector<Buffer> extra_;  ///< tensors' names for the transits, and scratch
+  std::vector<Buffer> extra_;                     ///< tensors' names for the transits, and scratch
   std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most
   std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB
   codegen::Names names_;

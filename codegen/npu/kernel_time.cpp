@@ -81,9 +81,20 @@ class CoreClock {
 
   void take(const TraceStep& step) {
     if (const auto* set = std::get_if<SetFlag>(&step.instruction)) {
+      if (set->from == Pipe::scalar) {
+        flag(set->from, set->to, set->event) = scalar_;
+        return spend();
+      }
       PipeState& s = pipes_[static_cast<std::size_t>(set->from)];
       s.free = begin(set->from);
       flag(set->from, set->to, set->event) = std::max(s.free, s.done);
+    } else if (const auto* held = std::get_if<WaitFlag>(&step.instruction);
+               held != nullptr && held->to == Pipe::scalar) {
+      scalar_ = std::max(scalar_, flag(held->from, held->to, held->event));
+      spend();
+    } else if (step.pipe == Pipe::scalar && (std::holds_alternative<Move>(step.instruction) ||
+                                             std::holds_alternative<Put>(step.instruction))) {
+      scalar_ += static_cast<double>(step.cycles);
     } else if (const auto* wait = std::get_if<WaitFlag>(&step.instruction)) {
       pipes_[static_cast<std::size_t>(wait->to)].free =
           begin(wait->to, flag(wait->from, wait->to, wait->event));
@@ -282,6 +293,8 @@ Result<double> KernelEmitter::cycles() {
       all += last;
     }
     return all;
+  } catch (const NeedsMoves&) {
+    return with_moves().cycles();
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
@@ -290,9 +303,6 @@ Result<double> KernelEmitter::cycles() {
 Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options) {
   const Machine& m = *schedule.machine;
   if (!m.npu_core) return Reason{"machine " + m.name + " has no npu_core"};
-  for (OpId op : schedule.workload->topological_order())
-    if (schedule.workload->gathers(op))
-      return Reason{"operator " + schedule.workload->op(op).name + " gathers"};
   double cycles = 0;
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
     const Result<double> its = KernelEmitter(schedule, static_cast<int>(k), options).cycles();

@@ -43,8 +43,8 @@ bool covers(const TraceTouch& outer, const TraceTouch& inner) {
 }  // namespace
 
 void Accesses::add(Access access) {
-  // Whoever comes after a write comes after what that came after; likewise after a later read of the
-  // same pipe.
+  // Whoever comes after a write comes after what that came after; likewise after a later read of
+  // the same pipe.
   const auto forgets = [&](const Access& a) {
     return a.step < access.step && covers(access.touch, a.touch) &&
            (access.touch.write || (!a.touch.write && a.pipe == access.pipe));
@@ -113,6 +113,17 @@ std::vector<IntExpr*> operands(Instruction& instruction) {
                           for (VectorPlace& p : v.from) add(all, p);
                           all.push_back(&v.repeat);
                           if (v.mask) all.push_back(&*v.mask);
+                        },
+                        [&](Move& m) {
+                          all.push_back(&m.to.offset);
+                          all.push_back(&m.from.offset);
+                          for (Move::Index& i : m.by)
+                            for (IntExpr* e : {&i.value.offset, &i.step, &i.below})
+                              all.push_back(e);
+                        },
+                        [&](Put& p) {
+                          all.push_back(&p.to.offset);
+                          all.push_back(&p.value);
                         },
                         [&](SetFlag& f) { all.push_back(&f.event); },
                         [&](WaitFlag& f) { all.push_back(&f.event); }, [](Barrier&) {}},

@@ -17,7 +17,7 @@
 
 namespace tilewright::npu {
 
-using Instruction = std::variant<Copy, Mad, Vector, SetFlag, WaitFlag, Barrier>;
+using Instruction = std::variant<Copy, Mad, Vector, Move, Put, SetFlag, WaitFlag, Barrier>;
 
 /// What an instruction touches: bytes of one of the core's memories, or a box of a tensor at home.
 struct TraceTouch {

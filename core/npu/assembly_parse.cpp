@@ -13,9 +13,10 @@ constexpr int kMaxDepth = 32;  ///< loops and branches inside one another
 // Operands and instructions
 // ------------------------------------------------------------------------
 
+constexpr const char* kTypes = "f16, bf16, f32, i8 or i32";
 std::optional<DType> element_type(std::string_view name) {
   const auto type = dtype_from_name(name);
-  return type == DType::f16 || type == DType::f32 ? type : std::nullopt;
+  return type == DType::f64 ? std::nullopt : type;
 }
 
 Place read_place(Line& l) {
@@ -100,6 +101,27 @@ Vector read_vector(Line& l, VectorOp op) {
   v.repeat = read_setting(l, "repeat");
   if (!l.at_end()) v.mask = read_setting(l, "mask");
   return v;
+}
+
+Move read_move(Line& l) {
+  Move m{.to = read_place(l)};
+  l.expect(",");
+  m.from = read_place(l);
+  while (m.by.size() < kMostIndices && l.take(",")) {
+    l.expect_word("by");
+    Move::Index i{.value = read_place(l)};
+    i.step = read_setting(l, "step");
+    i.below = read_setting(l, "below");
+    m.by.push_back(std::move(i));
+  }
+  return m;
+}
+
+Put read_put(Line& l) {
+  Put p{.to = read_place(l)};
+  l.expect(",");
+  p.value = l.expression();
+  return p;
 }
 
 template <class Flag>
@@ -198,7 +220,7 @@ class Reader {
 
   void read_tensor(Line& l, Role role) {
     Tensor t{.name = l.identifier("a tensor"), .role = role};
-    t.type = l.named(element_type, "f16 or f32");
+    t.type = l.named(element_type, kTypes);
     l.expect("[");
     std::int64_t elements = 1;
     constexpr std::int64_t kMost = std::int64_t{1} << 40;
@@ -214,7 +236,7 @@ class Reader {
     constexpr std::int64_t kMost = std::int64_t{1} << 30;
     Buffer b{.name = l.identifier("a buffer")};
     b.memory = l.named(memory_from_name, "a memory: L1, L0A, L0B, L0C or UB");
-    b.type = l.named(element_type, "f16 or f32");
+    b.type = l.named(element_type, kTypes);
     l.expect("[");
     b.elements = l.integer(1, kMost);
     l.expect("]");
@@ -270,6 +292,10 @@ class Reader {
       add(read_copy(l), std::move(comment));
     } else if (l.take_word("mad")) {
       add(read_mad(l), std::move(comment));
+    } else if (l.take_word("move")) {
+      add(read_move(l), std::move(comment));
+    } else if (l.take_word("put")) {
+      add(read_put(l), std::move(comment));
     } else if (l.take_word("set_flag")) {
       add(read_flag<SetFlag>(l), std::move(comment));
     } else if (l.take_word("wait_flag")) {
@@ -277,7 +303,9 @@ class Reader {
     } else if (l.take_word("barrier")) {
       add(read_barrier(l), std::move(comment));
     } else {
-      l.fail("a statement: for, if, else, end, let, copy, mad, v..., set_flag, wait_flag, barrier");
+      l.fail(
+          "a statement: for, if, else, end, let, copy, mad, v..., move, put, set_flag, wait_flag, "
+          "barrier");
     }
   }
 

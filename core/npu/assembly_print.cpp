@@ -53,6 +53,15 @@ std::string line(const Vector& v) {
   return r;
 }
 
+std::string line(const Move& m) {
+  std::string r = formatted("move {}, {}", text(m.to), text(m.from));
+  for (const Move::Index& i : m.by)
+    r += formatted(", by {}, step={}, below={}", text(i.value), to_text(i.step), to_text(i.below));
+  return r;
+}
+
+std::string line(const Put& p) { return formatted("put {}, {}", text(p.to), to_text(p.value)); }
+
 std::string flag_line(const char* name, Pipe from, Pipe to, const IntExpr& event) {
   return formatted("{} {}, {}, {}", name, name_of(from), name_of(to), to_text(event));
 }

@@ -66,10 +66,9 @@ class Checker {
   }
 
   void check_type(const std::string& name, DType type) const {
-    if (type != DType::f16 && type != DType::f32) {
+    if (type == DType::f64)
       fail(name, std::string(tilewright::name_of(type)), "is not a type of this core",
-           "f16 or f32");
-    }
+           "f16, bf16, f32, i8 or i32");
   }
 
   void check_tensors() {
@@ -230,11 +229,17 @@ class Checker {
     }
     const DType to = check_vector(v.to);
     for (const VectorPlace& p : v.from) {
-      if ((check_vector(p) == to) == (v.op == VectorOp::cast)) {
+      const DType from = check_vector(p);
+      const bool fits = v.op == VectorOp::cast
+                            ? from != to && (from == DType::f32 || to == DType::f32)
+                            : from == to;
+      if (!fits)
         fail(p.place.object, "has a type that " + std::string(name_of(v.op)) + " does not take",
-             v.op == VectorOp::cast ? "f16 to f32 or f32 to f16" : "operands of one type");
-      }
+             v.op == VectorOp::cast ? "f32 to another type, or back" : "operands of one type");
     }
+    if (v.op != VectorOp::cast && to != DType::f16 && to != DType::f32)
+      fail(v.to.place.object, "has a type that " + std::string(name_of(v.op)) + " does not take",
+           "f16 or f32");
     check_expr(v.repeat);
     if (v.mask) check_expr(*v.mask);
   }
@@ -244,6 +249,28 @@ class Checker {
     if (p.repeat_stride) check_expr(*p.repeat_stride);
     if (p.block_stride) check_expr(*p.block_stride);
     return o.type;
+  }
+
+  void check_element(const Place& p, bool may_be_home) const {
+    const Object o = object(p);
+    if (o.memory != Memory::ub && !(may_be_home && o.memory == Memory::gm))
+      fail(p.object, "is not in UB", "buffers in UB; what a move reads may be a tensor");
+  }
+  void check_action(const Move& m) {
+    check_element(m.to, false);
+    check_element(m.from, true);
+    if (m.by.size() > kMostIndices)
+      fail(std::to_string(m.by.size()), "indices are too many",
+           "at most " + std::to_string(kMostIndices));
+    for (const Move::Index& i : m.by) {
+      check_element(i.value, false);
+      check_expr(i.step);
+      check_expr(i.below);
+    }
+  }
+  void check_action(const Put& p) {
+    check_element(p.to, false);
+    check_expr(p.value);
   }
 
   void check_flag(Pipe from, Pipe to, const IntExpr& event) const {

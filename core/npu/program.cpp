@@ -21,13 +21,14 @@ struct OpRecord {
   bool immediate;
 };
 /// In the order of VectorOp.
-constexpr std::array<OpRecord, 24> kOps = {{
-    {"vadd", 2, false},  {"vsub", 2, false},   {"vmul", 2, false},   {"vdiv", 2, false},
-    {"vmax", 2, false},  {"vmin", 2, false},   {"vexp", 1, false},   {"vlog", 1, false},
-    {"vsqrt", 1, false}, {"vrsqrt", 1, false}, {"vrecip", 1, false}, {"vrelu", 1, false},
-    {"vabs", 1, false},  {"vcopy", 1, false},  {"vcast", 1, false},  {"vadds", 1, true},
-    {"vsubs", 1, true},  {"vmuls", 1, true},   {"vmaxs", 1, true},   {"vmins", 1, true},
-    {"vdup", 0, true},   {"vrsum", 1, false},  {"vrmax", 1, false},  {"vrmin", 1, false},
+constexpr std::array<OpRecord, 28> kOps = {{
+    {"vadd", 2, false},   {"vsub", 2, false},  {"vmul", 2, false},  {"vdiv", 2, false},
+    {"vmax", 2, false},   {"vmin", 2, false},  {"vlt", 2, false},   {"vsel", 3, false},
+    {"vexp", 1, false},   {"vlog", 1, false},  {"vsqrt", 1, false}, {"vrsqrt", 1, false},
+    {"vrecip", 1, false}, {"vrelu", 1, false}, {"vabs", 1, false},  {"vfloor", 1, false},
+    {"vround", 1, false}, {"vcopy", 1, false}, {"vcast", 1, false}, {"vadds", 1, true},
+    {"vsubs", 1, true},   {"vmuls", 1, true},  {"vmaxs", 1, true},  {"vmins", 1, true},
+    {"vdup", 0, true},    {"vrsum", 1, false}, {"vrmax", 1, false}, {"vrmin", 1, false},
 }};
 constexpr OpRecord kBrcb = {"vbrcb", 1, false};
 

@@ -46,7 +46,7 @@ std::optional<Layout> layout_from_name(std::string_view name);
 struct Tensor {
   std::string name;
   Role role = Role::input;
-  DType type = DType::f16;  ///< f16 or f32
+  DType type = DType::f16;  ///< any but f64
   std::vector<std::int64_t> shape;
   std::int64_t elements() const;
   friend bool operator==(const Tensor&, const Tensor&) = default;
@@ -123,16 +123,20 @@ enum class VectorOp : std::uint8_t {
   mul,
   div,
   max,
-  min,  // two sources
+  min,
+  lt,   // two sources
+  sel,  // three
   exp,
   log,
   sqrt,
   rsqrt,
   recip,
   relu,
-  abs,  // one source
+  abs,
+  floor,
+  round,  // one source
   copy,
-  cast,  // one source; cast: of the other type
+  cast,  // one source; cast: to f32 of any other type, or back
   adds,
   subs,
   muls,
@@ -146,7 +150,7 @@ enum class VectorOp : std::uint8_t {
 };
 std::string_view name_of(VectorOp op);  ///< with the v: "vadd"
 std::optional<VectorOp> vector_op_from_name(std::string_view name);
-int sources_of(VectorOp op);  ///< 0, 1 or 2
+int sources_of(VectorOp op);  ///< 0 to 3
 bool has_immediate(VectorOp op);
 bool is_reduction(VectorOp op);
 /// Elements of one repeat: 256 bytes of the wider type; brcb: 8.
@@ -162,6 +166,35 @@ struct Vector {
   std::optional<IntExpr> mask = {};  ///< default: all of a repeat
   friend bool operator==(const Vector&, const Vector&) = default;
 };
+
+/// The scalar unit: one element of UB or of a tensor to a place in UB, by its value: between types
+/// it is rounded as vcast does. What it reads may depend on values in UB: the offset goes up by
+/// `step` times each of them, and where one is not in 0 to `below` - 1, zero is written.
+struct Move {
+  struct Index {
+    Place value;
+    IntExpr step, below;
+    friend bool operator==(const Index&, const Index&) = default;
+  };
+  Place to, from;
+  std::vector<Index> by = {};  ///< at most kMostIndices
+  friend bool operator==(const Move&, const Move&) = default;
+};
+constexpr std::size_t kMostIndices = 3;
+
+/// The scalar unit writes a number to an element of UB.
+struct Put {
+  Place to;
+  IntExpr value;
+  friend bool operator==(const Put&, const Put&) = default;
+};
+
+/// Statements that a Move or a Put comes to on the scalar unit: a load and a store, and for each
+/// index a load, a comparison and a multiplication with an addition.
+constexpr std::int64_t statements_of(const Move& m) {
+  return 2 + 3 * static_cast<std::int64_t>(m.by.size());
+}
+constexpr std::int64_t statements_of(const Put&) { return 1; }
 
 /// When all before it in pipe `from` is done, the flag (from, to, event) is set.
 struct SetFlag {
@@ -217,7 +250,8 @@ struct Note {
 };
 
 struct Statement {
-  std::variant<Note, Assign, Loop, Branch, Copy, Mad, Vector, SetFlag, WaitFlag, Barrier> action;
+  std::variant<Note, Assign, Loop, Branch, Copy, Mad, Vector, Move, Put, SetFlag, WaitFlag, Barrier>
+      action;
   std::string comment = {};  ///< one line
   bool operator==(const Statement&) const;
 };

@@ -52,8 +52,9 @@ std::optional<Reason> no_kernel(const Graph& g, const Device& d, const Operators
   return misfit(*schedule);
 }
 
-/// Library kernels: of the kernels that the question's others make of a product alone and its target
-/// takes, the one that takes least time. Products that differ in names alone are asked for once.
+/// Library kernels: of the kernels that the question's others make of a product alone and its
+/// target takes, the one that takes least time. Products that differ in names alone are asked for
+/// once.
 class Products {
  public:
   explicit Products(const Question& q) : q_(q) {}
@@ -99,8 +100,8 @@ class Products {
 
   static Settings standard(const Model& m) { return {m.options, {}, "model " + m.name}; }
 
-  /// By one model for all candidates: the last that knows time and prices the plan, which is the one
-  /// that chooses among the others (models/registry.cpp); else by its maker's.
+  /// By one model for all candidates: the last that knows time and prices the plan, which is the
+  /// one that chooses among the others (models/registry.cpp); else by its maker's.
   std::optional<double> seconds_of(const Question& q, const Proposal& p) const {
     for (auto m = q_.others.rbegin(); m != q_.others.rend(); ++m) {
       if (!(*m)->times || (*m)->price == nullptr) continue;
@@ -216,7 +217,11 @@ Plan cores_plan(const Question& q, const Graph& g, const Device& d, const PlanPr
     }
     std::optional<Kernel> product =
         products.kernel(g.workload(), g.vertex(p.patterns[k].front()).op);
-    if (!product) continue;
+    if (!product) {  // no unit for products takes it
+      if (d.machine->npu_core)
+        plan.kernels[k].level = d.machine->level(vector_level(*d.machine)).name;
+      continue;
+    }
     product->name = name;
     plan.kernels[k] = *std::move(product);
   }

@@ -233,7 +233,9 @@ void do_copy(const std::vector<Object>& objects, const Bases& bases, const Instr
     move_converted(ends, objects, transposed, i.of->add, from, to);
   } else if (ends.to.layout == Layout::Zn && !transposed) {
     move_turned(ends, from, to);
-  } else if (type(ends.to) == DType::f16) {
+  } else if (size_of(type(ends.to)) == 1) {
+    move_plain<std::uint8_t>(ends, transposed, from, to);
+  } else if (size_of(type(ends.to)) == 2) {
     move_plain<std::uint16_t>(ends, transposed, from, to);
   } else {
     move_plain<std::uint32_t>(ends, transposed, from, to);

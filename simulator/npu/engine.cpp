@@ -205,6 +205,10 @@ bool Engine::scalar_issue(Core& c, Instruction i, std::int64_t now) {
   } else if (i.of->kind == Kind::set_flag) {
     set_flag(c, Pipe::scalar, i, now);
     spend(c, now);
+  } else if (i.of->kind == Kind::move || i.of->kind == Kind::put) {
+    account(c, Pipe::scalar, now, now, c.pipe(Pipe::scalar).times.empty, i.of->statement);
+    execute(c, Pipe::scalar, i, now);
+    if (c.pipe(Pipe::scalar).free <= now) spend(c, now);  // not executed
   } else if (i.of->scope == Barrier::Scope::pipe) {
     spend(c, now);
   } else {

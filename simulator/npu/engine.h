@@ -100,7 +100,7 @@ class Engine {
   Flag* flag(Core& c, const Instruction& i);
   void execute(Core& c, Pipe p, const Instruction& i, std::int64_t now);
   void start_transfer(Core& c, Pipe p, const Instruction& i, std::int64_t now);
-  void count_copy(const Instruction& i, std::int64_t moved);
+  void count_copy(const Instruction& i, std::int64_t elements, std::int64_t moved);
   void check_touches(Core& c, Pipe p, const Instruction& i);
   void account(Core& c, Pipe p, std::int64_t ready, std::int64_t now, std::int64_t& cause,
                int statement);

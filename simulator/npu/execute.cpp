@@ -129,10 +129,10 @@ void Engine::check_touches(Core& c, Pipe p, const Instruction& i) {
   }
 }
 
-void Engine::count_copy(const Instruction& i, std::int64_t moved) {
+/// `elements` from one memory to another; `moved`: bytes that take time.
+void Engine::count_copy(const Instruction& i, std::int64_t elements, std::int64_t moved) {
   const Object &to = object(i.of->objects[0]), &from = object(i.of->objects[1]);
   PathBytes& path = paths_[{to.tensor, static_cast<int>(from.memory), static_cast<int>(to.memory)}];
-  const std::int64_t elements = i.v[4] * i.v[5];
   ++path.transfers;
   path.elements += elements;
   path.read += Bytes(elements * from.element());
@@ -185,6 +185,10 @@ void Engine::execute(Core& c, Pipe p, const Instruction& i, std::int64_t now) {
     bad = plan_copy(objects, i, work);
   else if (i.of->kind == Kind::mad)
     bad = plan_mad(npu_, objects, i, work);
+  else if (i.of->kind == Kind::move)
+    bad = plan_move(npu_, objects, c.bases, i, work);
+  else if (i.of->kind == Kind::put)
+    bad = plan_put(npu_, objects, i, work);
   else
     bad = plan_vector(npu_, objects, i, work);
   if (bad) {
@@ -197,9 +201,14 @@ void Engine::execute(Core& c, Pipe p, const Instruction& i, std::int64_t now) {
   const bool does = !work.touches.empty();
   if (i.of->kind == Kind::copy) {
     if (does) do_copy(objects, c.bases, i);
-    count_copy(i, work.moved);
+    count_copy(i, i.v[4] * i.v[5], work.moved);
   } else if (does && i.of->kind == Kind::mad) {
     do_mad(objects, c.bases, i, c.room);
+  } else if (does && i.of->kind == Kind::move) {
+    do_move(objects, c.bases, i);
+    if (work.moved > 0) count_copy(i, 1, work.moved);
+  } else if (does && i.of->kind == Kind::put) {
+    do_put(objects, c.bases, i);
   } else if (does) {
     do_vector(objects, c.bases, i);
   }

@@ -1,7 +1,12 @@
 #include "simulator/npu/half.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
+#include "core/base/error.h"
 #include "simulator/cuda_host/device/tilewright_half.h"
 
 #if defined(__x86_64__)
@@ -57,20 +62,76 @@ void halves_of_floats(const float* from, std::uint16_t* to, std::size_t n) {
   for (; i < n; ++i) to[i] = tw_half::f16_of_float(from[i]);
 }
 
-void load_elements(const std::byte* from, DType type, float* to, std::size_t n) {
-  if (type == DType::f32) {
-    std::memcpy(to, from, n * sizeof(float));
-  } else {
-    floats_of_halves(reinterpret_cast<const std::uint16_t*>(from), to, n);
+namespace {
+
+template <class T>
+void floats_of(const std::byte* from, float* to, std::size_t n) {
+  const auto* const values = reinterpret_cast<const T*>(from);
+  for (std::size_t i = 0; i < n; ++i) to[i] = static_cast<float>(values[i]);
+}
+
+template <class T>
+void integers_of(const float* from, std::byte* to, std::size_t n) {
+  auto* const values = reinterpret_cast<T*>(to);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = std::nearbyint(static_cast<double>(from[i]));
+    values[i] = x != x ? T{}
+                       : static_cast<T>(std::clamp(x, double{std::numeric_limits<T>::lowest()},
+                                                   double{std::numeric_limits<T>::max()}));
   }
 }
 
-void store_elements(const float* from, DType type, std::byte* to, std::size_t n) {
-  if (type == DType::f32) {
-    std::memcpy(to, from, n * sizeof(float));
-  } else {
-    halves_of_floats(from, reinterpret_cast<std::uint16_t*>(to), n);
+void floats_of_bf16(const std::uint16_t* from, float* to, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i)
+    to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+}
+
+void bf16_of_floats(const float* from, std::uint16_t* to, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(from[i]);
+    const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
+    to[i] = static_cast<std::uint16_t>(nan ? 0x7fffU : (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16);
   }
+}
+
+}  // namespace
+
+void load_elements(const std::byte* from, DType type, float* to, std::size_t n) {
+  switch (type) {
+    case DType::f32:
+      std::memcpy(to, from, n * sizeof(float));
+      return;
+    case DType::f16:
+      return floats_of_halves(reinterpret_cast<const std::uint16_t*>(from), to, n);
+    case DType::bf16:
+      return floats_of_bf16(reinterpret_cast<const std::uint16_t*>(from), to, n);
+    case DType::i8:
+      return floats_of<std::int8_t>(from, to, n);
+    case DType::i32:
+      return floats_of<std::int32_t>(from, to, n);
+    case DType::f64:
+      break;
+  }
+  TW_CHECK(false, "elements of f64");
+}
+
+void store_elements(const float* from, DType type, std::byte* to, std::size_t n) {
+  switch (type) {
+    case DType::f32:
+      std::memcpy(to, from, n * sizeof(float));
+      return;
+    case DType::f16:
+      return halves_of_floats(from, reinterpret_cast<std::uint16_t*>(to), n);
+    case DType::bf16:
+      return bf16_of_floats(from, reinterpret_cast<std::uint16_t*>(to), n);
+    case DType::i8:
+      return integers_of<std::int8_t>(from, to, n);
+    case DType::i32:
+      return integers_of<std::int32_t>(from, to, n);
+    case DType::f64:
+      break;
+  }
+  TW_CHECK(false, "elements of f64");
 }
 
 #if defined(__x86_64__)

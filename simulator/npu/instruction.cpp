@@ -136,7 +136,7 @@ void Code::add_instruction(const Action& action) {
 
 void Code::fill(Template& t, const Copy& c) {
   t.kind = npu::Kind::copy;
-  t.objects = {object(c.to.place), object(c.from.place), -1};
+  t.objects = {object(c.to.place), object(c.from.place)};
   const Memory to = objects_[static_cast<std::size_t>(t.objects[0])].memory;
   const Memory from = objects_[static_cast<std::size_t>(t.objects[1])].memory;
   t.path = path_between(core_, from, to);
@@ -180,7 +180,7 @@ void Code::fill(Template& t, const Vector& v) {
   const std::int64_t out = v.op == VectorOp::brcb ? lanes : blocks_of(lanes, to);
   t.objects[0] = object(v.to.place);
   vector_place(t, v.to, is_reduction(v.op), out);
-  for (std::size_t i = 0; i < 2; ++i) {
+  for (std::size_t i = 0; i < 3; ++i) {
     if (i < v.from.size()) {
       t.objects[i + 1] = object(v.from[i].place);
       vector_place(t, v.from[i], false, v.op == VectorOp::brcb ? lanes : blocks_of(lanes, from));
@@ -190,6 +190,31 @@ void Code::fill(Template& t, const Vector& v) {
   }
   t.arguments.push_back(compile(v.repeat));
   t.arguments.push_back(compile(v.mask.value_or(lanes)));
+}
+
+void Code::fill(Template& t, const Move& m) {
+  t.kind = npu::Kind::move;
+  t.pipe = Pipe::scalar;
+  t.statements = statements_of(m);
+  t.objects = {object(m.to), object(m.from), -1, -1, -1};
+  if (objects_[static_cast<std::size_t>(t.objects[1])].memory == Memory::gm)
+    t.path = path_between(core_, Memory::gm, Memory::ub);
+  t.arguments.push_back(compile(m.to.offset));
+  t.arguments.push_back(compile(m.from.offset));
+  for (std::size_t i = 0; i < m.by.size(); ++i) {
+    t.objects[2 + i] = object(m.by[i].value);
+    for (const IntExpr* e : {&m.by[i].value.offset, &m.by[i].step, &m.by[i].below})
+      t.arguments.push_back(compile(*e));
+  }
+}
+
+void Code::fill(Template& t, const Put& p) {
+  t.kind = npu::Kind::put;
+  t.pipe = Pipe::scalar;
+  t.statements = statements_of(p);
+  t.objects[0] = object(p.to);
+  t.arguments.push_back(compile(p.to.offset));
+  t.arguments.push_back(compile(p.value));
 }
 
 void Code::fill(Template& t, const SetFlag& f) {

@@ -24,17 +24,19 @@ struct Object {
   std::int64_t element() const { return size_of(type); }
 };
 
-enum class Kind : std::uint8_t { copy, mad, vector, set_flag, wait_flag, barrier };
+enum class Kind : std::uint8_t { copy, mad, vector, move, put, set_flag, wait_flag, barrier };
 
 /// A statement that pipes execute: what does not change from one execution to the next.
 struct Template {
   Kind kind = Kind::barrier;
   Pipe pipe = Pipe::scalar;
   int statement = 0;
-  std::array<int, 3> objects = {-1, -1, -1};  ///< copy: to, from; mad: c, a, b; vector: to, sources
+  /// copy: to, from; mad: c, a, b; vector: to, sources; move: to, from, indices
+  std::array<int, 2 + kMostIndices> objects = {-1, -1, -1, -1, -1};
+  std::int64_t statements = 1;  ///< move, put: that they come to
   Layout to_layout = Layout::nd, from_layout = Layout::nd;
   bool transpose = false, add = false;  ///< copy
-  const DataPath* path = nullptr;       ///< copy
+  const DataPath* path = nullptr;       ///< copy; move from GM
   VectorOp op = VectorOp::copy;         ///< vector
   double immediate = 0;
   Pipe flag_from = Pipe::scalar, flag_to = Pipe::scalar;
@@ -43,11 +45,12 @@ struct Template {
 };
 
 /// One execution. `v` by kind: copy: to offset, to pitch, from offset, from pitch, rows, columns;
-/// mad: c, a, b offsets, m, n, k, accumulate; vector: three times (offset, repeat stride, block
-/// stride) for to and sources, repeat, mask; flags: event.
+/// mad: c, a, b offsets, m, n, k, accumulate; vector: four times (offset, repeat stride, block
+/// stride) for to and sources, repeat, mask; move: to and from offsets, for each index offset,
+/// step, below; put: offset, value; flags: event.
 struct Instruction {
   const Template* of = nullptr;
-  std::array<std::int64_t, 11> v = {};
+  std::array<std::int64_t, 14> v = {};
   std::int64_t issued = 0;              ///< cycle
   std::array<Clock, kPipes> seen = {};  ///< what the scalar unit had seen by then
 };
@@ -98,6 +101,8 @@ class Code {
   void fill(Template& t, const Copy& c);
   void fill(Template& t, const Mad& m);
   void fill(Template& t, const Vector& v);
+  void fill(Template& t, const Move& m);
+  void fill(Template& t, const Put& p);
   void fill(Template& t, const SetFlag& f);
   void fill(Template& t, const WaitFlag& f);
   void fill(Template& t, const Barrier& b);

@@ -48,11 +48,19 @@ std::optional<Refusal> plan_mad(const NpuCore& core, const std::vector<Object>& 
 std::optional<Refusal> plan_vector(const NpuCore& core, const std::vector<Object>& objects,
                                    const Instruction& i, Work& work);
 
+std::optional<Refusal> plan_move(const NpuCore& core, const std::vector<Object>& objects,
+                                 const Bases& bases, const Instruction& i, Work& work);
+std::optional<Refusal> plan_put(const NpuCore& core, const std::vector<Object>& objects,
+                                const Instruction& i, Work& work);
+
 // The effect of what has been planned without a refusal.
 void do_copy(const std::vector<Object>& objects, const Bases& bases, const Instruction& i);
 void do_mad(const std::vector<Object>& objects, const Bases& bases, const Instruction& i,
             std::vector<float>& room);
 void do_vector(const std::vector<Object>& objects, const Bases& bases, const Instruction& i);
+
+void do_move(const std::vector<Object>& objects, const Bases& bases, const Instruction& i);
+void do_put(const std::vector<Object>& objects, const Bases& bases, const Instruction& i);
 
 /// A range refusal: "has rows=-1, accepted: 0 to 5".
 Refusal out_of_range(const char* what, std::int64_t value, std::int64_t least, std::int64_t most);

@@ -23,7 +23,7 @@ struct Operand {
 
 struct Shape {
   Operand to;
-  std::array<Operand, 2> from;
+  std::array<Operand, 3> from;
   int sources;
   std::int64_t repeat, mask, lanes;
 };
@@ -45,10 +45,10 @@ Shape shape_of(const std::vector<Object>& objects, const Instruction& i) {
   };
   const bool broadcast = t.op == VectorOp::brcb;
   s.to = operand(0, is_reduction(t.op) ? 1 : 0);
-  s.from = {operand(1, broadcast ? 1 : 0), operand(2, 0)};
+  s.from = {operand(1, broadcast ? 1 : 0), operand(2, 0), operand(3, 0)};
   s.lanes = lanes_of(t.op, s.to.type, s.sources > 0 ? s.from[0].type : s.to.type);
-  s.repeat = i.v[9];
-  s.mask = i.v[10];
+  s.repeat = i.v[12];
+  s.mask = i.v[13];
   return s;
 }
 
@@ -120,7 +120,7 @@ class Banks {
 
  private:
   std::int64_t groups_;
-  std::array<std::int64_t, 3 * kVector / kBlock> blocks_ = {};
+  std::array<std::int64_t, 4 * kVector / kBlock> blocks_ = {};
   std::size_t count_ = 0;
 };
 
@@ -261,6 +261,12 @@ void compute(VectorOp op, Lanes& x, const Lanes& y, std::int64_t n) {
     case VectorOp::min:
     case VectorOp::mins:
       return each(x, y, n, lesser);
+    case VectorOp::lt:
+      return each(x, y, n, [](float a, float b) { return a < b ? 1.0F : 0.0F; });
+    case VectorOp::floor:
+      return each(x, y, n, [](float a, float) { return std::floor(a); });
+    case VectorOp::round:
+      return each(x, y, n, [](float a, float) { return std::nearbyint(a); });
     case VectorOp::exp:
       return each_wide(x, n, [](double a) { return std::exp(a); });
     case VectorOp::log:
@@ -279,7 +285,7 @@ void compute(VectorOp op, Lanes& x, const Lanes& y, std::int64_t n) {
       x = y;
       return;
     default:
-      return;  // copy, cast: loading and storing is all; reductions, brcb: do_vector
+      return;  // copy, cast: loading and storing is all; reductions, brcb, sel: do_vector
   }
 }
 
@@ -347,11 +353,15 @@ void do_vector(const std::vector<Object>& objects, const Bases& bases, const Ins
   const auto base = [&](const Operand& p) { return bases[static_cast<std::size_t>(p.object)]; };
   if (s.repeat == 0 || s.mask == 0) return;
   if (op == VectorOp::brcb) return broadcast(s, base(s.from[0]), base(s.to));
-  Lanes x, y;
+  Lanes x, y, z;
   if (has_immediate(op)) y.fill(rounded(i.of->immediate, s.to.type));
   for (std::int64_t r = 0; r < s.repeat; ++r) {
     if (s.sources > 0) load(s.from[0], base(s.from[0]), r, s.mask, x);
     if (s.sources > 1) load(s.from[1], base(s.from[1]), r, s.mask, y);
+    if (s.sources > 2) load(s.from[2], base(s.from[2]), r, s.mask, z);
+    if (op == VectorOp::sel)
+      for (std::size_t l = 0; l < static_cast<std::size_t>(s.mask); ++l)
+        x[l] = x[l] != 0 ? y[l] : z[l];
     if (is_reduction(op)) {
       const float result = reduce(op, x, s.lanes, s.mask);
       const std::int64_t at = s.to.offset + r * s.to.repeat_stride;

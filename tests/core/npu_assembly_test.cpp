@@ -47,6 +47,10 @@ vexp cu[0], cu[0], repeat=48
 vadd cu[0](8), cu[0](12, 1), cu[0](, 0), repeat=3, mask=16
 vmuls cu[0], cu[0], -0.125, repeat=-(-m0)
 vdup cu[0](0), -inf, repeat=1
+vsel cu[0], cu[0], cu[0], cu[0], repeat=1
+move cu[1], cu[block], by cu[2], step=block*3, below=5, by cu[3], step=1, below=2
+move cu[0], A[7]
+put cu[1], block - 3
 barrier V
 )";
 
@@ -54,7 +58,7 @@ TEST(NpuAssembly, ReadsBackAsPrinted) {
   const Program p = parse_assembly(kGemm, "gemm.s");
   EXPECT_EQ(p.tensors.size(), 3U);
   EXPECT_EQ(p.buffers.size(), 6U);
-  EXPECT_EQ(p.body.size(), 12U);
+  EXPECT_EQ(p.body.size(), 16U);
   const std::string text = to_text(p);
   EXPECT_EQ(parse_assembly(text, "again"), p) << text;
   EXPECT_THAT(text, HasSubstr("let m0 = block*64\n"));
@@ -124,7 +128,7 @@ TEST(NpuAssembly, BadTextIsRefusedByLineAndColumn) {
   EXPECT_THAT(refusal("for i = 0 to 3"), HasSubstr("comes before its end"));
   EXPECT_THAT(refusal("end"), HasSubstr("that this would end"));
   EXPECT_THAT(refusal("else"), HasSubstr("an if that this belongs to"));
-  EXPECT_THAT(refusal(".buffer a UB f64[1] at 0 holds A"), HasSubstr("f16 or f32"));
+  EXPECT_THAT(refusal(".buffer a UB f64[1] at 0 holds A"), HasSubstr("f16, bf16, f32, i8 or i32"));
   EXPECT_THAT(refusal("set_flag V, X, 0"), HasSubstr("a pipe"));
   EXPECT_THAT(refusal("let x = 1 < 2 < 3"), HasSubstr("the end of the line"));
   EXPECT_THAT(refusal("let x = " + std::string(100, '(')), HasSubstr("parentheses"));
@@ -150,7 +154,14 @@ TEST(NpuCheck, RefusesWhatNoMachineCouldMean) {
   EXPECT_EQ(body("if block\n let x = 1\nelse\n let x = 2\nend\nlet y = x"), "accepted");
   EXPECT_THAT(body("for i = 0 to 2\n let i = 1\nend"), HasSubstr("cannot be assigned"));
   EXPECT_THAT(body("vadd u[0], u[0], f[0], repeat=1"), HasSubstr("operands of one type"));
-  EXPECT_THAT(body("vcast u[0], u[0], repeat=1"), HasSubstr("f16 to f32"));
+  EXPECT_THAT(body("vcast u[0], u[0], repeat=1"), HasSubstr("f32 to another type"));
+  EXPECT_THAT(body("move A[0], u[0]"), HasSubstr("is not in UB"));
+  EXPECT_THAT(body("move u[0], a1[0]"), HasSubstr("may be a tensor"));
+  EXPECT_THAT(body("move u[0], u[0], by A[0], step=1, below=2"), HasSubstr("is not in UB"));
+  EXPECT_EQ(body("move f[0], A[0], by u[0], step=1, below=2"), "accepted");
+  EXPECT_THAT(body("put a1[0], 1"), HasSubstr("is not in UB"));
+  EXPECT_THAT(refusal(".buffer u UB i8[256] at 0 holds C\nvadd u[0], u[0], u[0], repeat=1"),
+              HasSubstr("f16 or f32"));
   EXPECT_THAT(body("set_flag V, V, 0"), HasSubstr("waits for itself"));
   EXPECT_THAT(refusal(".blocks 33\nbarrier grid"), HasSubstr("at most 32"));
   EXPECT_THAT(refusal(".buffer a L1 f16[524289] at 0 holds A"), HasSubstr("L1 of 1048576 bytes"));

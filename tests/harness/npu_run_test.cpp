@@ -75,6 +75,66 @@ TEST(NpuRun, AnOperatorMakesSeveralResults) {
   }
 }
 
+/// What no vector instruction walks: the scalar unit moves its elements.
+TEST(NpuRun, OperatorsOfAnyIndexRun) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "any.yaml").string();
+  const std::pair<const char*, const char*> cases[] = {
+      // windows, padding, strides, and the same tensor twice
+      {", b: 13, k: 5}\ntensors: {x: [21, 30]}",
+       "{\"o\": \"t[a,b] += x[a + k - 2, 2*b + k] * w[k] - x[a, b]\"}"},
+      // a diagonal, a turned tensor, loops of a tile in another order, and a tensor read beyond its
+      // end
+      {", b: 13}\ntensors: {v: [18]}", "{\"o\": \"t[b,a] = x[a,a] + y[b,a] * z[12 - b] + v[a]\"}"},
+      // gathers by one index and by two; indices beyond the table read zero
+      {", b: 13}\ntensors: {n: [22], x: [21, 30]}\ndtypes: {n: i32}",
+       "{\"o\": \"t[a,b] = x[n[a + 1], b] + x[n[b], n[a]] + x[n[4*a - 1], b]\"}"},
+      // loops as values
+      {", b: 13}",
+       "{\"o\": \"t[a,b] = select(lt(a, 2*b + 3), x[a,b], -0.5) * (1 + 0.01 * b) + sin(0.3 * a * "
+       "b) "
+       "+ cos(a) + floor(3 * x[a,b])\"}"},
+      // products, sums of all loops, of one loop alone, and a result of no dimension that another
+      // reads
+      {", b: 13}",
+       "{\"o\": \"p[a] *= 1 + 0.05 * y[b,a]; s[a] max= y[b,a]\"}, {\"q\": \"s2[] += square(y[b,a]) "
+       "* "
+       "p[a]\"}, "
+       "{\"r\": \"e[a] = s2[] * s[a]\"}"},
+      {"}", "{\"o\": \"t[] *= 1 + 0.05 * v[a]\"}, {\"q\": \"u[] += v[a]; m[] min= v[a]\"}"},
+      // a sum over two loops beside the slab's, begun again for each of the others
+      {", b: 13, k: 5}", "{\"o\": \"t[b,k] += x[a, k + 2*a] * y[b,a]\"}"},
+  };
+  for (const char* type : {"f32", "f16", "bf16"})
+    for (const auto& [tensors, operators] : cases) {
+      std::ofstream(file) << "name: any\ndtype: " << type << "\n"
+                          << "loops: {a: 21" << tensors << "\n"
+                          << "operators: [" << operators << "]\n";
+      const Answer a = run({.subject = file, .machine = "ascend910"}, {.target = "npu"});
+      ASSERT_TRUE(a.ok()) << operators << a.json.dump(2);
+      EXPECT_TRUE(a.json["verified"]) << type << operators;
+      EXPECT_EQ(a.json["faults"], 0) << type << operators;
+    }
+}
+
+/// Integers and bf16 beside floats: rounded as they are stored.
+TEST(NpuRun, TensorsOfSeveralTypes) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "types.yaml").string();
+  std::ofstream(file) << "name: types\ndtype: f32\nloops: {a: 70, b: 45}\n"
+                         "dtypes: {i: i8, j: i32, q: i8, c: i32, h: bf16}\nranges: {i: 5, j: 100}\n"
+                         "operators:\n"
+                         "  - {\"o\": \"q[a,b] = round(20 * x[a,b]); h[a,b] = x[a,b] * i[a,b]\"}\n"
+                         "  - {\"r\": \"c[a] += q[a,b] * i[a,b] + j[a]\"}\n"
+                         "  - {\"e\": \"e[b,a] = q[a,b] + h[a,b]\"}\n";
+  for (const char* machine : {"ascend910", "ascend910b"}) {
+    const Answer a = run({.subject = file, .machine = machine}, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << machine;
+    EXPECT_EQ(a.json["faults"], 0) << machine;
+  }
+}
+
 TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
   const Request request{.subject = "chimera/G10", .machine = "ascend910", .model = "chimera"};
   const Answer a = measure(request, {.target = "npu", .meter = "emulator"});

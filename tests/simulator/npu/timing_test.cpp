@@ -104,6 +104,15 @@ TEST(NpuTiming, TheScalarUnit) {
       1 + 2);
 }
 
+/// A load and a store; for each index three statements more; from home the path besides.
+TEST(NpuTiming, TheScalarUnitMovesElements) {
+  EXPECT_EQ(timed(kVectors + "put x[0], 3").cycles.value, kIssue);
+  EXPECT_EQ(timed(kVectors + "move x[0], x[5]").cycles.value, 2 * kIssue);
+  EXPECT_EQ(timed(kVectors + "put x[1], 0\nmove x[0], x[5], by x[1], step=2, below=4").cycles.value,
+            6 * kIssue);
+  EXPECT_EQ(timed(kVectors + "move x[0], X[5]").cycles.value, 2 * kIssue + kGmStart + kInLatency);
+}
+
 TEST(NpuTiming, ABarrierDrainsEveryPipe) {
   const Report r = timed(kVectors +
                          "copy x[0].nd(128), X[0].nd(128), rows=1, columns=128\n"

@@ -193,6 +193,36 @@ TEST(NpuValues, MaskStridesAndBroadcast) {
   EXPECT_EQ(rows[37], 37 + 64 + 37 % 16) << "one block, again and again";
 }
 
+TEST(NpuValues, ComparesChoosesAndRounds) {
+  const std::vector<float> x = {-1.5F, 0.5F, 2.5F, -0.25F, 7, 7, -0.0F, 3};
+  const auto through = [&](const std::string& line) {
+    return through_vector(line, x, DType::f32, 64, DType::f32);
+  };
+  EXPECT_THAT(through("vfloor y[0], x[0], repeat=1, mask=4"), testing::Contains(-2).Times(1));
+  EXPECT_EQ(through("vround y[0], x[0], repeat=1, mask=4")[2], 2) << "to even";
+  const auto less = through("vlt y[0], x[0], x[0](0, 0), repeat=1, mask=8");
+  EXPECT_THAT(std::vector<float>(less.begin(), less.begin() + 8), testing::Each(0));
+  // Where x is not zero, x, elsewhere y, which is -1 by then.
+  const auto chosen =
+      through("vdup y[0], -1, repeat=1\nvsel y[0], x[0], x[0], y[0], repeat=1, mask=8");
+  EXPECT_EQ(chosen[5], 7);
+  EXPECT_EQ(chosen[6], -1);
+}
+
+TEST(NpuValues, TheScalarUnitMovesElements) {
+  const std::vector<float> x = {5, 6, 7, 8, 9, 1, 2, -1};
+  const std::string begin = "barrier all\n";
+  const auto through = [&](const std::string& line) {
+    return through_vector(begin + line, x, DType::f32, 128, DType::f16);
+  };
+  EXPECT_EQ(through("put y[3], 4 - 6")[3], -2);
+  EXPECT_EQ(through("move y[2], x[4]")[2], 9);
+  EXPECT_EQ(through("move y[2], x[0], by x[5], step=3, below=2")[2], 8);
+  EXPECT_EQ(through("move y[2], x[1], by x[5], step=3, below=2, by x[6], step=-1, below=3")[2], 7);
+  EXPECT_EQ(through("move y[2], x[0], by x[6], step=1, below=2")[2], 0) << "beyond its table";
+  EXPECT_EQ(through("move y[2], x[0], by x[7], step=1, below=2")[2], 0) << "before it";
+}
+
 TEST(NpuValues, ReductionsInTheirOrder) {
   std::vector<float> x = random_values(256, 7);
   for (std::size_t i = 0; i < x.size(); i += 3) x[i] *= 1e-3F;
