@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <set>
+#include <unordered_map>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/thread_program.h"
@@ -322,7 +323,15 @@ class Planner {
   const Options& o_;
   stitching::Options kernels_;
   stitching::Known known_;
-  std::map<Operators, double> guesses_, bounds_;
+  /// Of as many operators as a kernel has, most of which begin alike.
+  struct Hash {
+    std::size_t operator()(const Operators& p) const {
+      std::size_t h = p.size();
+      for (int v : p) h = (h ^ static_cast<std::size_t>(v)) * 0x9e3779b97f4a7c15u;
+      return h ^ h >> 32;
+    }
+  };
+  std::unordered_map<Operators, double, Hash> guesses_, bounds_;
   Alike& alike_;
   std::int64_t made_ = 0;  ///< kernels that none before was like
 };

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -73,23 +74,36 @@ class Merger {
         add(s.kernels.size());
       }
       std::ranges::stable_sort(steps, {}, &Step::sum);
-      std::vector<State> next;
+      // The first ones that no kernel waits for itself in, and how many are of each state.
+      std::vector<const Step*> taken;
+      std::vector<int> left(states.size(), 0);
+      std::vector<std::optional<std::vector<bool>>> waits(states.size());
       for (const Step& step : steps) {
-        if (std::cmp_greater_equal(next.size(), width)) break;
+        if (std::cmp_greater_equal(taken.size(), width)) break;
         const State& from = states[step.state];
-        if (waits_for_itself(from.kernels, from.of, step.kernel, v)) continue;
-        State& s = next.emplace_back(from);
-        if (step.kernel == s.kernels.size()) {
+        std::optional<std::vector<bool>>& known = waits[step.state];
+        if (!known) known = waiting(from.kernels, from.of, v);
+        if (step.kernel < known->size() && (*known)[step.kernel]) continue;
+        taken.push_back(&step);
+        ++left[step.state];
+      }
+      std::vector<State> next;
+      next.reserve(taken.size());
+      for (const Step* const step : taken) {
+        State& from = states[step->state];
+        State& s =
+            --left[step->state] > 0 ? next.emplace_back(from) : next.emplace_back(std::move(from));
+        if (step->kernel == s.kernels.size()) {
           s.kernels.emplace_back();
           s.least.push_back(0);
         }
-        Kernel& kernel = s.kernels[step.kernel];
+        Kernel& kernel = s.kernels[step->kernel];
         Operators longer = kernel == nullptr ? Operators() : *kernel;
         longer.push_back(v);
         kernel = std::make_shared<const Operators>(std::move(longer));
-        s.least[step.kernel] = step.least;
-        s.of[static_cast<std::size_t>(v)] = static_cast<int>(step.kernel);
-        s.sum = step.sum;
+        s.least[step->kernel] = step->least;
+        s.of[static_cast<std::size_t>(v)] = static_cast<int>(step->kernel);
+        s.sum = step->sum;
       }
       states = std::move(next);
     }
@@ -139,12 +153,12 @@ class Merger {
     return all;
   }
 
-  /// Whether the kernel, with an operator whose producers have all been placed, would wait for a
-  /// kernel that waits for it. `of`: each vertex's kernel, -1: one of its own.
-  bool waits_for_itself(const std::vector<std::shared_ptr<const Operators>>& kernels,
-                        const std::vector<int>& of, std::size_t kernel, int v) const {
-    if (kernel == kernels.size()) return false;
-    std::vector<bool> seen(of.size());
+  /// By kernel: whether it would wait for itself with an operator whose producers have all been
+  /// placed, as another that it waits for does. Kernels do not wait for one another before.
+  /// `of`: each vertex's kernel, -1: one of its own.
+  std::vector<bool> waiting(const std::vector<std::shared_ptr<const Operators>>& kernels,
+                            const std::vector<int>& of, int v) const {
+    std::vector<bool> seen(of.size()), waits(kernels.size()), entered(kernels.size());
     std::vector<int> open = {v};
     const auto visit = [&](int u) {
       if (!seen[static_cast<std::size_t>(u)]) open.push_back(u);
@@ -156,16 +170,18 @@ class Merger {
       for (int e : g_.vertex(u).in) {
         const int from = g_.edge(e).from;
         const int its = of[static_cast<std::size_t>(from)];
-        if (its == static_cast<int>(kernel)) {
-          if (u != v) return true;
-        } else if (its < 0) {
+        if (its < 0) {
           visit(from);
-        } else {
-          std::ranges::for_each(*kernels[static_cast<std::size_t>(its)], visit);
+          continue;
         }
+        const auto k = static_cast<std::size_t>(its);
+        if (u != v && its != of[static_cast<std::size_t>(u)]) waits[k] = true;
+        if (entered[k]) continue;
+        entered[k] = true;
+        std::ranges::for_each(*kernels[k], visit);
       }
     }
-    return false;
+    return waits;
   }
 
   bool ordered(const std::vector<Operators>& kernels) const {
