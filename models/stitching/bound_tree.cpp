@@ -15,7 +15,7 @@ Result<BoundTree> BoundTreeWriter::write() {
   if (std::ranges::any_of(s_.groups, [&](const Group& x) { return x.scheme != scheme; }))
     return Reason{"its groups are of different schemes"};
   if (scheme == Scheme::thread && sums_columns(g_, c_)) return columns();
-  if (scheme == Scheme::thread && !c_.partial.empty())
+  if (scheme == Scheme::thread && !c_.partial.empty() && !has_points())
     return Reason{"a row a thread leaves no thread a column to sum up"};
   if (scheme != Scheme::block && c_.rows.empty())
     return Reason{"it has no rows to give to threads or warps"};
@@ -49,10 +49,8 @@ void BoundTreeWriter::units(Scheme scheme) {
     cuts_.push_back({l, std::min(step, extent(l)), Binding::grid});
   };
   inner_ = ~c_.rows;
+  if (scheme == Scheme::thread && has_points()) return units_of_points(std::move(rows));
   if (!c_.partial.empty()) return units_of_runs(scheme, std::move(rows));
-  const bool points = std::ranges::all_of(
-      c_.vertices, [&](int v) { return g_.points(g_.vertex(v).loops & ~c_.rows) <= 1; });
-  if (scheme == Scheme::thread && points) return units_of_points(std::move(rows));
   if (scheme == Scheme::block) {
     for (int l : rows) grid(l, 1);
     if (c_.along >= 0) grid(c_.along, c_.columns);
@@ -60,6 +58,12 @@ void BoundTreeWriter::units(Scheme scheme) {
   }
   const int last = scheme == Scheme::thread ? last_of(rows) : rows.back();
   std::erase(rows, last);
+  if (scheme == Scheme::thread && !rows.empty() && reads_windows() &&
+      extent(last) <= kShortRounds * kWarp) {
+    bound_ = Binding::seq;
+    units_of_short_rows(rows, last, 1, 1, cuts_);
+    return cuts_.push_back({last, 1, Binding::lane});
+  }
   for (int l : rows) grid(l, 1);
   grid(last, scheme == Scheme::thread ? threads_ : threads_ / kWarp);
   cuts_.push_back({last, 1, scheme == Scheme::thread ? Binding::thread : Binding::warp});
@@ -84,6 +88,11 @@ void BoundTreeWriter::units_of_runs(Scheme scheme, std::vector<int> rows) {
   bound_ = Binding::lane;
 }
 
+bool BoundTreeWriter::has_points() const {
+  return std::ranges::all_of(c_.vertices,
+                             [&](int v) { return g_.points(g_.vertex(v).loops & ~c_.rows) <= 1; });
+}
+
 int BoundTreeWriter::last_of(const std::vector<int>& rows) const {
   const int l = contiguous_loop(g_, c_, c_.rows);
   return l >= 0 ? l : rows.back();
@@ -95,32 +104,52 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
   inner_ |= bit(along);
   bound_ = Binding::thread;
   const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
-  // Lanes that the contiguous loop leaves free have more of the last of them, where all warps find
-  // as many. Each warp takes several in turn likewise.
-  const std::int64_t warps = threads_ / kWarp;
-  const std::int64_t lanes = ceil_div(extent(along), step_along(along));
-  const std::int64_t together =
-      is_short ? std::max<std::int64_t>(1, std::min(kWarp / lanes, extent(rows.back()) / warps))
-               : 1;
-  const std::int64_t turns =
-      is_short && extent(rows.back()) % (warps * s_.turns * together) == 0 ? s_.turns : 1;
-  for (int l : rows)
-    cuts_.push_back(
-        {l, is_short && l == rows.back() ? std::min(warps * turns * together, extent(l)) : 1,
-         Binding::grid});
   if (is_short) {
-    cuts_.push_back({rows.back(), turns * together, Binding::warp});
-    if (turns > 1) cuts_.push_back({rows.back(), together, Binding::seq});
-    if (together > 1) cuts_.push_back({rows.back(), 1, Binding::lane});
     bound_ = Binding::lane;
-    return;
+    // Blocks add what all of their warps have.
+    return units_of_short_rows(rows, along, step_along(along), s_.turns,
+                               c_.partial.empty() ? cuts_ : warp_cuts_);
   }
+  for (int l : rows) cuts_.push_back({l, 1, Binding::grid});
   if (reads_slices())
     return bind_to_threads();  // a block has a row's slices, not the box around them
   const std::int64_t block = threads_ * s_.turns * step_along(along);
   cuts_.push_back({along, std::min(block, extent(along)), Binding::grid});
   in_grid_ = true;
   in_warps_ = threads_ != kThreadsOfTrips && (s_.turns > 1 || threads_ > kThreadsOfTrips);
+}
+
+void BoundTreeWriter::units_of_short_rows(const std::vector<int>& rows, int along,
+                                          std::int64_t step, std::int64_t in_turn,
+                                          std::vector<Cut>& within) {
+  // Lanes that the contiguous loop leaves free have more of the last of them, where all warps find
+  // as many. Each warp takes several in turn likewise.
+  const int last = rows.back();
+  const std::int64_t warps = threads_ / kWarp, lanes = ceil_div(extent(along), step);
+  const std::int64_t together =
+      std::max<std::int64_t>(1, std::min(kWarp / lanes, extent(last) / warps));
+  const std::int64_t turns = extent(last) % (warps * in_turn * together) == 0 ? in_turn : 1;
+  for (int l : rows)
+    cuts_.push_back(
+        {l, l == last ? std::min(warps * turns * together, extent(l)) : 1, Binding::grid});
+  within.push_back({last, turns * together, Binding::warp});
+  if (turns > 1) within.push_back({last, together, Binding::seq});
+  if (together > 1) within.push_back({last, 1, Binding::lane});
+}
+
+bool BoundTreeWriter::reads_windows() const {
+  return std::ranges::any_of(c_.vertices, [&](int v) {
+    return std::ranges::any_of(op(v).inputs, [&](const Access& a) {
+      return !made_here(a.tensor) && !is_gather(a) && is_window(a);
+    });
+  });
+}
+
+bool BoundTreeWriter::is_window(const Access& a) const {
+  const auto row = [&](const Term& t) { return c_.rows.has(t.loop); };
+  return std::ranges::any_of(a.index, [&](const Affine& x) {
+    return std::ranges::any_of(x.terms, row) && !std::ranges::all_of(x.terms, row);
+  });
 }
 
 std::int64_t BoundTreeWriter::step_along(int l) const {

@@ -5,8 +5,8 @@
 namespace tilewright::stitching {
 namespace {
 
-constexpr std::int64_t kKept = 160;      // of all, of at most 255 registers
-constexpr std::int64_t kWorking = 24;    // registers beside the values that are kept (assumed)
+constexpr std::int64_t kKept = 160;    // of all, of at most 255 registers
+constexpr std::int64_t kWorking = 24;  // registers beside the values that are kept (assumed)
 
 }  // namespace
 
@@ -89,7 +89,7 @@ BoundTreeWriter::Where BoundTreeWriter::keep(std::int64_t share, std::int64_t by
 }
 
 void BoundTreeWriter::place_values(Scheme scheme) {
-  place_inputs();
+  place_inputs(scheme);
   for (std::size_t p = 0; p < passes_.size(); ++p)
     for (int v : passes_[p].vertices)
       for (const Output& o : op(v).outputs) place_output(scheme, p, v, o.target);
@@ -192,9 +192,13 @@ std::int64_t BoundTreeWriter::hull_bytes(TensorId t, const std::vector<Use>& use
   return n;
 }
 
-void BoundTreeWriter::place_inputs() {
+void BoundTreeWriter::place_inputs(Scheme scheme) {
   for (const auto& [t, uses] : home_reads()) {
     if (!c_.partial.empty() && place_for_run(t, uses)) continue;
+    // Each thread reads its window for itself: its neighbours' are in L1.
+    if (scheme == Scheme::thread &&
+        std::ranges::any_of(uses, [&](const Use& u) { return is_window(*u.access); }))
+      continue;
     const Use& first = uses.front();
     bool several = false, aligned = true, alike = false;
     std::int64_t share = 0;

@@ -38,11 +38,23 @@ class BoundTreeWriter {
   /// Runs of rows: a block's, in warp scheme each of its warps'.
   void units_of_runs(Scheme scheme, std::vector<int> rows);
 
+  /// Whether a row is one point.
+  bool has_points() const;
+
   /// The row loop that neighbouring threads should differ in.
   int last_of(const std::vector<int>& rows) const;
 
   /// Element-wise: threads go along the contiguous loop; where that is short, a warp does.
   void units_of_points(std::vector<int> rows);
+
+  /// The same for rows over which a warp's lanes go in a few rounds: warps take several of the last
+  /// loop besides, `in_turn` one after the other, said within `within`.
+  void units_of_short_rows(const std::vector<int>& rows, int along, std::int64_t step,
+                           std::int64_t in_turn, std::vector<Cut>& within);
+
+  /// Whether an index has a loop of rows beside one within a row; whether an input is read so.
+  bool is_window(const Access& a) const;
+  bool reads_windows() const;
 
   /// Elements a step along a loop: as many of `vector` as divide it.
   std::int64_t step_along(int l) const;
@@ -103,7 +115,7 @@ class BoundTreeWriter {
 
   /// An input that several passes read, or that all lanes read alike (one value, or what a gather
   /// is indexed by), is loaded before them.
-  void place_inputs();
+  void place_inputs(Scheme scheme);
   /// Whether one operator reads it in several places: at X[i] and X[i+64], say.
   bool shifted(TensorId t) const;
   /// Whether these two read elements apart from each other, wherever the loops stand.

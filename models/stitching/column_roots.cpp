@@ -52,8 +52,8 @@ Choice least_partial(const Graph& g, const Component& part) {
   const LoopSet allowed = along < 0 ? LoopSet::all() : ~bit(along);
   all.rows = rows_of(g, part.vertices, all.partial) & allowed;
   std::vector<int> tried = all.partial;
-  std::stable_partition(
-      tried.begin(), tried.end(), [&](int v) { return along >= 0 && g.vertex(v).reduced.has(along); });
+  std::stable_partition(tried.begin(), tried.end(),
+                        [&](int v) { return along >= 0 && g.vertex(v).reduced.has(along); });
   for (int v : tried) {
     std::vector<int> fewer = all.partial;
     std::erase(fewer, v);
@@ -135,6 +135,30 @@ void choose_rows(const Graph& g, Component& part) {
   part.partial = std::move(choice.partial);
 }
 
+bool sum_points(const Graph& g, Component& part) {
+  const auto may = [&](int v) {
+    const auto& outputs = g.workload().op(g.vertex(v).op).outputs;
+    return may_be_partial(g, v) || std::ranges::all_of(outputs, [](const Output& o) {
+             return o.combine == Combine::max || o.combine == Combine::min;  // not rounded
+           });
+  };
+  Component points{.vertices = part.vertices};
+  for (int v : part.vertices) {
+    if (g.vertex(v).reduced.empty()) continue;
+    if (!may(v) || read_among(g, part.vertices, v)) return false;
+    points.partial.push_back(v);
+  }
+  if (points.partial.empty()) return false;
+  points.rows = rows_of(g, points.vertices, points.partial);
+  if (common_loops(g, points.partial, points.rows) != points.rows) return false;
+  for (int v : part.vertices)
+    if (!(g.vertex(v).loops & ~points.rows).empty()) return false;
+  points.row_count = g.points(points.rows);
+  if (points.rows.empty() || points.rows == part.rows) return false;
+  part = std::move(points);
+  return true;
+}
+
 void join_sums(const Graph& g, std::vector<Component>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!only_sums(g, parts[i])) continue;
@@ -143,6 +167,7 @@ void join_sums(const Graph& g, std::vector<Component>& parts) {
       Component both;
       std::ranges::merge(parts[i].vertices, parts[j].vertices, std::back_inserter(both.vertices));
       choose_rows(g, both);
+      if (both.rows.empty()) sum_points(g, both);
       if (both.partial.empty() || both.rows != parts[j].rows) continue;
       parts[j] = std::move(both);
       parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i--));
@@ -163,7 +188,7 @@ void join_equal(const Graph& g, std::vector<Component>& parts) {
       Component both;
       std::ranges::merge(parts[i].vertices, parts[j].vertices, std::back_inserter(both.vertices));
       choose_rows(g, both);
-      if (both.rows.empty()) continue;
+      if (both.rows.empty() && !sum_points(g, both)) continue;
       parts[i] = std::move(both);
       parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(j));
       j = i;  // what is joined may read what others read

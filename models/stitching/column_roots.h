@@ -19,6 +19,11 @@ LoopSet rows_of(const Graph& g, std::span<const int> vertices, std::span<const i
 /// loop of rows. Cost: rows_of() for each such sum.
 void choose_rows(const Graph& g, Component& part);
 
+/// Gives blocks points of a part whose sums are of all of its points and are not read in it: a
+/// thread adds up its own, a block adds atomically what its threads have. False where it has
+/// others. Cost: rows_of().
+bool sum_points(const Graph& g, Component& part);
+
 /// Joins parts that only sum along others' rows what those read, too: it is then read once. Cost:
 /// the square of the parts times their operators.
 void join_sums(const Graph& g, std::vector<Component>& parts);
@@ -53,8 +58,8 @@ std::int64_t added_bytes(const Graph& g, const Component& c);
 /// Seconds that the GPU takes to add so many bytes atomically, beside everything else, since blocks
 /// end together: 4 bytes a clock for each SM, 0.93 TB/s on an H200. There `layernorm-backward:
 /// rows=4096,cols=768` took 6 us longer in blocks of 3 rows than of 8, which add 5.2 MB more.
-/// For the delta-evaluator and schedules without a tree; overlap() prices the others by the blocks of
-/// the last round.
+/// For the delta-evaluator and schedules without a tree; overlap() prices the others by the blocks
+/// of the last round.
 double added_seconds(const Device& d, Bytes added);
 
 }  // namespace tilewright::stitching

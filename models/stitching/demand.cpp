@@ -440,13 +440,14 @@ class Tally {
   }
 
   /// Additions to a word of memory that are compared and swapped: of 8 bits, of bf16 where that is
-  /// no instruction, and all that is no sum (device/tilewright_device.h). Those of all blocks, and
-  /// of all its parts.
+  /// no instruction, products, the largest and smallest of others than f32
+  /// (device/tilewright_device.h). Those of all blocks, and of all its parts.
   double swaps(const Step& s) const {
     const double bytes = home_bytes(s);
-    const bool sum = p_.output_of(only(s)).combine == Combine::sum;
-    const bool bf16 = p_.workload->tensor(only(s).tensor).dtype == DType::bf16;
-    if (sum && bytes >= 2 && (!bf16 || d_.adds_bf16)) return 0;
+    const Combine how = p_.output_of(only(s)).combine;
+    const DType type = p_.workload->tensor(only(s).tensor).dtype;
+    if (how == Combine::sum && bytes >= 2 && (type != DType::bf16 || d_.adds_bf16)) return 0;
+    if ((how == Combine::max || how == Combine::min) && type == DType::f32) return 0;
     double times = bytes < 4 ? 4 / bytes : 1;
     for (int i : grid_)
       if (!s.at.terms.contains(i)) times *= static_cast<double>(p_.index(i).count);

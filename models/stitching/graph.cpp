@@ -206,14 +206,14 @@ std::vector<Component> connected(const Graph& g, std::span<const int> pattern) {
   return parts;
 }
 
-/// Whether one block does it all: few elements, and a sum of all of them.
+/// Whether one block does it all: few elements, and a sum of all of them, or numbers alone.
 bool is_one_block(const Graph& g, const Component& part) {
   constexpr double kMost = 32768;  // elements
   return std::ranges::all_of(part.vertices,
                              [&](int v) { return g.points(g.vertex(v).loops) <= kMost; }) &&
          std::ranges::any_of(part.vertices, [&](int v) {
            const Vertex& x = g.vertex(v);
-           return !x.reduced.empty() && (x.loops & ~x.reduced).empty();
+           return (x.loops & ~x.reduced).empty();
          });
 }
 
@@ -229,7 +229,8 @@ std::optional<std::vector<Component>> components_of(const Graph& g, std::span<co
   std::vector<Component> parts = connected(g, pattern);
   for (Component& part : parts) {
     choose_rows(g, part);
-    if (part.rows.empty() && part.vertices.size() > 1 && !is_one_block(g, part))
+    if (part.rows.empty() && part.vertices.size() > 1 && !is_one_block(g, part) &&
+        !sum_points(g, part))
       return std::nullopt;
   }
   if (parts.size() > 1) join_sums(g, parts);
@@ -246,6 +247,14 @@ std::vector<std::vector<Component>> packings_of(const Graph& g, std::span<const 
   const bool differs = joined.size() != parts->size();
   out.push_back(std::move(*parts));
   if (differs) out.push_back(std::move(joined));
+  for (std::size_t i = 0, n = out.size(); i < n; ++i) {
+    std::vector<Component> points = out[i];
+    bool any = false;
+    for (Component& c : points) any |= sum_points(g, c);
+    if (!any) continue;
+    if (points.size() > 1) join_equal(g, points);
+    out.push_back(std::move(points));
+  }
   for (std::size_t i = 0, n = out.size(); i < n; ++i)
     for (std::int64_t columns : kColumns) {
       std::vector<Component> wide = out[i];

@@ -57,7 +57,8 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     all.special += p.blocks * p.special;
     all.wavefronts += p.blocks * p.wavefronts;
     all.sectors += p.blocks * p.sectors;
-    if (p.added > 0) adding += p.blocks;
+    // Words alone take less than a sector (experiments/gpu/functions: sums of everything).
+    adding += p.blocks * std::min(1.0, p.added / kSectorBytes);
     swapped = std::max(swapped, p.swapped);
     if (!p.meets) apart = std::max(apart, p.warps);
     rounds += p.blocks * (p.chain + p.awaited) / (resident * sms);

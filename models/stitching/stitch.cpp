@@ -24,8 +24,9 @@ constexpr std::array<Scheme, 3> kThreeSchemes = {Scheme::thread, Scheme::warp, S
 constexpr double kSummedByBlock =
     32;  // of a column, at least: its part is written for each 32 read
 constexpr std::int64_t kMostTurns = 8;
-constexpr std::size_t kMostGroups = 6;  // of which every combination of schemes is tried
-constexpr std::size_t kBeam = 64;       // combinations that are gone on with where there are more
+constexpr std::int64_t kMostSummed = 64;  // turns of a thread that adds up points
+constexpr std::size_t kMostGroups = 6;    // of which every combination of schemes is tried
+constexpr std::size_t kBeam = 64;         // combinations that are gone on with where there are more
 constexpr std::size_t kMostExpensive = 8;  // of which every subset is tried
 // The best pack: fewer or more threads still are no better.
 constexpr double kFarAbove = 2;
@@ -227,12 +228,15 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
       if (scheme != Scheme::thread && (points_ || (over_columns_ && columns_))) continue;
       if (scheme != Scheme::block && c_.along >= 0) continue;
       for (Group& g : s.groups) g.scheme = scheme;
-      if (!c_.partial.empty()) {
+      if (!c_.partial.empty() && !points_) {
         each_run(s, threads, f);
         continue;
       }
       for (s.vector = 1; c_.along < 0 && s.vector <= widest_; s.vector *= 2)
-        for (s.turns = 1; s.turns <= (points_ ? kMostTurns : 1); s.turns *= 2)
+        for (s.turns = 1; s.turns <= (!points_             ? 1
+                                      : c_.partial.empty() ? kMostTurns
+                                                           : kMostSummed);
+             s.turns *= 2)
           for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
             f(s);
       s.turns = s.splits = 1;

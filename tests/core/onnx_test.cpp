@@ -110,6 +110,21 @@ TEST_F(Onnx, UnsignedInputsAreDrawnFromZeroOn) {
   }
 }
 
+/// Of everything: blocks join their parts in 32 bits, and the result is rounded once.
+TEST_F(Onnx, SumsOfAllOf16BitsAreAddedIn32) {
+  for (const char* op : {"ReduceSum", "ReduceMax", "ReduceMin"}) {
+    const Workload w = import({.nodes = {node(op, {"x"}, {"y"}, {attribute_int("keepdims", 0)})},
+                               .inputs = {value("x", {30, 40}, 10)},
+                               .outputs = {value("y", {}, 10)}})
+                           .workload;
+    ASSERT_EQ(w.operators().size(), 2u) << op;
+    const Operator& part = w.operators().front();
+    EXPECT_EQ(w.tensor(part.outputs.front().target.tensor).dtype, DType::f32) << op;
+    EXPECT_NE(part.outputs.front().combine, Combine::assign) << op;
+    EXPECT_EQ(w.tensor(*w.find_tensor("y")).dtype, DType::f16) << op;
+  }
+}
+
 /// What is rounded to f16 is stored so by the operator that computes it; where something else reads
 /// the wider numbers, it is a copy beside them. Elements of a mask are counted in whole numbers.
 TEST_F(Onnx, CastsAreStoredInTheirType) {
@@ -202,14 +217,15 @@ TEST_F(Onnx, WeightsOfFourBitsStayInTheFile) {
 }
 
 TEST_F(Onnx, SequencesFoldAway) {
-  const Graph g{.nodes = {node("SplitToSequence", {"x"}, {"parts"}, {attribute_int("axis", 1)}),
-                          node("SequenceAt", {"parts", "last"}, {"a"}),
-                          node("SequenceErase", {"parts", "last"}, {"rest"}),
-                          node("SequenceInsert", {"rest", "a", "first"}, {"turned"}),
-                          node("ConcatFromSequence", {"turned"}, {"y"}, {attribute_int("axis", 1)})},
-                .tensors = {integers("first", {}, {0}), integers("last", {}, {-1})},
-                .inputs = {value("x", {2, 3})},
-                .outputs = {value("y", {2, 3})}};
+  const Graph g{
+      .nodes = {node("SplitToSequence", {"x"}, {"parts"}, {attribute_int("axis", 1)}),
+                node("SequenceAt", {"parts", "last"}, {"a"}),
+                node("SequenceErase", {"parts", "last"}, {"rest"}),
+                node("SequenceInsert", {"rest", "a", "first"}, {"turned"}),
+                node("ConcatFromSequence", {"turned"}, {"y"}, {attribute_int("axis", 1)})},
+      .tensors = {integers("first", {}, {0}), integers("last", {}, {-1})},
+      .inputs = {value("x", {2, 3})},
+      .outputs = {value("y", {2, 3})}};
   const OnnxImport made = import(g);
   TensorValues in = random_inputs(made.workload, 1);
   in[made.workload.find_tensor("x")->index()] = {1, 2, 3, 4, 5, 6};

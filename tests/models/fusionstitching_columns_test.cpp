@@ -84,7 +84,6 @@ TEST(PartialSums, AreNoOthers) {
   EXPECT_EQ(found(graph_from("dtype: f16\nloops: {r: 900, c: 700}\noperators:\n" + rows +
                              "  - g: g[c] += y[r,c]\n")),
             Found{});
-  EXPECT_EQ(found("i: 50000", "  - y: y[i] = exp(x[i])\n  - a: a[] += y[i]\n"), Found{});
   // Few of them are one block's.
   EXPECT_EQ(found("i: 5000", "  - y: y[i] = exp(x[i])\n  - a: a[] += y[i]\n"), (Found{1, {}, {}}));
   // A maximum of columns keeps blocks from rows, and along columns neighbours lie far apart.
@@ -97,6 +96,57 @@ TEST(PartialSums, AreNoOthers) {
                   "  - y: y[n,r,c] = x[n,r,c] - s[n,r]\n"
                   "  - g: g[n,c] += y[n,r,c]\n  - h: h[r,c] += y[n,r,c]\n"),
             Found{});
+}
+
+/// Sums, and the largest, of all points: whichever threads have them.
+TEST(PartialSums, OfAllPointsAreOfAnyBlocks) {
+  const std::string all = "  - y: y[i] = exp(x[i])\n  - a: a[] += y[i]\n";
+  EXPECT_EQ(found("i: 50000", all), (Found{1, {"i"}, {"a"}}));
+  EXPECT_EQ(found("i: 50000", all + "  - b: b[] max= y[i]\n"), (Found{1, {"i"}, {"a", "b"}}));
+  // What all of them make is known when all have ended.
+  EXPECT_EQ(found("i: 50000", all + "  - z: z[i] = y[i] * a[]\n"), Found{});
+  EXPECT_EQ(found("i: 50000, c: 3", "  - y: y[i] = exp(x[i])\n  - a: a[c] += y[i] * m[c]\n"),
+            Found{});
+  // Numbers alone are one thread's.
+  EXPECT_EQ(found("i: 1", "  - b: b[] += s[i]\n  - c: c[] = b[] + t[]\n"), (Found{1, {}, {}}));
+}
+
+std::set<std::string> trees_of(const Graph& g) {
+  std::set<std::string> all;
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {}))
+    if (k.parts.size() == 1)
+      all.insert(to_text(bound_tree(g, device(), k.parts.front(), k.threads)->tree));
+  return all;
+}
+
+TEST(PartialSums, OfAllPointsGoAlongThem) {
+  const Graph g = graph_from(
+      "loops: {i: 65536}\noperators:\n  - y: y[i] = exp(x[i])\n  - a: a[] += y[i]\n"
+      "  - b: b[] += square(x[i])\n");
+  EXPECT_THAT(trees_of(g),
+              ::testing::Contains("i/16384@grid ( i/1024@warp i/4@lane ( C.y C.a C.b ) "
+                                  "S.a!atomic S.b!atomic )"));
+  // Rows of 13: warps take as many as their lanes have room for.
+  const Graph rows = graph_from(
+      "loops: {r: 2048, c: 13}\noperators:\n  - y: y[r,c] = exp(x[r,c])\n  - a: a[] += y[r,c]\n");
+  EXPECT_THAT(trees_of(rows),
+              ::testing::Contains("r/64@grid ( r/8@warp r/2 r/1@lane c/1@lane ( C.y "
+                                  "C.a ) S.a!atomic )"));
+  // Two that read the same are one part, whose loop reads it once.
+  const Graph two =
+      graph_from("loops: {i: 65536}\noperators:\n  - a: a[] += x[i]\n  - b: b[] += square(x[i])\n");
+  EXPECT_THAT(trees_of(two), ::testing::Contains("i/16384@grid ( i/1024@warp i/4@lane ( C.a C.b ) "
+                                                 "S.a!atomic S.b!atomic )"));
+}
+
+/// A thread has a point's window; lanes go along its row, warps over rows.
+TEST(Windows, AreReadByEachThread) {
+  const Graph g = graph_from(
+      "loops: {n: 4, i: 32, j: 32, a: 3, b: 3}\ntensors: {x: [n, 34, 34]}\noperators:\n"
+      "  - s: s[n,i,j] += x[n,i+a,j+b]\n  - y: y[n,i,j] = s[n,i,j] / 9\n");
+  EXPECT_THAT(trees_of(g),
+              ::testing::Contains("n/1@grid i/8@grid i/1@warp j/1@lane ( a/1 b/1 ( C.s ) "
+                                  "C.y )"));
 }
 
 std::string tree_of(const Graph& g, Scheme scheme, std::int64_t threads, std::int64_t in_turn) {

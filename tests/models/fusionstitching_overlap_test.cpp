@@ -110,11 +110,14 @@ TEST(Overlap, WarpsThatDoNotWaitLeaveTheirBlockOneByOne) {
 
 TEST(Overlap, BlocksOfTheLastRoundAddOneAfterTheOther) {
   Demand w = blocks(4);
-  w.added = 8;
+  w.added = 128;
   const Device d = round_device();
   // Zeroing is a launch; four blocks at once, or two and two: the first two while others work.
   EXPECT_DOUBLE_EQ(overlap(d, {&w, 1}, 8, 0).added, 1e-6 + 4 * 16e-9);
   EXPECT_DOUBLE_EQ(overlap(d, {&w, 1}, 1, 0).added, 1e-6 + 2 * 16e-9);
+  // A word alone: an H200's 512 blocks that add one take no longer than 256.
+  w.added = 4;
+  EXPECT_DOUBLE_EQ(overlap(d, {&w, 1}, 8, 0).added, 1e-6 + 4 * 2e-9);
   w.added = 0;
   EXPECT_EQ(overlap(d, {&w, 1}, 8, 0).added, 0);
 }
@@ -276,8 +279,8 @@ TEST(DemandOf, ColumnsOfThreadsTouchASectorAnElement) {
   EXPECT_EQ(w.sectors, 256 + 1);  // and the sum's
 }
 
-/// All that is no sum is compared and swapped: additions to a word come one after the other. Sums
-/// of 16 bits are not, hardware adds two of them at once; bf16 only from sm_90 on.
+/// Products, and the largest of other types than f32, are compared and swapped: one comes after the
+/// other. Sums of 16 bits are not, hardware adds two of them at once; bf16 only from sm_90 on.
 TEST(DemandOf, NarrowAdditionsAreSwapped) {
   Device ampere = round_device();
   ampere.adds_bf16 = false;
@@ -294,7 +297,8 @@ TEST(DemandOf, NarrowAdditionsAreSwapped) {
   EXPECT_EQ(swapped("f32", "+="), 0);
   EXPECT_EQ(swapped("f16", "+="), 0);
   EXPECT_EQ(swapped("f16", "max="), 8 * 2);  // eight blocks, two halves of a word
-  EXPECT_EQ(swapped("f32", "max="), 8);
+  EXPECT_EQ(swapped("f32", "*="), 8);
+  EXPECT_EQ(swapped("f32", "max="), 0);
   EXPECT_EQ(swapped("bf16", "+="), 0);
   EXPECT_EQ(of("bf16", "+=", ampere).swapped, 8 * 2);
   EXPECT_EQ(of("f16", "+=", ampere).swapped, 0);

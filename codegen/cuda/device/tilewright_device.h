@@ -426,8 +426,19 @@ template <int How>
 TW_DEVICE double combined_by(double a, double b) {
   return How == 1 ? fmax(a, b) : How == 2 ? fmin(a, b) : a * b;
 }
+/// Floats of one sign are ordered as their bits are, of the other the other way round.
 template <int How>
 TW_DEVICE void atomic_combine(float* p, float x) {
+  if constexpr (How == 1 || How == 2) {
+    if (x != x) return;  // as fmaxf and fminf have it
+    const u32 bits = __float_as_uint(x);
+    const bool largest = How == 1, below = bits >> 31 != 0;
+    if (largest && !below) atomicMax(reinterpret_cast<int*>(p), int(bits));
+    if (largest && below) atomicMin(reinterpret_cast<u32*>(p), bits);
+    if (!largest && !below) atomicMin(reinterpret_cast<int*>(p), int(bits));
+    if (!largest && below) atomicMax(reinterpret_cast<u32*>(p), bits);
+    return;
+  }
   u32* const word = reinterpret_cast<u32*>(p);
   u32 old = *word, seen;
   do {

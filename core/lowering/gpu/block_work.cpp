@@ -323,7 +323,8 @@ class BlockWalk {
     s.to_word = std::max(1.0, parts) * std::max(1.0, 4.0 / static_cast<double>(element));
     for (const Output& o : w_.op(w_.producer(k_.buffer(b).tensor)).outputs)
       if (o.target.tensor == k_.buffer(b).tensor)
-        s.swapped = o.combine != Combine::sum || element == 1;
+        s.swapped = element == 1 || (o.combine != Combine::sum &&
+                                     (o.combine == Combine::product || home.dtype != DType::f32));
   }
 
   /// Bytes of rows that begin anywhere: stored, they count with the sectors that they touch.

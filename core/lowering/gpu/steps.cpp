@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/lowering/gpu/lowering.h"
+#include "core/lowering/gpu/unrolled.h"
 
 namespace tilewright::lowering {
 
@@ -124,12 +125,18 @@ void Lowering::synchronise(const std::vector<std::size_t>& values, bool reused,
   out.push_back(std::move(step));
 }
 
-/// Whether a loop does so little that the compiler had better do several turns at a time.
+/// Whether a loop does so little that the compiler had better do several turns at a time: with all
+/// turns of loops within, where all of them together are few, as a window's are.
 bool Lowering::is_short(NodeId loop) const {
-  for (const ProgramIndex& i : p_.indices)
-    if (i.kind == ProgramIndex::Kind::loop && i.node != loop && is_around(loop, i.node) &&
-        !i.unrolled)
-      return false;
+  constexpr std::int64_t kMostTogether = 32;
+  std::int64_t together = index(facts_[loop.index()].turn).count;
+  for (const ProgramIndex& i : p_.indices) {
+    if (i.kind != ProgramIndex::Kind::loop || i.node == loop || !is_around(loop, i.node) ||
+        i.unrolled)
+      continue;
+    together *= i.count;
+    if (together > kMostTogether || turns_unrolled(i.count) < i.count) return false;
+  }
   return std::ranges::none_of(values_, [&](const Value& v) {
     return is_around(loop, v.anchor) && (v.sum || v.storage == Storage::shared);
   });

@@ -248,19 +248,22 @@ bool Lowering::covers(const Value& v, const Use& use) const {
   const Access& a = workload_.op(id).inputs[static_cast<std::size_t>(use.input)];
   Point at = *facts_[v.producer.index()].at;
   for (const Inference& i : k_.node(v.producer).lookahead) infer(i, at);
-  // What a block has one value of moves where it reads, and nothing within it. What it reads
-  // outside of the tensor is zero in each thread by itself.
-  const auto of_block = [&](LoopId loop) {
+  // What a block, or a thread that has a tile of its own, has one value of moves where it reads,
+  // and nothing within it. What it reads outside of the tensor is zero in each thread by itself.
+  const auto fixed = [&](LoopId loop) {
     const Span& r = at.ranges[slot(id, static_cast<std::size_t>(workload_.local_index(id, loop)))];
     return r.most == 1 && std::ranges::all_of(r.lo.terms, [&](const auto& term) {
-             return index(term.first).kind == ProgramIndex::Kind::block;
+             const ProgramIndex& i = index(term.first);
+             return i.kind == ProgramIndex::Kind::block ||
+                    (i.node.valid() && is_around(i.node, v.anchor) &&
+                     (i.kind == ProgramIndex::Kind::loop || is_private(i.node, v.buffer)));
            });
   };
   std::set<LoopId> loops;
   for (const Affine& x : a.index) {
     bool moves = false;
     for (const Term& t : x.terms) {
-      if (x.terms.size() > 1 && of_block(t.loop)) continue;
+      if (x.terms.size() > 1 && fixed(t.loop)) continue;
       if (moves || t.coefficient != 1 || !loops.insert(t.loop).second) return false;
       moves = true;
     }

@@ -206,10 +206,11 @@ void say_reduce(NodeReader& n) {
   const bool half = x.type == kFloat16 || x.type == kBfloat16;
   const Value wide = half ? cast(x, kFloat) : x;
   Value out;
-  if (op == "ReduceMax") {
-    out = n.b.reduce(n.name, x, over, Combine::max, same);
-  } else if (op == "ReduceMin") {
-    out = n.b.reduce(n.name, x, over, Combine::min, same);
+  const bool joined = half && over.size() == n.rank();  // of everything: blocks join their parts
+  if (op == "ReduceMax" || op == "ReduceMin") {
+    const Combine how = op == "ReduceMax" ? Combine::max : Combine::min;
+    out = joined ? then(n.b.reduce(n.name + "_of_all", wide, over, how, same), same)
+                 : n.b.reduce(n.name, x, over, how, same);
   } else if (op == "ReduceProd") {
     out = n.b.reduce(n.name, x, over, Combine::product, same);
   } else if (op == "ReduceMean") {
@@ -229,10 +230,13 @@ void say_reduce(NodeReader& n) {
   } else if (op == "ReduceLogSumExp") {
     const Value most = n.b.reduce(n.name + "_max", x, over, Combine::max, same);
     const Value less = n.b.map(n.name + "_less", x.type, {x, most}, minus);
-    const Value sum = n.b.reduce(part, half ? cast(less, kFloat) : less, over, Combine::sum, exponent);
+    const Value sum =
+        n.b.reduce(part, half ? cast(less, kFloat) : less, over, Combine::sum, exponent);
     out = n.b.map(n.name, x.type, {sum, most}, [](const Args& a) {
       return call("add", {call("log", {a[0]}), a[1]});
     });
+  } else if (joined) {
+    out = then(n.b.reduce(part, wide, over, Combine::sum, same), same);
   } else {
     out = n.b.reduce(n.name, x, over, Combine::sum, same);
   }
