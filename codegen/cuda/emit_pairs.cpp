@@ -316,7 +316,8 @@ class OperatorsText {
     open_elements(domain, true);
     define_inputs(op);
     each([&](const Output& o, const std::string& n) {
-      const std::string part = "part" + n + "[i % 4]", value = expression(o.value);
+      const std::string part = "part" + n + "[i % 4]",
+                        value = expression(*lowering::bound_of(o).of);
       if (first)
         out_.line("if (i < 4) " + part + " = past ? " + literal_text(identity_of(o.combine)) +
                   " : " + value + ";");
@@ -338,6 +339,8 @@ class OperatorsText {
       out_.line("float now" + n + " = before" + n +
                 (o.rescale ? " * " + expression(*o.rescale) : "") + ";");
       out_.line(codegen::combined(o.combine, "now" + n, part));
+      if (const auto bound = lowering::bound_of(o).bound)
+        out_.line(codegen::combined(o.combine, "now" + n, literal_text(*bound)));
       out_.line(row + " = now" + n + ";");
     });
     for (const Output& o : op.outputs)

@@ -129,6 +129,24 @@ TEST(OnlineSoftmax, FindsTheMeaningUnderOtherNamesAndForms) {
                         "  - 'x5: y[n] = w[n] / v[]'\n"));
 }
 
+/// A running maximum of rows that may begin without a score is a number; of others it is as it was.
+TEST(OnlineSoftmax, RowsThatBeginWithoutAScore) {
+  const auto maximum = [&](const std::string& mask) {
+    const Workload w = make(kLoops, kQk + "  - 'masked: T[m,l] = " + mask + "'\n" +
+                                        "  - 'rowmax: mx[m] max= T[m,l]'\n"
+                                        "  - 'exp: P[m,l] = exp(T[m,l] - mx[m])'\n" +
+                                        kSum + kPv + kDivide);
+    expect_rewritten(w);
+    return to_text(*apply("online-softmax", w), *apply("online-softmax", w)->find_op("rowmax"));
+  };
+  for (const char* with :
+       {"select(lt(l, m - 2), -inf, S[m,l])", "S[m,l] + B[m,l]", "select(lt(l, m), -inf, S[m,l])"})
+    EXPECT_THAT(maximum(with), testing::HasSubstr("max(T[m,l]")) << with;
+  for (const char* without : {"S[m,l] * 0.5", "select(lt(m, l), -inf, S[m,l])",
+                              "select(lt(m + 3, l), -inf, S[m,l] * 0.25)"})
+    EXPECT_THAT(maximum(without), testing::Not(testing::HasSubstr("max(T[m,l]"))) << without;
+}
+
 TEST(OnlineSoftmax, RewritesEveryLayer) {
   const Workload w = make(kLoops, kQk + kMax + kExp + kSum + kPv + kDivide +
                                       "  - 'qk2: S2[m,l] += E[m,n] * K2[l,n]'\n"

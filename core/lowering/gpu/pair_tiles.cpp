@@ -40,6 +40,15 @@ std::int64_t tile_bytes(std::int64_t outer, std::int64_t depth, bool across) {
 
 }  // namespace
 
+PairBound bound_of(const Output& o) {
+  const Expr& e = o.value;
+  const bool bounded =
+      e.kind == Expr::Kind::call && ((o.combine == Combine::max && e.function == "max") ||
+                                     (o.combine == Combine::min && e.function == "min"));
+  if (bounded && e.args[1].kind == Expr::Kind::constant) return {&e.args[0], e.args[1].constant};
+  return {&e, std::nullopt};
+}
+
 const PairValue* WarpgroupPair::find(TensorId t) const {
   const auto v = std::ranges::find(values, t, &PairValue::tensor);
   return v == values.end() ? nullptr : &*v;
@@ -131,8 +140,9 @@ void WarpgroupPair::find_factors(const Workload& w) {
     }
     return std::ranges::all_of(op.outputs, [&](const Output& o) {
       if (o.combine == Combine::assign) return !reads(reads, o.value, it);
+      const Expr& value = *bound_of(o).of;
       return (o.combine == Combine::max || o.combine == Combine::min) && !o.rescale &&
-             o.value.kind == Expr::Kind::input && o.value.input == input;
+             value.kind == Expr::Kind::input && value.input == input;
     });
   };
   std::map<TensorId, bool> may;  // whether a tensor's elements may lie as others, times a number

@@ -22,6 +22,14 @@
 
 namespace tilewright::lowering {
 
+/// A maximum of max(x, c), or minimum of min(x, c): x, and c, which it has once a row. Else the
+/// value as it is.
+struct PairBound {
+  const Expr* of;
+  std::optional<double> bound;
+};
+PairBound bound_of(const Output& o);
+
 /// What the threads of a warpgroup have of a tensor that operators of the kernel make.
 struct PairValue {
   enum class Place : std::uint8_t {

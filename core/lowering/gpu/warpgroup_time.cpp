@@ -112,9 +112,9 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   const auto blocks = static_cast<double>(p.tiles * p.share),
              grid = static_cast<double>(together_most), sms = static_cast<double>(r.sms);
   // A cluster of more than two that finds no SMs without blocks has its blocks beside others.
-  const double alone = p.cluster() > 2
-                           ? static_cast<double>(p.cluster() * clusters_at_once(r.sms, 1, p.cluster()))
-                           : sms;
+  const double alone =
+      p.cluster() > 2 ? static_cast<double>(p.cluster() * clusters_at_once(r.sms, 1, p.cluster()))
+                      : sms;
   PhaseTime t{.blocks = p.grid};
   const double operators = operators_time(p, w, latency, r);
   t.rounds = std::ceil(blocks / grid);
@@ -167,7 +167,7 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
     exchanges = exchanges || reduces;
     for (const Output& out : w.op(o.op).outputs) {
       if (reduces && out.combine == Combine::assign) continue;  // once a row
-      count_operations(out.value, light, expensive);
+      count_operations(*bound_of(out).of, light, expensive);
       light += out.combine == Combine::assign ? 0 : 1;
     }
   }

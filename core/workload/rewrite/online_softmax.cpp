@@ -9,6 +9,9 @@
 //   O[m,n]   += P[m,l] * V[l,n]              O[m,n] rescaled by alpha[m] += P[m,l] * V[l,n]
 //   E[m,n]    = O[m,n] / sum[m]              E[m,n] = O[m,n] / sum[m]
 //
+// Where the first scores of a row may be -inf (a window, a mask that is a tensor), its maximum is
+// at least half the least finite number of 32 bits: no difference of two infinities is taken.
+//
 // What matches is the meaning, not these names or this number of operators: sums over the maximum's
 // loops of anything that the maximum enters only as a factor exp(c * max).
 #include <algorithm>
@@ -175,7 +178,7 @@ Expr factor(double rate, Expr shift) {
 // Writes the running form of one match.
 class Writer {
  public:
-  Writer(const Workload& w, const Match& m) : match_(m), spec_(w.spec()) {
+  Writer(const Workload& w, const Match& m) : w_(w), match_(m), spec_(w.spec()) {
     const Output& max = w.op(m.max).outputs[0];
     index_ = max.target.index;
     like_ = w.tensor(max.target.tensor);
@@ -185,6 +188,7 @@ class Writer {
   Workload run() {
     Operator& max = spec_.operators[match_.max.index()];
     max.running = true;
+    if (!rewrite::begins_with_a_number(w_, match_.max)) keep_finite(max);
     const Expr before{.kind = Expr::Kind::before, .input = 0};
     const Expr after{.kind = Expr::Kind::after, .input = 0};
     max.outputs.push_back({.target = {shift_, index_}, .value = call("sub", {before, after})});
@@ -201,6 +205,17 @@ class Writer {
   }
 
  private:
+  /// Of scores that are all -inf so far, the maximum is a number of 32 bits below all others.
+  void keep_finite(Operator& max) {
+    Output& o = max.outputs.front();
+    o.value = call("max", {std::move(o.value),
+                           {.kind = Expr::Kind::constant, .constant = rewrite::kBelowAllScores}});
+    if (w_.is_output(o.target.tensor)) return;
+    for (const TensorId t : {o.target.tensor, shift_})
+      if (size_of(spec_.tensors[t.index()].dtype) < 4) spec_.tensors[t.index()].dtype = DType::f32;
+    like_.dtype = spec_.tensors[shift_.index()].dtype;
+  }
+
   TensorId add_tensor(const std::string& name) {
     Tensor t = like_;
     t.name = unused(spec_.tensors, name);
@@ -236,6 +251,7 @@ class Writer {
     return t;
   }
 
+  const Workload& w_;
   const Match& match_;
   WorkloadSpec spec_;
   std::vector<Affine> index_;

@@ -1,6 +1,8 @@
 #include "core/workload/rewrite/scaling.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <string_view>
 
 namespace tilewright::rewrite {
@@ -106,6 +108,67 @@ std::optional<double> rate_of(const Expr& e, const Operator& op, const Scaling& 
   for (const Expr& a : e.args)
     if (rate_of(a, op, s) != 0.0) return std::nullopt;
   return 0.0;
+}
+
+namespace {
+
+/// What an expression of indices is between; nothing where it has other things in it.
+struct Bounds {
+  double low = 0, high = 0;
+};
+
+class FirstScores {
+ public:
+  FirstScores(const Workload& w, OpId max) : w_(w), over_(w.reduction_loops(max)) {}
+
+  bool number(OpId id, const Expr& e) const {
+    const Operator& op = w_.op(id);
+    if (e.kind == Expr::Kind::constant) return std::isfinite(e.constant);
+    if (e.kind == Expr::Kind::input) {
+      const OpId maker = w_.producer(op.inputs[static_cast<std::size_t>(e.input)].tensor);
+      if (!maker.valid()) return op.inputs.size() == 1;
+      return w_.is_contraction(maker) ||
+             std::ranges::all_of(w_.op(maker).outputs,
+                                 [&](const Output& o) { return number(maker, o.value); });
+    }
+    if (is_call(e, "select"))
+      if (const auto chosen = always(e.args[0])) return number(id, e.args[*chosen ? 1 : 2]);
+    return std::ranges::all_of(e.args, [&](const Expr& a) { return number(id, a); });
+  }
+
+ private:
+  std::optional<Bounds> bounds(const Expr& e) const {
+    if (e.kind == Expr::Kind::constant) return Bounds{e.constant, e.constant};
+    if (e.kind == Expr::Kind::index) {
+      const bool first = std::ranges::find(over_, e.loop) != over_.end();
+      return Bounds{0, first ? 0 : static_cast<double>(w_.loop(e.loop).extent - 1)};
+    }
+    if (!is_call(e, "add") && !is_call(e, "sub")) return std::nullopt;
+    const auto a = bounds(e.args[0]), b = bounds(e.args[1]);
+    if (!a || !b) return std::nullopt;
+    return e.function == "add" ? Bounds{a->low + b->low, a->high + b->high}
+                               : Bounds{a->low - b->high, a->high - b->low};
+  }
+  /// The value of a condition, where it has the same in every row.
+  std::optional<bool> always(const Expr& e) const {
+    if (!is_call(e, "lt")) return std::nullopt;
+    const auto a = bounds(e.args[0]), b = bounds(e.args[1]);
+    if (!a || !b) return std::nullopt;
+    if (a->high < b->low) return true;
+    if (a->low >= b->high) return false;
+    return std::nullopt;
+  }
+
+  const Workload& w_;
+  std::span<const LoopId> over_;
+};
+
+}  // namespace
+
+bool begins_with_a_number(const Workload& w, OpId max) {
+  const FirstScores first(w, max);
+  return std::ranges::all_of(w.op(max).outputs,
+                             [&](const Output& o) { return first.number(max, o.value); });
 }
 
 }  // namespace tilewright::rewrite

@@ -2,6 +2,7 @@
 // rewrites.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,5 +30,14 @@ struct Scaling {
 /// on m at all; nothing where it depends on m in another way. A change of m by d then changes it by
 /// a factor of exp(r * d).
 std::optional<double> rate_of(const Expr& e, const Operator& op, const Scaling& s);
+
+/// Below all scores of which a maximum is taken, and a number: differences with it are none of two
+/// infinities. What some targets make of it, its product with the logarithm of two, is finite, too.
+inline constexpr double kBelowAllScores = std::numeric_limits<float>::lowest() / 2;
+
+/// Whether the value at the first place of a maximum's loops is a number in every row, if products
+/// and tensors that are read alone are: what is masked by -inf there, or added by a tensor, may be
+/// none. Cost: the operators before.
+bool begins_with_a_number(const Workload& w, OpId max);
 
 }  // namespace tilewright::rewrite

@@ -26,6 +26,7 @@
 #include "core/workload/expr.h"
 #include "core/workload/rewrite/build.h"
 #include "core/workload/rewrite/rewrite.h"
+#include "core/workload/rewrite/scaling.h"
 #include "core/workload/rewrite/substitute.h"
 
 namespace tilewright {
@@ -42,9 +43,6 @@ using rewrite::value;
 bool looks_back(const Operator& op) {
   return std::ranges::any_of(op.outputs, [](const Output& o) { return names_outputs(o.value); });
 }
-
-// What some targets make of it, its product with the logarithm of two, is finite, too.
-constexpr double kLowest = std::numeric_limits<float>::lowest() / 2;
 
 /// An expression's value where inputs have these; nothing where it is not of inputs, constants,
 /// indices and calls alone.
@@ -225,14 +223,21 @@ class Splitter {
     }
   }
 
+  /// A maximum's value as online-softmax has it where rows may begin without a score.
+  static bool is_finite(const Expr& e) {
+    return e.kind == Expr::Kind::call && e.function == "max" &&
+           e.args[1] == value(rewrite::kBelowAllScores);
+  }
+
   /// Scores behind the loop's end, in the last chunk, are -inf.
   std::optional<Reason> mask_the_end() {
     if (!ragged_) return std::nullopt;
     const Operator& root = w_.op(root_);
     const Output& maximum = root.outputs.front();
-    if (maximum.combine != Combine::max || maximum.value.kind != Expr::Kind::input)
+    const Expr& of = is_finite(maximum.value) ? maximum.value.args[0] : maximum.value;
+    if (maximum.combine != Combine::max || of.kind != Expr::Kind::input)
       return refusal(root_, "takes no maximum of a tensor, so that chunks must divide its loop");
-    const TensorId scores = root.inputs[static_cast<std::size_t>(maximum.value.input)].tensor;
+    const TensorId scores = root.inputs[static_cast<std::size_t>(of.input)].tensor;
     if (!parts_.contains(scores))
       return refusal(root_, "takes the maximum of '" + w_.tensor(scores).name +
                                 "', which is whole: chunks must divide its loop");
@@ -297,7 +302,8 @@ class Splitter {
     const Output& given = w_.op(root_).outputs.front();
     if (given.combine != Combine::max || never_all_masked()) return;
     Output& o = spec_.operators[root_.index()].outputs.front();
-    o.value = make("max", {std::move(o.value), value(kLowest)});
+    if (is_finite(o.value)) return;
+    o.value = make("max", {std::move(o.value), value(rewrite::kBelowAllScores)});
   }
   /// Scores are products, scaled by constants alone.
   bool never_all_masked() const {
