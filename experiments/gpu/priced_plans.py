@@ -9,18 +9,35 @@ KEPT = ("verified", "relative_error", "seconds_median", "seconds_min", "reason",
 
 
 def priced(a, path):
-    """What the planner's time model says of a plan: {"predicted"} or {"unpriced"}."""
+    """What the planner's time model says of a plan: {"predicted", "form"} or {"unpriced"}."""
     try:
         said = json.loads(call(a.tilewright, "predict", path, "-m", a.machine, "--model", "tilewright", "--json"))
-        return {"predicted": said["seconds"]}
+        return {"predicted": said["seconds"], "form": "+".join(sorted({form_of(k) for k in said["kernels_predicted"]}))}
     except (ValueError, KeyError) as reason:
         return {"unpriced": str(reason)}
 
 
+def form_of(kernel):
+    """Of a kernel's prediction: whose time it is."""
+    if "phases" not in kernel:
+        return "units"
+    return "matrix" if any(p["busy_tensor_us"] > 0 for p in kernel["phases"]) else "blocks"
+
+
+def bits_of(row):
+    said = row["workload"] + row.get("text", "")
+    return next((b for t, b in (("f16", 16), ("f64", 64)) if re.search(rf"dtype[=:] ?b?{t}", said)), 32)
+
+
+def family_of(row, plan):
+    """The workload's family, the bits of its type, and the forms of the plan's kernels: priced by threads' programs (units), by
+    blocks, or by blocks with matrix units."""
+    return f"{row['workload'].split(':')[0]}, {bits_of(row)} bits, {plan.get('form', 'any form')}"
+
+
 def class_of(row, plan):
     """What emits the plan, the bits of its type, and what else it has."""
-    said = row["workload"] + row.get("text", "")
-    bits = next((b for t, b in (("f16", 16), ("f64", 64)) if re.search(rf"dtype[=:] ?b?{t}", said)), 32)
+    bits = bits_of(row)
     text = plan["plan"]
     units = re.search("@(warp|lane|thread)", text)
     more = [name for name, has in (("several kernels", text.count("tree:") > 1), ("a pack", " | " in text), ("additions in memory",

@@ -16,7 +16,11 @@ import drawn_plans  # noqa: E402
 
 
 def planned():
-    loader = importlib.machinery.SourceFileLoader("planned_shapes", str(GPU / "planned"))
+    return script("planned")
+
+
+def script(name):
+    loader = importlib.machinery.SourceFileLoader(f"{name}_script", str(GPU / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
     return module
@@ -76,6 +80,30 @@ def test_seconds_of_drawn_plans_are_printed():
     own = [p["predicted"] / p["seconds_median"] for p in timed if p["by"] == "tilewright"]
     mean = math.exp(sum(map(math.log, own)) / len(own))
     assert f"{len(own)} plans of tilewright: predicted/measured {mean:.2f}" in said
+
+
+def test_plans_whose_kernels_are_emitted_otherwise_go_by_the_emitters_changes():
+    otherwise = script("drawn_seconds").emitted_otherwise
+    floats, halves = {"workload": "gemm:m=8,n=8,k=8,dtype=f32"}, {"workload": "gemm:m=8,n=8,k=8,dtype=f16"}
+    matrix, blocks, units = ({"form": form, "plan": "tree: m/8@grid"} for form in ("matrix", "blocks+units", "units"))
+    assert otherwise(halves, units, "2026-11-28T06:00") and not otherwise(halves, units, "2026-11-28T08:00")
+    assert otherwise(floats, matrix, "2026-11-28T08:00") and not otherwise(floats, matrix, "2026-11-28T17:00")
+    assert not otherwise(halves, matrix, "2026-11-28T08:00")
+    shifted = matrix | {"notes": ["rows of A do not begin at multiples of 16 bytes: they are copied through registers"]}
+    assert otherwise(halves, shifted, "2026-11-28T19:00") and not otherwise(halves, shifted, "2026-11-28T20:00")
+    edge = {"plan": "  - conv: C[h] += I[h+2*r-1] * W[r]"}
+    assert otherwise(halves, blocks | edge, "2026-11-28T19:30") and not otherwise(halves, units | edge, "2026-11-28T19:30")
+
+
+def test_families_are_printed_by_their_share_of_all_errors(capsys):
+    def plan(form, predicted):
+        return {"form": form, "plan": "tree: m/8@grid", "predicted": predicted, "seconds_median": 1.0, "verified": True, "by": "x"}
+    script("drawn_seconds").classes({"rows": [{"workload": "gemm:m=8,dtype=f16", "plans": [plan("matrix", 1.1), plan("units", 1.3)]},
+                                              {"workload": "softmax:rows=8,dtype=f64", "plans": [plan("units", 1.6)]}]})
+    lines = [x.strip() for x in capsys.readouterr().out.splitlines() if "of all errors" in x]
+    assert lines == ["1 plans softmax, 64 bits, units: predicted/measured 1.60, mean error 60%, 60.0% of all errors",
+                     "1 plans gemm, 16 bits, units: predicted/measured 1.30, mean error 30%, 30.0% of all errors",
+                     "1 plans gemm, 16 bits, matrix: predicted/measured 1.10, mean error 10%, 10.0% of all errors"]
 
 
 def test_what_single_steps_take_is_a_difference_of_two_rows():
