@@ -7,12 +7,18 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/workload/subgraph.h"
 
 namespace tilewright {
 namespace {
+
+bool calls(const Expr& e, std::string_view function) {
+  return (e.kind == Expr::Kind::call && e.function == function) ||
+         std::ranges::any_of(e.args, [&](const Expr& a) { return calls(a, function); });
+}
 
 class Sets {
  public:
@@ -351,8 +357,8 @@ class Follower {
     return same;
   }
 
-  /// One part of a product with the product before it where rows between the two are reduced: the
-  /// planner says whether scores leave the chip.
+  /// One part of a product with the product before it where exponentials lie between the two, and
+  /// rows that are reduced: the planner says whether scores leave the chip.
   void join_attention(OpId second) {
     for (OpId first : contractions_before(second)) {
       Part ops = levels_.closure({std::min(first, second), std::max(first, second)});
@@ -360,7 +366,11 @@ class Follower {
       const auto count = [&](auto&& is) { return std::ranges::count_if(ops, is); };
       const auto contracts = [&](OpId op) { return w_.is_contraction(op); };
       const auto reduces = [&](OpId op) { return !w_.reduction_loops(op).empty(); };
-      if (ops.size() > most_ || count(contracts) != 2 || count(reduces) < 3 ||
+      const auto raises = [&](OpId op) {
+        return std::ranges::any_of(w_.op(op).outputs,
+                                   [](const Output& o) { return calls(o.value, "exp"); });
+      };
+      if (ops.size() > most_ || count(contracts) != 2 || count(reduces) < 3 || count(raises) == 0 ||
           count([&](OpId op) { return is_alone(op) || constant_[op.index()]; }) > 0 ||
           no_subgraph(w_, ops))
         continue;

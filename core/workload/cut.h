@@ -33,11 +33,11 @@ std::vector<bool> constant_operators(const Workload& w);
 /// Parts of a network whose kernels are run one after the other. A contraction, and any operator
 /// that reads nothing that an operator makes, begins a part. An operator without a reduction joins
 /// the part of what it reads element by element, else of what it reads otherwise, the latest first;
-/// a reduction joins such a part where that has no contraction. Two contractions with a reduction
-/// of another kind between them (attention) are one part. Up to `most` operators a part;
-/// constant ones are in parts of their own, and each of `alone` (by OpId; empty: none) is a part.
-/// Parts are ones that subgraph() takes, and no two wait for one another. Cost: quadratic in
-/// operators.
+/// a reduction joins such a part where that has no contraction. Two contractions with
+/// exponentials and a reduction of another kind between them (attention) are one part. Up to `most`
+/// operators a part; constant ones are in parts of their own, and each of `alone` (by OpId; empty:
+/// none) is a part. Parts are ones that subgraph() takes, and no two wait for one another. Cost:
+/// quadratic in operators.
 std::vector<Part> cut_followed(const Workload& w, const std::vector<bool>& alone = {},
                                std::size_t most = 12);
 

@@ -92,6 +92,12 @@ std::vector<Case> warp_cases() {
        {"r/2@grid ( r/1@warp ( L.x c/200@warp ( c/4@lane ( C.sum ) ) C.mean "
         "c/200@warp ( c/4@lane ( C.sub C.sq C.varsum ) ) C.rstd "
         "c/200@warp ( c/4@lane ( C.norm ) ) ) )"}},
+      // all columns in the one iteration of a loop of warps, within which the sum is read
+      {"rmsnorm:rows=5,cols=436",
+       {"r/1@grid c/436@warp r/1 ( c/4@lane ( C.sq C.sum ) Y.warp C.rstd c/4@lane ( C.norm ) )"}},
+      {"rmsnorm:rows=11,cols=40",
+       {"r/4@grid r/1@warp c/40@warp ( c/4@lane ( C.sq C.sum ) Y.warp C.rstd "
+        "c/4@lane ( C.norm ) )"}},
       // several rows a warp, some lanes without a column
       {"softmax:rows=24,cols=12",
        {"r/16@grid ( r/8@warp ( r/1@lane ( c/4@lane ( C.rowmax ) c/4@lane ( C.exp C.rowsum ) "

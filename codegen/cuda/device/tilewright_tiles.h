@@ -348,7 +348,7 @@ TW_DEVICE void copy_shifted(const Tile& tile, int thread, int columns, const typ
   const Pieces pieces_of{thread / Pieces::kLanes, thread % Pieces::kLanes};
   const u64 whole_pieces = reinterpret_cast<u64>(end) & ~u64(7);
   const auto part = [&](int n) {
-    const T* const from = pieces_of.mine(n, kBatch) ? row(pieces_of.row_of(n)) : nullptr;
+    const T* const from = there_if(pieces_of.mine(n, kBatch), row(pieces_of.row_of(n)));
     return ShiftedPart{reinterpret_cast<u64>(from) + u64(pieces_of.column_of(n) * kSize),
                        from == nullptr ? 0 : least(most(columns - pieces_of.column_of(n), 0), kOf)};
   };
@@ -455,7 +455,7 @@ TW_DEVICE void copy_shifted_rows(const Tile& tile, int thread, int rows, int col
   using T = typename Tile::Element;
   if (EndsWithin && reinterpret_cast<u64>(from + ((rows - 1) * Stride + columns)) > (reinterpret_cast<u64>(end) & ~u64(7)))
     copy_shifted<Threads, AtOnce, Cached>(tile, thread, columns, end, [&](int r) -> const T* {
-      return r < rows ? from + r * Stride : nullptr;
+      return there_if(r < rows, from + r * Stride);
     });
   else if (rows >= Tile::kRows && columns >= Tile::kColumns)
     ShiftedRows<Threads, AtOnce, Cached, Stride, false, Tile>::copy(tile, thread, rows, columns, from);
@@ -471,7 +471,7 @@ TW_DEVICE void each_element(const Tile& tile, int thread, int threads, int colum
   for (int i = thread; i < Tile::kRows * Tile::kColumns; i += threads) {
     const int r = i / Tile::kColumns, c = i % Tile::kColumns;
     const auto at = row(r);
-    f(at != nullptr && c < columns ? at + c : nullptr, tile.at(r, c));
+    f(there_if(at != nullptr && c < columns, at + c), tile.at(r, c));
   }
 }
 struct CopyElement {

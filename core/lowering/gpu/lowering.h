@@ -97,6 +97,7 @@ class Lowering {
   void visit_values(NodeId node);
   void add_compute(NodeId compute);
   NodeId anchor_of(NodeId compute) const;
+  bool read_within(OpId op, NodeId loop) const;
   void check_sum(const Value& v) const;
   void check_leaving(const Value& v) const;
   NodeId scope_of(const Value& v) const;

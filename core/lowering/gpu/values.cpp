@@ -149,12 +149,28 @@ std::set<int> Lowering::reduced(const Value& v) const {
 
 // ---- computes ---------------------------------------------------------------------------------
 
+/// Whether all that the operator makes stays within the loop.
+bool Lowering::read_within(OpId op, NodeId loop) const {
+  for (const Output& o : workload_.op(op).outputs) {
+    const TensorId made = o.target.tensor;
+    for (const Buffer& b : k_.buffers)
+      if (b.tensor == made && (b.role != BufferRole::intermediate || b.leaves)) return false;
+    for (std::size_t i = 0; i < k_.nodes.size(); ++i)
+      if (std::ranges::find(k_.nodes[i].reads, made, &InputUse::tensor) !=
+              k_.nodes[i].reads.end() &&
+          !is_around(loop, NodeId(i)))
+        return false;
+  }
+  return true;
+}
+
 /// The outermost loop of a block over which the operator reduces; the compute itself without one.
 NodeId Lowering::anchor_of(NodeId compute) const {
   const OpId op = k_.node(compute).op;
   for (NodeId l : loops_around(compute)) {
     const ScheduleNode& n = k_.node(l);
     if (n.binding == Binding::grid || !workload_.is_reduction(op, n.loop)) continue;
+    if (n.max_trips <= 1 && read_within(op, l)) continue;  // complete in its one iteration
     if (std::ranges::any_of(n.cuts, [&](const OpLoop& c) { return c.op == op; })) return l;
   }
   return compute;
