@@ -362,6 +362,7 @@ class Follower {
   void join_attention(OpId second) {
     for (OpId first : contractions_before(second)) {
       Part ops = levels_.closure({std::min(first, second), std::max(first, second)});
+      if (ops.size() > most_) continue;
       add_sums(ops);
       const auto count = [&](auto&& is) { return std::ranges::count_if(ops, is); };
       const auto contracts = [&](OpId op) { return w_.is_contraction(op); };
@@ -383,16 +384,15 @@ class Follower {
 
   /// Adds reductions of what is made in the part and nowhere else (a softmax's sum).
   void add_sums(Part& ops) const {
-    for (OpId op : w_.topological_order()) {
-      if (std::ranges::binary_search(ops, op) || w_.is_contraction(op) ||
-          w_.reduction_loops(op).empty())
-        continue;
-      const auto made_here = [&](const Access& a) {
-        return std::ranges::binary_search(ops, w_.producer(a.tensor));
-      };
-      if (std::ranges::all_of(w_.op(op).inputs, made_here))
-        ops.insert(std::ranges::upper_bound(ops, op), op);
-    }
+    const auto made_here = [&](const Access& a) {
+      return std::ranges::binary_search(ops, w_.producer(a.tensor));
+    };
+    for (OpId maker : Part(ops))
+      for (const Output& out : w_.op(maker).outputs)
+        for (OpId op : w_.consumers(out.target.tensor))
+          if (!std::ranges::binary_search(ops, op) && !w_.reduction_loops(op).empty() &&
+              !w_.is_contraction(op) && std::ranges::all_of(w_.op(op).inputs, made_here))
+            ops.insert(std::ranges::upper_bound(ops, op), op);
   }
 
   /// Contractions that it reads of, with none between.
