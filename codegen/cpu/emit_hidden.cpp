@@ -52,9 +52,7 @@ bool KernelEmitter::sees_columns(NodeId loop) const {
   });
 }
 
-/// Before a compute: what of its columns is computed. A tile of columns keeps its first one, so
-/// that sums which begin with it do; a tile that holds all begins with what is seen. The first
-/// product begins with all: its operands may be packed so.
+/// Before a compute: what of its columns is computed.
 void KernelEmitter::leave_out_columns(NodeId id, const SymRanges& ranges) {
   const OpId op = k_.node(id).op;
   for (std::size_t i = 0; i < hidden_.size(); ++i) {
@@ -63,9 +61,10 @@ void KernelEmitter::leave_out_columns(NodeId id, const SymRanges& ranges) {
     const int local = p_.workload().local_index(op, h.columns);
     SymRange seen = range(ranges, op, local);
     const std::int64_t all = p_.workload().loop(h.columns).extent;
-    if (seen.lo == number(0) && seen.hi == number(all)) {
+    const bool has_all = seen.lo == number(0) && seen.hi == number(all);
+    if (begins_visible(h, id, has_all)) seen.lo = visible_[i].lo;
+    if (has_all) {
       seen.hi = visible_[i].hi;
-      if (id != h.computes.front()) seen.lo = visible_[i].lo;
     } else {
       const std::string name = names_.fresh("seen");
       const std::string low = variables_.text(seen.lo);

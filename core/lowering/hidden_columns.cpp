@@ -178,6 +178,10 @@ std::vector<HiddenColumns> hidden_columns(const Workload& w, const ScheduledKern
   return Finder(w, k).run();
 }
 
+bool begins_visible(const HiddenColumns& h, NodeId compute, bool has_all_columns) {
+  return has_all_columns && compute != h.computes.front();
+}
+
 Interval visible_columns(const HiddenColumns& h, Interval rows, std::int64_t all,
                          std::int64_t lanes) {
   const MaskColumns needed = columns_needed(h.edges, rows.lo, rows.hi - 1, all);

@@ -29,4 +29,9 @@ std::vector<HiddenColumns> hidden_columns(const Workload& w, const ScheduledKern
 Interval visible_columns(const HiddenColumns& h, Interval rows, std::int64_t all,
                          std::int64_t lanes);
 
+/// Whether a compute begins with the first visible column. One whose tile has only some of all
+/// columns begins with its first, so that sums which begin with it do; the first product always
+/// does: its operands may be packed so.
+bool begins_visible(const HiddenColumns& h, NodeId compute, bool has_all_columns);
+
 }  // namespace tilewright::lowering

@@ -415,8 +415,9 @@ class Walk {
       const OpId op = k_.node(id).op;
       Interval& columns = ranges[k_.range_base[op.index()] +
                                  static_cast<std::size_t>(w_.local_index(op, h.columns))];
-      columns = {std::max(columns.lo, visible_[i].lo), std::min(columns.hi, visible_[i].hi)};
-      columns.hi = std::max(columns.lo, columns.hi);
+      const bool has_all = columns == Interval{0, w_.loop(h.columns).extent};
+      if (begins_visible(h, id, has_all)) columns.lo = visible_[i].lo;
+      columns.hi = std::max(columns.lo, std::min(columns.hi, visible_[i].hi));
     }
     return ranges;
   }
