@@ -9,6 +9,8 @@
 namespace tilewright::lowering {
 namespace {
 
+[[noreturn]] void refuse(const std::string& text) { throw Refused{text}; }
+
 class Epilogue {
  public:
   Epilogue(const Workload& w, const ScheduledKernel& k, const ProductLoops& loops)
@@ -33,7 +35,6 @@ class Epilogue {
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& text) { throw Refused{text}; }
   std::string name(TensorId t) const { return w_.tensor(t).name; }
 
   /// Results have the product's loops, each of them once.
@@ -56,46 +57,15 @@ class Epilogue {
           refuse("tensor " + name(a.tensor) + " is read at other places than it is made");
         return -1;
       }
-    const Tensor& t = w_.tensor(a.tensor);
-    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
-      refuse("tensor " + t.name + " is not of f16, bf16 or f32");
-    if (can_leave(w_, op, a)) refuse("tensor " + t.name + " is read outside of its elements");
-    EpilogueRead r{.tensor = a.tensor};
-    r.by_product.resize(loops_.products.size());
-    const std::vector<std::int64_t> strides = strides_of(t);
-    for (std::size_t d = 0; d < a.index.size(); ++d) {
-      const Affine& i = a.index[d];
-      r.offset += i.offset * strides[d];
-      if (i.terms.empty()) continue;
-      std::int64_t& by = along(i.terms.front().loop, r);
-      if (i.terms.size() != 1 || i.terms.front().coefficient != 1 || by != 0)
-        refuse("tensor " + t.name + " is indexed by more than loops");
-      by = strides[d];
-    }
-    const auto even = [](std::int64_t n) { return n % 2 == 0; };
-    r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) &&
-              even(w_.loop(loops_.columns).extent) && std::ranges::all_of(r.by_product, even);
+    EpilogueRead r = home_read(w_, op, a, loops_);
     for (std::size_t i = 0; i < out_.reads.size(); ++i)
       if (out_.reads[i].tensor == r.tensor) {
-        if (!same(out_.reads[i], r)) refuse("tensor " + t.name + " is read at several places");
+        if (!same_place(out_.reads[i], r))
+          refuse("tensor " + name(a.tensor) + " is read at several places");
         return static_cast<int>(i);
       }
     out_.reads.push_back(std::move(r));
     return static_cast<int>(out_.reads.size()) - 1;
-  }
-
-  std::int64_t& along(LoopId loop, EpilogueRead& r) const {
-    if (loop == loops_.rows) return r.by_row;
-    if (loop == loops_.columns) return r.by_column;
-    for (std::size_t i = 0; i < loops_.products.size(); ++i)
-      if (loops_.products[i] == loop) return r.by_product[i];
-    refuse("tensor " + name(r.tensor) + " has loop " + w_.loop(loop).name +
-           ", which the product's results have not");
-  }
-
-  static bool same(const EpilogueRead& a, const EpilogueRead& b) {
-    return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
-           a.by_product == b.by_product;
   }
 
   const Workload& w_;
@@ -106,6 +76,43 @@ class Epilogue {
 };
 
 }  // namespace
+
+EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
+                       const ProductLoops& loops) {
+  const Tensor& t = w.tensor(a.tensor);
+  if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
+    refuse("tensor " + t.name + " is not of f16, bf16 or f32");
+  if (can_leave(w, op, a)) refuse("tensor " + t.name + " is read outside of its elements");
+  EpilogueRead r{.tensor = a.tensor};
+  const auto along = [&](LoopId loop) -> std::int64_t& {
+    if (loop == loops.rows) return r.by_row;
+    if (loop == loops.columns) return r.by_column;
+    for (std::size_t i = 0; i < loops.products.size(); ++i)
+      if (loops.products[i] == loop) return r.by_product[i];
+    refuse("tensor " + t.name + " has loop " + w.loop(loop).name +
+           ", which the product's results have not");
+  };
+  r.by_product.resize(loops.products.size());
+  const std::vector<std::int64_t> strides = strides_of(t);
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& i = a.index[d];
+    r.offset += i.offset * strides[d];
+    if (i.terms.empty()) continue;
+    std::int64_t& by = along(i.terms.front().loop);
+    if (i.terms.size() != 1 || i.terms.front().coefficient != 1 || by != 0)
+      refuse("tensor " + t.name + " is indexed by more than loops");
+    by = strides[d];
+  }
+  const auto even = [](std::int64_t n) { return n % 2 == 0; };
+  r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) &&
+            even(w.loop(loops.columns).extent) && std::ranges::all_of(r.by_product, even);
+  return r;
+}
+
+bool same_place(const EpilogueRead& a, const EpilogueRead& b) {
+  return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
+         a.by_product == b.by_product;
+}
 
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
                                  const std::vector<NodeId>& computes, const ProductLoops& loops,

@@ -25,6 +25,13 @@ struct EpilogueRead {
   bool pairs = false;
 };
 
+/// How operator `op` finds the elements of an access at home. Throws Refused where a thread cannot:
+/// of other types than floats, outside of the tensor, indexed by more than the loops.
+EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
+                       const ProductLoops& loops);
+/// Whether both find the same element.
+bool same_place(const EpilogueRead& a, const EpilogueRead& b);
+
 struct ProductEpilogue {
   std::vector<OpId> operators;  ///< in the order in which they run
   std::vector<EpilogueRead> reads;
