@@ -27,6 +27,25 @@ std::int64_t other_registers(const WarpgroupPair& p) {
   return masked ? 36 : 33;
 }
 
+/// More of them where elements are computed from indices, as slopes times distances are: ptxas
+/// keeps some of these for several elements.
+constexpr std::int64_t kOfIndices = 32;
+
+/// Whether the value has indices beside those of conditions.
+bool has_indices(const Expr& e) {
+  if (e.kind == Expr::Kind::index) return true;
+  if (e.kind == Expr::Kind::call && e.function == "lt") return false;
+  return std::ranges::any_of(e.args, has_indices);
+}
+std::int64_t index_registers(const WarpgroupPair& p, const Workload& w) {
+  const bool any = std::ranges::any_of(p.between, [&](const PairOperator& o) {
+    return o.domain == PairValue::Place::middle &&
+           std::ranges::any_of(w.op(o.op).outputs,
+                               [](const Output& out) { return has_indices(out.value); });
+  });
+  return any ? kOfIndices : 0;
+}
+
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
 /// that an SM has for each (160); of two and one less than the 240 and 255 that there are, because
 /// ptxas spills before it has used them.
@@ -219,7 +238,8 @@ std::optional<std::string> WarpgroupPair::too_many_registers(const Workload& w) 
                          2 * std::ranges::count(values, PairValue::Place::row, &PairValue::place);
   registers = static_cast<int>(
       std::max(middle_arrays * of_middle + of_middle / 2 + of_columns, column_arrays * of_columns) +
-      rows_each + read_registers(w) + other_registers(*this) + tile_middle / kColumnsEach);
+      rows_each + read_registers(w) + index_registers(*this, w) + other_registers(*this) +
+      tile_middle / kColumnsEach);
   const std::int64_t most = registers_of(groups);
   spare = static_cast<int>(most) - registers;
   if (spare >= 0) return std::nullopt;
