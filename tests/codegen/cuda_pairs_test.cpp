@@ -410,6 +410,10 @@ TEST(Pairs, OnlyWhatProvablyAddsNothingIsLeftOut) {
             none);
   EXPECT_EQ(edges(masked("select(lt(m, l), -1e12, T[m,l])", "bf16")), none);
   EXPECT_EQ(edges(masked("select(lt(m, l), -32768, T[m,l])")), none);
+  // What is given from outside is any number.
+  EXPECT_EQ(edges(masked("select(lt(m, l), -inf, T[m,l] + B[m,l])")), causal);
+  EXPECT_EQ(edges(masked("select(lt(m, l), -inf, T[m,l]) + B[m]")), causal);
+  EXPECT_EQ(edges(masked("select(lt(m, l), -1e12, T[m,l] + B[m,l])")), none);
   // Rows without a column; more of what is infinite; an infinity of the other sign.
   EXPECT_EQ(edges(masked("select(lt(m - 1, l), -inf, T[m,l])")), none);
   EXPECT_EQ(edges(masked("select(lt(l, m - 255), -inf, T[m,l])", "f16", 256)), none);

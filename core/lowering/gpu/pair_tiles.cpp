@@ -43,7 +43,7 @@ std::int64_t index_registers(const WarpgroupPair& p, const Workload& w) {
            std::ranges::any_of(w.op(o.op).outputs,
                                [](const Output& out) { return has_indices(out.value); });
   });
-  return any ? kOfIndices : 0;
+  return !any ? 0 : p.groups == 3 ? 3 * kOfIndices / 2 : kOfIndices;
 }
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
