@@ -48,6 +48,7 @@ class OperatorsText {
         continue;
       }
       out_.line("const " + type_of(r) + "* " + from(r) + "[" + rows_of(r) + "];");
+      if (r.end > 0) out_.line("int " + end(r) + ";");
       out_.line("Neighbours<" + yes(r.pairs) + ", " + type_of(r) + "> " + held(r) + "[" +
                 std::to_string(p_.tile_middle / (p_.by_row(r) ? 4 : 8)) + "];");
     }
@@ -75,6 +76,10 @@ class OperatorsText {
   std::string from(const EpilogueRead& r) const {
     return identifier("from_", w_.tensor(r.tensor).name);
   }
+  /// Columns of the tile's chunk that there are.
+  std::string end(const EpilogueRead& r) const {
+    return identifier("end_", w_.tensor(r.tensor).name);
+  }
   std::string held(const EpilogueRead& r) const {
     return identifier("held_", w_.tensor(r.tensor).name);
   }
@@ -85,7 +90,9 @@ class OperatorsText {
   std::string at(TensorId t) const {
     if (const EpilogueRead* const r = p_.read(t)) {
       if (r->by_column == 0) return held(*r) + (p_.by_row(*r) ? "[h]" : "[0]");
-      return held(*r) + (p_.by_row(*r) ? "[i / 2]" : "[i / 4]") + ".at(i % 2)";
+      const std::string x = held(*r) + (p_.by_row(*r) ? "[i / 2]" : "[i / 4]") + ".at(i % 2)";
+      if (r->end == 0) return x;
+      return "Masked && at.column + i / 4 * 8 + i % 2 >= " + end(*r) + " ? 0.0f : " + x;
     }
     return name(t) + (p_.find(t)->place == Place::row ? "[h]" : "[i]");
   }
@@ -95,15 +102,19 @@ class OperatorsText {
   void mask() {
     out_.line("static constexpr bool kMasked = " + yes(!p_.edges.empty()) +
               ", kLastFirst = " + yes(!p_.edges.empty() && p_.last_first()) + ";");
-    out_.line("static constexpr bool kGuarded = " + yes(!p_.guards.empty()) + ";");
+    out_.line("static constexpr bool kGuarded = " + yes(guarded()) + ";");
     if (!p_.edges.empty()) columns("needed", p_.edges, true), columns("whole", p_.edges, false);
-    if (!p_.guards.empty()) columns("guarded", p_.guards, false);
+    if (guarded()) columns("guarded", p_.guards, false);
   }
+  /// Whether some turns evaluate what the others do not have to.
+  bool guarded() const { return !p_.guards.empty() || p_.read_ends(); }
   void columns(const std::string& named, const std::vector<lowering::MaskEdge>& edges,
                bool needed) {
     out_.open("static TW_MEMBER PairColumns " + named + "(int low, int high, int all)");
     out_.line("(void)low, (void)high;");
     std::string from = "0", to = "all";
+    for (const EpilogueRead& r : p_.reads)
+      if (named == "guarded" && r.end > 0) to = "least(" + to + ", " + std::to_string(r.end) + ")";
     for (const lowering::MaskEdge& m : edges) {
       const bool high = (m.by_row > 0) == needed;
       // A tile of several heads has rows from the first to the last of each.
@@ -159,8 +170,12 @@ class OperatorsText {
       std::int64_t below = 1;
       for (std::size_t i = p_.products.size(); i-- > 0;) {
         const std::int64_t extent = w_.loop(p_.products[i]).extent;
-        add(r.by_product[i],
-            "at.product / " + std::to_string(below) + " % " + std::to_string(extent));
+        const std::string index =
+            "at.product / " + std::to_string(below) + " % " + std::to_string(extent);
+        add(r.by_product[i], index);
+        if (r.end > 0 && r.chunk == i)
+          out_.line(end(r) + " = " + std::to_string(r.end) + " - " + index + " * " +
+                    std::to_string(p_.middle) + ";");
         below *= extent;
       }
       if (r.offset != 0) place += " + " + std::to_string(r.offset);
@@ -175,8 +190,7 @@ class OperatorsText {
   }
   /// Of rows that read the same elements the first one counts; one that does not exist never does.
   std::string counts(const EpilogueRead& r, const std::string& row) const {
-    if (!p_.by_row(r))
-      return "at.row % " + std::to_string(p_.tile_rows()) + " == 0";
+    if (!p_.by_row(r)) return "at.row % " + std::to_string(p_.tile_rows()) + " == 0";
     const std::string inner = std::to_string(p_.inner_rows), all = std::to_string(p_.rows);
     if (!p_.joined.valid() || (r.by_row != 0 && r.by_product.back() != 0)) return row + " < " + all;
     if (r.by_row != 0) return row + " < " + inner;
@@ -197,9 +211,9 @@ class OperatorsText {
       out_.open("TW_UNROLL for (int i = 0; i < " + std::to_string(p_.tile_middle / (rows ? 4 : 8)) +
                 "; ++i)");
       const std::string h = rows ? "[i % 2]" : "[0]";
-      out_.line(held(r) + "[i].template read<" + yes(p_.ragged()) + ">(" + from(r) + h +
-                ", at.column + " + (rows ? "i / 2" : "i") + " * 8, at.columns, " +
-                std::to_string(r.by_column) + ", " +
+      out_.line(held(r) + "[i].template read<" + yes(p_.ragged() || r.end > 0) + ">(" + from(r) +
+                h + ", at.column + " + (rows ? "i / 2" : "i") + " * 8, " +
+                (r.end > 0 ? end(r) : "at.columns") + ", " + std::to_string(r.by_column) + ", " +
                 counts(r, rows ? "at.row + i % 2 * 8" : "at.row") + ");");
       out_.close();
     }
@@ -404,8 +418,7 @@ class OperatorsText {
     // Parts begin with the first four elements: ptxas does not know that they are what a sum or a
     // maximum with the neutral element is. It takes a few registers more.
     // Where some elements are past an end or masked it gained nothing.
-    const bool first =
-        p_.spare >= kSpareOfFirst && !p_.ragged() && p_.edges.empty() && p_.guards.empty();
+    const bool first = p_.spare >= kSpareOfFirst && !p_.ragged() && p_.edges.empty() && !guarded();
     each([&](const Output& o, const std::string& n) {
       const std::string start = literal_text(identity_of(o.combine));
       out_.line("float part" + n + "[4]" +

@@ -20,7 +20,7 @@ constexpr std::int64_t kColumnsEach = 16;
 /// them more, because they have a text of their own. Chosen by ptxas: no tile that this allows is
 /// spilled (cuda_pairs_test).
 std::int64_t other_registers(const WarpgroupPair& p) {
-  const bool masked = !p.edges.empty() || !p.guards.empty();
+  const bool masked = !p.edges.empty() || !p.guards.empty() || p.read_ends();
   if (!masked && !p.ragged()) return 16;
   if (p.groups == 3) return masked ? 46 : 40;
   if (p.tile_columns > 96) return masked ? 32 : 26;
@@ -80,6 +80,10 @@ const EpilogueRead* WarpgroupPair::read(TensorId t) const {
 
 bool WarpgroupPair::by_row(const EpilogueRead& r) const {
   return r.by_row != 0 || (joined.valid() && r.by_product.back() != 0);
+}
+
+bool WarpgroupPair::read_ends() const {
+  return std::ranges::any_of(reads, [](const EpilogueRead& r) { return r.end > 0; });
 }
 
 /// Two neighbours of a row lie in one word where they are pairs of 16 bits, else in two; and an
@@ -289,6 +293,8 @@ std::int64_t WarpgroupPair::elements_read(const EpilogueRead& r) const {
                 (joined.valid() && r.by_product.back() != 0 ? rows / inner_rows : 1) *
                 (r.by_column == 0 ? 1 : std::min(to * tile_middle, middle) - from * tile_middle);
   }
+  // Turns divide chunks, and none is left out of these.
+  if (r.end > 0) return elements / middle * r.end * (count / chunk_modulo) * tiles_across();
   return elements * count * tiles_across();
 }
 

@@ -58,6 +58,7 @@ class Epilogue {
         return -1;
       }
     EpilogueRead r = home_read(w_, op, a, loops_);
+    if (r.chunk) refuse("tensor " + name(a.tensor) + " is read in chunks");
     for (std::size_t i = 0; i < out_.reads.size(); ++i)
       if (out_.reads[i].tensor == r.tensor) {
         if (!same_place(out_.reads[i], r))
@@ -82,8 +83,27 @@ EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
   const Tensor& t = w.tensor(a.tensor);
   if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
     refuse("tensor " + t.name + " is not of f16, bf16 or f32");
-  if (can_leave(w, op, a)) refuse("tensor " + t.name + " is read outside of its elements");
   EpilogueRead r{.tensor = a.tensor};
+  // chunk * columns + column is one place.
+  Access inside = a;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& i = a.index[d];
+    if (i.terms.size() != 2 || i.offset != 0) continue;
+    const bool last = i.terms[0].loop == loops.columns;
+    const Term &column = i.terms[last ? 0 : 1], &chunk = i.terms[last ? 1 : 0];
+    const auto of = std::ranges::find(loops.products, chunk.loop);
+    const std::int64_t each = w.loop(loops.columns).extent;
+    if (column.loop != loops.columns || column.coefficient != 1 || of == loops.products.end() ||
+        chunk.coefficient != each || r.chunk)
+      continue;
+    r.chunk = static_cast<std::size_t>(of - loops.products.begin());
+    const std::int64_t chunks = w.loop(chunk.loop).extent;
+    if (t.shape[d] < each * chunks && t.shape[d] > each * (chunks - 1)) {
+      r.end = t.shape[d];
+      inside.index[d] = {};
+    }
+  }
+  if (can_leave(w, op, inside)) refuse("tensor " + t.name + " is read outside of its elements");
   const auto along = [&](LoopId loop) -> std::int64_t& {
     if (loop == loops.rows) return r.by_row;
     if (loop == loops.columns) return r.by_column;
@@ -97,21 +117,26 @@ EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     const Affine& i = a.index[d];
     r.offset += i.offset * strides[d];
-    if (i.terms.empty()) continue;
-    std::int64_t& by = along(i.terms.front().loop);
-    if (i.terms.size() != 1 || i.terms.front().coefficient != 1 || by != 0)
-      refuse("tensor " + t.name + " is indexed by more than loops");
-    by = strides[d];
+    for (const Term& term : i.terms) {
+      std::int64_t& by = along(term.loop);
+      const bool chunk =
+          i.terms.size() == 2 && r.chunk && std::ranges::any_of(i.terms, [&](const Term& other) {
+            return other.loop == loops.products[*r.chunk];
+          });
+      if ((!chunk && (i.terms.size() != 1 || term.coefficient != 1)) || by != 0)
+        refuse("tensor " + t.name + " is indexed by more than loops");
+      by = term.coefficient * strides[d];
+    }
   }
   const auto even = [](std::int64_t n) { return n % 2 == 0; };
-  r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) &&
+  r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) && even(r.end) &&
             even(w.loop(loops.columns).extent) && std::ranges::all_of(r.by_product, even);
   return r;
 }
 
 bool same_place(const EpilogueRead& a, const EpilogueRead& b) {
   return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
-         a.by_product == b.by_product;
+         a.by_product == b.by_product && a.end == b.end;
 }
 
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,

@@ -382,11 +382,13 @@ class PairFinder : KernelReader {
     }
     ProductLoops loops{p_.rows_loop, p_.middle_loop, p_.products};
     if (p_.joined.valid()) loops.products.push_back(p_.joined);
-    EpilogueRead r = home_read(w_, op, a, loops);
-    if (const EpilogueRead* before = p_.read(a.tensor); before == nullptr)
-      p_.reads.push_back(r);
-    else if (!same_place(*before, r))
+    const EpilogueRead r = home_read(w_, op, a, loops);
+    if (r.chunk && (*r.chunk >= p_.products.size() || p_.products[*r.chunk] != p_.chunk))
+      refuse("tensor " + name(a.tensor) + " is in other chunks than its operands");
+    const EpilogueRead* const before = p_.read(a.tensor);
+    if (before != nullptr && !same_place(*before, r))
       refuse("tensor " + name(a.tensor) + " is read at several places");
+    if (before == nullptr) p_.reads.push_back(r);
     return r.by_column != 0 ? Place::middle : Place::row;
   }
 
