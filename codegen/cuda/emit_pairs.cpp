@@ -13,6 +13,7 @@
 namespace tilewright::cuda {
 namespace {
 
+using lowering::EpilogueRead;
 using lowering::PairOperator;
 using lowering::PairValue;
 using lowering::WarpgroupPair;
@@ -40,8 +41,19 @@ class OperatorsText {
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (p_.values[i].place == Place::row) out_.line("float " + names_[i] + "[2];");
     for (const TensorId t : p_.row_results) out_.line("float* " + home(t) + ";");
+    for (const EpilogueRead& r : p_.reads) {
+      out_.line("const " + type_of(r) + "* " + home(r.tensor) + ";");
+      if (r.by_column == 0) {
+        out_.line("float " + held(r) + "[" + rows_of(r) + "];");
+        continue;
+      }
+      out_.line("const " + type_of(r) + "* " + from(r) + "[" + rows_of(r) + "];");
+      if (r.end > 0) out_.line("int " + end(r) + ";");
+      out_.line("Neighbours<" + yes(r.pairs) + ", " + type_of(r) + "> " + held(r) + "[" +
+                std::to_string(p_.tile_middle / (p_.by_row(r) ? 4 : 8)) + "];");
+    }
     mask();
-    begin(), step(), rescale(), finish();
+    begin(), open(), read(), step(), rescale(), finish();
     out_.end();
     out_.line("};");
     return out_.text();
@@ -56,29 +68,53 @@ class OperatorsText {
   const std::string& name(TensorId t) const {
     return names_[static_cast<std::size_t>(p_.find(t) - p_.values.data())];
   }
+  static std::string yes(bool b) { return b ? "true" : "false"; }
+  std::string type_of(const EpilogueRead& r) const {
+    return element_type(w_.tensor(r.tensor).dtype);
+  }
+  std::string rows_of(const EpilogueRead& r) const { return p_.by_row(r) ? "2" : "1"; }
+  std::string from(const EpilogueRead& r) const {
+    return identifier("from_", w_.tensor(r.tensor).name);
+  }
+  /// Columns of the tile's chunk that there are.
+  std::string end(const EpilogueRead& r) const {
+    return identifier("end_", w_.tensor(r.tensor).name);
+  }
+  std::string held(const EpilogueRead& r) const {
+    return identifier("held_", w_.tensor(r.tensor).name);
+  }
   std::string size(Place place) const {
     return std::to_string((place == Place::middle ? p_.tile_middle : p_.tile_columns) / 2);
   }
   /// A thread's element, or its row's value.
   std::string at(TensorId t) const {
+    if (const EpilogueRead* const r = p_.read(t)) {
+      if (r->by_column == 0) return held(*r) + (p_.by_row(*r) ? "[h]" : "[0]");
+      const std::string x = held(*r) + (p_.by_row(*r) ? "[i / 2]" : "[i / 4]") + ".at(i % 2)";
+      if (r->end == 0) return x;
+      return "Masked && at.column + i / 4 * 8 + i % 2 >= " + end(*r) + " ? 0.0f : " + x;
+    }
     return name(t) + (p_.find(t)->place == Place::row ? "[h]" : "[i]");
   }
 
   /// Columns of rows low to high outside of which the mask leaves nothing, and in which it leaves
   /// all.
   void mask() {
-    const auto yes = [](bool b) { return b ? "true" : "false"; };
-    out_.line("static constexpr bool kMasked = " + std::string(yes(!p_.edges.empty())) +
+    out_.line("static constexpr bool kMasked = " + yes(!p_.edges.empty()) +
               ", kLastFirst = " + yes(!p_.edges.empty() && p_.last_first()) + ";");
-    out_.line("static constexpr bool kGuarded = " + std::string(yes(!p_.guards.empty())) + ";");
+    out_.line("static constexpr bool kGuarded = " + yes(guarded()) + ";");
     if (!p_.edges.empty()) columns("needed", p_.edges, true), columns("whole", p_.edges, false);
-    if (!p_.guards.empty()) columns("guarded", p_.guards, false);
+    if (guarded()) columns("guarded", p_.guards, false);
   }
+  /// Whether some turns evaluate what the others do not have to.
+  bool guarded() const { return !p_.guards.empty() || p_.read_ends(); }
   void columns(const std::string& named, const std::vector<lowering::MaskEdge>& edges,
                bool needed) {
     out_.open("static TW_MEMBER PairColumns " + named + "(int low, int high, int all)");
     out_.line("(void)low, (void)high;");
     std::string from = "0", to = "all";
+    for (const EpilogueRead& r : p_.reads)
+      if (named == "guarded" && r.end > 0) to = "least(" + to + ", " + std::to_string(r.end) + ")";
     for (const lowering::MaskEdge& m : edges) {
       const bool high = (m.by_row > 0) == needed;
       // A tile of several heads has rows from the first to the last of each.
@@ -107,6 +143,80 @@ class OperatorsText {
             const std::string& n = name(out.target.tensor);
             out_.line(n + "[0] = " + n + "[1] = " + literal_text(identity_of(out.combine)) + ";");
           }
+    out_.close();
+  }
+
+  /// Where the tile's rows are at home, and what is read once.
+  void open() {
+    out_.comment("A tile's rows at home; what they have one number of is read here.");
+    out_.open("TW_MEMBER void open(const PairPoint& at)");
+    out_.line("(void)at;");
+    for (const EpilogueRead& r : p_.reads) {
+      out_.open("TW_UNROLL for (int h = 0; h < " + rows_of(r) + "; ++h)");
+      const std::string last = std::to_string(p_.rows - 1);
+      if (p_.by_row(r))
+        out_.line("const int row = " +
+                  (p_.rows % p_.tile_rows() == 0 ? "at.row + h * 8"
+                                                 : "least(at.row + h * 8, " + last + ")") +
+                  ";");
+      std::string place = home(r.tensor);
+      const auto add = [&](std::int64_t by, const std::string& index) {
+        if (by != 0) place += " + i64(" + index + ") * " + std::to_string(by);
+      };
+      const std::string inner = std::to_string(p_.inner_rows);
+      const bool joined = p_.joined.valid();
+      add(r.by_row, joined ? "row % " + inner : "row");
+      if (joined) add(r.by_product.back(), "row / " + inner);
+      std::int64_t below = 1;
+      for (std::size_t i = p_.products.size(); i-- > 0;) {
+        const std::int64_t extent = w_.loop(p_.products[i]).extent;
+        const std::string index =
+            "at.product / " + std::to_string(below) + " % " + std::to_string(extent);
+        add(r.by_product[i], index);
+        if (r.end > 0 && r.chunk == i)
+          out_.line(end(r) + " = " + std::to_string(r.end) + " - " + index + " * " +
+                    std::to_string(p_.middle) + ";");
+        below *= extent;
+      }
+      if (r.offset != 0) place += " + " + std::to_string(r.offset);
+      if (r.by_column != 0)
+        out_.line(from(r) + "[h] = " + place + ";");
+      else
+        out_.line(held(r) + "[h] = to_float(read_after_launch(" + place +
+                  ", at.column % 8 == 0 && " + counts(r, "at.row + h * 8") + "));");
+      out_.close();
+    }
+    out_.close();
+  }
+  /// Of rows that read the same elements the first one counts; one that does not exist never does.
+  std::string counts(const EpilogueRead& r, const std::string& row) const {
+    if (!p_.by_row(r)) return "at.row % " + std::to_string(p_.tile_rows()) + " == 0";
+    const std::string inner = std::to_string(p_.inner_rows), all = std::to_string(p_.rows);
+    if (!p_.joined.valid() || (r.by_row != 0 && r.by_product.back() != 0)) return row + " < " + all;
+    if (r.by_row != 0) return row + " < " + inner;
+    return row + " < " + all + " && (" + row + ") % " + inner + " == 0";
+  }
+
+  /// Elements that a turn reads at home, before its product is waited for.
+  void read() {
+    const bool any =
+        std::ranges::any_of(p_.reads, [](const EpilogueRead& r) { return r.by_column != 0; });
+    out_.line("static constexpr bool kReads = " + yes(any) + ";");
+    out_.comment("What a turn reads at home.");
+    out_.open("TW_MEMBER void read(const PairPoint& at)");
+    out_.line("(void)at;");
+    for (const EpilogueRead& r : p_.reads) {
+      if (r.by_column == 0) continue;
+      const bool rows = p_.by_row(r);
+      out_.open("TW_UNROLL for (int i = 0; i < " + std::to_string(p_.tile_middle / (rows ? 4 : 8)) +
+                "; ++i)");
+      const std::string h = rows ? "[i % 2]" : "[0]";
+      out_.line(held(r) + "[i].template read<" + yes(p_.ragged() || r.end > 0) + ">(" + from(r) +
+                h + ", at.column + " + (rows ? "i / 2" : "i") + " * 8, " +
+                (r.end > 0 ? end(r) : "at.columns") + ", " + std::to_string(r.by_column) + ", " +
+                counts(r, rows ? "at.row + i % 2 * 8" : "at.row") + ");");
+      out_.close();
+    }
     out_.close();
   }
 
@@ -247,13 +357,16 @@ class OperatorsText {
     return codegen::expression(e, "float", of_index, of_output);
   }
 
+  bool has(TensorId t) const { return p_.find(t) != nullptr || p_.read(t) != nullptr; }
+  bool once_a_row(TensorId t) const {
+    const EpilogueRead* const r = p_.read(t);
+    return r != nullptr ? r->by_column == 0 : p_.find(t)->place == Place::row;
+  }
   /// Inputs as x0, x1, ...; with `rows` those alone that have one value a row.
   void define_inputs(const Operator& op, bool rows = false) {
     for (std::size_t i = 0; i < op.inputs.size(); ++i)
-      if (const PairValue* v = p_.find(op.inputs[i].tensor);
-          v != nullptr && (!rows || v->place == Place::row))
-        out_.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " + at(v->tensor) +
-                  ";");
+      if (const TensorId t = op.inputs[i].tensor; has(t) && (!rows || once_a_row(t)))
+        out_.line("[[maybe_unused]] const float x" + std::to_string(i) + " = " + at(t) + ";");
   }
 
   /// Of elements that are a number times what lies there, the number.
@@ -305,8 +418,7 @@ class OperatorsText {
     // Parts begin with the first four elements: ptxas does not know that they are what a sum or a
     // maximum with the neutral element is. It takes a few registers more.
     // Where some elements are past an end or masked it gained nothing.
-    const bool first =
-        p_.spare >= kSpareOfFirst && !p_.ragged() && p_.edges.empty() && p_.guards.empty();
+    const bool first = p_.spare >= kSpareOfFirst && !p_.ragged() && p_.edges.empty() && !guarded();
     each([&](const Output& o, const std::string& n) {
       const std::string start = literal_text(identity_of(o.combine));
       out_.line("float part" + n + "[4]" +
@@ -375,7 +487,7 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   launch.tensors.insert(launch.tensors.end(), pair.row_results.begin(), pair.row_results.end());
   const std::string out = element_type(w.tensor(pair.result).dtype),
                     operators = "Operators_" + launch.symbol;
-  std::string list = home_parameters(p, launch, {}).list;
+  std::string list = home_parameters(p, launch, {.reads = pair.reads}).list;
   for (const lowering::BoxMap& m : pair.maps) {
     list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
     p.needed[m.tensor.index()] = true;
@@ -384,25 +496,27 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
     return ", {" + std::to_string(m.divide) + ", " + std::to_string(m.modulo) + "}";
   };
   std::string given;
-  if (!pair.row_results.empty()) given = "  " + operators + " given;\n";
-  for (const TensorId t : pair.row_results)
+  std::vector<TensorId> homes = pair.row_results;
+  for (const lowering::EpilogueRead& r : pair.reads) homes.push_back(r.tensor);
+  if (!homes.empty()) given = "  " + operators + " given;\n";
+  for (const TensorId t : homes)
     given += "  given." + identifier("home_", w.tensor(t).name) + " = " + home_of(w, t) + ";\n";
-  text.text =
-      OperatorsText(w, pair).text(operators) + "extern \"C\" __global__ void __launch_bounds__(" +
-      std::to_string(launch.threads) + number(pair.resident) + ") " + launch.symbol + "(" + list +
-      ") {\n  TW_SHARED(memory);\n" + given + "  using Pair = WarpgroupPair<" +
-      element_type(pair.operand) + ", " + out + ", " + operators + number(pair.groups) +
-      number(pair.tile_middle) + number(pair.tile_columns) + number(pair.depth) +
-      number(pair.stages) + yes(pair.left_across) + yes(pair.right_across) +
-      yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) + number(pair.vector) +
-      ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " + name(pair.right) + "_map, " +
-      name(pair.second) + "_map, " + name(pair.boxed ? pair.result : pair.left) + "_map, " +
-      home_of(w, pair.result) + number(pair.of_result.outer) + number(pair.of_result.apart) +
-      ",\n            {" + std::to_string(pair.rows) + number(pair.middle) + number(pair.columns) +
-      number(pair.count) + of(pair.of_left) + of(pair.of_right) + of(pair.of_second) +
-      of(pair.of_result) + number(pair.section) +
-      of({.divide = pair.chunk_divide, .modulo = pair.chunk_modulo}) + number(pair.chunk_step) +
-      "}" + (pair.row_results.empty() ? "" : ", given") + ");\n}\n";
+  text.text = OperatorsText(w, pair).text(operators) +
+              "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.threads) +
+              number(pair.resident) + ") " + launch.symbol + "(" + list +
+              ") {\n  TW_SHARED(memory);\n" + given + "  using Pair = WarpgroupPair<" +
+              element_type(pair.operand) + ", " + out + ", " + operators + number(pair.groups) +
+              number(pair.tile_middle) + number(pair.tile_columns) + number(pair.depth) +
+              number(pair.stages) + yes(pair.left_across) + yes(pair.right_across) +
+              yes(pair.second_across) + yes(pair.ragged()) + yes(pair.boxed) + number(pair.vector) +
+              ">;\n  Pair::run(memory, " + name(pair.left) + "_map, " + name(pair.right) +
+              "_map, " + name(pair.second) + "_map, " + name(pair.boxed ? pair.result : pair.left) +
+              "_map, " + home_of(w, pair.result) + number(pair.of_result.outer) +
+              number(pair.of_result.apart) + ",\n            {" + std::to_string(pair.rows) +
+              number(pair.middle) + number(pair.columns) + number(pair.count) + of(pair.of_left) +
+              of(pair.of_right) + of(pair.of_second) + of(pair.of_result) + number(pair.section) +
+              of({.divide = pair.chunk_divide, .modulo = pair.chunk_modulo}) +
+              number(pair.chunk_step) + "}" + (homes.empty() ? "" : ", given") + ");\n}\n";
   text.launches.push_back(std::move(launch));
   const std::string level = level_of_tiles(p, index);
   const auto shared = [&](TensorId t, int stages, std::int64_t bytes) {

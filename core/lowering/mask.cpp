@@ -249,8 +249,11 @@ class Prover {
       case Expr::Kind::index:
         return {0, static_cast<double>(w_.loop(e.loop).extent - 1), true};
       case Expr::Kind::input: {
-        const auto v = made_.find(op.inputs[static_cast<std::size_t>(e.input)].tensor);
-        return v == made_.end() ? Range{} : v->second;
+        const TensorId t = op.inputs[static_cast<std::size_t>(e.input)].tensor;
+        const auto v = made_.find(t);
+        if (v != made_.end()) return v->second;
+        // Given from outside: a bias, a mask.
+        return w_.producer(t).valid() ? Range{} : number();
       }
       case Expr::Kind::call:
         return call(op, e);

@@ -370,7 +370,12 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   q.workload = composed.workload;
   // Scores of chunks gain nothing over those of all keys where they go through memory.
   const bool chunks = !composed.rewrites.empty() && composed.rewrites.back().starts_with(kChunks);
-  const std::size_t together = chunks ? gpu_products(*q.workload).size() : 0;
+  const std::vector<GpuProduct> of_chunks =
+      chunks ? gpu_products(*q.workload) : std::vector<GpuProduct>();
+  const std::size_t together = of_chunks.size();
+  Part pair;
+  if (together == 2)
+    for (const GpuProduct& p : of_chunks) pair.push_back(*q.workload->find_op(p.op));
   // A copy with padded rows gains nothing that never goes home.
   const auto copies = [&](const Workload& w) {
     return composed.rewrites.size() == 1 && composed.rewrites.front().starts_with(kPad) &&
@@ -393,7 +398,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
         },
         [&](const Part& ops) { return planner.rough(ops); },
         [&](OpId op) { return planner.is_product(op); });
-    Result<Partition> found = partitioner.run(q);
+    Result<Partition> found = partitioner.run(q, pair);
     if (!found) return Reason{found.reason()};
     if (composed.rewrites.empty()) planner.ask_others(found.value());
     Result<Proposal> joined = joined_proposal(q, *found);

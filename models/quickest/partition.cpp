@@ -418,12 +418,38 @@ void Partitioner::with_pairs(std::vector<Part>& parts) {
   }
 }
 
-Result<Partition> Partitioner::run(const Question& q) {
+/// Two operators and all on ways between them, as one of the parts, and those that it meets with
+/// it.
+void Partitioner::begin_with(const Part& pair, std::vector<Part>& parts) const {
+  Part all;
+  for (std::size_t i = 0; i < w_->operators().size(); ++i) all.emplace_back(i);
+  const Part before = needed(all, pair.back());
+  Part both;
+  for (const OpId op : before)
+    if (std::ranges::binary_search(needed(before, op), pair.front())) both.push_back(op);
+  std::vector<Part> next;
+  for (const Part& p : parts) {
+    const bool meets =
+        std::ranges::any_of(p, [&](OpId op) { return std::ranges::binary_search(both, op); });
+    if (!meets) next.push_back(p);
+    for (const OpId op : p)
+      if (meets && !std::ranges::binary_search(both, op))
+        both.insert(std::ranges::upper_bound(both, op), op);
+  }
+  next.push_back(std::move(both));
+  if (may_join(next.back()) && acyclic(next)) parts = std::move(next);
+}
+
+Result<Partition> Partitioner::run(const Question& q, const Part& pair) {
   const std::vector<Part> atoms = cut_each(*w_);
   Partition out;
   out.exact = atoms.size() <= kMostExact;
-  std::vector<Part> parts = out.exact ? all_partitions_best(atoms) : grown(atoms);
-  if (!out.exact) {
+  std::vector<Part> parts = atoms;
+  if (out.exact) {
+    parts = all_partitions_best(atoms);
+  } else {
+    if (!pair.empty()) begin_with(pair, parts);
+    parts = grown(std::move(parts));
     with_pairs(parts);
     parts = grown(std::move(parts));
   }

@@ -73,8 +73,9 @@ class Partitioner {
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
   /// gains, and what contractions and what lies between them would be together is tried. Where
   /// there is a Rough, it says what gains, and what it was wrong about is taken apart again; parts
-  /// that read the same tensor count as connected then, contractions aside.
-  Result<Partition> run(const Question& q);
+  /// that read the same tensor count as connected then, contractions aside. `pair`: two operators,
+  /// one after the other, that begin as one part with what lies between them.
+  Result<Partition> run(const Question& q, const Part& pair = {});
   /// Of every tensor between operators: whether they share a kernel, and what the other choice
   /// would cost; in large workloads not of all.
   std::vector<Edge> edges(const Partition& p);
@@ -92,6 +93,7 @@ class Partitioner {
   std::vector<Part> all_partitions_best(const std::vector<Part>& atoms);
   std::vector<Part> grown(std::vector<Part> parts, const std::set<Part>* loose = nullptr);
   void with_pairs(std::vector<Part>& parts);
+  void begin_with(const Part& pair, std::vector<Part>& parts) const;
   std::vector<Part> settled(const Part& part);
   std::vector<Part> polished(std::vector<Part> parts);
   bool replaces(std::vector<Part>& parts, std::size_t a, std::size_t b, std::vector<Part> by);

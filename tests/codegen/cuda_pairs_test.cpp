@@ -10,44 +10,18 @@
 #include "core/base/format.h"
 #include "core/lowering/gpu/block_time.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
-#include "core/plan/file.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
 #include "tests/codegen/cuda_emitted.h"
+#include "tests/codegen/cuda_pair_cases.h"
 
 namespace tilewright {
 namespace {
 
 constexpr std::uint64_t kSeed = 25002;
 
-/// An H200 of so many SMs: with few of them a block has several tiles. `l2`: bytes of it, if any;
-/// of few tiles of all products do not come together.
-std::shared_ptr<const Machine> h200_of(std::int64_t sms, std::int64_t l2 = 0) {
-  Machine m = named_machine("h200");
-  for (Level& level : m.levels)
-    if (l2 > 0 && level.kind == LevelKind::cache) level.capacity.value = l2;
-  m.units.front().count = sms;
-  return std::make_shared<const Machine>(std::move(m));
-}
-
-struct Case {
-  std::shared_ptr<const Workload> workload;
-  Schedule schedule;
-  std::string text;  ///< for messages
-  /// Whether the mask leaves that row that column out, of a mask of which it can be proven that
-  /// what it leaves out adds nothing.
-  std::function<bool(std::int64_t, std::int64_t)> out = {};
-};
-
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms,
-               std::int64_t l2 = 0) {
-  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
-  Kernel kernel{.name = "one"};
-  kernel.tree = parse_tree(tree);
-  auto s = resolve({.kernels = {std::move(kernel)}}, w, h200_of(sms, l2));
-  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
-  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
-}
+using testing::Case;
+using testing::make_case;
 
 class Draw {
  public:
@@ -436,6 +410,10 @@ TEST(Pairs, OnlyWhatProvablyAddsNothingIsLeftOut) {
             none);
   EXPECT_EQ(edges(masked("select(lt(m, l), -1e12, T[m,l])", "bf16")), none);
   EXPECT_EQ(edges(masked("select(lt(m, l), -32768, T[m,l])")), none);
+  // What is given from outside is any number.
+  EXPECT_EQ(edges(masked("select(lt(m, l), -inf, T[m,l] + B[m,l])")), causal);
+  EXPECT_EQ(edges(masked("select(lt(m, l), -inf, T[m,l]) + B[m]")), causal);
+  EXPECT_EQ(edges(masked("select(lt(m, l), -1e12, T[m,l] + B[m,l])")), none);
   // Rows without a column; more of what is infinite; an infinity of the other sign.
   EXPECT_EQ(edges(masked("select(lt(m - 1, l), -inf, T[m,l])")), none);
   EXPECT_EQ(edges(masked("select(lt(l, m - 255), -inf, T[m,l])", "f16", 256)), none);

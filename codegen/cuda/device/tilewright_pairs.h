@@ -30,6 +30,35 @@ TW_DEVICE int floor_divide(int a, int b) { return a >= 0 ? a / b : -((b - 1 - a)
 /// tile, which product, and the ends of the tensors.
 struct PairPoint { int row, column, product, columns; };
 
+/// What operators read at home: two neighbours of a row of `columns`, `apart` elements from one to the other. Pairs: they
+/// lie in one word, which is taken apart where it is used: until then nothing waits for it. Ragged: they may lie past the
+/// row's end, and are any elements of it then. `counts`: no other thread of the block reads them.
+template <int Bytes> struct WordOf { using Type = u32; };
+template <> struct WordOf<8> { using Type = b64; };
+template <class T> struct TwoOf { T x[2]; };
+template <bool Pairs, class T> struct Neighbours {
+  using Word = typename WordOf<2 * sizeof(T)>::Type;
+  Word word;
+  template <bool Ragged>
+  TW_MEMBER void read(const T* row, int column, int columns, i64, bool counts) {
+    const int at = Ragged ? least(column, columns - 2) : column;
+    word = read_after_launch(reinterpret_cast<const Word*>(row + at), counts && at == column);
+  }
+  TW_MEMBER float at(int which) const { return to_float(__builtin_bit_cast(TwoOf<T>, word).x[which]); }
+};
+template <class T> struct Neighbours<false, T> {
+  T x[2];
+  template <bool Ragged>
+  TW_MEMBER void read(const T* row, int column, int columns, i64 apart, bool counts) {
+    TW_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const int at = Ragged ? least(column + i, columns - 1) : column + i;
+      x[i] = read_after_launch(row + at * apart, counts && at == column + i);
+    }
+  }
+  TW_MEMBER float at(int which) const { return to_float(x[which]); }
+};
+
 /// exp(factor * a - b), where b is the same for many: one multiply-add and one instruction of the special units.
 TW_DEVICE float exp_of_difference(float a, float b, float factor = 1.0f) {
   constexpr float kLog2e = 1.4426950408889634f;
@@ -173,6 +202,10 @@ struct WarpgroupPair {
     }
     ops.template step<false, false>(x, at);
   }
+  static TW_MEMBER PairPoint next_turn(PairPoint at) {
+    at.column += Middle;
+    return at;
+  }
   static TW_MEMBER void pack(u32 (&to)[Middle / 16][4], const float (&x)[Middle / 2]) {
     TW_UNROLL
     for (int q = 0; q < Middle / 16; ++q)
@@ -190,6 +223,8 @@ struct WarpgroupPair {
     TW_UNROLL
     for (int i = 0; i < Columns / 2; ++i) sums[i] = 0;
     ops.begin();
+    ops.open(at);
+    ops.read(at);
     rights.wait();
     keep(x);
     wgmma_begin();
@@ -200,6 +235,7 @@ struct WarpgroupPair {
     rights.give(first);
     if (all.from + 1 == all.to && first) mbarrier_arrive(left_free);
     between(ops, x, at, whole);
+    if (Between::kReads && all.from + 1 < all.to) ops.read(next_turn(at));
     pack(packed, x);
     if (kWaitsAhead && all.from + 1 < all.to) rights.wait();
     for (int turn = all.from + 1; turn < all.to; ++turn) {
@@ -222,6 +258,7 @@ struct WarpgroupPair {
       if (turn + 1 == all.to && first) mbarrier_arrive(left_free);
       at.column += Middle;
       between(ops, x, at, whole);
+      if (Between::kReads && turn + 1 < all.to) ops.read(next_turn(at));
       if (kWaitsAhead && turn + 1 < all.to) rights.wait();
       wgmma_wait<0>();
       keep(sums);

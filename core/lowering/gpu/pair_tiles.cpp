@@ -20,11 +20,30 @@ constexpr std::int64_t kColumnsEach = 16;
 /// them more, because they have a text of their own. Chosen by ptxas: no tile that this allows is
 /// spilled (cuda_pairs_test).
 std::int64_t other_registers(const WarpgroupPair& p) {
-  const bool masked = !p.edges.empty() || !p.guards.empty();
+  const bool masked = !p.edges.empty() || !p.guards.empty() || p.read_ends();
   if (!masked && !p.ragged()) return 16;
   if (p.groups == 3) return masked ? 46 : 40;
   if (p.tile_columns > 96) return masked ? 32 : 26;
   return masked ? 36 : 33;
+}
+
+/// More of them where elements are computed from indices, as slopes times distances are: ptxas
+/// keeps some of these for several elements.
+constexpr std::int64_t kOfIndices = 32;
+
+/// Whether the value has indices beside those of conditions.
+bool has_indices(const Expr& e) {
+  if (e.kind == Expr::Kind::index) return true;
+  if (e.kind == Expr::Kind::call && e.function == "lt") return false;
+  return std::ranges::any_of(e.args, has_indices);
+}
+std::int64_t index_registers(const WarpgroupPair& p, const Workload& w) {
+  const bool any = std::ranges::any_of(p.between, [&](const PairOperator& o) {
+    return o.domain == PairValue::Place::middle &&
+           std::ranges::any_of(w.op(o.op).outputs,
+                               [](const Output& out) { return has_indices(out.value); });
+  });
+  return !any ? 0 : p.groups == 3 ? 3 * kOfIndices / 2 : kOfIndices;
 }
 
 /// Registers of a computing thread that a plan may fill, by warpgroups that compute. Of three, all
@@ -52,6 +71,31 @@ PairBound bound_of(const Output& o) {
 const PairValue* WarpgroupPair::find(TensorId t) const {
   const auto v = std::ranges::find(values, t, &PairValue::tensor);
   return v == values.end() ? nullptr : &*v;
+}
+
+const EpilogueRead* WarpgroupPair::read(TensorId t) const {
+  const auto r = std::ranges::find(reads, t, &EpilogueRead::tensor);
+  return r == reads.end() ? nullptr : &*r;
+}
+
+bool WarpgroupPair::by_row(const EpilogueRead& r) const {
+  return r.by_row != 0 || (joined.valid() && r.by_product.back() != 0);
+}
+
+bool WarpgroupPair::read_ends() const {
+  return std::ranges::any_of(reads, [](const EpilogueRead& r) { return r.end > 0; });
+}
+
+/// Two neighbours of a row lie in one word where they are pairs of 16 bits, else in two; and an
+/// address for each row.
+std::int64_t WarpgroupPair::read_registers(const Workload& w) const {
+  std::int64_t all = 0;
+  for (const EpilogueRead& r : reads) {
+    const std::int64_t rows = by_row(r) ? 2 : 1;
+    const bool one_word = r.pairs && size_of(w.tensor(r.tensor).dtype) == 2;
+    all += r.by_column == 0 ? rows : rows * (tile_middle / (one_word ? 8 : 4) + 2);
+  }
+  return all;
 }
 
 std::optional<PairGuard> WarpgroupPair::guard(const Expr& condition) const {
@@ -168,7 +212,7 @@ void WarpgroupPair::find_factors(const Workload& w) {
     if (o.domain != PairValue::Place::middle || !may[to]) continue;
     for (int i = 0; std::cmp_less(i, op.inputs.size()); ++i) {
       const double by = passes(op, i);
-      if (by == 0) continue;
+      if (by == 0 || find(op.inputs[static_cast<std::size_t>(i)].tensor) == nullptr) continue;
       const auto value = std::ranges::find(values, to, &PairValue::tensor);
       value->factor = by * find(op.inputs[static_cast<std::size_t>(i)].tensor)->factor;
       o.scales = is(op.outputs.front().value, "mul");
@@ -192,13 +236,14 @@ void WarpgroupPair::choose_section(std::int64_t bytes, std::int64_t kept) {
   }
 }
 
-std::optional<std::string> WarpgroupPair::too_many_registers() {
+std::optional<std::string> WarpgroupPair::too_many_registers(const Workload& w) {
   const std::int64_t of_middle = tile_middle / 2, of_columns = tile_columns / 2,
                      rows_each =
                          2 * std::ranges::count(values, PairValue::Place::row, &PairValue::place);
   registers = static_cast<int>(
       std::max(middle_arrays * of_middle + of_middle / 2 + of_columns, column_arrays * of_columns) +
-      rows_each + other_registers(*this) + tile_middle / kColumnsEach);
+      rows_each + read_registers(w) + index_registers(*this, w) + other_registers(*this) +
+      tile_middle / kColumnsEach);
   const std::int64_t most = registers_of(groups);
   spare = static_cast<int>(most) - registers;
   if (spare >= 0) return std::nullopt;
@@ -236,6 +281,21 @@ std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
   }
   const std::int64_t each = steps * count * size_of(operand);
   return {each * depth * tiles_across(), each * columns};
+}
+
+std::int64_t WarpgroupPair::elements_read(const EpilogueRead& r) const {
+  std::int64_t elements = 0;
+  for (std::int64_t d = 0; d < tiles_down(); ++d) {
+    const auto [from, to] = turns(d);
+    const std::int64_t all = joined.valid() ? inner_rows : rows,
+                       down = std::min<std::int64_t>(all - d * tile_rows(), tile_rows());
+    elements += (r.by_row != 0 ? down : 1) *
+                (joined.valid() && r.by_product.back() != 0 ? rows / inner_rows : 1) *
+                (r.by_column == 0 ? 1 : std::min(to * tile_middle, middle) - from * tile_middle);
+  }
+  // Turns divide chunks, and none is left out of these.
+  if (r.end > 0) return elements / middle * r.end * (count / chunk_modulo) * tiles_across();
+  return elements * count * tiles_across();
 }
 
 double WarpgroupPair::part_masked() const {
@@ -333,6 +393,10 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
       formatted("{} products of 64 x {} x 16 by wgmma, the left operand in registers",
                 p.tile_middle / 16, p.tile_columns);
   text += formatted("      of the turn before, at the same time: {}\n", second);
+  for (const EpilogueRead& r : p.reads)
+    text += formatted("      {} from home, {}\n", name(r.tensor),
+                      r.by_column == 0 ? "once a tile of rows"
+                                       : "as the threads have the products' results, a turn ahead");
   for (const PairOperator& o : p.between)
     text += "      C." + to_text(w, o.op) + (o.scales ? ", in what reads it\n" : "\n");
   text += formatted("    of the last turn: {}\n", second);

@@ -9,6 +9,8 @@
 namespace tilewright::lowering {
 namespace {
 
+[[noreturn]] void refuse(const std::string& text) { throw Refused{text}; }
+
 class Epilogue {
  public:
   Epilogue(const Workload& w, const ScheduledKernel& k, const ProductLoops& loops)
@@ -33,7 +35,6 @@ class Epilogue {
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& text) { throw Refused{text}; }
   std::string name(TensorId t) const { return w_.tensor(t).name; }
 
   /// Results have the product's loops, each of them once.
@@ -56,46 +57,16 @@ class Epilogue {
           refuse("tensor " + name(a.tensor) + " is read at other places than it is made");
         return -1;
       }
-    const Tensor& t = w_.tensor(a.tensor);
-    if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
-      refuse("tensor " + t.name + " is not of f16, bf16 or f32");
-    if (can_leave(w_, op, a)) refuse("tensor " + t.name + " is read outside of its elements");
-    EpilogueRead r{.tensor = a.tensor};
-    r.by_product.resize(loops_.products.size());
-    const std::vector<std::int64_t> strides = strides_of(t);
-    for (std::size_t d = 0; d < a.index.size(); ++d) {
-      const Affine& i = a.index[d];
-      r.offset += i.offset * strides[d];
-      if (i.terms.empty()) continue;
-      std::int64_t& by = along(i.terms.front().loop, r);
-      if (i.terms.size() != 1 || i.terms.front().coefficient != 1 || by != 0)
-        refuse("tensor " + t.name + " is indexed by more than loops");
-      by = strides[d];
-    }
-    const auto even = [](std::int64_t n) { return n % 2 == 0; };
-    r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) &&
-              even(w_.loop(loops_.columns).extent) && std::ranges::all_of(r.by_product, even);
+    EpilogueRead r = home_read(w_, op, a, loops_);
+    if (r.chunk) refuse("tensor " + name(a.tensor) + " is read in chunks");
     for (std::size_t i = 0; i < out_.reads.size(); ++i)
       if (out_.reads[i].tensor == r.tensor) {
-        if (!same(out_.reads[i], r)) refuse("tensor " + t.name + " is read at several places");
+        if (!same_place(out_.reads[i], r))
+          refuse("tensor " + name(a.tensor) + " is read at several places");
         return static_cast<int>(i);
       }
     out_.reads.push_back(std::move(r));
     return static_cast<int>(out_.reads.size()) - 1;
-  }
-
-  std::int64_t& along(LoopId loop, EpilogueRead& r) const {
-    if (loop == loops_.rows) return r.by_row;
-    if (loop == loops_.columns) return r.by_column;
-    for (std::size_t i = 0; i < loops_.products.size(); ++i)
-      if (loops_.products[i] == loop) return r.by_product[i];
-    refuse("tensor " + name(r.tensor) + " has loop " + w_.loop(loop).name +
-           ", which the product's results have not");
-  }
-
-  static bool same(const EpilogueRead& a, const EpilogueRead& b) {
-    return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
-           a.by_product == b.by_product;
   }
 
   const Workload& w_;
@@ -106,6 +77,67 @@ class Epilogue {
 };
 
 }  // namespace
+
+EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
+                       const ProductLoops& loops) {
+  const Tensor& t = w.tensor(a.tensor);
+  if (t.dtype != DType::f16 && t.dtype != DType::bf16 && t.dtype != DType::f32)
+    refuse("tensor " + t.name + " is not of f16, bf16 or f32");
+  EpilogueRead r{.tensor = a.tensor};
+  // chunk * columns + column is one place.
+  Access inside = a;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& i = a.index[d];
+    if (i.terms.size() != 2 || i.offset != 0) continue;
+    const bool last = i.terms[0].loop == loops.columns;
+    const Term &column = i.terms[last ? 0 : 1], &chunk = i.terms[last ? 1 : 0];
+    const auto of = std::ranges::find(loops.products, chunk.loop);
+    const std::int64_t each = w.loop(loops.columns).extent;
+    if (column.loop != loops.columns || column.coefficient != 1 || of == loops.products.end() ||
+        chunk.coefficient != each || r.chunk)
+      continue;
+    r.chunk = static_cast<std::size_t>(of - loops.products.begin());
+    const std::int64_t chunks = w.loop(chunk.loop).extent;
+    if (t.shape[d] < each * chunks && t.shape[d] > each * (chunks - 1)) {
+      r.end = t.shape[d];
+      inside.index[d] = {};
+    }
+  }
+  if (can_leave(w, op, inside)) refuse("tensor " + t.name + " is read outside of its elements");
+  const auto along = [&](LoopId loop) -> std::int64_t& {
+    if (loop == loops.rows) return r.by_row;
+    if (loop == loops.columns) return r.by_column;
+    for (std::size_t i = 0; i < loops.products.size(); ++i)
+      if (loops.products[i] == loop) return r.by_product[i];
+    refuse("tensor " + t.name + " has loop " + w.loop(loop).name +
+           ", which the product's results have not");
+  };
+  r.by_product.resize(loops.products.size());
+  const std::vector<std::int64_t> strides = strides_of(t);
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& i = a.index[d];
+    r.offset += i.offset * strides[d];
+    for (const Term& term : i.terms) {
+      std::int64_t& by = along(term.loop);
+      const bool chunk =
+          i.terms.size() == 2 && r.chunk && std::ranges::any_of(i.terms, [&](const Term& other) {
+            return other.loop == loops.products[*r.chunk];
+          });
+      if ((!chunk && (i.terms.size() != 1 || term.coefficient != 1)) || by != 0)
+        refuse("tensor " + t.name + " is indexed by more than loops");
+      by = term.coefficient * strides[d];
+    }
+  }
+  const auto even = [](std::int64_t n) { return n % 2 == 0; };
+  r.pairs = r.by_column == 1 && even(r.offset) && even(r.by_row) && even(r.end) &&
+            even(w.loop(loops.columns).extent) && std::ranges::all_of(r.by_product, even);
+  return r;
+}
+
+bool same_place(const EpilogueRead& a, const EpilogueRead& b) {
+  return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
+         a.by_product == b.by_product && a.end == b.end;
+}
 
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,
                                  const std::vector<NodeId>& computes, const ProductLoops& loops,

@@ -2,6 +2,7 @@
 // compute them on the sums that they have in registers; what else they read, they read at home.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,20 @@ struct EpilogueRead {
   TensorId tensor;
   std::int64_t offset = 0, by_row = 0, by_column = 0;
   std::vector<std::int64_t> by_product;  ///< as ProductLoops::products
+  /// Of columns in chunks, which of `products` counts these (the rewrite split-running), and how
+  /// many the tensor has of all where the last chunk has fewer; what lies behind them is zero.
+  std::optional<std::size_t> chunk;
+  std::int64_t end = 0;
   /// Two neighbours of a row of the product, the first of them of even number, are one word.
   bool pairs = false;
 };
+
+/// How operator `op` finds the elements of an access at home. Throws Refused where a thread cannot:
+/// of other types than floats, outside of the tensor, indexed by more than the loops.
+EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
+                       const ProductLoops& loops);
+/// Whether both find the same element.
+bool same_place(const EpilogueRead& a, const EpilogueRead& b);
 
 struct ProductEpilogue {
   std::vector<OpId> operators;  ///< in the order in which they run

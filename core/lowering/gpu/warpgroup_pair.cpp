@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "core/base/format.h"
@@ -278,18 +279,14 @@ class PairFinder : KernelReader {
       for (NodeId c : computes_)
         if (k_.node(c).op == op && turns_.valid() && !around(turns_, c))
           refuse("its products are not in one loop over " + loop_name(p_.middle_loop));
-    std::array<int, 3> loads{};
+    std::map<TensorId, int> loads;
     for (NodeId m : moves_) {
       const ScheduleNode& n = k_.node(m);
       const bool load = n.kind == NodeKind::load;
       if (!load && turns_.valid() && around(turns_, m))
         refuse("it stores results before they are whole");
       if (!load) continue;
-      const int which = n.tensor == p_.left ? 0 : n.tensor == p_.right ? 1 : 2;
-      if (which == 2 && n.tensor != p_.second)
-        refuse("tensor " + name(n.tensor) +
-               ", which operators beside the products read, is loaded");
-      if (++loads[static_cast<std::size_t>(which)] > 1) refuse("it loads an operand twice");
+      if (++loads[n.tensor] > 1) refuse("it loads tensor " + name(n.tensor) + " twice");
       for (NodeId g : grid_)
         if (k_.node(g).max_trips > 1 && !around(g, m))
           refuse("tensor " + name(n.tensor) + " is loaded for several blocks");
@@ -313,6 +310,11 @@ class PairFinder : KernelReader {
     value(w_.op(p_.first_op).outputs.front(), Place::middle, 0);
     place_all(between_, p_.between, false);
     check_operand();
+    for (const NodeId m : moves_)
+      if (const TensorId t = k_.node(m).tensor; k_.node(m).kind == NodeKind::load && t != p_.left &&
+                                                t != p_.right && t != p_.second &&
+                                                p_.read(t) == nullptr)
+        refuse("it loads tensor " + name(t) + ", which no operator between its products reads");
     value(w_.op(p_.second_op).outputs.front(), Place::columns, 0);
     place_all(after_, p_.after, true);
     for (const OpId op : k_.ops)
@@ -369,6 +371,27 @@ class PairFinder : KernelReader {
         check_read(op.inputs[static_cast<std::size_t>(i)]);
   }
 
+  /// Of an operator between the products, which may read at home what the kernel does not make.
+  Place place_read(const Operator& op, const Access& a) {
+    const bool made = p_.find(a.tensor) != nullptr;
+    const OpId maker = w_.producer(a.tensor);
+    const bool later = maker.valid() && std::ranges::find(k_.ops, maker) != k_.ops.end();
+    if (made || later) {
+      check_read(a);
+      return p_.find(a.tensor)->place;
+    }
+    ProductLoops loops{p_.rows_loop, p_.middle_loop, p_.products};
+    if (p_.joined.valid()) loops.products.push_back(p_.joined);
+    const EpilogueRead r = home_read(w_, op, a, loops);
+    if (r.chunk && (*r.chunk >= p_.products.size() || p_.products[*r.chunk] != p_.chunk))
+      refuse("tensor " + name(a.tensor) + " is in other chunks than its operands");
+    const EpilogueRead* const before = p_.read(a.tensor);
+    if (before != nullptr && !same_place(*before, r))
+      refuse("tensor " + name(a.tensor) + " is read at several places");
+    if (before == nullptr) p_.reads.push_back(r);
+    return r.by_column != 0 ? Place::middle : Place::row;
+  }
+
   void check_read(const Access& a) const {
     const PairValue* const v = p_.find(a.tensor);
     if (v == nullptr)
@@ -405,8 +428,8 @@ class PairFinder : KernelReader {
       if (w_.gathers(ops[i])) refuse("operator " + op.name + " looks up rows");
       PairOperator made{.op = ops[i]};
       for (const Access& a : op.inputs) {
-        check_read(a);
-        const Place place = p_.find(a.tensor)->place;
+        if (after) check_read(a);
+        const Place place = after ? p_.find(a.tensor)->place : place_read(op, a);
         if (place == Place::row) continue;
         if (made.domain != Place::row && made.domain != place)
           refuse("operator " + op.name + " reads elements of both products");
@@ -493,7 +516,7 @@ class PairFinder : KernelReader {
     if (warps > 0 && warps != 4 * p_.groups)
       refuse(formatted("{} warps are asked for, and {} compute {} rows", warps, 4 * p_.groups,
                        p_.tile_rows()));
-    if (const auto reason = p_.too_many_registers()) refuse(*reason);
+    if (const auto reason = p_.too_many_registers(w_)) refuse(*reason);
     const std::int64_t stage = p_.right_bytes() + p_.second_bytes() + 32;
     const std::int64_t fixed = p_.left_bytes() + p_.groups * kStaged + 8;
     const std::int64_t all = s_.machine->level(k_.level).capacity.value;

@@ -8,7 +8,8 @@
 // (Shah et al., FlashAttention-3, arXiv:2407.08608, section 3.2). Turns that a mask empties are not
 // taken, and the mask is not evaluated where it leaves all. Of products in chunks (the rewrite
 // split-running) the middle is a part of the operands' rows, and maxima and sums of rows leave,
-// too.
+// too. What operators between the products add to elements, or multiply rows by, they may read at
+// home: a bias, a mask, a slope.
 #pragma once
 
 #include <optional>
@@ -16,8 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "core/lowering/mask.h"
 #include "core/lowering/gpu/matrix_access.h"
+#include "core/lowering/gpu/product_epilogue.h"
+#include "core/lowering/mask.h"
 #include "core/plan/schedule.h"
 
 namespace tilewright::lowering {
@@ -92,6 +94,9 @@ struct WarpgroupPair {
   std::int64_t tiles = 1, grid = 1, shared_bytes = 0;
   std::vector<BoxMap> maps;  ///< left, right, second and, where boxed, result
   std::vector<PairOperator> between, after;
+  /// What operators between the products read at home, of rows_loop, middle_loop and `products`,
+  /// and last of `joined` where there is one. One number a row where no column tells them apart.
+  std::vector<EpilogueRead> reads;
   std::vector<TensorId> row_results;  ///< beside `result`: one number a row, by product and row
   std::vector<PairValue> values;
   /// Of rows and the first product's columns, what a mask leaves out. With any, tiles of more turns
@@ -101,6 +106,10 @@ struct WarpgroupPair {
   int middle_arrays = 1, column_arrays = 1;
 
   const PairValue* find(TensorId t) const;
+  const EpilogueRead* read(TensorId t) const;
+  bool by_row(const EpilogueRead& r) const;  ///< whether rows of a product read different elements
+  bool read_ends() const;  ///< whether some of `reads` end within the last chunk
+  std::int64_t read_registers(const Workload& w) const;  ///< that hold what a turn reads at home
   /// Of a condition on the rows of one product and places in the operands. None of others, or where
   /// `edges` are of all conditions.
   std::optional<PairGuard> guard(const Expr& condition) const;
@@ -112,7 +121,7 @@ struct WarpgroupPair {
   /// them; zero: none does.
   void choose_section(std::int64_t bytes, std::int64_t kept);
   /// `registers` and `spare` of its tile, and a reason if ptxas has not so many.
-  std::optional<std::string> too_many_registers();
+  std::optional<std::string> too_many_registers(const Workload& w);
   int tile_rows() const { return groups * 64; }
   /// In the operands: where the middle of a product begins.
   std::int64_t middle_begin(std::int64_t product) const {
@@ -132,6 +141,9 @@ struct WarpgroupPair {
   /// What is not loaded, though the plan says so: bytes of the right and of the second operand in
   /// turns that no tile takes.
   std::pair<std::int64_t, std::int64_t> left_out() const;
+  /// Elements of each of `reads` that are read: of every tile's turns that are taken, in rows that
+  /// there are.
+  std::int64_t elements_read(const EpilogueRead& r) const;
   /// Of the turns that are taken, the part in which a tile has elements that the mask leaves out.
   double part_masked() const;
   /// Turns of the block that has most, of the blocks' tiles in their order. Cost: tiles.

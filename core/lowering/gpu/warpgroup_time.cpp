@@ -76,6 +76,7 @@ constexpr double kNotBeside = 0.70, kNotBesideOfThree = 0.5, kPairTurn = 210, kP
 constexpr RowsThatStraddle kRowsOfPairs{1.31, 2.47};
 constexpr double kPairBoxes = 1.33, kPairOneSm = 59;
 constexpr double kPairLatency = 149, kPairResults = 372;
+constexpr double kPairLoad = 4;  // cycles of a warp's load of words of eight rows: supposed
 
 }  // namespace
 
@@ -178,9 +179,19 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
     count_operations(e, not_taken, special);
     light -= not_taken;
   }
+  // Threads read for themselves, a warp eight rows at once.
+  double read_bytes = 0, loads = 0;
+  for (const EpilogueRead& r : p.reads) {
+    if (r.by_column == 0) continue;
+    const double rows = p.by_row(r) ? 64 * groups : 1;
+    light += kOfRead;
+    read_bytes += rows * middle * static_cast<double>(size_of(w.tensor(r.tensor).dtype));
+    loads += 4 * middle / 8 * (p.by_row(r) ? 2 : 1) * (r.pairs ? 1 : 2);
+  }
   if (w.op(p.second_op).outputs.front().rescale)
     light += columns / middle;  // what there is so far, rescaled
-  const double operators = 64 * middle * (light / 128 + expensive / kSpecialUnits);
+  const double operators =
+      64 * middle * (light / 128 + expensive / kSpecialUnits) + kPairLoad * loads;
   const auto together = static_cast<double>(ceil_div(p.grid, r.sms));
   const double products = together * groups * (first + second),
                others = together * groups * operators;
@@ -196,7 +207,8 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const double lines = static_cast<double>(p.right_bytes()) * touched(p.maps[1], kRowsOfPairs) +
                        static_cast<double>(p.second_bytes()) * touched(p.maps[2], kRowsOfPairs);
   const double busy = static_cast<double>(p.grid) / (together * static_cast<double>(r.sms));
-  const double fill = std::max(stage / kPairOneSm, busy * lines / rate);
+  const double fill =
+      std::max((stage + read_bytes) / kPairOneSm, busy * (lines + read_bytes) / rate);
   const double comes = latency + kPairLatency + fill;
   const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
                          columns * groups * 64 / 128 * 4;
