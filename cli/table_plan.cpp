@@ -79,6 +79,7 @@ std::string plan_table(const ordered_json& j) {
                               ? "not available: " + text(least, "reason")
                               : formatted("{}; gap {} (kernels: {})", bytes(least["bytes"]),
                                           fixed(least["gap"], 4), text(least, "kernels")));
+  if (get(j, "gap").is_null()) lines.add("no gap", text(j, "gap_reason"));
   const ordered_json &unfused = get(least, "unfused_bytes"), &exact = get(j, "exact_bytes");
   if (unfused.is_number() && exact.is_number() && exact.get<double>() > 0)
     lines.add("unfused", formatted("{} with a kernel for each operator, {:.2f} times the plan's",

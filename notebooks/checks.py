@@ -49,7 +49,8 @@ def check(exercise, answer):
 
 def _micro_kernel(answer):
     said = tw.run("gemm-chain:m=256,n=64,k=64,l=256", "host", model="chimera", target="cpu", seconds=0.05, check=True)
-    return answer == said["micro_kernel"], "run() says it"
+    used = said["micro_kernel"]  # several where shapes differ, as on processors with AVX2
+    return answer in (used, *used.split(", ")), "run() says it"
 
 
 def _counted(answer):

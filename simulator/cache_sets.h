@@ -24,14 +24,18 @@ using TouchSets = Answer (*)(void* sets, Entry now);
 /// See cache_walk.h.
 using WalkSets = void (*)(Walk& through, Entry first, std::size_t n, std::int64_t touches);
 
+/// Of what sets are touched by; each has what those before it have.
+enum class Instructions { plain, avx2, avx512 };
+
 /// Up to 32 ways, least recently used first out, and lines below limit(): a row of packed 32-bit
 /// words a set, most recently used first, padded to whole vectors of sixteen.
 class Tags {
  public:
   static constexpr std::size_t kMaxWays = 32;
   static constexpr int kMaxTensors = 127;
-  /// `portable` keeps to instructions that every processor has.
-  Tags(std::uint64_t sets, std::int64_t ways, int tensors, bool portable = false);
+  /// Uses of this processor's instructions at most those.
+  Tags(std::uint64_t sets, std::int64_t ways, int tensors,
+       Instructions most = Instructions::avx512);
 
   RunSets runner() const { return run_; }
   TouchSets toucher() const { return touch_; }
@@ -66,10 +70,15 @@ class Tags {
  private:
   friend struct Walk;
   static constexpr std::uint32_t kNobody = Packing<std::uint32_t>::kNobody;
-  struct Fast;  // how it is done with vectors
+  template <class Set>
+  struct Fast;  // how it is done with vectors of a set of instructions
   static std::size_t run_plain(void* sets, Entry first, std::size_t n, Miss* misses, std::int64_t);
   static Answer touch_plain(void* sets, Entry now);
-  void choose(bool portable);
+  void choose(Instructions most);
+  template <class Set>
+  void take();
+  template <class Set>
+  WalkSets walker_by(const Tags* outer) const;
 
   Packing<std::uint32_t> packing_;
   std::size_t ways_;
@@ -77,6 +86,7 @@ class Tags {
   AlignedVector<std::uint32_t> words_;
   AlignedVector<Front> fronts_;
   int line_shift_ = 0;
+  Instructions by_ = Instructions::plain;
   RunSets run_;
   TouchSets touch_;
 };

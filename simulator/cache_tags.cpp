@@ -4,22 +4,16 @@
 
 #include "simulator/cache_sets.h"
 
-#if defined(__x86_64__)
-#include "simulator/cache_vectors.h"
-#endif
-
 namespace tilewright::cache {
 
-#if !defined(__x86_64__)
-constexpr std::size_t kVector = 16;
-#endif
+constexpr std::size_t kWordsOfVector = 16;
 
-Tags::Tags(std::uint64_t sets, std::int64_t ways, int tensors, bool portable)
+Tags::Tags(std::uint64_t sets, std::int64_t ways, int tensors, Instructions most)
     : packing_(sets, tensors),
       ways_(static_cast<std::size_t>(ways)),
-      stride_((ways_ + kVector - 1) / kVector * kVector),
+      stride_((ways_ + kWordsOfVector - 1) / kWordsOfVector * kWordsOfVector),
       words_(sets * stride_, kNobody) {
-  choose(portable);
+  choose(most);
 }
 
 void Tags::keep_fronts(int line_shift) {
@@ -71,50 +65,5 @@ std::size_t Tags::run_plain(void* sets, Entry first, std::size_t n, Miss* misses
   }
   return missed;
 }
-
-#if defined(__x86_64__)
-
-struct Tags::Fast {
-  template <int kVectors>
-  TILEWRIGHT_AVX512 static Answer touch(void* sets, Entry now) {
-    Tags& t = *static_cast<Tags*>(sets);
-    const auto [set, tag] = t.packing_.place(line_of(now));
-    std::uint32_t* const row = t.words_.data() + set * (kVectors * kVector);
-    std::uint32_t last = 0;
-    const std::uint32_t found = to_the_front<kVectors>(
-        row, t.packing_.word(tag, now), t.packing_.meta(), (now & 1) != 0, t.ways_, last);
-    const Entry victim = t.packing_.entry(set, last);
-    return {.victim = found != 0 ? kEmpty : victim, .missed = found == 0};
-  }
-
-  template <int kVectors>
-  TILEWRIGHT_AVX512 static std::size_t run(void* sets, Entry first, std::size_t n, Miss* misses,
-                                           std::int64_t) {
-    std::size_t missed = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const Entry now = first + (i << kMetaBits);
-      const Answer a = touch<kVectors>(sets, now);
-      if (a.missed) misses[missed++] = {line_of(now), a.victim};
-    }
-    return missed;
-  }
-};
-
-void Tags::choose(bool portable) {
-  run_ = run_plain;
-  touch_ = touch_plain;
-  if (portable || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("bmi")) return;
-  run_ = stride_ == kVector ? Fast::run<1> : Fast::run<2>;
-  touch_ = stride_ == kVector ? Fast::touch<1> : Fast::touch<2>;
-}
-
-#else
-
-void Tags::choose(bool) {
-  run_ = run_plain;
-  touch_ = touch_plain;
-}
-
-#endif
 
 }  // namespace tilewright::cache

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
 #include "simulator/cache_vectors.h"
 #endif
 
@@ -40,176 +38,61 @@ void Walk::plain(Walk& w, Entry first, std::size_t n, std::int64_t touches) {
 
 #if defined(__x86_64__)
 
-struct Walk::Fast {
-  /// Vectors a row: kIn and, of the outer level, kOut; 0 without one.
-  template <int kIn, int kOut>
-  TILEWRIGHT_AVX512 static void walk(Walk& w, Entry first, std::size_t n, std::int64_t touches) {
-    const Tags& t = *w.inner;
-    const auto [set, tag] = t.packing_.place(line_of(first));
-    std::size_t missed = 0;
-    if (n > t.sets() - set) [[unlikely]]
-      missed = around<kIn, kOut>(w, set, tag, first, n);
-    else
-      missed = part<kIn, kOut>(w, set, tag, first, n);
-    w.count(first, touches, missed);
-  }
+#define TILEWRIGHT_SET Avx2
+#define TILEWRIGHT_TARGET __attribute__((target("avx2,bmi")))
+#include "simulator/cache_walk_body.h"
+#undef TILEWRIGHT_SET
+#undef TILEWRIGHT_TARGET
+#define TILEWRIGHT_SET Avx512
+#define TILEWRIGHT_TARGET __attribute__((target("avx512f,bmi")))
+#include "simulator/cache_walk_body.h"
+#undef TILEWRIGHT_SET
+#undef TILEWRIGHT_TARGET
 
- private:
-  /// A line that the outer level is asked for or, dirty, is to take.
-  template <int kOut, bool kDirty>
-  TILEWRIGHT_AVX512 __attribute__((always_inline)) static void outer(Walk& w, Entry now) {
-    if constexpr (kOut == 0) {
-      w.ask(now);
-    } else {
-      Tags& t = *w.outer;
-      const auto [set, tag] = t.packing_.place(line_of(now));
-      std::uint32_t last = 0;
-      const std::uint32_t found =
-          to_the_front<kOut>(t.words_.data() + set * (kOut * kVector), t.packing_.word(tag, now),
-                             t.packing_.meta(), kDirty, t.ways_, last);
-      if constexpr (!kDirty) {
-        Tally& tally = w.outer_tally[tensor_of(now)];
-        tally.hits += found != 0 ? 1 : 0;
-        tally.misses += found != 0 ? 0 : 1;
-      }
-      if (found != 0) return;
-      if constexpr (!kDirty) w.ask(now);
-      if ((last & 1) != 0) w.put_out(t.packing_.entry(set, last), w.outer_tally);
-    }
-  }
+namespace {
 
-  /// What `n` misses of sets from `set` on ask of the outer level.
-  template <int kOut>
-  TILEWRIGHT_AVX512 static void rest(Walk& w, std::uint64_t set, Entry first, std::size_t n) {
-    first &= ~Entry{1};
-    if constexpr (kOut != 0) {
-      const auto there = w.outer->packing_.place(line_of(first));
-      if (there.set + Quick::kMost <= w.outer->sets())
-        return rest_in_a_row<kOut>(w, set, first, n, there.set,
-                                   w.outer->packing_.word(there.tag, first));
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      outer<kOut, false>(w, first + (static_cast<Entry>(w.out[i].line) << kMetaBits));
-      if ((w.out[i].word & 1) != 0) put_out<kOut>(w, set, w.out[i]);
-    }
-  }
+Instructions of_this_processor() {
+  if (!__builtin_cpu_supports("bmi")) return Instructions::plain;
+  if (__builtin_cpu_supports("avx512f")) return Instructions::avx512;
+  return __builtin_cpu_supports("avx2") ? Instructions::avx2 : Instructions::plain;
+}
 
-  template <int kOut>
-  TILEWRIGHT_AVX512 static void put_out(Walk& w, std::uint64_t set, const Out& out) {
-    const Entry victim = w.inner->packing_.entry(set + out.line, out.word);
-    ++w.inner_tally[tensor_of(victim)].written_bytes;
-    outer<kOut, true>(w, victim);
-  }
+}  // namespace
 
-  /// The same where all lines have one `word` in sets from `begin` on of the outer level.
-  template <int kOut>
-  TILEWRIGHT_AVX512 __attribute__((always_inline)) static void rest_in_a_row(
-      Walk& w, std::uint64_t set, Entry first, std::size_t n, std::uint64_t begin,
-      std::uint32_t word) {
-    constexpr std::size_t kRow = kOut * kVector;
-    const Tags& t = *w.outer;
-    const std::size_t ways = t.ways_;
-    const std::uint32_t all = ~std::uint32_t{0} >> (32 - ways);
-    const __m512i same = _mm512_set1_epi32(static_cast<int>(word));
-    const __m512i meta = _mm512_set1_epi32(static_cast<int>(t.packing_.meta()));
-    std::uint32_t* const rows = w.outer->words_.data() + begin * kRow;
-    std::int64_t missed = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-      const Out out = w.out[i];
-      std::uint32_t* const row = rows + out.line * kRow;
-      __m512i held[kOut];
-      const std::uint32_t found = find<kOut>(row, same, meta, held);
-      if (found != 0) {  // a hit keeps what was known of the line
-        rotate<kOut>(row, held, found ^ (found - 1), row[__builtin_ctz(found)]);
-      } else {
-        const std::uint32_t last = row[ways - 1];
-        rotate<kOut>(row, held, all, word);
-        ++missed;
-        w.ask(first + (static_cast<Entry>(out.line) << kMetaBits));
-        if ((last & 1) != 0) w.put_out(t.packing_.entry(begin + out.line, last), w.outer_tally);
-      }
-      if ((out.word & 1) != 0) [[unlikely]]
-        put_out<kOut>(w, set, out);
-    }
-    Tally& tally = w.outer_tally[tensor_of(first)];
-    tally.misses += missed;
-    tally.hits += static_cast<std::int64_t>(n) - missed;
-  }
+template <class Set>
+void Tags::take() {
+  run_ = stride_ == kVector ? Fast<Set>::template run<1> : Fast<Set>::template run<2>;
+  touch_ = stride_ == kVector ? Fast<Set>::template touch<1> : Fast<Set>::template touch<2>;
+}
 
-  /// Up to the last set, and on with the next tag.
-  template <int kIn, int kOut>
-  TILEWRIGHT_AVX512 static std::size_t around(Walk& w, std::uint64_t set, std::uint64_t tag,
-                                              Entry first, std::size_t n) {
-    std::size_t missed = 0;
-    for (; n != 0; set = 0, ++tag) {
-      const std::size_t some = std::min<std::size_t>(n, w.inner->sets() - set);
-      missed += part<kIn, kOut>(w, set, tag, first, some);
-      first += some << kMetaBits;
-      n -= some;
-    }
-    return missed;
-  }
+void Tags::choose(Instructions most) {
+  by_ = std::min(most, of_this_processor());
+  run_ = run_plain;
+  touch_ = touch_plain;
+  if (by_ == Instructions::avx2) take<Avx2>();
+  if (by_ == Instructions::avx512) take<Avx512>();
+}
 
-  template <int kIn, int kOut>
-  TILEWRIGHT_AVX512 __attribute__((always_inline)) static std::size_t part(
-      Walk& w, std::uint64_t set, std::uint64_t tag, Entry first, std::size_t n) {
-    const std::uint32_t word = w.inner->packing_.word(tag, first);
-    const std::size_t missed = (first & 1) != 0 ? sets_in_a_row<kIn, true>(w, set, n, word, first)
-                                                : sets_in_a_row<kIn, false>(w, set, n, word, first);
-    if (missed != 0) rest<kOut>(w, set, first, missed);
-    return missed;
-  }
-
-  /// `n` sets from `set` on, whose lines have the same tag, and so the same word. Lists in `out`
-  /// what was not there, and returns how many.
-  template <int kIn, bool kWrite>
-  TILEWRIGHT_AVX512 __attribute__((always_inline)) static std::size_t sets_in_a_row(
-      Walk& w, std::uint64_t set, std::size_t n, std::uint32_t word, Entry first) {
-    constexpr std::size_t kRow = kIn * kVector;
-    const Tags& t = *w.inner;
-    const std::size_t ways = t.ways_;
-    const std::uint32_t all = ~std::uint32_t{0} >> (32 - ways);
-    const std::uint32_t meta = t.packing_.meta();
-    const __m512i same = _mm512_set1_epi32(static_cast<int>(word));
-    const __m512i rest = _mm512_set1_epi32(static_cast<int>(meta));
-    std::uint32_t* row = w.inner->words_.data() + set * kRow;
-    Front* front = w.inner->fronts_.data() + set;
-    const std::uint64_t line_bytes = std::uint64_t{1} << t.line_shift_;
-    std::uint64_t address = line_of(first) << t.line_shift_;
-    std::size_t missed = 0;
-    for (std::size_t i = 0; i != n; ++i, row += kRow, ++front, address += line_bytes) {
-      if ((row[0] ^ word) <= meta) {
-        if (kWrite && row[0] != word) {
-          row[0] = word;
-          front->meta = word & meta;
-        }
-        continue;
-      }
-      __m512i held[kIn];
-      const std::uint32_t found = find<kIn>(row, same, rest, held);
-      std::uint32_t now = word;
-      if (found != 0) {
-        if (!kWrite) now = row[__builtin_ctz(found)];  // a hit keeps what was known of the line
-        rotate<kIn>(row, held, found ^ (found - 1), now);
-      } else {
-        w.out[missed++] = {static_cast<std::uint32_t>(i), row[ways - 1]};
-        rotate<kIn>(row, held, all, word);
-      }
-      *front = {address, now & meta};
-    }
-    return missed;
-  }
-};
+template <class Set>
+WalkSets Tags::walker_by(const Tags* outer) const {
+  using By = Walk::Fast<Set>;
+  const bool wide = stride_ != kVector;
+  if (outer == nullptr) return wide ? By::template walk<2, 0> : By::template walk<1, 0>;
+  if (outer->stride_ == kVector) return wide ? By::template walk<2, 1> : By::template walk<1, 1>;
+  return wide ? By::template walk<2, 2> : By::template walk<1, 2>;
+}
 
 WalkSets Tags::walker(const Tags* outer) const {
-  if (run_ == run_plain) return Walk::plain;
-  const bool wide = stride_ != kVector;
-  if (outer == nullptr) return wide ? Walk::Fast::walk<2, 0> : Walk::Fast::walk<1, 0>;
-  if (outer->stride_ == kVector) return wide ? Walk::Fast::walk<2, 1> : Walk::Fast::walk<1, 1>;
-  return wide ? Walk::Fast::walk<2, 2> : Walk::Fast::walk<1, 2>;
+  if (by_ == Instructions::avx512) return walker_by<Avx512>(outer);
+  return by_ == Instructions::avx2 ? walker_by<Avx2>(outer) : Walk::plain;
 }
 
 #else
+
+void Tags::choose(Instructions) {
+  run_ = run_plain;
+  touch_ = touch_plain;
+}
 
 WalkSets Tags::walker(const Tags*) const { return Walk::plain; }
 

@@ -55,6 +55,7 @@ struct Walk {
 
   // How Tags do it.
   static void plain(Walk& w, Entry first, std::size_t n, std::int64_t touches);
+  template <class Set>
   struct Fast;
 };
 

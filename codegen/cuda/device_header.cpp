@@ -1,3 +1,4 @@
+#include "codegen/cuda/boxes_text.h"
 #include "codegen/cuda/cuda.h"
 #include "codegen/cuda/device_text.h"
 #include "codegen/cuda/hopper_text.h"
@@ -15,6 +16,7 @@ namespace tilewright::cuda {
 std::span<const DeviceHeader> device_headers() {
   static constexpr DeviceHeader kHeaders[] = {
       {"tilewright_device.h", {k_device_text, sizeof k_device_text - 1}},
+      {"tilewright_boxes.h", {k_boxes_text, sizeof k_boxes_text - 1}},
       {"tilewright_tiles.h", {k_tiles_text, sizeof k_tiles_text - 1}},
       {"tilewright_sums.h", {k_sums_text, sizeof k_sums_text - 1}},
       {"tilewright_products.h", {k_products_text, sizeof k_products_text - 1}},

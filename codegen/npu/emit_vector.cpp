@@ -250,8 +250,9 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
   const SlabAt here{.w = w_, .op = n.op, .at = at, .loops = loops, .shape = shape};
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
-    const std::int64_t cycles =
-        core().vector_startup + v.repeat.literal() * repeat_cycles(core(), v.op);
+    const std::int64_t cycles = core().vector_startup +
+                                v.repeat.literal() * repeat_cycles(core(), v.op) +
+                                (emit.kept ? bank_cycles(v) : 0);
     if (moves_elements_) touches.push_back(scratch_touch());
     emit.step({.instruction = std::move(v),
                .pipe = Pipe::vector,

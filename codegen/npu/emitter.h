@@ -210,6 +210,8 @@ class KernelEmitter : private BlockWalk {
   Value index_value(VectorUnit& unit, const Operator& op, LoopId loop, const SlabAt& slab,
                     const SlabEmit& emit);
   TraceTouch scratch_touch() const;
+  /// Of an instruction with literal operands: cycles that its accesses wait for one another.
+  std::int64_t bank_cycles(const Vector& v) const;
   /// A tile that vector instructions cannot begin at was met, and no element is moved so far: the
   /// kernel is emitted again, with scratch that the scalar unit works in, too.
   struct NeedsMoves {};

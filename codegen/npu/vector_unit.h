@@ -19,6 +19,7 @@
 namespace tilewright::npu {
 
 constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
+constexpr std::int64_t kTurn = 2 * kVector;   // bytes: sixteen bank groups of a block each
 
 /// How a value lies over a slab.
 enum class Spread : std::uint8_t {
@@ -59,6 +60,8 @@ class VectorUnit {
                                   : spread == Spread::row ? round_up(s.rows, kBlock / 4)
                                                           : v.pitch;
     used_ += elements;
+    // Two that begin in one bank group are read in turn: whole ones lie half a turn of the groups apart.
+    if (spread == Spread::full && elements * 4 % kTurn == 0) used_ += kTurn / 2 / 4;
     most_ = std::max(most_, used_);
     return v;
   }

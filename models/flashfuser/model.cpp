@@ -12,9 +12,8 @@ using nlohmann::ordered_json;
 /// Candidates of one block a cluster whose trees are tried in turn.
 constexpr std::size_t kAlone = 2048;
 constexpr const char* kNote =
-    "loop trees have no clusters: the plan is the best of single blocks, and clustered, with its "
-    "bytes "
-    "at cluster/shared, is what the model would run";
+    "no loop tree has clusters of two products: the plan is the best of single blocks, and "
+    "clustered, with its bytes at cluster/shared, is what the model would run";
 
 Bytes rounded(double bytes) { return Bytes(static_cast<std::int64_t>(std::min(bytes, 9.2e18))); }
 
@@ -241,7 +240,7 @@ Model model() {
            "a cluster's blocks load inputs each for itself; operands are read from shared memory",
            "a result is held whole at one level: the join first, then the partial sums",
            "partial sums take 4 bytes; arithmetic and latency take no time",
-           "loop trees have no clusters: the plan is the best of single blocks"},
+           "no loop tree has clusters of two products: the plan is the best of single blocks"},
       .options = option_specs(),
       .times = true,
       .propose = propose,

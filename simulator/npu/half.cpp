@@ -10,8 +10,10 @@
 #include "simulator/cuda_host/device/tilewright_half.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #define TILEWRIGHT_AVX512 __attribute__((target("avx512f")))
+#define TILEWRIGHT_F16C __attribute__((target("avx,f16c")))
 #endif
 
 namespace tilewright::npu {
@@ -42,6 +44,35 @@ TILEWRIGHT_AVX512 std::size_t halves_avx512(const float* from, std::uint16_t* to
   }
   return i;
 }
+
+bool has_f16c() {
+  static const bool has = [] {  // Clang 14 does not know it by name
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) != 0 &&
+           (c & bit_F16C) != 0;
+  }();
+  return has;
+}
+
+TILEWRIGHT_F16C std::size_t floats_f16c(const std::uint16_t* from, float* to, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(h));
+  }
+  return i;
+}
+
+TILEWRIGHT_F16C std::size_t halves_f16c(const float* from, std::uint16_t* to, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 x = _mm256_loadu_ps(from + i);
+    if (_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0) break;  // NaN: one by one
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  return i;
+}
 #endif
 
 }  // namespace
@@ -49,7 +80,10 @@ TILEWRIGHT_AVX512 std::size_t halves_avx512(const float* from, std::uint16_t* to
 void floats_of_halves(const std::uint16_t* from, float* to, std::size_t n) {
   std::size_t i = 0;
 #if defined(__x86_64__)
-  if (has_avx512()) i = floats_avx512(from, to, n);
+  if (has_avx512())
+    i = floats_avx512(from, to, n);
+  else if (has_f16c())
+    i = floats_f16c(from, to, n);
 #endif
   for (; i < n; ++i) to[i] = tw_half::float_of_f16(from[i]);
 }
@@ -57,7 +91,10 @@ void floats_of_halves(const std::uint16_t* from, float* to, std::size_t n) {
 void halves_of_floats(const float* from, std::uint16_t* to, std::size_t n) {
   std::size_t i = 0;
 #if defined(__x86_64__)
-  if (has_avx512()) i = halves_avx512(from, to, n);
+  if (has_avx512())
+    i = halves_avx512(from, to, n);
+  else if (has_f16c())
+    i = halves_f16c(from, to, n);
 #endif
   for (; i < n; ++i) to[i] = tw_half::f16_of_float(from[i]);
 }

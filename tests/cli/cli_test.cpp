@@ -224,6 +224,16 @@ TEST(Command, PlansAtTheBound) {
                   .contains("reason"));
 }
 
+/// A plan whose tiles are larger than its cache is no bound's equal, and the table says why.
+TEST(Command, PlansBeyondTheirCacheSayWhyThereIsNoGap) {
+  const std::vector<std::string> plan = {
+      "plan", "gemm:m=2000,n=2000,k=2000", "-m", "epyc-zen5", "--target", "cpu"};
+  const json j = document(plan);
+  ASSERT_TRUE(j["gap"].is_null()) << j.dump();
+  const Outcome table = tilewright_command(plan);
+  EXPECT_THAT(table.out, HasSubstr("no gap           its tiles are larger than the level"));
+}
+
 TEST(Command, PlanPredictSimulate) {
   const Folder folder;
   const std::string file = folder.path("plan.yaml");

@@ -5,37 +5,15 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
-#include "models/quickest/gpu.h"
 #include "models/quickest/partition.h"
-#include "models/registry.h"
+#include "tests/models/planner_support.h"
 #include "tests/support/drawn_graphs.h"
 
 namespace tilewright::quickest {
 namespace {
-
-using Ptr = std::shared_ptr<const Workload>;
-
-Ptr workload(const std::string& name) {
-  return std::make_shared<const Workload>(named_workload(name));
-}
-
-Question question(const std::string& w, const std::string& machine, int threads = 1) {
-  Question q{.name = w, .workload = workload(w)};
-  q.machine = std::make_shared<const Machine>(named_machine(machine));
-  q.threads = threads;
-  return q;
-}
-
-Question asked(const Ptr& w, const std::string& machine = "h200") {
-  return {.workload = w, .machine = std::make_shared<const Machine>(named_machine(machine))};
-}
-
-const Model& planner() { return builtin_models().back(); }
-Settings standard() { return {planner().options, {}, "planner"}; }
 
 /// Seconds that are drawn for a group from its operators alone: no structure that a search could
 /// use.
@@ -527,223 +505,6 @@ TEST(Planner, WhatARoughPriceWasWrongAboutIsTakenApart) {
   }
 }
 
-double seconds_of(const Question& q, const Kernel& k) {
-  const auto s = resolved({.kernels = {k}}, q.workload, q);
-  const auto pricer = stitching::GpuPricer::of(q.workload, *q.machine);
-  if (!s || !pricer.ok()) return 1e300;
-  const auto t = pricer->kernel(*s, 0);
-  return t ? t->seconds : 1e300;
-}
-
-/// Small chains: no kernel of any form is faster than the plan.
-TEST(GpuPlanner, SmallChainsGetTheBestOfAllTheirKernels) {
-  for (const char* name : {"gemm-chain:m=16,l=16,k=16,n=16,batch=1,dtype=f16",
-                           "gemm-chain:m=16,l=16,k=16,n=16,batch=5,relu=1,dtype=f16"}) {
-    const Question q = question(name, "h200");
-    const Result<Proposal> p = planner().propose(q, standard());
-    ASSERT_TRUE(p.ok()) << name << ": " << p.reason();
-    int priced = 0;
-    double least = 1e300;
-    for (Form& f : gpu_forms(*q.workload, gpu_products(*q.workload))) {
-      std::function<void(std::size_t)> go = [&](std::size_t v) {
-        if (v == f.variables.size()) {
-          least = std::min(least, seconds_of(q, f.kernel(f.variables)));
-          ++priced;
-          return;
-        }
-        for (f.variables[v].at = 0; f.variables[v].at < f.variables[v].steps.size();
-             ++f.variables[v].at)
-          go(v + 1);
-        f.variables[v].at = 0;
-      };
-      go(0);
-    }
-    EXPECT_GT(priced, 20) << name;
-    ASSERT_LT(least, 1e299) << name;
-    EXPECT_LE(*p->price.traffic.seconds, least * (1 + 1e-9)) << name;
-  }
-}
-
-/// Few tiles and a deep sum, drawn: blocks of a cluster share it, but not where the text is for a
-/// device without wgmma.
-TEST(GpuPlanner, ClustersShareDeepSums) {
-  std::mt19937_64 random(7);
-  for (int i = 0; i < 12; ++i) {
-    const auto draw = [&](int from, int to) {
-      return 8 * (from + static_cast<int>(random() % (to - from)));
-    };
-    const std::string name =
-        "gemm:m=" + std::to_string(draw(8, 40)) + ",n=" + std::to_string(draw(8, 40)) +
-        ",k=" + std::to_string(draw(300, 1000)) + ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
-    Question q = question(name, "h200");
-    const auto tree = [&] {
-      const Result<Proposal> p = planner().propose(q, standard());
-      EXPECT_TRUE(p.ok()) << name;
-      return p.ok() ? to_text(p->plan.kernels.front().tree) : "";
-    };
-    EXPECT_NE(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
-    q.needs.capability = 8;
-    EXPECT_EQ(tree().find("@cluster"), std::string::npos) << "seed 7: " << name;
-  }
-}
-
-/// A sum over two loops, as behind attention: one step of the shorter one at a time is a product of
-/// matrices.
-TEST(GpuPlanner, ASumOverTwoLoopsGoesStepByStep) {
-  for (const auto& [heads, width] : {std::pair(12, 64), {5, 80}}) {
-    const std::string h = std::to_string(heads), d = std::to_string(width);
-    Question q = question("gemm:m=64,n=64,k=64", "h100");
-    q.workload = std::make_shared<const Workload>(
-        workload_from_yaml("name: t\ndtype: f16\nloops: {h: " + h + ", m: 384, d: " + d +
-                               ", n: 768}\noperators:\n  - \"P[m,n] += X[h,m,d] * W[h,d,n]\"\n",
-                           "t"));
-    const Result<Proposal> p = planner().propose(q, standard());
-    ASSERT_TRUE(p.ok()) << p.reason();
-    const std::string tree = to_text(p->plan.kernels.front().tree);
-    // Warpgroups go through steps of the inner loop alone, where it has multiples of 64.
-    EXPECT_NE(tree.find(width % 64 == 0 ? "( d/64 (" : " h/1 d/"), std::string::npos) << tree;
-  }
-}
-
-/// Large products whose rows begin at no sector of 32 bytes: L2 gives such rows slowly, so blocks
-/// of a cluster share them. Not where rows begin at lines.
-TEST(GpuPlanner, ClustersShareRowsThatBeginAtNoSector) {
-  std::mt19937_64 random(9);
-  for (int i = 0; i < 2; ++i) {
-    const auto draw = [&] { return 2048 + 128 * static_cast<std::int64_t>(random() % 8); };
-    const std::int64_t m = draw(), n = draw(), k = draw();
-    const auto cluster = [&](std::int64_t more) {
-      const std::string name = "gemm:m=" + std::to_string(m) + ",n=" + std::to_string(n + more) +
-                               ",k=" + std::to_string(k + more) +
-                               ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
-      const Result<Proposal> p = planner().propose(question(name, "h100"), standard());
-      EXPECT_TRUE(p.ok()) << name;
-      return p.ok() ? p->plan.kernels.front().launch.cluster.value_or(1) : 0;
-    };
-    EXPECT_GT(cluster(8), 1) << "seed 9: " << m << " " << n << " " << k;
-    EXPECT_EQ(cluster(0), 1) << "seed 9: " << m << " " << n << " " << k;
-  }
-}
-
-/// Attention, drawn: one kernel by wgmma; there is a plan for devices without it, too.
-TEST(GpuPlanner, AttentionIsAPairOfProductsByWarpgroups) {
-  std::mt19937_64 random(8);
-  for (int i = 0; i < 6; ++i) {
-    const auto draw = [&](int from, int to) {
-      return std::to_string(from + static_cast<int>(random() % (to - from)));
-    };
-    const std::string width = i % 3 == 0 ? "64" : i % 3 == 1 ? "80" : "128";
-    const std::string name = "attention:heads=32,m=" + draw(1000, 3000) + ",l=" + draw(3000, 4000) +
-                             ",k=" + width + ",n=" + width + ",causal=" + std::to_string(i % 2) +
-                             ",dtype=" + (i % 2 == 0 ? "f16" : "bf16");
-    Question q = question(name, "h200");
-    const auto by_warpgroups = [&] {
-      const Result<Proposal> p = planner().propose(q, standard());
-      EXPECT_TRUE(p.ok()) << name;
-      if (!p.ok() || p->plan.kernels.size() != 1) return false;
-      const auto s = resolve(p->plan, rewritten(q.workload, p->rewrites), q.machine);
-      return s.ok() && lowering::warpgroup_pair(*s, 0).ok();
-    };
-    EXPECT_TRUE(by_warpgroups()) << "seed 8: " << name;
-    q.needs.capability = 8;
-    EXPECT_TRUE(planner().propose(q, standard()).ok()) << "seed 8: " << name;
-  }
-}
-
-/// Few rows: blocks of two products have some of the columns, and make the first product again.
-TEST(GpuPlanner, BlocksOfTwoProductsMayHaveSomeOfTheColumns) {
-  for (const char* name : {"mcfuser/G11", "chimera/G9:dtype=f16"}) {
-    const Question q = question(name, "h100");
-    const Result<Proposal> p = planner().propose(q, standard());
-    ASSERT_TRUE(p.ok()) << name << p.reason();
-    ASSERT_EQ(p->plan.kernels.size(), 1) << name;
-    EXPECT_NE(to_text(p->plan.kernels.front().tree).find("n/64@grid"), std::string::npos) << name;
-    const auto s = resolve(p->plan, q.workload, q.machine);
-    ASSERT_TRUE(s.ok()) << s.reason();
-    EXPECT_TRUE(lowering::warpgroup_pair(*s, 0).ok()) << name;
-  }
-}
-
-/// Softmax as textbooks write it divides before the second product.
-TEST(GpuPlanner, AttentionThatDividesFirstIsSuchAPairToo) {
-  std::mt19937_64 random(9);
-  for (int i = 0; i < 3; ++i) {
-    const std::string m = std::to_string(1000 + random() % 2000),
-                      l = std::to_string(1000 + random() % 2000), k = i == 1 ? "128" : "64";
-    Question q = question("gemm", "h200");
-    q.workload = std::make_shared<const Workload>(workload_from_yaml(
-        "name: textbook\ndtype: f16\nloops: {h: 24, m: " + m + ", l: " + l + ", k: " + k +
-            ", n: " + k + "}\noperators:\n" +
-            "  - S[h,m,l] += Q[h,m,k] * K[h,l,k]\n  - T[h,m,l] = S[h,m,l] * 0.125\n" +
-            (i == 2 ? "  - U[h,m,l] = select(lt(m, l), -inf, T[h,m,l])\n"
-                    : "  - U[h,m,l] = T[h,m,l] + 0\n") +
-            "  - R[h,m] max= U[h,m,l]\n  - Y[h,m,l] = exp(U[h,m,l] - R[h,m])\n" +
-            "  - Z[h,m] += Y[h,m,l]\n  - P[h,m,l] = Y[h,m,l] / Z[h,m]\n" +
-            "  - O[h,m,n] += P[h,m,l] * V[h,l,n]\n",
-        "textbook"));
-    q.name = "textbook";
-    const Result<Proposal> p = planner().propose(q, standard());
-    ASSERT_TRUE(p.ok()) << m << " " << l;
-    EXPECT_EQ(p->rewrites, (std::vector<std::string>{"scale-late", "online-softmax"})) << m;
-    ASSERT_EQ(p->plan.kernels.size(), 1u) << m << " " << l;
-    const auto s = resolve(p->plan, rewritten(q.workload, p->rewrites), q.machine);
-    EXPECT_TRUE(s.ok() && lowering::warpgroup_pair(*s, 0).ok()) << m << " " << l;
-  }
-}
-
-TEST(GpuPlanner, EqualQuestionsHaveEqualAnswersAndFusingNeverLoses) {
-  for (const char* name :
-       {"gemm-chain:m=512,l=256,k=64,n=64,dtype=f16",
-        "gemm-chain:m=200,l=2000,k=900,n=300,dtype=f16", "attention:heads=4,m=256,l=256,dtype=f16",
-        "softmax", "layernorm", "transformer-block:dtype=f16"}) {
-    const Question q = question(name, "h200");
-    const Result<Proposal> a = planner().propose(q, standard()),
-                           b = planner().propose(q, standard());
-    ASSERT_TRUE(a.ok() && b.ok()) << name << (a.ok() ? "" : a.reason());
-    EXPECT_EQ(a->plan, b->plan) << name;
-    const Ptr whole = rewritten(q.workload, a->rewrites);
-    ASSERT_NE(whole, nullptr) << name;
-    EXPECT_TRUE(resolve(a->plan, whole, q.machine).ok()) << name;
-    const auto pads = [](const Proposal& p) {
-      return std::ranges::any_of(p.rewrites,
-                                 [](const std::string& r) { return r.starts_with("pad:"); });
-    };
-    double apart = 0, most = 1.001;
-    for (const Part& part : cut_each(*q.workload)) {
-      Question one = q;
-      one.workload = std::make_shared<const Workload>(subgraph(*q.workload, part));
-      const Result<Proposal> own = planner().propose(one, standard());
-      ASSERT_TRUE(own.ok()) << name << ": " << own.reason();
-      apart += *own->price.traffic.seconds;
-      // Padded rows are taken for a fifth less alone, which the whole may not have.
-      if (pads(*own) && !pads(*a)) most = 1 / 0.8;
-    }
-    EXPECT_LE(*a->price.traffic.seconds, apart * most) << name;
-  }
-}
-
-bool adds_at_home(const Node& n) {
-  return n.atomic || std::ranges::any_of(n.children, adds_at_home);
-}
-
-/// A long sum of few results keeps a GPU busy where blocks share it. Sums in 16 bits would be
-/// rounded by each block, and what follows in the kernel needs the whole sum.
-TEST(GpuPlanner, LongSumsOfFewResultsAreSharedAmongBlocks) {
-  const auto proposed = [](const std::string& name) {
-    return planner().propose(question(name, "h200"), standard());
-  };
-  const Result<Proposal> deep = proposed("gemm:m=128,n=768,k=3072");
-  ASSERT_TRUE(deep.ok()) << deep.reason();
-  EXPECT_TRUE(adds_at_home(deep->plan.kernels.front().tree));
-  for (const char* name : {"gemm:m=128,n=768,k=3072,dtype=f16", "gemm:m=4096,n=4096,k=64"}) {
-    const Result<Proposal> p = proposed(name);
-    ASSERT_TRUE(p.ok()) << name << ": " << p.reason();
-    EXPECT_FALSE(adds_at_home(p->plan.kernels.front().tree)) << name;
-  }
-}
-
-/// What a target refuses is in no plan: here every kernel with
-/// more than one operator.
 TEST(Planner, SaysWhyAnOperatorHasNoKernel) {
   const auto w = std::make_shared<const Workload>(
       workload_from_yaml("name: gathered\nloops: {i: 2000000, j: 2000000}\ntensors: {X: [3, 5], n: "
@@ -756,26 +517,6 @@ TEST(Planner, SaysWhyAnOperatorHasNoKernel) {
               std::string::npos)
         << p.reason();
   }
-}
-
-TEST(GpuPlanner, NothingThatIsRefusedIsInAPlan) {
-  Question q = question("gemm-chain:m=512,l=256,k=64,n=64,dtype=f16", "h200");
-  int asked = 0;
-  const auto refused = [&](const Schedule& s) {
-    ++asked;
-    return std::ranges::any_of(s.kernels,
-                               [](const ScheduledKernel& k) { return k.ops.size() > 1; });
-  };
-  q.refuses = [&](const Schedule& s) {
-    return refused(s) ? std::optional(Reason{"too much in one kernel"}) : std::nullopt;
-  };
-  const Result<Proposal> p = planner().propose(q, standard());
-  ASSERT_TRUE(p.ok()) << p.reason();
-  EXPECT_GT(asked, 0);
-  EXPECT_EQ(p->plan.kernels.size(), 2u);
-  const auto s = resolve(p->plan, q.workload, q.machine);
-  ASSERT_TRUE(s.ok()) << s.reason();
-  EXPECT_FALSE(refused(*s));
 }
 
 }  // namespace

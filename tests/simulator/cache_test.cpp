@@ -192,11 +192,12 @@ TEST_P(RandomTrace, ConservesDirtyLinesAndSumsTensors) {
 INSTANTIATE_TEST_SUITE_P(Geometries, RandomTrace, ::testing::ValuesIn(geometries()),
                          [](const auto& info) { return info.param.name; });
 
-// Processors with and without vectors of eight entries count alike, and so do tables.
+// Processors with AVX-512, with AVX2 and with neither count alike, and so do tables.
 TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
   for (const std::int64_t ways : {1, 2, 7, 8, 9, 11, 12, 16, 17, 20, 24, 25, 31, 32})
     for (const std::uint64_t sets : {1u, 3u, 8u}) {
-      cache::Tags packed(sets, ways, 5), packed_portable(sets, ways, 5, true);
+      cache::Tags packed(sets, ways, 5), packed_avx2(sets, ways, 5, cache::Instructions::avx2),
+          packed_portable(sets, ways, 5, cache::Instructions::plain);
       cache::Rows portable(sets, ways, true), fast(sets, ways);
       cache::Lists table(sets, ways);
       std::mt19937_64 random(static_cast<std::uint64_t>(ways) * 10 + sets);
@@ -218,9 +219,10 @@ TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
         same(table);
         if (i % 2 == 0) {
           same(packed);
+          same(packed_avx2);
           same(packed_portable);
         } else {  // line by line
-          for (const auto by : {&packed, &packed_portable}) {
+          for (const auto by : {&packed, &packed_avx2, &packed_portable}) {
             std::size_t k = 0;
             for (std::size_t l = 0; l < n; ++l) {
               const cache::Answer answer = by->touch(first + (l << cache::kMetaBits));
@@ -240,7 +242,8 @@ TEST(Cache, EveryWayOfKeepingSetsIsTheSame) {
           in.each(s, [&](cache::Entry e) { entries.push_back(e); });
           return entries;
         };
-        for (const auto& other : {held(fast), held(table), held(packed), held(packed_portable)})
+        for (const auto& other :
+             {held(fast), held(table), held(packed), held(packed_avx2), held(packed_portable)})
           EXPECT_EQ(other, held(portable));
       }
     }
@@ -286,9 +289,9 @@ void expect_same(const std::vector<cache::Tally>& a, const std::vector<cache::Ta
 TEST(Cache, LevelsWalkedTogetherAskForWhatTheyWouldTouchByTouch) {
   constexpr int kMany = 5;
   const auto walked = [](std::int64_t inner_ways, std::int64_t outer_ways, std::uint64_t sets,
-                         bool portable) {
-    cache::Tags inner(sets, inner_ways, kMany, portable);
-    cache::Tags outer(2 * sets + 1, outer_ways, kMany, portable);
+                         cache::Instructions most) {
+    cache::Tags inner(sets, inner_ways, kMany, most);
+    cache::Tags outer(2 * sets + 1, outer_ways, kMany, most);
     const std::vector<cache::Tally> none(kMany);
     TouchByTouch apart{inner, outer, none, none, {}};
     inner.keep_fronts(6);
@@ -327,10 +330,12 @@ TEST(Cache, LevelsWalkedTogetherAskForWhatTheyWouldTouchByTouch) {
   for (const std::int64_t inner : {1, 7, 16, 17, 32})
     for (const std::int64_t outer : {2, 16, 31})
       for (const std::uint64_t sets : {1u, 3u, 8u, 64u})
-        for (const bool portable : {true, false}) {
+        for (const auto most :
+             {cache::Instructions::plain, cache::Instructions::avx2, cache::Instructions::avx512}) {
           SCOPED_TRACE(std::to_string(inner) + " and " + std::to_string(outer) + " ways, " +
-                       std::to_string(sets) + " sets" + (portable ? ", portable" : ""));
-          walked(inner, outer, sets, portable);
+                       std::to_string(sets) + " sets, instructions " +
+                       std::to_string(static_cast<int>(most)));
+          walked(inner, outer, sets, most);
           if (HasFatalFailure()) return;
         }
 }
