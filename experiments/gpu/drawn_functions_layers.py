@@ -33,11 +33,11 @@ def two_experts(d):
     tokens, h, count = d.size(1, 4096), d.size(32, 1024), d.one(4, 8, 16, 64)
 
     def run(x, w):
-        p = F.softmax(F.linear(x, w), -1)
+        p = F.softmax(F.linear(x, w).float(), -1)
         first = p.amax(-1, keepdim=True)
         rest = torch.where(p >= first, torch.zeros_like(p), p)
         kept = torch.where(p >= rest.amax(-1, keepdim=True), p, torch.zeros_like(p))
-        return kept / kept.sum(-1, keepdim=True), ((kept > 0).to(p.dtype).mean(0) * p.mean(0)).sum() * count
+        return (kept / kept.sum(-1, keepdim=True)).to(x.dtype), ((kept > 0).to(p.dtype).mean(0) * p.mean(0)).sum() * count
     return run, [((tokens, h), 1), ((count, h), h)]
 
 
@@ -196,7 +196,7 @@ def conditioned_block(d):
     def run(x, c, w, b, up, down):
         shift, scale, gate = F.linear(F.silu(c), w, b)[:, None].chunk(3, -1)
         y = F.layer_norm(x, (h,)) * (1 + scale) + shift
-        return x + gate * F.linear(F.gelu(F.linear(y, up), approximate="tanh"), down)
+        return x + gate.tanh() * F.linear(F.gelu(F.linear(y, up), approximate="tanh"), down)
     return run, [((batch, tokens, h), 1), ((batch, e), 1), ((3 * h, e), e), ((3 * h,), 1), ((4 * h, h), h), ((h, 4 * h), 4 * h)]
 
 
