@@ -500,11 +500,13 @@ def quantised(d):
 
 
 def drawn(seed):
-    """(name, function, inputs, type) of this seed."""
+    """(name, function, inputs, type) of this seed: of this file's families, from 10000 on of drawn_functions_more.py, too, and from
+    20000 on of drawn_functions_layers.py, too."""
+    import drawn_functions_layers  # noqa: F401
     import drawn_functions_more  # noqa: F401
     d = Draw(seed)
-    first = [name for name, f in FAMILIES.items() if f.__module__ == __name__]
-    name = d.one(*(FAMILIES if seed >= 10000 else first))
+    files = (__name__, "drawn_functions_more", "drawn_functions_layers")[:1 + min(seed // 10000, 2)]
+    name = d.one(*(name for file in files for name, f in FAMILIES.items() if f.__module__ == file))
     run, inputs = FAMILIES[name](d)
     return name, run, inputs, d.one("f16", "f16", "bf16", "f32")
 

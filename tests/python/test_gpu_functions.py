@@ -46,7 +46,7 @@ def test_a_seed_draws_the_same_function():
     torch = pytest.importorskip("torch")
     sys.path.insert(0, str(SCRIPT.parent))
     import drawn_functions
-    for seed in range(40):
+    for seed in (*range(40), *range(10000, 10020), *range(20000, 20060)):
         name, run, inputs, dtype = drawn_functions.drawn(seed)
         again = drawn_functions.drawn(seed)
         assert (name, inputs, dtype) == (again[0], again[2], again[3])
@@ -56,3 +56,18 @@ def test_a_seed_draws_the_same_function():
         results = [run(*tensors), again[1](*tensors)]
         for a, b in zip(*[r if isinstance(r, tuple) else (r,) for r in results], strict=True):
             assert torch.equal(a, b), name
+            assert torch.isfinite(a).all(), name
+
+
+def test_newer_families_leave_older_seeds_alone():
+    pytest.importorskip("torch")
+    sys.path.insert(0, str(SCRIPT.parent))
+    import drawn_functions
+    for recorded in ("fresh", "more-families"):
+        rows = json.loads((ROOT / "experiments" / "results" / f"h200-functions-{recorded}.json").read_text())["rows"]
+        for row in rows:
+            name, _, inputs, dtype = drawn_functions.drawn(int(row.split()[0]))
+            assert row == f"{row.split()[0]} {name} {dtype}"
+            assert rows[row]["shapes"] == " ".join("x".join(map(str, shape)) for shape, _ in inputs), row
+    drawn = [drawn_functions.FAMILIES[drawn_functions.drawn(seed)[0]].__module__ for seed in range(20000, 20040)]
+    assert "drawn_functions_layers" in drawn
