@@ -252,6 +252,20 @@ TEST(Gpu, BlocksThatRepeatTheirNeighboursNeedNoWalk) {
   const auto s = legal(plan, w, as_gpu(parse_synthetic_machine("scratchpad:228K"), 8 << 10, 4));
   ASSERT_TRUE(s);
   expect_same(*s);
+  // Parts of a pack, which begin one after the other and have grids of their own.
+  const auto two = std::make_shared<const Workload>(
+      workload_from_yaml("name: two\nloops: {m: 203, n: 250, k: 64, p: 170, q: 40}\noperators:\n"
+                         "  - \"C[m,n] += A[m,k] * B[k,n]\"\n  - \"E[p] += D[p,q] * F[q]\"\n",
+                         "two"));
+  const Plan packed{
+      .kernels = {
+          {.tree = parse_tree("( m@grid n@grid ( k ( C.C ) S.C ) | p@grid ( q ( C.E ) S.E ) )"),
+           .tiles = parse_tiles("m=16,n=16,k=16,p=8,q=16")}}};
+  const auto both =
+      legal(packed, two, as_gpu(parse_synthetic_machine("scratchpad:228K"), 8 << 10, 4));
+  ASSERT_TRUE(both);
+  expect_same(*both);
+  EXPECT_LE(simulate_blocks(*both).kernels[0].walked, 6 * 6 + 6);
 }
 
 TEST(Gpu, ResidencyFollowsMemoryUse) {
