@@ -281,7 +281,7 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                             .steps = box.depth,
                             .inside = inside,
                             .lanes = r_.lanes,
-                            .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                            .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
                             .multiply_add = r_.fma / r_.cycle}));
 }
 
@@ -327,7 +327,7 @@ std::optional<double> Compute::taps(const Product& x) const {
 
 std::optional<double> Compute::plane() const {
   const VectorUnit unit{.lanes = r_.lanes,
-                        .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                        .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
                         .element_bytes = static_cast<std::int64_t>(r_.element),
                         .multiply_add = r_.fma / r_.cycle};
   const auto x = window_plane(w_, n_.op, extents_, unit);
@@ -537,14 +537,20 @@ double Compute::points(const InRegisters& registers) const {
           if (t.loop == along && std::abs(t.coefficient) > 1) each += kApart * light;
       }
   }
-  if (registers.unstored.contains(n_.writes.front().buffer)) each -= 0.5 * light;
+  const bool unstored = registers.unstored.contains(n_.writes.front().buffer);
+  if (unstored) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);
   // What a loop leaves over of its last vector costs a vector, too.
   const double run = most(vector), rows = points / run;
   double seconds = rows * (vector < 0 ? 1 : std::ceil(run / lanes)) * each;
-  if (vector >= 0 && std::fmod(run, lanes) != 0) seconds += rows * r_.part;
+  // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles, a load
+  // one. Sums of a row, and what stays in registers, leave lanes out by one more operation.
+  if (vector >= 0 && std::fmod(run, lanes) != 0)
+    seconds += rows * (unstored || w_.is_reduction(n_.op, along) ? light : r_.part);
   if (vector >= 0 && w_.is_reduction(n_.op, along)) seconds += joined(registers, follows, vector);
-  if (!follows) seconds += r_.visit + rows * r_.call / 2;
+  // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
+  constexpr double kRowBegins = 0.5;  // cycles
+  if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
   if (reads_sums_together(vector)) seconds += r_.reread;
   return seconds;
 }
