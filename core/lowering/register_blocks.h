@@ -1,5 +1,5 @@
 // Blocks of a product that stay in vector registers: one rule for whoever emits, prices or measures
-// them (Chimera, section V-B).
+// them.
 #pragma once
 
 #include <array>

@@ -61,8 +61,7 @@ std::map<std::string, Gauged> numbers() {
   // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
   add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
   add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
-  // Three cycles a visit, six operations and a half, a part of a vector (2).
-  add("visits", (3 + 6.5 + 2) * 0.25e-9);
+  add("visits of vectors", (3 + 5.5) * 0.25e-9);  // three cycles, five operations and a half
   add("taps", 0.5e-9), add("taps, apart", 1e-9);
   // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.

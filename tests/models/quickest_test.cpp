@@ -443,7 +443,9 @@ TEST(Planner, BlocksArePricedAsTheyAreEmitted) {
       const auto most =
           blocks_of(r, static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)).most;
       EXPECT_EQ(most, (std::array{b.rows, b.vectors})) << m << " " << n << " " << k;
-      if (i == 0 && registers == 16) EXPECT_EQ(most, (std::array<std::int64_t, 2>{4, 3}));
+      if (i == 0 && registers == 16) {
+        EXPECT_EQ(most, (std::array<std::int64_t, 2>{4, 3}));
+      }
     }
   }
 }
