@@ -179,6 +179,14 @@ TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   EXPECT_NEAR(with_measured(host, all).units.front().cycles.at("call"), 20, 0.01);
 }
 
+/// A visit that is not told from the operations beside it is not said to take nothing: tiles of
+/// nothing would be planned.
+TEST(Calibrate, AVisitThatIsNotToldFromItsOperationsIsLeftOut) {
+  auto all = numbers();
+  all["visits of vectors"].seconds = 2 * 0.25e-9;
+  EXPECT_FALSE(with_measured(a_host(), all).units.front().cycles.contains("visit"));
+}
+
 /// Of 32 MiB a core that shares its cache with others may find less. Bytes that are read again come
 /// from the cache at 20 ps each and from home at 50: half of them at 35.
 TEST(Calibrate, TheLastCacheIsAsLargeAsWhatIsFoundThereAgain) {
