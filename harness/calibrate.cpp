@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/format.h"
+#include "core/lowering/register_blocks.h"
 #include "core/machine/host_facts.h"
 #include "core/machine/written.h"
 #include "harness/circumstances.h"
@@ -34,6 +35,30 @@ std::string product_text(int m, int n, int k, const std::string& dtype = "f32") 
       "name: product\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += "
       "A[m,k] * B[k,n]\"]\n",
       dtype, m, n, k);
+}
+/// A product whose steps are measured, in two depths.
+constexpr int kProductRows = 96, kProductColumns = 128, kShortProduct = 32;
+/// The micro-kernel's block that such a product is emitted with, and how many there are of it.
+std::pair<RegisterBlock, double> blocks_of_product(const ComputeUnit& u, int depth) {
+  const auto of = register_blocks(u.registers);
+  const std::int64_t lanes = std::max<std::int64_t>(1, u.vector_width.value / 4),
+                     vectors = ceil_div(kProductColumns, lanes);
+  const RegisterBlock& b = of[block_fitting(of, kProductRows, vectors, depth)];
+  return {b, static_cast<double>(count_blocks(b, kProductRows, vectors))};
+}
+/// The deeper one's panels of the right operand stay in half of the first cache: from the second
+/// one, steps would wait for them.
+int deep_product(const Machine& m) {
+  constexpr int kLeast = 2 * kShortProduct, kMost = 512;
+  std::int64_t first = 0;
+  for (const Level& l : m.levels)
+    if (l.kind == LevelKind::cache) first = l.capacity.value;
+  if (first == 0 || m.units.empty()) return kMost;
+  const ComputeUnit& u = m.units.front();
+  const std::int64_t step =
+      blocks_of_product(u, kMost).first.vectors * std::max<std::int64_t>(u.vector_width.value, 4);
+  const auto steps = static_cast<int>(std::min<std::int64_t>(first / 2 / step, kMost));
+  return std::max(steps / kShortProduct * kShortProduct, kLeast);
 }
 /// Rows and depths of products whose operands are taken in pairs of steps.
 constexpr int kTallPairs = 96, kFlatPairs = 24, kDeepPairs = 256, kShortPairs = 32;
@@ -64,8 +89,9 @@ constexpr int kSumRows = 512, kFewRows = 2, kManyRows = 16;
 constexpr std::string_view kSums =
     "name: sums\nloops: {i: 512, j: 64}\noperators: [\"S[i] += X[i,j]\", \"R[i] = rsqrt(S[i] * "
     "0.01 + 1)\", \"Y[i,j] = X[i,j] * R[i]\"]\n";
-/// Two operators, tile by tile: 11 of them a row.
-constexpr int kVisitTiles = 512 * 11;
+/// Two operators, tile by tile, a whole vector each: a store of a part of one may take so long
+/// that all else passes beside it.
+constexpr int kVisitRows = 512, kVisitColumns = 64;
 constexpr std::string_view kVisits =
     "name: visits\nloops: {i: 512, j: 64}\noperators: [\"T[i,j] = X[i,j] + 1\", \"Y[i,j] = "
     "relu(T[i,j] * X[i,j])\"]\n";
@@ -136,9 +162,13 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"latency home", [=] { return chasing(home); }});
   all.push_back({"copy", [] { return packing(kLongRow); }});
   all.push_back({"copy, short rows", [] { return packing(1); }});
-  // A block of registers a step and besides: the same blocks over two depths.
-  all.push_back({"product deep", [] { return running(product_text(96, 128, 512), "C.C", 1, 1); }});
-  all.push_back({"product short", [] { return running(product_text(96, 128, 32), "C.C", 1, 1); }});
+  // A block of registers a step and besides: two depths.
+  for (const auto& [name, depth] :
+       {std::pair{"product deep", deep_product(m)}, {"product short", kShortProduct}})
+    all.push_back({name, [depth] {
+                     return running(product_text(kProductRows, kProductColumns, depth), "C.C", 1,
+                                    1);
+                   }});
   const auto light = [](int rows) {
     return [rows] { return running(points_text("relu(X[i,j] + 1)", rows), "C.Y", 1, 1); };
   };
@@ -192,9 +222,11 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   };
   all.push_back({"sums read, few rows", sums(kFewRows)});
   all.push_back({"sums read, many rows", sums(kManyRows)});
-  all.push_back({"visits", [] {
-                   return at_places([] {
-                     return running(std::string(kVisits), "i/1 j/6 ( C.T C.Y )", 1, kVisitTiles);
+  all.push_back({"visits of vectors", [=] {
+                   return at_places([=] {
+                     return running(std::string(kVisits),
+                                    formatted("i/1 j/{} ( C.T C.Y )", static_cast<int>(lanes)), 1,
+                                    kVisitRows * kVisitColumns / lanes);
                    });
                  }});
   const auto taps = [=](int step) {
@@ -375,16 +407,22 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
   const double lanes = static_cast<double>(u.vector_width.value) / 4;
   const Gauged *const deep = find("product deep"), *const shallow = find("product short");
   if (deep && shallow && lanes > 0) {
-    // The same blocks, 512 and 32 steps deep: the difference is of steps, the rest is of blocks.
-    const double step = (deep->seconds - shallow->seconds) / (512 - 32);
-    const double vectors = 96.0 * 128 / lanes;
+    // Two products of so many steps and blocks: two equations. Beside them is a load and a store of
+    // every vector, which the time model counts apart (kTouched).
+    constexpr double kPoints = static_cast<double>(kProductRows) * kProductColumns;
+    const double touched = clock > 0 ? 0.5 * kPoints / lanes / clock : 0;
+    const double many = deep_product(m), few = kShortProduct;
+    const double of_deep = blocks_of_product(u, deep_product(m)).second,
+                 of_short = blocks_of_product(u, kShortProduct).second;
+    const double a = deep->seconds - touched, b = shallow->seconds - touched;
+    const double step = (a * of_short - b * of_deep) / (many * of_short - few * of_deep);
     const std::string type = "f32";
-    u.peak[type] = FlopsPerSecond(2 * 96.0 * 128 / step * static_cast<double>(u.count));
-    u.sources["peak." + type] = source(*deep, "a product's steps, one thread, times the cores");
-    const double blocks = std::ceil(96.0 / 6) * std::ceil(128 / (4 * lanes));
-    // Beside a load and a store of every vector, which the time model counts apart (kTouched).
-    const double call = (shallow->seconds - 32 * step - 0.5 * vectors / clock) / blocks;
-    cycles("call", std::max(call, 1 / clock), source(*shallow, "blocks of 32 steps"));
+    u.peak[type] = FlopsPerSecond(2 * kPoints / step * static_cast<double>(u.count));
+    u.sources["peak." + type] = source(
+        *deep, formatted("{} steps of a product, one thread, times the cores", deep_product(m)));
+    const double call = (b - few * step) / of_short;
+    cycles("call", std::max(call, 1 / clock),
+           source(*shallow, formatted("blocks of {} steps", kShortProduct)));
   }
   const Gauged *const rows = find("points light"), *const row = find("points light, one row");
   if (rows && row && lanes > 0) {
@@ -478,10 +516,12 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("reread", std::max(1e-3 / clock, (few->seconds - many->seconds) / tiles),
            source(*few, "sums of two rows, read together"));
   }
-  if (const Gauged* const g = find("visits"); g != nullptr && u.cycles.contains("light"))
-    // Two operators with five operations between them (the time model's count).
-    cycles("visit", std::max(1e-3, g->seconds * clock - 5 * u.cycles.at("light")) / 2 / clock,
-           source(*g, "tiles of six elements"));
+  // The second operator takes the first one's values from registers: one visit, and five operations
+  // and a half (the time model's count). Where these alone take longer, compilers have joined
+  // tiles, and nothing is known of a visit: the time model's standard stays.
+  if (const Gauged* const g = find("visits of vectors");
+      g != nullptr && u.cycles.contains("light") && g->seconds * clock > 5.5 * u.cycles.at("light"))
+    beside("visits of vectors", "visit", 5.5, "light", "tiles of one vector");
   if (const Gauged* const g = find("taps"))
     cycles("tap", g->seconds, source(*g, "a depthwise convolution, a vector and tap"));
   if (const Gauged* const g = find("taps, apart"))

@@ -138,6 +138,7 @@ void KernelEmitter::Follower::begin() {
 }
 
 void KernelEmitter::Follower::begin_row() {
+  begin_values({&output(0).value}, values_);
   if (reduces_) e_.out_.line("Vector " + value_ + " = vector_at(" + lanes_of_row() + ");");
 }
 

@@ -110,6 +110,7 @@ class KernelEmitter::Points : PointText {
 
   void all_points() {
     const int opened = open(false, vector_);
+    if (vector_ >= 0) begin_values(values());
     if (followers_) followers_->begin_row();
     if (vector_ < 0)
       point(Width::one);

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "codegen/cpu/cpu.h"
-#include "core/lowering/product_loads.h"
+#include "core/lowering/register_blocks.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -32,35 +32,6 @@ constexpr std::array kKernels = {
     MicroKernel{"scalar", "the naive loop nest, as the compiler vectorises it", Isa::generic, 1, 1,
                 0, 0},
 };
-
-/// Cycles and loads of one step of the depth, over a box of that many rows and vectors, with two
-/// fused multiply-adds and two loads a cycle and a latency of four cycles.
-struct Step {
-  double cycles = 0, loads = 0;
-};
-
-Step step_of(const MicroKernel& k, std::int64_t rows, std::int64_t vectors, std::int64_t depth) {
-  constexpr double kLatency = 4;
-  Step sum;
-  const std::int64_t panels = ceil_div(vectors, k.vectors);
-  // Panels and groups are as even as they can be: at most two sizes of each. Narrow panels are
-  // taller.
-  for (std::int64_t wide = 0; wide < 2; ++wide) {
-    const std::int64_t width = std::max<std::int64_t>(1, vectors / panels + wide);
-    const std::int64_t most = std::min<std::int64_t>(12, k.rows * k.vectors / width);
-    const std::int64_t groups = ceil_div(rows, std::max<std::int64_t>(most, 1));
-    for (std::int64_t tall = 0; tall < 2; ++tall) {
-      const std::int64_t wides = vectors % panels, talls = rows % groups;
-      const auto count = static_cast<double>((wide == 1 ? wides : panels - wides) *
-                                             (tall == 1 ? talls : groups - talls));
-      const auto n = static_cast<double>(vectors / panels + wide);
-      const auto m = static_cast<double>(rows / groups + tall);
-      sum.cycles += count * std::max({m * n / 2, (m + n) / 2, kLatency});
-      sum.loads += count * product_loads(m, n, static_cast<double>(depth));
-    }
-  }
-  return sum;
-}
 
 /// Dot products of pairs and quads run on the micro-kernels of their vectors.
 Isa vectors_of(Isa isa) {
@@ -104,22 +75,18 @@ Result<MicroKernel> micro_kernel_for(Isa isa, std::string_view name) {
 
 MicroKernel micro_kernel_fitting(Isa isa, std::int64_t rows, std::int64_t columns,
                                  std::int64_t depth, std::int64_t element_bytes) {
-  const MicroKernel* best = nullptr;
-  Step least;
   isa = vectors_of(isa);
+  std::vector<const MicroKernel*> kernels;
+  std::vector<RegisterBlock> blocks;
   for (const MicroKernel& k : kKernels) {
-    if (k.isa != isa) continue;
-    if (best != nullptr && k.vector_bytes == 0) continue;
-    const std::int64_t lanes = std::max<std::int64_t>(1, k.vector_bytes / element_bytes);
-    const Step step = step_of(k, std::max<std::int64_t>(rows, 1),
-                              ceil_div(std::max<std::int64_t>(columns, 1), lanes),
-                              std::max<std::int64_t>(depth, 1));
-    if (best == nullptr ||
-        std::pair(step.cycles, step.loads) < std::pair(least.cycles, least.loads))
-      best = &k, least = step;
+    if (k.isa != isa || (k.vector_bytes == 0 && !kernels.empty())) continue;
+    kernels.push_back(&k), blocks.push_back({k.rows, k.vectors});
   }
-  TW_CHECK(best != nullptr, "an instruction set without a micro-kernel");
-  return *best;
+  TW_CHECK(!kernels.empty(), "an instruction set without a micro-kernel");
+  const std::int64_t lanes =
+      std::max<std::int64_t>(1, kernels.front()->vector_bytes / element_bytes);
+  return *kernels[block_fitting(blocks, rows, ceil_div(std::max<std::int64_t>(columns, 1), lanes),
+                                std::max<std::int64_t>(depth, 1))];
 }
 
 }  // namespace tilewright::cpu

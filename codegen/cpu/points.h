@@ -4,11 +4,13 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "codegen/common/expression.h"
 #include "codegen/cpu/emitter.h"
+#include "core/lowering/row_values.h"
 #include "core/workload/expr.h"
 
 namespace tilewright::cpu {
@@ -20,6 +22,7 @@ enum class Width { one, whole, part };  ///< an element, a vector, the first lan
 class KernelEmitter::PointText {
  protected:
   static constexpr std::int64_t kFar = -1;
+  static constexpr int kInRow = 1000;  ///< numbers of what rows share begin here: no input's
 
   PointText(KernelEmitter& e, NodeId id, const SymRanges& ranges, std::string suffix = {})
       : e_(e),
@@ -116,7 +119,55 @@ class KernelEmitter::PointText {
   std::string value(Width width, const Expr& e,
                     const std::function<std::string(int, bool)>& of_output = {}) const {
     const auto of_index = [&](LoopId loop) { return index_value(width, loop); };
-    return expression(e, real(width), of_index, of_output);
+    return expression(of_row(width, e), real(width), of_index, of_output);
+  }
+
+  /// Declares what of these expressions is the same along the row of vectors that begins here; it
+  /// is known to `inputs` and `value` of vectors from here on. `values`: as of `inputs`.
+  void begin_values(const std::vector<const Expr*>& read,
+                    const std::vector<std::string>& values = {}) {
+    in_row_.clear();
+    int number = kInRow * (static_cast<int>(id_.value) + 1);
+    for (const Expr* e : read) {
+      Expr left = *e;
+      if (take_values(left, values, number)) in_row_.emplace(e, std::move(left));
+    }
+  }
+  bool take_values(Expr& e, const std::vector<std::string>& values, int& number) const {
+    if (e.kind != Expr::Kind::call) return false;
+    const bool whole = is_of_row(e, values);
+    if (!whole) {
+      bool any = false;
+      for (Expr& a : e.args) any = take_values(a, values, number) || any;
+      return any;
+    }
+    const std::string name = "x" + std::to_string(number);
+    e_.out_.line("Vector " + name + ";");
+    e_.out_.open("");
+    inputs(Width::one, {&e});
+    e_.out_.line(name + " = splat(" + value(Width::one, e) + ");");
+    e_.out_.close();
+    Expr input;
+    input.kind = Expr::Kind::input, input.input = number++;
+    e = std::move(input);
+    return true;
+  }
+  /// None of what it reads is in registers, may lie outside, or moves with a reduction.
+  bool is_of_row(const Expr& e, const std::vector<std::string>& values) const {
+    if (vector_ < 0 || !lowering::is_of_row(op_, e, op_.loops[static_cast<std::size_t>(vector_)]))
+      return false;
+    for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
+      const Access& a = op_.inputs[i];
+      if (!reads_input(e, static_cast<int>(i))) continue;
+      if ((!values.empty() && !values[i].empty()) || can_leave(w_, op_, a)) return false;
+      for (int l = 0; l < static_cast<int>(op_.loops.size()); ++l)
+        if (is_reduction(l) && indexes(a, op_.loops[static_cast<std::size_t>(l)])) return false;
+    }
+    return true;
+  }
+  const Expr& of_row(Width width, const Expr& e) const {
+    const auto known = width == Width::one ? in_row_.end() : in_row_.find(&e);
+    return known == in_row_.end() ? e : known->second;
   }
 
   /// Declares an array and what to add to indices times strides: where its held tile begins.
@@ -277,8 +328,9 @@ class KernelEmitter::PointText {
   void inputs(Width width, const std::vector<const Expr*>& read,
               const std::vector<std::string>& values = {}) const {
     for (std::size_t i = 0; i < op_.inputs.size(); ++i) {
-      if (std::ranges::none_of(read,
-                               [&](const Expr* e) { return reads_input(*e, static_cast<int>(i)); }))
+      if (std::ranges::none_of(read, [&](const Expr* e) {
+            return reads_input(of_row(width, *e), static_cast<int>(i));
+          }))
         continue;
       if (!values.empty() && !values[i].empty()) {
         e_.out_.line("const " + type(width) + " x" + std::to_string(i) + " = " + values[i] + ";");
@@ -329,8 +381,9 @@ class KernelEmitter::PointText {
     std::int64_t first = 0, end = 0;
   };
   Segment segment_ = {};
-  mutable bool middle_ = false;     ///< no lane of any strip is outside its tensor
-  std::vector<std::string> names_;  ///< by op.loops
+  std::map<const Expr*, Expr> in_row_;  ///< without what the row shares
+  mutable bool middle_ = false;         ///< no lane of any strip is outside its tensor
+  std::vector<std::string> names_;      ///< by op.loops
 };
 
 }  // namespace tilewright::cpu

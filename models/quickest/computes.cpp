@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/lowering/byte_products.h"
+#include "core/lowering/row_values.h"
 #include "core/lowering/window_planes.h"
 #include "core/lowering/window_points.h"
 #include "core/workload/expr.h"
@@ -281,7 +282,7 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                             .steps = box.depth,
                             .inside = inside,
                             .lanes = r_.lanes,
-                            .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                            .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
                             .multiply_add = r_.fma / r_.cycle}));
 }
 
@@ -327,7 +328,7 @@ std::optional<double> Compute::taps(const Product& x) const {
 
 std::optional<double> Compute::plane() const {
   const VectorUnit unit{.lanes = r_.lanes,
-                        .registers = r_.micro_kernels.front()[1] == 4 ? 32 : 16,
+                        .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
                         .element_bytes = static_cast<std::int64_t>(r_.element),
                         .multiply_add = r_.fma / r_.cycle};
   const auto x = window_plane(w_, n_.op, extents_, unit);
@@ -384,14 +385,23 @@ double Compute::call(const Expr& e, bool alone) const {
 
 /// What a vector, or a point alone, of an expression costs, lanes along a loop: what all lanes
 /// share is a scalar's work beside, as a branch is, and what is written twice is computed once.
-double Compute::seconds_of(const Expr& e, LoopId along, std::vector<const Expr*>& known) const {
-  if (e.kind != Expr::Kind::call || uniform(e, along)) return 0;
+double Compute::seconds_of(const Operator& op, const Expr& e, LoopId along,
+                           std::vector<const Expr*>& known) const {
+  if (e.kind != Expr::Kind::call || uniform(e, along) || lowering::is_of_row(op, e, along))
+    return 0;
   if (std::ranges::any_of(known, [&](const Expr* k) { return *k == e; })) return 0;
   known.push_back(&e);
   double seconds = 0;
-  for (const Expr& a : e.args) seconds += seconds_of(a, along, known);
+  for (const Expr& a : e.args) seconds += seconds_of(op, a, along, known);
   if (e.function == "select" && uniform(e.args.front(), along)) return seconds;
   return seconds + call(e, !along.valid());
+}
+
+/// What is computed once a row, beside its vectors.
+double Compute::row_seconds(const Operator& op, const Expr& e, LoopId along) const {
+  double seconds = lowering::is_of_row(op, e, along) ? call(e, true) : 0;
+  for (const Expr& a : e.args) seconds += row_seconds(op, a, along);
+  return seconds;
 }
 
 /// Of all results of an operator, and of combining or storing them.
@@ -401,7 +411,7 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
   std::vector<const Expr*> known;
   double seconds = 0;
   for (const Output& out : op.outputs) {
-    seconds += seconds_of(out.value, along, known) + light;
+    seconds += seconds_of(op, out.value, along, known) + light;
     if (out.rescale) seconds += light;
     if (alone && (out.combine == Combine::max || out.combine == Combine::min))
       seconds += r_.expensive_one;
@@ -537,14 +547,21 @@ double Compute::points(const InRegisters& registers) const {
           if (t.loop == along && std::abs(t.coefficient) > 1) each += kApart * light;
       }
   }
-  if (registers.unstored.contains(n_.writes.front().buffer)) each -= 0.5 * light;
+  const bool unstored = registers.unstored.contains(n_.writes.front().buffer);
+  if (unstored) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);
   // What a loop leaves over of its last vector costs a vector, too.
   const double run = most(vector), rows = points / run;
   double seconds = rows * (vector < 0 ? 1 : std::ceil(run / lanes)) * each;
-  if (vector >= 0 && std::fmod(run, lanes) != 0) seconds += rows * r_.part;
+  // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles. Sums of
+  // a row, and what stays in registers, leave lanes out by one more operation.
+  if (vector >= 0 && std::fmod(run, lanes) != 0)
+    seconds += rows * (unstored || w_.is_reduction(n_.op, along) ? light : r_.part);
+  for (const Output& out : op.outputs) seconds += rows * row_seconds(op, out.value, along);
   if (vector >= 0 && w_.is_reduction(n_.op, along)) seconds += joined(registers, follows, vector);
-  if (!follows) seconds += r_.visit + rows * r_.call / 2;
+  // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
+  constexpr double kRowBegins = 0.5;  // cycles
+  if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
   if (reads_sums_together(vector)) seconds += r_.reread;
   return seconds;
 }

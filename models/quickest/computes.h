@@ -66,7 +66,9 @@ class Compute {
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
-  double seconds_of(const Expr& e, LoopId along, std::vector<const Expr*>& known) const;
+  double seconds_of(const Operator& op, const Expr& e, LoopId along,
+                    std::vector<const Expr*>& known) const;
+  double row_seconds(const Operator& op, const Expr& e, LoopId along) const;
   double call(const Expr& e, bool alone) const;
   double value_seconds(const Operator& op, LoopId along) const;
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;

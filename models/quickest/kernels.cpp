@@ -92,13 +92,13 @@ class Search {
   const std::string& loop_name(LoopId l) const { return w_.loop(l).name; }
 
   Variable rows_of(LoopId l, std::int64_t begin) const {
-    const std::int64_t multiple = r_.tiles ? 32 : r_.micro_kernels.front()[0] * 2;
+    const std::int64_t multiple = r_.tiles ? 32 : r_.micro_kernels.front().rows * 2;
     Variable v{loop_name(l), steps_of(extent(l), multiple, multiple, 4096)};
     v.at = nearest_step(v.steps, begin);
     return v;
   }
   Variable columns_of(LoopId l, std::int64_t begin) const {
-    const std::int64_t multiple = r_.micro_kernels.front()[1] * r_.lanes;
+    const std::int64_t multiple = r_.micro_kernels.front().vectors * r_.lanes;
     Variable v{loop_name(l), steps_of(extent(l), multiple, multiple, 8192)};
     v.at = nearest_step(v.steps, begin);
     return v;

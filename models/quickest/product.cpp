@@ -2,14 +2,11 @@
 #include <cmath>
 
 #include "core/lowering/checks.h"
-#include "core/lowering/product_loads.h"
 #include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
 namespace tilewright::quickest {
 namespace {
-
-constexpr std::int64_t kMostRows = 12;
 
 /// Loads of a step: a vector of each column, an element of each row, and addresses of rows that
 /// registers have no room for.
@@ -74,27 +71,16 @@ std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled) {
 }
 
 Blocks blocks_of(const Rates& r, double rows, double columns, double depth) {
-  const auto lines = static_cast<std::int64_t>(std::ceil(rows));
-  const auto vectors = static_cast<std::int64_t>(std::ceil(columns / static_cast<double>(r.lanes)));
-  std::pair<double, double> least;
-  Blocks best{};
-  for (const auto& [m, n] : r.micro_kernels) {
-    const std::int64_t panels = std::max<std::int64_t>(1, ceil_div(vectors, n));
-    const std::int64_t width = ceil_div(std::max<std::int64_t>(vectors, 1), panels);
-    const std::int64_t most = std::min<std::int64_t>(kMostRows, m * n / width);
-    const std::int64_t groups = std::max<std::int64_t>(1, ceil_div(lines, most));
-    const std::int64_t height = ceil_div(std::max<std::int64_t>(lines, 1), groups);
-    const double cycles =
-        static_cast<double>(panels * groups) *
-        std::max({static_cast<double>(width * height) * r.fma / r.cycle,
-                  loads_of_step(static_cast<double>(height), static_cast<double>(width)) / 2,
-                  kLatency});
-    const auto high = static_cast<double>(height), wide = static_cast<double>(width);
-    const double loads = static_cast<double>(panels * groups) * product_loads(high, wide, depth);
-    if (best.used[0] == 0 || std::pair(cycles, loads) < least)
-      least = {cycles, loads}, best = {{height, width}, {m, n}};
-  }
-  return best;
+  const auto whole = [](double x) {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(x)));
+  };
+  const std::int64_t lines = whole(rows), vectors = whole(columns / static_cast<double>(r.lanes));
+  const RegisterBlock& b =
+      r.micro_kernels[block_fitting(r.micro_kernels, lines, vectors, whole(depth))];
+  const std::int64_t width = ceil_div(vectors, ceil_div(vectors, b.vectors));
+  const std::int64_t most = std::min(kMostBlockRows, b.rows * b.vectors / width);
+  const std::int64_t height = ceil_div(lines, ceil_div(lines, most));
+  return {{height, width}, {b.rows, b.vectors}};
 }
 
 std::array<std::int64_t, 2> block_of(const Rates& r, double rows, double columns, double depth) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/lowering/register_blocks.h"
 #include "core/machine/machine.h"
 #include "core/plan/plan.h"
 #include "core/plan/schedule.h"
@@ -69,7 +70,7 @@ struct Rates {
   double reread = 0;              ///< sums stored one by one that are read as a vector
   double tap = 0, tap_apart = 0;  ///< a vector of a window's tap, neighbours or not
   double region = 0;              ///< threads begin and end
-  std::vector<std::array<std::int64_t, 2>> micro_kernels;  ///< rows and vectors
+  std::vector<RegisterBlock> micro_kernels;  ///< those that are emitted
   std::vector<CacheRate> caches;                           ///< innermost first
   std::vector<std::string> assumed;
 };
@@ -110,7 +111,7 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
 /// and inputs and outputs once from and to memory.
 double least_seconds(const Workload& w, const Rates& r);
 /// Rows and vectors of a block that stays in registers: as even as they can be, and the most that
-/// its micro-kernel has.
+/// its micro-kernel has. The micro-kernel is the one that is emitted (block_fitting).
 struct Blocks {
   std::array<std::int64_t, 2> used{}, most{};
 };

@@ -156,11 +156,11 @@ Result<Rates> rates_of(const Question& q) {
   if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())
     r.region += r.cycle * more->second * std::max(0, r.threads - 2);
   // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
-  if (u.registers >= 32 ||
-      (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16))
-    r.micro_kernels = {{6, 4}, {5, 5}, {8, 3}};
-  else
-    r.micro_kernels = {{6, 2}, {4, 3}};
+  constexpr std::int64_t kMany = 32;
+  const bool many =
+      q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16;
+  const auto blocks = register_blocks(many ? kMany : u.registers);
+  r.micro_kernels.assign(blocks.begin(), blocks.end());
   add_caches(m, u, r);
   return r;
 }

@@ -223,5 +223,28 @@ TEST(Followers, WriteAnOutputInPlace) {
   EXPECT_TRUE(says(*source, "// C.X: X[m,l] = relu(C[m,l] + R[m,l]), from registers"));
 }
 
+/// The logarithm of a row's sum is a library's call, lane by lane: rows compute it once, whether
+/// the operator passes over its tile, takes another's values from registers, or sums up.
+TEST(Points, ARowsLogarithmIsComputedOnce) {
+  const std::string head =
+      "name: f\nloops: {i: 19, j: 45}\noperators:\n  - \"S[i] += exp(X[i,j])\"\n";
+  for (const std::string& rest :
+       {std::string("  - \"Y[i,j] = X[i,j] - log(S[i])\"\n"),
+        std::string("  - \"D[i,j] = X[i,j] * 2\"\n  - \"Y[i,j] = D[i,j] - log(S[i] + 1)\"\n"),
+        std::string("  - \"Y[i] += X[i,j] * log(S[i])\"\n")}) {
+    const bool follows = rest.find("D[i,j]") != std::string::npos;
+    const Schedule s =
+        schedule_of(head + rest, follows ? "i ( C.S C.D C.Y )" : "i ( C.S C.Y )", "i=4");
+    check(s);
+    const auto source = source_of(s);
+    if (!source) GTEST_SKIP() << "no vectors on this machine";
+    const std::size_t rows = source->text.find("// C.Y: ");
+    ASSERT_NE(rows, std::string::npos);
+    const std::size_t once = source->text.find("splat(f_log(", rows);
+    ASSERT_NE(once, std::string::npos) << rest;
+    EXPECT_EQ(source->text.find("f_log(", once + 12), std::string::npos) << rest;
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

@@ -8,6 +8,7 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/loaded.h"
 #include "core/base/format.h"
+#include "core/lowering/register_blocks.h"
 #include "core/machine/machine.h"
 #include "core/workload/text.h"
 #include "tests/codegen/kernel_support.h"
@@ -48,6 +49,26 @@ TEST(MicroKernels, EightyColumnsTakeFiveVectorsAtOnce) {
   EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 32, 64, 4).name, "6x2");
   EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 24, 24, 64, 4).name, "4x3");
   EXPECT_EQ(micro_kernel_fitting(Isa::generic, 24, 24, 64, 4).name, "scalar");
+}
+
+/// What is priced and measured is what is emitted: one list and one choice for both.
+TEST(MicroKernels, AreTheBlocksThatArePriced) {
+  for (const auto& [isa, registers] : {std::pair{Isa::avx2, 16}, {Isa::avx512, 32}}) {
+    std::vector<RegisterBlock> emitted;
+    for (const MicroKernel& k : micro_kernels())
+      if (k.isa == isa && k.vector_bytes > 0) emitted.push_back({k.rows, k.vectors});
+    const auto priced = register_blocks(registers);
+    EXPECT_EQ(emitted, std::vector(priced.begin(), priced.end()));
+    const std::int64_t lanes = isa == Isa::avx2 ? 8 : 16;
+    for (std::int64_t m = 1; m < 100; m += 7)
+      for (std::int64_t n = 1; n < 300; n += 13)
+        for (const std::int64_t k : {8, 32, 300}) {
+          const RegisterBlock& b = priced[block_fitting(priced, m, ceil_div(n, lanes), k)];
+          const MicroKernel got = micro_kernel_fitting(isa, m, n, k, 4);
+          EXPECT_EQ((RegisterBlock{got.rows, got.vectors}), b) << m << " " << n << " " << k;
+        }
+  }
+  EXPECT_EQ(micro_kernel_fitting(Isa::avx2, 96, 128, 32, 4).name, "4x3");
 }
 
 cpu::Source source_of(const std::string& workload, const std::string& tiles, Isa isa) {

@@ -61,11 +61,12 @@ std::map<std::string, Gauged> numbers() {
   // 512 rows in tiles of two and of sixteen: 256 and 32 tiles, 50 cycles each.
   add("sums read, few rows", (512 * 20 + 256 * 50) * 0.25e-9);
   add("sums read, many rows", (512 * 20 + 32 * 50) * 0.25e-9);
-  add("visits", (2 * 3 + 5) * 0.25e-9);  // two of three cycles, five operations
+  add("visits of vectors", (3 + 5.5) * 0.25e-9);  // three cycles, five operations and a half
   add("taps", 0.5e-9), add("taps, apart", 1e-9);
   // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
-  add("product deep", (512 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
+  // Panels of 64 steps of 256 bytes are half of the first cache, 32 KiB.
+  add("product deep", (64 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
   add("product short", (32 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
   // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
@@ -156,6 +157,34 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
     EXPECT_TRUE(core.sources.at(key).starts_with("measured 2026-11-24T00:00:00Z: ")) << key;
   EXPECT_NE(m.levels[1].sources.at("bandwidth").find("within 1.0 %"), std::string::npos);
   EXPECT_EQ(machine_from_yaml(to_yaml(m), "host.yaml"), m);
+}
+
+/// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 16 vectors
+/// are 128 blocks, whether 4x3 (four panels of three vectors and two of two: 4 x 24 + 2 x 16) or
+/// 6x2. Panels of 256 steps of 64 bytes are half of the first cache.
+TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
+  auto all = numbers();
+  const auto product = [](double steps) { return (steps * 768 + 128 * 20 + 0.5 * 1536) * 0.25e-9; };
+  all["product deep"].seconds = product(256);
+  all["product short"].seconds = product(32);
+  Machine host = a_host();
+  host.units.front().registers = 16, host.units.front().vector_width = Bytes(32);
+  const ComputeUnit core = with_measured(host, all).units.front();
+  EXPECT_NEAR(core.cycles.at("call"), 20, 0.01);
+  EXPECT_NEAR(core.peak.at("f32").value, 2 * 4e9 * 32, 1e6);  // two cores, two vectors a cycle
+  EXPECT_NE(core.sources.at("peak.f32").find("256 steps"), std::string::npos);
+  // Twice the first cache, twice the steps.
+  host.levels[3].capacity = Bytes(64 << 10);
+  all["product deep"].seconds = product(512);
+  EXPECT_NEAR(with_measured(host, all).units.front().cycles.at("call"), 20, 0.01);
+}
+
+/// A visit that is not told from the operations beside it is not said to take nothing: tiles of
+/// nothing would be planned.
+TEST(Calibrate, AVisitThatIsNotToldFromItsOperationsIsLeftOut) {
+  auto all = numbers();
+  all["visits of vectors"].seconds = 2 * 0.25e-9;
+  EXPECT_FALSE(with_measured(a_host(), all).units.front().cycles.contains("visit"));
 }
 
 /// Of 32 MiB a core that shares its cache with others may find less. Bytes that are read again come

@@ -423,6 +423,33 @@ TEST(Planner, DepthsAreNotCutForTheFirstCache) {
   }
 }
 
+/// The price is of the blocks that are emitted: 96 x 128 over 32 steps are 4x3 in 16 registers, as
+/// codegen/cpu has it (tests/codegen/micro_kernel_test.cpp), whatever a multiply-add takes.
+TEST(Planner, BlocksArePricedAsTheyAreEmitted) {
+  const Result<Rates> assumed = rates(question("gemm", "cache:32K/8,1M/8"));
+  ASSERT_TRUE(assumed.ok()) << assumed.reason();
+  Rates r = *assumed;
+  for (const std::int64_t registers : {16, 32}) {
+    const auto of = register_blocks(registers);
+    r.micro_kernels.assign(of.begin(), of.end());
+    r.lanes = registers == 16 ? 8 : 16;
+    std::mt19937_64 random(11);
+    for (int i = 0; i < 300; ++i) {
+      const auto drawn = [&](int most) { return 1 + static_cast<std::int64_t>(random() % most); };
+      const std::int64_t m = i == 0 ? 96 : drawn(100), n = i == 0 ? 128 : drawn(300),
+                         k = i == 0 ? 32 : drawn(600);
+      r.fma = r.cycle * (i % 2 == 0 ? 0.5 : 1.1);
+      const RegisterBlock& b = of[block_fitting(of, m, ceil_div(n, r.lanes), k)];
+      const auto most =
+          blocks_of(r, static_cast<double>(m), static_cast<double>(n), static_cast<double>(k)).most;
+      EXPECT_EQ(most, (std::array{b.rows, b.vectors})) << m << " " << n << " " << k;
+      if (i == 0 && registers == 16) {
+        EXPECT_EQ(most, (std::array<std::int64_t, 2>{4, 3}));
+      }
+    }
+  }
+}
+
 TEST(Planner, MoreWorkTakesLonger) {
   const Question q = question("gemm", "epyc-zen5");
   const Result<Rates> r = rates(q);

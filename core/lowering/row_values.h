@@ -1,0 +1,29 @@
+// What an expression has that is the same in all of a row: one rule for whoever emits or prices it.
+#pragma once
+
+#include <algorithm>
+
+#include "core/workload/access.h"
+#include "core/workload/workload.h"
+
+namespace tilewright::lowering {
+
+/// Whether a call of an operator's expression is taken out of its rows along a loop: the function
+/// is a library's, called for each lane, and its arguments are constants and inputs that the loop
+/// does not move. Compilers leave such calls where they are.
+inline bool is_of_row(const Operator& op, const Expr& e, LoopId along) {
+  const auto same = [&](const Expr& x, const auto& self) -> bool {
+    if (x.kind == Expr::Kind::constant) return true;
+    if (x.kind == Expr::Kind::input) {
+      const Access& a = op.inputs[static_cast<std::size_t>(x.input)];
+      return !indexes(a, along) &&
+             std::ranges::none_of(a.index, [](const Affine& i) { return i.gathered >= 0; });
+    }
+    return x.kind == Expr::Kind::call &&
+           std::ranges::all_of(x.args, [&](const Expr& y) { return self(y, self); });
+  };
+  return e.kind == Expr::Kind::call && along.valid() &&
+         (e.function == "log" || e.function == "sin" || e.function == "cos") && same(e, same);
+}
+
+}  // namespace tilewright::lowering
