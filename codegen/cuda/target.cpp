@@ -42,9 +42,21 @@ std::string fnv64(std::string_view text) {
   return formatted("{:016x}", hash);
 }
 
+/// What the file is built for. Warpgroups and the TMA unit, which has maps, clusters and launches
+/// that overlap are of sm_90a.
+std::vector<std::string> architectures_of(const Source& source) {
+  const bool anywhere = std::ranges::all_of(source.launches, [](const Launch& l) {
+    return l.maps.empty() && !l.early && l.cluster == 1;
+  });
+  if (anywhere) return {"sm_80", "sm_90a"};
+  return {"sm_90a"};
+}
+
 std::string build_script(const Source& source) {
-  return "#!/bin/sh\n# Builds " + source.file_name +
-         " into a cubin; ARCH is sm_90a or sm_80.\nset -e\ncd \"$(dirname \"$0\")\"\n"
+  const bool anywhere = architectures_of(source).size() > 1;
+  return "#!/bin/sh\n# Builds " + source.file_name + " into a cubin; ARCH is " +
+         (anywhere ? "sm_90a or sm_80" : "sm_90a, whose instructions the file has") +
+         ".\nset -e\ncd \"$(dirname \"$0\")\"\n"
          "ARCH=\"${ARCH:-sm_90a}\"\n"
          "exec \"${NVCC:-nvcc}\" -std=c++17 -O3 -lineinfo -gencode "
          "\"arch=compute_${ARCH#sm_},code=$ARCH\" -Xptxas -v -I . -cubin -o kernel.cubin " +
@@ -156,13 +168,7 @@ class OnDevice final : public CudaEmitted {
   void describe_files(ordered_json& json) const override {
     CudaEmitted::describe_files(json);
     json["builds"] = ordered_json::array();
-    // Warpgroups and the TMA unit, which has maps, clusters and launches that overlap are of
-    // sm_90a.
-    std::vector<std::string> architectures = {"sm_90a"};
-    if (std::ranges::all_of(source().launches, [](const Launch& l) {
-          return l.maps.empty() && !l.early && l.cluster == 1;
-        }))
-      architectures.insert(architectures.begin(), "sm_80");
+    std::vector<std::string> architectures = architectures_of(source());
     if (arch_) architectures = {*arch_};
     for (const std::string& arch : architectures) {
       ordered_json& one = json["builds"].emplace_back(ordered_json{{"architecture", arch}});

@@ -96,6 +96,26 @@ TEST(Command, RunCudaWithoutADriverSaysSo) {
   document({"run", "--target", "cuda", "-m", "h200", "--batch", batch}, 3);
 }
 
+/// A file with Hopper's own instructions assembles for sm_90a alone, and its script says so.
+TEST(Command, TheBuildScriptSaysWhatTheFileAssemblesFor) {
+  struct Case {
+    const char* machine;
+    const char* says;
+  };
+  // On an h200 launches overlap, which no older device has.
+  for (const Case& c : {Case{"h200", "ARCH is sm_90a, whose instructions the file has."},
+                        Case{"a100", "ARCH is sm_90a or sm_80."}}) {
+    const Folder folder;
+    const Outcome o = tilewright_command(
+        {"emit", "gemm:m=64,n=64,k=64", "-m", c.machine, "--target", "cuda", "--tree",
+         "m/32@grid n/32@grid ( k/16 ( C.gemm ) )", "-o", folder.path("out")});
+    ASSERT_EQ(o.status, 0) << o.err;
+    std::ifstream file(folder.path("out") + "/build.sh");
+    const std::string script{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_THAT(script, HasSubstr(c.says)) << c.machine;
+  }
+}
+
 TEST(Command, BatchBuildsEachLineAndKeepsTheOrder) {
   const Folder folder;
   const std::string tree = R"j("tree": "m@grid ( l ( k ( C.gemm1 ) C.gemm2 ) )")j";
