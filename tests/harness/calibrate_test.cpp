@@ -179,6 +179,24 @@ TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   EXPECT_NEAR(with_measured(host, all).units.front().cycles.at("call"), 20, 0.01);
 }
 
+// Pairs and quads whose instructions a processor lacks are f32: a rate of them would be priced.
+TEST(Calibrate, RatesOfInstructionsThatAreMissingAreLeftOut) {
+  std::map<std::string, Gauged> measured = numbers();
+  for (const int m : {96, 24})
+    for (const int k : {256, 32})
+      measured.at("pairs, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps")
+          .seconds = (k * (m * 8 * 0.95 + (m + 128) / 16.0 * 3) + 70) * 0.25e-9;
+  for (const int m : {384, 128})
+    for (const int k : {1024, 256})
+      measured.at("quads, " + std::to_string(m) + " rows, " + std::to_string(k) + " steps")
+          .seconds = (k * (m * 8 * 1.0 + m / 16.0 * 0.4 + 128 / 16.0 * 4) + 3000) * 0.25e-9;
+  const Machine m = with_measured(a_host(), measured);
+  const ComputeUnit& core = m.units.front();
+  EXPECT_TRUE(core.peak.contains("f32"));
+  for (const char* type : {"bf16", "i8"}) EXPECT_FALSE(core.peak.contains(type)) << type;
+  for (const char* what : {"pair", "quad"}) EXPECT_FALSE(core.cycles.contains(what)) << what;
+}
+
 /// A visit that is not told from the operations beside it is not said to take nothing: tiles of
 /// nothing would be planned.
 TEST(Calibrate, AVisitThatIsNotToldFromItsOperationsIsLeftOut) {
