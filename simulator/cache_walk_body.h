@@ -1,6 +1,7 @@
-// How sets of packed words in order of use are touched, and two levels of them walked: included once for each
-// set of instructions (TILEWRIGHT_SET, one of cache_vectors.h, and TILEWRIGHT_TARGET), because a function is only
-// inlined into others that may use what it uses. No include guard on purpose.
+// How sets of packed words in order of use are touched, and two levels of them walked: included
+// once for each set of instructions (TILEWRIGHT_SET, one of cache_vectors.h, and
+// TILEWRIGHT_TARGET), because a function is only inlined into others that may use what it uses. No
+// include guard on purpose.
 
 template <>
 struct Tags::Fast<TILEWRIGHT_SET> {
@@ -13,8 +14,7 @@ struct Tags::Fast<TILEWRIGHT_SET> {
       std::uint32_t* row, std::uint32_t wanted, std::uint32_t meta, bool write, std::size_t ways,
       std::uint32_t& last) {
     Set::Vector held[kVectors];
-    const std::uint32_t found =
-        Set::find<kVectors>(row, Set::all(wanted), Set::all(meta), held);
+    const std::uint32_t found = Set::find<kVectors>(row, Set::all(wanted), Set::all(meta), held);
     last = row[ways - 1];
     // Ways up to the one found, or all of them.
     const std::uint32_t moves = (found ^ (found - 1)) & (~std::uint32_t{0} >> (32 - ways));
@@ -52,7 +52,6 @@ struct Tags::Fast<TILEWRIGHT_SET> {
   }
 };
 
-
 template <>
 struct Walk::Fast<TILEWRIGHT_SET> {
   using Set = TILEWRIGHT_SET;
@@ -80,9 +79,9 @@ struct Walk::Fast<TILEWRIGHT_SET> {
       Tags& t = *w.outer;
       const auto [set, tag] = t.packing_.place(line_of(now));
       std::uint32_t last = 0;
-      const std::uint32_t found =
-          Tags::Fast<Set>::to_the_front<kOut>(t.words_.data() + set * (kOut * kVector), t.packing_.word(tag, now),
-                             t.packing_.meta(), kDirty, t.ways_, last);
+      const std::uint32_t found = Tags::Fast<Set>::to_the_front<kOut>(
+          t.words_.data() + set * (kOut * kVector), t.packing_.word(tag, now), t.packing_.meta(),
+          kDirty, t.ways_, last);
       if constexpr (!kDirty) {
         Tally& tally = w.outer_tally[tensor_of(now)];
         tally.hits += found != 0 ? 1 : 0;

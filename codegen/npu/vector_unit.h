@@ -60,7 +60,8 @@ class VectorUnit {
                                   : spread == Spread::row ? round_up(s.rows, kBlock / 4)
                                                           : v.pitch;
     used_ += elements;
-    // Two that begin in one bank group are read in turn: whole ones lie half a turn of the groups apart.
+    // Two that begin in one bank group are read in turn: whole ones lie half a turn of the groups
+    // apart.
     if (spread == Spread::full && elements * 4 % kTurn == 0) used_ += kTurn / 2 / 4;
     most_ = std::max(most_, used_);
     return v;

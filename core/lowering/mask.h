@@ -35,10 +35,11 @@ struct MaskedChain {
 
 /// The edges of which it is proven, from bounds of every value, that elements beyond them add
 /// nothing to any row's sum or maximum and nothing to the second product, given that operands are
-/// finite numbers with sums that f32 holds, and that each row has a finite number among what a given
-/// tensor adds to it (a row of none but -inf has no results with or without what is left out). Every row has an element that is beyond none of
-/// them. Empty where nothing is proven: a masked score of -inf is nothing beside any number, one of
-/// -32768 is not, because a sum of products of f16 may be less. Cost: the expressions, some times.
+/// finite numbers with sums that f32 holds, and that each row has a finite number among what a
+/// given tensor adds to it (a row of none but -inf has no results with or without what is left
+/// out). Every row has an element that is beyond none of them. Empty where nothing is proven: a
+/// masked score of -inf is nothing beside any number, one of -32768 is not, because a sum of
+/// products of f16 may be less. Cost: the expressions, some times.
 std::vector<MaskEdge> mask_edges(const Workload& w, const MaskedChain& chain);
 
 /// Elements beyond the edge that a condition is true at, lt(m, l): none where it is of another

@@ -66,12 +66,12 @@ struct Rates {
   /// Products of quads with several rows are of tiles, of 16 rows, 16 columns and 16 quads
   /// (codegen/cpu/tiles_text.cpp): no two vectors a cycle are as fast.
   bool tiles = false;
-  double visit = 0;               ///< a tile of a compute that is no product
-  double reread = 0;              ///< sums stored one by one that are read as a vector
-  double tap = 0, tap_apart = 0;  ///< a vector of a window's tap, neighbours or not
-  double region = 0;              ///< threads begin and end
+  double visit = 0;                          ///< a tile of a compute that is no product
+  double reread = 0;                         ///< sums stored one by one that are read as a vector
+  double tap = 0, tap_apart = 0;             ///< a vector of a window's tap, neighbours or not
+  double region = 0;                         ///< threads begin and end
   std::vector<RegisterBlock> micro_kernels;  ///< those that are emitted
-  std::vector<CacheRate> caches;                           ///< innermost first
+  std::vector<CacheRate> caches;             ///< innermost first
   std::vector<std::string> assumed;
 };
 

@@ -75,7 +75,8 @@ TEST(NpuRun, AnOperatorMakesSeveralResults) {
   }
 }
 
-/// Temporaries of one size begin in bank groups that differ: conflicts took 21 % of the vector unit's time before.
+/// Temporaries of one size begin in bank groups that differ: conflicts took 21 % of the vector
+/// unit's time before.
 TEST(NpuRun, TemporariesAreReadAtOnce) {
   Request r{.subject = "gelu:rows=96,cols=38,dtype=f16", .machine = "ascend910"};
   r.tree = "r/80@grid c/32@grid ( C.biased C.cubic C.tanh C.half C.gelu )";

@@ -108,7 +108,7 @@ struct WarpgroupPair {
   const PairValue* find(TensorId t) const;
   const EpilogueRead* read(TensorId t) const;
   bool by_row(const EpilogueRead& r) const;  ///< whether rows of a product read different elements
-  bool read_ends() const;  ///< whether some of `reads` end within the last chunk
+  bool read_ends() const;                    ///< whether some of `reads` end within the last chunk
   std::int64_t read_registers(const Workload& w) const;  ///< that hold what a turn reads at home
   /// Of a condition on the rows of one product and places in the operands. None of others, or where
   /// `edges` are of all conditions.
