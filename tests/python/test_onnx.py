@@ -43,6 +43,25 @@ def test_operators(family, tmp_path):
     assert compared > 0
 
 
+def test_products_of_bytes_are_exact(tmp_path):
+    """Of the whole range, where onnxruntime's are not on every processor: against the whole numbers' own sums."""
+    rng = numpy.random.default_rng(7)
+    w = rng.integers(-128, 128, [40, 9]).astype(numpy.int8)
+    node, value, types = onnx.helper.make_node, onnx.helper.make_tensor_value_info, onnx.TensorProto
+    constants = {"w": w, "scale": numpy.float32(1 / 127), "zero": numpy.uint8(128)}
+    graph = onnx.helper.make_graph(
+        [node("QuantizeLinear", ["x", "scale", "zero"], ["q"]), node("MatMulInteger", ["q", "w"], ["y"])], "bytes",
+        [value("x", types.FLOAT, [6, 40])], [value("q", types.UINT8, [6, 40]), value("y", types.INT32, [6, 9])],
+        [onnx.numpy_helper.from_array(numpy.asarray(v), k) for k, v in constants.items()])
+    path = str(tmp_path / "bytes.onnx")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9), path)
+    made, values = tilewright.import_(path), reference.evaluate(path)
+    names = {e["name"]: e["tensor"] for e in made["inputs"] + made["outputs"]}
+    q = values[names["q"]].reshape(6, 40).astype(numpy.int64)
+    assert q.min() < 20 and q.max() > 235
+    assert numpy.array_equal(values[names["y"]].reshape(6, 9), q @ w)
+
+
 @pytest.mark.skipif(not os.environ.get("TILEWRIGHT_LONG"), reason="TILEWRIGHT_LONG=1 runs the onnx package's tests of nodes")
 def test_the_nodes_of_onnx():
     """What is taken is right."""
