@@ -8,15 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/format.h"
-#include "core/lowering/register_blocks.h"
 #include "core/machine/host_facts.h"
 #include "core/machine/written.h"
 #include "harness/circumstances.h"
 #include "harness/files.h"
 #include "harness/gauge_samples.h"
-#include "harness/memory_passes.h"
+#include "harness/gauges.h"
 #include "harness/pipeline.h"
-#include "harness/turns.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -25,226 +23,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kFewest = 5;    // samples that must agree
-constexpr int kSamples = 40;          // of a number, at most
-constexpr int kTurns = 3;             // how often a number that scatters is tried again
-constexpr std::size_t kLongRow = 16;  // lines, 1 KiB
-
-std::string product_text(int m, int n, int k, const std::string& dtype = "f32") {
-  return formatted(
-      "name: product\ndtype: {}\nloops: {{m: {}, \"n\": {}, k: {}}}\noperators: [\"C[m,n] += "
-      "A[m,k] * B[k,n]\"]\n",
-      dtype, m, n, k);
-}
-/// A product whose steps are measured, in two depths.
-constexpr int kProductRows = 96, kProductColumns = 128, kShortProduct = 32;
-/// The micro-kernel's block that such a product is emitted with, and how many there are of it.
-std::pair<RegisterBlock, double> blocks_of_product(const ComputeUnit& u, int depth) {
-  const auto of = register_blocks(u.registers);
-  const std::int64_t lanes = std::max<std::int64_t>(1, u.vector_width.value / 4),
-                     vectors = ceil_div(kProductColumns, lanes);
-  const RegisterBlock& b = of[block_fitting(of, kProductRows, vectors, depth)];
-  return {b, static_cast<double>(count_blocks(b, kProductRows, vectors))};
-}
-/// The deeper one's panels of the right operand stay in half of the first cache: from the second
-/// one, steps would wait for them.
-int deep_product(const Machine& m) {
-  constexpr int kLeast = 2 * kShortProduct, kMost = 512;
-  std::int64_t first = 0;
-  for (const Level& l : m.levels)
-    if (l.kind == LevelKind::cache) first = l.capacity.value;
-  if (first == 0 || m.units.empty()) return kMost;
-  const ComputeUnit& u = m.units.front();
-  const std::int64_t step =
-      blocks_of_product(u, kMost).first.vectors * std::max<std::int64_t>(u.vector_width.value, 4);
-  const auto steps = static_cast<int>(std::min<std::int64_t>(first / 2 / step, kMost));
-  return std::max(steps / kShortProduct * kShortProduct, kLeast);
-}
-/// Rows and depths of products whose operands are taken in pairs of steps.
-constexpr int kTallPairs = 96, kFlatPairs = 24, kDeepPairs = 256, kShortPairs = 32;
-/// The same of quads. Tiles multiply thirty times as fast as vectors: the difference between two
-/// products must be far more than what each of them begins with.
-constexpr int kTallQuads = 384, kFlatQuads = 128, kDeepQuads = 1024, kShortQuads = 256;
-
-/// So few that what is read and written stays in the first cache.
-constexpr int kNearRows = 3;
-
-constexpr int kPointsOfRow = 1024, kRows = 8;
-/// X + 1, where X or Y has another type at home than the points are computed in.
-constexpr int kConvertedRows = 2;
-std::string converted_text(const std::string& tensor, const std::string& type, int rows) {
-  return formatted(
-      "name: points\ndtypes: {{{}: {}}}\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] "
-      "= X[i,j] + 1\"]\n",
-      tensor, type, rows, kPointsOfRow);
-}
-
-std::string points_text(const std::string& value, int rows) {
-  return formatted("name: points\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] = {}\"]\n", rows,
-                   kPointsOfRow, value);
-}
-
-/// Rows of four vectors whose sums are read together, as vectors, right after they are stored.
-constexpr int kSumRows = 512, kFewRows = 2, kManyRows = 16;
-constexpr std::string_view kSums =
-    "name: sums\nloops: {i: 512, j: 64}\noperators: [\"S[i] += X[i,j]\", \"R[i] = rsqrt(S[i] * "
-    "0.01 + 1)\", \"Y[i,j] = X[i,j] * R[i]\"]\n";
-/// Two operators, tile by tile, a whole vector each: a store of a part of one may take so long
-/// that all else passes beside it.
-constexpr int kVisitRows = 512, kVisitColumns = 64;
-constexpr std::string_view kVisits =
-    "name: visits\nloops: {i: 512, j: 64}\noperators: [\"T[i,j] = X[i,j] + 1\", \"Y[i,j] = "
-    "relu(T[i,j] * X[i,j])\"]\n";
-/// Points in tiles of so few columns that each is computed alone (1), or that vectors are parts.
-constexpr int kTileRows = 64, kTileColumns = 40, kPartColumns = 4, kJoinRows = 256;
-constexpr int kTilePoints = kTileRows * kTileColumns, kParts = kTilePoints / kPartColumns;
-Prepared tiles(const std::string& value, int columns, double units) {
-  return running(formatted("name: tiles\nloops: {{i: {}, j: {}}}\noperators: [\"Y[i,j] = {}\"]\n",
-                           kTileRows, kTileColumns, value),
-                 formatted("j/{} ( C.Y )", columns), 1, units);
-}
-/// A depthwise convolution of rows of `kTapRow` points, neighbours or every other one.
-constexpr int kTapRow = 32, kTapRows = 16 * 16 * 9;
-std::string taps_text(int step) {
-  return formatted(
-      "name: taps\nloops: {{c: 16, h: 16, w: {}, r: 3, s: 3}}\noperators: [\"Y[c,h,w] += "
-      "X[c,h+r,{}*w+s] * K[c,r,s]\"]\n",
-      kTapRow, step);
-}
-
-constexpr std::string_view kReadAgain = " bytes read again";
-std::string read_again(std::size_t bytes) { return formatted("{}{}", bytes, kReadAgain); }
-
-std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
-  std::vector<Gauge> all;
-  all.push_back({"cycle", [] {
-                   return Prepared(Sample([] {
-                     constexpr std::size_t kSteps = 4'000'000;
-                     return seconds_of([] { add_chain(1, kSteps); }) / kSteps;
-                   }));
-                 }});
-  constexpr std::size_t kTimesInner = 8;
-  std::size_t largest = std::size_t{16} << 20, inner = 0, near = 0;
-  std::string last_cache;
-  for (std::size_t i = m.levels.size(); i-- > 1;) {
-    const Level& l = m.levels[i];
-    if (l.kind != LevelKind::cache) continue;
-    const auto capacity = static_cast<std::size_t>(l.capacity.value);
-    const bool shared = l.private_to < Unit::grid;
-    largest = std::max(largest, capacity);
-    // What a level holds is read into the next one further in: half of it, a thread's share. Of a
-    // last cache that many processors share, as much as kernels have in it: of more, pages' tables
-    // are.
-    const bool innermost = last_cache.empty();
-    const std::size_t bytes =
-        std::min(capacity / 2 / static_cast<std::size_t>(shared ? threads : 1),
-                 innermost ? capacity : kTimesInner * inner);
-    if (!innermost) {
-      all.push_back({"bandwidth " + l.name, [=] { return reading(bytes, 1); }});
-      all.push_back({"writing " + l.name, [=] { return writing(bytes); }});
-    }
-    all.push_back({"latency " + l.name, [=] { return chasing(innermost ? capacity / 2 : bytes); }});
-    last_cache = l.name, inner = capacity, near = bytes;
-  }
-  // How much of it comes from the last cache when it is read over and over: others may use the
-  // same.
-  for (std::size_t bytes = 2 * near; near > 0 && bytes <= inner; bytes *= 2)
-    all.push_back({read_again(bytes), [=] { return reading(bytes, 1); }});
-  const std::size_t home = 4 * largest;
-  all.push_back({"bandwidth home",
-                 [=] { return reading(home / static_cast<std::size_t>(threads), threads); }});
-  constexpr std::size_t kTakenOver = std::size_t{64} << 10;
-  if (threads > 1)
-    all.push_back({"what another core has written", [=] { return taking_over(kTakenOver); }});
-  all.push_back({"bandwidth home, one core", [=] { return reading(home, 1); }});
-  all.push_back({"writing home", [=] { return writing(home); }});
-  all.push_back({"writing past caches", [=] { return writing(home, write_past_pass); }});
-  all.push_back({"latency home", [=] { return chasing(home); }});
-  all.push_back({"copy", [] { return packing(kLongRow); }});
-  all.push_back({"copy, short rows", [] { return packing(1); }});
-  // A block of registers a step and besides: two depths.
-  for (const auto& [name, depth] :
-       {std::pair{"product deep", deep_product(m)}, {"product short", kShortProduct}})
-    all.push_back({name, [depth] {
-                     return running(product_text(kProductRows, kProductColumns, depth), "C.C", 1,
-                                    1);
-                   }});
-  const auto light = [](int rows) {
-    return [rows] { return running(points_text("relu(X[i,j] + 1)", rows), "C.Y", 1, 1); };
-  };
-  all.push_back({"points light", light(kNearRows)});
-  all.push_back({"points light, one row", light(1)});
-  // What is converted as it is copied in, and as it is copied out.
-  for (const char* type : {"f16", "bf16"})
-    for (const char* tensor : {"X", "Y"})
-      for (int rows : {kConvertedRows, 1})
-        all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
-                       [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
-  // What products of bf16 reach, in pairs where there are instructions for it.
-  for (int m : {kTallPairs, kFlatPairs})
-    for (int k : {kDeepPairs, kShortPairs})
-      all.push_back({formatted("pairs, {} rows, {} steps", m, k),
-                     [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
-  // The same of whole numbers of 8 bits, in quads.
-  for (int m : {kTallQuads, kFlatQuads})
-    for (int k : {kDeepQuads, kShortQuads})
-      all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
-                       return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
-                                      1, 1);
-                     }});
-  constexpr double kPoints = kRows * kPointsOfRow;
-  all.push_back({"points expensive", [=] {
-                   return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
-                 }});
-  all.push_back({"points library",
-                 [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
-  all.push_back({"points divide", [=] {
-                   return running(points_text("X[i,j] / (X[i,j] + 4)", kNearRows), "C.Y", 1,
-                                  kNearRows * kPointsOfRow / lanes);
-                 }});
-  for (const auto& one : {std::pair{"light", "relu(X[i,j] + 1)"},
-                          {"expensive", "exp(X[i,j])"},
-                          {"library", "tanh(X[i,j])"}})
-    all.push_back({formatted("points alone, {}", one.first),
-                   [one] { return tiles(one.second, 1, kTilePoints); }});
-  all.push_back({"parts", [] { return tiles("relu(X[i,j] + 1)", kPartColumns, kParts); }});
-  // Rows of one vector: each is joined.
-  all.push_back({"joins", [=] {
-                   return running(formatted("name: joins\nloops: {{i: {}, j: {}}}\noperators: "
-                                            "[\"S[i] += X[i,j]\"]\n",
-                                            kJoinRows, static_cast<int>(lanes)),
-                                  "C.S", 1, kJoinRows);
-                 }});
-  const auto sums = [](int rows) {
-    return [rows] {
-      return running(std::string(kSums), formatted("i/{} ( C.S C.R C.Y )", rows), 1, 1);
-    };
-  };
-  all.push_back({"sums read, few rows", sums(kFewRows)});
-  all.push_back({"sums read, many rows", sums(kManyRows)});
-  all.push_back({"visits of vectors", [=] {
-                   return at_places([=] {
-                     return running(std::string(kVisits),
-                                    formatted("i/1 j/{} ( C.T C.Y )", static_cast<int>(lanes)), 1,
-                                    kVisitRows * kVisitColumns / lanes);
-                   });
-                 }});
-  const auto taps = [=](int step) {
-    return
-        [=] { return running(taps_text(step), "C.Y", 1, kTapRows * std::ceil(kTapRow / lanes)); };
-  };
-  all.push_back({"taps", taps(1)});
-  all.push_back({"taps, apart", taps(2)});
-  const auto region = [](int of) {
-    return [of] { return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1); };
-  };
-  all.push_back({"launch", launching_nothing});
-  all.push_back({"launch, in turn", [] { return launching(false); }});
-  all.push_back({"launch, after other code", [] { return launching(true); }});
-  if (threads > 1) all.push_back({"region", region(2)});
-  if (threads > 2) all.push_back({"region, all threads", region(threads)});
-  return all;
-}
+constexpr std::size_t kFewest = 5;  // samples that must agree
+constexpr int kSamples = 40;        // of a number, at most
+constexpr int kTurns = 3;           // how often a number that scatters is tried again
 
 std::string part_of(const std::string& out) { return out + ".part"; }
 
@@ -405,7 +186,7 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
              source(*one, "rows of a line, beside the line"));
   }
   const double lanes = static_cast<double>(u.vector_width.value) / 4;
-  const Gauged *const deep = find("product deep"), *const shallow = find("product short");
+  const Gauged *const deep = find(kDeepProduct), *const shallow = find("product short");
   if (deep && shallow && lanes > 0) {
     // Two products of so many steps and blocks: two equations. Beside them is a load and a store of
     // every vector, which the time model counts apart (kTouched).
@@ -601,7 +382,7 @@ Answer calibrate(const Request& request, const std::string& out) {
                                {"date", g.date}});
   if (!scattered.empty()) json["scattered"] = scattered;
   // Without these a file would say less than the machine's own description.
-  for (const char* needed : {"cycle", "product deep", "product short"})
+  for (const char* needed : {"cycle", kDeepProduct, "product short"})
     if (!known.contains(needed))
       return refuse(
           std::move(json),

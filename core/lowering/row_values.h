@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 
 #include "core/workload/access.h"
 #include "core/workload/workload.h"
@@ -22,8 +23,9 @@ inline bool is_of_row(const Operator& op, const Expr& e, LoopId along) {
     return x.kind == Expr::Kind::call &&
            std::ranges::all_of(x.args, [&](const Expr& y) { return self(y, self); });
   };
+  constexpr std::array kByLane = {"log", "sin", "cos", "pow"};  // in every type
   return e.kind == Expr::Kind::call && along.valid() &&
-         (e.function == "log" || e.function == "sin" || e.function == "cos") && same(e, same);
+         std::ranges::find(kByLane, e.function) != kByLane.end() && same(e, same);
 }
 
 }  // namespace tilewright::lowering

@@ -282,7 +282,7 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                             .steps = box.depth,
                             .inside = inside,
                             .lanes = r_.lanes,
-                            .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
+                            .registers = r_.registers,
                             .multiply_add = r_.fma / r_.cycle}));
 }
 
@@ -328,7 +328,7 @@ std::optional<double> Compute::taps(const Product& x) const {
 
 std::optional<double> Compute::plane() const {
   const VectorUnit unit{.lanes = r_.lanes,
-                        .registers = r_.micro_kernels.front().vectors == 4 ? 32 : 16,
+                        .registers = r_.registers,
                         .element_bytes = static_cast<std::int64_t>(r_.element),
                         .multiply_add = r_.fma / r_.cycle};
   const auto x = window_plane(w_, n_.op, extents_, unit);

@@ -70,6 +70,7 @@ struct Rates {
   double reread = 0;                         ///< sums stored one by one that are read as a vector
   double tap = 0, tap_apart = 0;             ///< a vector of a window's tap, neighbours or not
   double region = 0;                         ///< threads begin and end
+  std::int64_t registers = 16;               ///< of vectors, that micro-kernels are emitted for
   std::vector<RegisterBlock> micro_kernels;  ///< those that are emitted
   std::vector<CacheRate> caches;             ///< innermost first
   std::vector<std::string> assumed;

@@ -156,10 +156,12 @@ Result<Rates> rates_of(const Question& q) {
   if (const auto more = u.cycles.find("region_thread"); more != u.cycles.end())
     r.region += r.cycle * more->second * std::max(0, r.threads - 2);
   // Blocks of as many accumulators as registers allow (Chimera, section V-B, lists them).
-  constexpr std::int64_t kMany = 32;
+  constexpr std::int64_t kFew = 16, kMany = 32;
   const bool many =
-      q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16;
-  const auto blocks = register_blocks(many ? kMany : u.registers);
+      u.registers >= kMany ||
+      (q.needs.register_tile && q.needs.register_tile->rows * q.needs.register_tile->vectors > 16);
+  r.registers = many ? kMany : kFew;
+  const auto blocks = register_blocks(r.registers);
   r.micro_kernels.assign(blocks.begin(), blocks.end());
   add_caches(m, u, r);
   return r;

@@ -1,11 +1,10 @@
 // calibrate: what is believed, and what a machine file says of it.
-#include "harness/calibrate.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "core/machine/host_facts.h"
+#include "harness/gauges.h"
 
 namespace tilewright::harness {
 namespace {
@@ -66,7 +65,7 @@ std::map<std::string, Gauged> numbers() {
   // 96 x 128 in blocks of 6 rows and 4 vectors of 16 lanes: 768 vectors, 32 blocks; a vector's
   // multiply-add a cycle, 20 cycles a block, half a cycle of loads and stores for every vector.
   // Panels of 64 steps of 256 bytes are half of the first cache, 32 KiB.
-  add("product deep", (64 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
+  add(kDeepProduct, (64 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
   add("product short", (32 * 768 + 32 * 20 + 0.5 * 768) * 0.25e-9);
   // Rows of 64 vectors, three operations and a half each, a cycle an operation; 50 to begin.
   add("points light", (3 * 64 * 3.5 + 50) * 0.25e-9);
@@ -165,7 +164,7 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
 TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   auto all = numbers();
   const auto product = [](double steps) { return (steps * 768 + 128 * 20 + 0.5 * 1536) * 0.25e-9; };
-  all["product deep"].seconds = product(256);
+  all[kDeepProduct].seconds = product(256);
   all["product short"].seconds = product(32);
   Machine host = a_host();
   host.units.front().registers = 16, host.units.front().vector_width = Bytes(32);
@@ -175,7 +174,7 @@ TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   EXPECT_NE(core.sources.at("peak.f32").find("256 steps"), std::string::npos);
   // Twice the first cache, twice the steps.
   host.levels[3].capacity = Bytes(64 << 10);
-  all["product deep"].seconds = product(512);
+  all[kDeepProduct].seconds = product(512);
   EXPECT_NEAR(with_measured(host, all).units.front().cycles.at("call"), 20, 0.01);
 }
 
@@ -257,7 +256,7 @@ TEST(Calibrate, MoreThreadsTakeLongerToBegin) {
 /// What was not measured keeps what the machine said.
 TEST(Calibrate, NothingIsMadeUp) {
   auto some = numbers();
-  for (const char* name : {"cycle", "bandwidth home", "product deep"}) some.erase(name);
+  for (const char* name : {"cycle", "bandwidth home", kDeepProduct}) some.erase(name);
   const Machine before = a_host(), m = with_measured(before, some);
   EXPECT_EQ(m.units.front().clock_hz, before.units.front().clock_hz);
   EXPECT_EQ(m.levels[1].bandwidth.value, 0);
