@@ -58,7 +58,8 @@ struct Reads {
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
 // broadcast to NI vectors of A's rows, step by step. So no point has to be moved, however far they are
-// apart. Meanwhile a line `ahead` is asked for every few steps, and what is read of A a channel later.
+// apart. Meanwhile a line `ahead` is asked for every few steps, and what is read of A a channel later,
+// where steps of wide vectors have time for it.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void point_product(int64_t steps, const Reads* reads, const Real* packed,
                                      int64_t of_channel, const Real* point, bool fresh, Vector* sums,
@@ -76,8 +77,9 @@ TILEWRIGHT_TARGET void point_product(int64_t steps, const Reads* reads, const Re
     __builtin_prefetch(next, 0, 2);
     const Real* const from = point + reads[i].source;
     const Real* const left = packed + reads[i].left;
+    if constexpr (sizeof(Vector) == 64)
 #pragma GCC unroll 4
-    for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
+      for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
     Vector row[NI];
 #pragma GCC unroll 32
     for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
