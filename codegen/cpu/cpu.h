@@ -30,8 +30,6 @@ bool host_runs(Isa isa);
 Isa host_isa(DType type = DType::f32);
 /// The one for a workload's tensors.
 Isa host_isa(const Workload& w);
-/// Whether products of i8 are summed in whole numbers by its instructions.
-bool sums_bytes(Isa isa);
 
 /// A way of computing a box of C[i,j] += A[i,k] * B[k,j] (Chimera, section V-B, Algorithm 2): MI x
 /// NI vector registers stay loaded while k runs. One record a way.

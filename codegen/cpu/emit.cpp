@@ -285,6 +285,11 @@ void zero(Tile<R, Element>& t, int64_t elements) {
 }
 )";
 
+/// Whether it has instructions that sum products of i8 in whole numbers.
+bool sums_bytes(Isa isa) {
+  return isa == Isa::avx2 || isa == Isa::avx512_vnni || isa == Isa::amx_int8;
+}
+
 /// By TensorId. A counting build packs as the plan says, in every run. Throws InputError for a name
 /// that is no input.
 std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {

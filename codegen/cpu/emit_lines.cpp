@@ -31,7 +31,7 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
                                 std::int64_t begins, bool at_groups) {
-  constexpr double kLatency = 4;
+  constexpr double kLatency = 4.5;  // four, and no eight sums are always ready in turn
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
@@ -185,13 +185,16 @@ WindowPoints KernelEmitter::points_of(NodeId id, const Window& x, const SymRange
   };
   double steps = 1;
   for (int l : x.depth) steps *= most(l);
-  return {.rows = most(x.rows),
-          .width = most(x.columns),
-          .height = most(x.outer),
-          .steps = steps,
-          .lanes = p_.vector_bytes / p_.element_bytes,
-          .registers = registers(),
-          .multiply_add = multiply_add_cycles()};
+  WindowPoints points{.rows = most(x.rows),
+                      .width = most(x.columns),
+                      .height = most(x.outer),
+                      .steps = steps,
+                      .lanes = p_.vector_bytes / p_.element_bytes,
+                      .registers = registers(),
+                      .multiply_add = multiply_add_cycles()};
+  if (const Level* const first = innermost_cache(); first != nullptr)
+    points.near = kRowsNear * static_cast<double>(first->capacity.value);
+  return points;
 }
 
 /// Whether their rows are packed once for all runs.

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
 constexpr std::int64_t kSumBytes = 64 << 10;   // of points that meet a block of channels
-/// Of the first cache, what a group's rows have beside points and sums; where nobody knows it, its
-/// bytes.
-constexpr double kLeftShare = 0.58;
-constexpr std::int64_t kLeftBytes = 28 << 10;
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -302,11 +298,7 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   const std::int64_t of_row = width * vectors * p_.vector_bytes;
   const std::int64_t band = std::clamp<std::int64_t>(kSumBytes / of_row, 1, height);
   const std::int64_t of_channel = group * depth.taps() * p_.element_bytes;
-  const Level* const first = innermost_cache();
-  const std::int64_t near =
-      first == nullptr ? kLeftBytes
-                       : static_cast<std::int64_t>(kLeftShare *
-                                                   static_cast<double>(first->capacity.value));
+  const auto near = static_cast<std::int64_t>(points_of(id, x, ranges).near);
   const std::int64_t most =
       std::max<std::int64_t>(1, std::min(near / of_channel, kMostReads / depth.taps()));
   const std::int64_t blocks = ceil_div(depth.channels(), most);

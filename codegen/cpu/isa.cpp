@@ -103,10 +103,6 @@ Isa host_isa(const Workload& w) {
   return host_isa(w.dtype());
 }
 
-bool sums_bytes(Isa isa) {
-  return isa == Isa::avx2 || isa == Isa::avx512_vnni || isa == Isa::amx_int8;
-}
-
 namespace {
 
 constexpr int kRepeats = 1000;

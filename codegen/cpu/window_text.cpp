@@ -225,6 +225,12 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     kept = {a, rows, d.steps};
   }
   const int64_t of_channel = d.taps * kGroup;
+  // What the runs were found for: the next group of rows, or row of points, may want the same.
+  Runs runs;
+  struct {
+    int64_t first, x, points, vectors;
+    uint64_t inside;
+  } found = {-1, 0, 0, 0, 0};
   for (int64_t h = 0; h < w.height; h += band) {
     const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
@@ -238,17 +244,18 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
                        kGroup * static_cast<int64_t>(sizeof(Real)) / ((end - h) * blocks) + 1};
         for (int64_t b = 0; b < blocks; ++b) {
           const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-          Runs runs;
-          uint64_t known = 0;  // of which taps the runs are
           for (int64_t y = h; y < end; ++y) {
             uint64_t inside = 0;
             for (int64_t t = 0; t < d.taps; ++t) {
               const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
               if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
             }
-            if (y == h || inside != known)
-              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, known = inside, x,
-                                      points, runs);
+            if (found.first != first || found.x != x || found.points != points ||
+                found.vectors != vectors || found.inside != inside) {
+              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, inside, x, points,
+                                      runs);
+              found = {first, x, points, vectors, inside};
+            }
             const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
             Vector* const to = sums + ((y - h) * w.width + x) * vectors;
             for (int64_t r = 0, at = 0; r < runs.count; at = runs.end[r++])

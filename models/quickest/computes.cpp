@@ -287,7 +287,9 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                             .inside = inside,
                             .lanes = r_.lanes,
                             .registers = r_.registers,
-                            .multiply_add = r_.fma / r_.cycle}));
+                            .multiply_add = r_.fma / r_.cycle,
+                            .near = kRowsNear * (r_.caches.empty() ? 48 << 10
+                                                                   : r_.caches.front().capacity)}));
 }
 
 BufferId Compute::buffer_read(int input) const {
