@@ -225,8 +225,12 @@ Pairs<After> pairs(After after) {
 }
 template <>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<2>(Vector sum, Real x, Vector row) {
-  return (Vector)_mm256_add_epi32((__m256i)sum,
-                                  _mm256_madd_epi16((__m256i)_mm256_set1_ps(x), (__m256i)row));
+  // One piece of assembly: GCC 12 would multiply ahead, and keep sums in memory for lack of registers.
+  Vector both;
+  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sum), "=&x"(both)
+      : "x"((Vector)_mm256_set1_ps(x)), "xm"(row));
+  return sum;
 }
 template <>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete<2>(Vector sum) {

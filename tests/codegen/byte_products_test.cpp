@@ -87,7 +87,7 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
       EXPECT_THAT(source->notes, Contains(HasSubstr(quads   ? "made in quads"
                                                     : pairs ? "made in pairs of 16 bits"
                                                             : "computed in f32")));
-      EXPECT_EQ(source->text.find("_mm256_madd_epi16") != std::string::npos, pairs);
+      EXPECT_EQ(source->text.find("vpmaddwd") != std::string::npos, pairs);
       EXPECT_EQ(source->text.find("tdpbusd") != std::string::npos, tiles);
       if (quads || pairs) packed_once += source->kept_bytes > 0 ? 1 : 0;
       sources.push_back(std::move(source).value());
