@@ -1,5 +1,5 @@
-// Convolutions of whole numbers of 8 bits, as source: the image as quads or pairs of channels, which
-// `convolve_lines` then reads as it reads numbers.
+// Convolutions of whole numbers of 8 bits, as source: the image as quads or pairs of channels,
+// which `convolve_lines` then reads as it reads numbers.
 #include "codegen/cpu/prelude.h"
 
 namespace tilewright::cpu {
@@ -255,8 +255,6 @@ std::string vectors_of_bytes_text(int vector_bytes) {
   return std::string(vector_bytes == 64 ? kVectors512 : kVectors256) + kVectors;
 }
 
-std::string bytes_text(int steps) {
-  return std::string(steps == 4 ? kQuads : kPairs) + kConvolve;
-}
+std::string bytes_text(int steps) { return std::string(steps == 4 ? kQuads : kPairs) + kConvolve; }
 
 }  // namespace tilewright::cpu

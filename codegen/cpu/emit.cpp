@@ -399,11 +399,12 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
-  if (p.prelude.vectors && p.prelude.vectors_of_bytes) text += vectors_of_bytes_text(p.vector_bytes);
+  if (p.prelude.vectors && p.prelude.vectors_of_bytes)
+    text += vectors_of_bytes_text(p.vector_bytes);
   if (p.prelude.planes) text += planes_text();
   if (p.prelude.products)
-    text += micro_kernel_text(p.vector_bytes, p.prelude.f64,
-                              p.pairs ? 2 : std::max(p.whole, 1), p.whole > 0, p.tiles);
+    text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : std::max(p.whole, 1),
+                              p.whole > 0, p.tiles);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
   if (p.prelude.bytes) text += bytes_text(p.whole);

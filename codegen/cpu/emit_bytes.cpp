@@ -1,6 +1,6 @@
-// Convolutions of whole numbers of 8 bits: quads of channels (pairs with AVX2) are steps of the depth,
-// vectors run along the points of a copy of the image in them; see bytes_text.cpp. Weights are packed
-// once.
+// Convolutions of whole numbers of 8 bits: quads of channels (pairs with AVX2) are steps of the
+// depth, vectors run along the points of a copy of the image in them; see bytes_text.cpp. Weights
+// are packed once.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -109,7 +109,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
     ++opened;
   };
   text.open("");
-  text.comment(w.tensor(a.tensor).name + " in " + together_name(n.op) + ", by groups of " + op.name + "'s rows");
+  text.comment(w.tensor(a.tensor).name + " in " + together_name(n.op) + ", by groups of " +
+               op.name + "'s rows");
   text.line("const std::int8_t* const from = static_cast<const std::int8_t*>(tensors[" +
             text_of(a.tensor.value) + "]);");
   const std::string kept = "static_cast<Real*>(tensors[" +
@@ -137,8 +138,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
   text.line(std::string(tiles ? "  to[step / 16 * 256 + i * 16 + step % 16]" : "  *to++") +
             " = together_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " + rows +
             " ? " + times(stride(x.rows), "(g + i)") + " : 0), " + text_of(stride(x.bytes)) +
-            ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) +
-            " - q, " + together + ") : 0, first[i]);");
+            ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) + " - q, " + together +
+            ") : 0, first[i]);");
   if (tiles) text.line("++step;");
   for (; opened > around; --opened) text.close();
   text.close();
@@ -243,8 +244,8 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
             std::to_string(copied / p_.element_bytes) + ", " +
             std::to_string(panel_room / p_.element_bytes) + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) +
-            ", " + together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + "));");
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
+            together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + "));");
   if (followers) followers->end();
   out_.close();
 }

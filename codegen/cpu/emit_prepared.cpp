@@ -282,10 +282,10 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
       times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)");
   const std::string each = "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i)";
   if (whole) {
-    text.line("to = " + together_name(n.op) + "_of_panel(" + std::to_string(of_panel) + ", min(" + end + " - g, " +
-              std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) + ", from + " +
-              from + " + " + times(loop_stride(b, columns_loop, strides), "g") + ", " +
-              std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
+    text.line("to = " + together_name(n.op) + "_of_panel(" + std::to_string(of_panel) + ", min(" +
+              end + " - g, " + std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) +
+              ", from + " + from + " + " + times(loop_stride(b, columns_loop, strides), "g") +
+              ", " + std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
               std::to_string(loop_stride(b, columns_loop, strides)) + ", to" +
               (p_.whole == 4 ? ", " + std::to_string(multiple) : "") + ");");
   } else {

@@ -339,8 +339,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   std::string after;
   std::unique_ptr<Followers> followers;
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
-  if (together > 1)
-    after = together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + ")";
+  if (together > 1) after = together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + ")";
   if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
   out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +

@@ -10,7 +10,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
-constexpr std::int64_t kSumBytes = 64 << 10;   // of points that meet a block of channels
+constexpr std::int64_t kSumBytes = 64 << 10;  // of points that meet a block of channels
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -50,10 +50,10 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    // Of numbers of 8 bits channels alone are taken together: rows that taps move come before images.
+    // Of numbers of 8 bits channels alone are taken together: rows that taps move come before
+    // images.
     const auto moves = [&](int l) {
-      return sums_whole(n.op) && l >= 0 &&
-             std::ranges::any_of(b.index, [&](const Affine& index) {
+      return sums_whole(n.op) && l >= 0 && std::ranges::any_of(b.index, [&](const Affine& index) {
                return index.terms.size() > 1 &&
                       coefficient_of(index, op.loops[static_cast<std::size_t>(l)]) != 0;
              });
@@ -112,8 +112,7 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   if (x.outer >= 0) {
     const auto d = dimension_of(b, loop(x.outer));
     // Taps move the rows of a single row of points, too.
-    if (sums_whole(n.op) && d && *d != *column_dim && x.row_dim < 0 &&
-        b.index[*d].terms.size() > 1)
+    if (sums_whole(n.op) && d && *d != *column_dim && x.row_dim < 0 && b.index[*d].terms.size() > 1)
       x.row_dim = static_cast<int>(*d);
     if (!d || *d == *column_dim || (x.row_dim >= 0 && static_cast<int>(*d) != x.row_dim) ||
         range(ranges, n.op, x.outer).most <= 1 || coefficient_of(b.index[*d], loop(x.outer)) < 1)

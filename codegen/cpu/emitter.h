@@ -65,8 +65,8 @@ struct Program {
   std::vector<bool> constant;           ///< by TensorId: the same in every run
   std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
-  int whole = 0;                        ///< steps at once of products of i8 that are summed in whole
-                                        ///< numbers: 4 or 2 (steps_of_bytes); 0: in reals
+  int whole = 0;  ///< steps at once of products of i8 that are summed in whole
+                  ///< numbers: 4 or 2 (steps_of_bytes); 0: in reals
   bool tiles = false;                   ///< of these, tiles of quads for several rows
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }

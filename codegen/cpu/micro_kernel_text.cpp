@@ -490,8 +490,7 @@ std::string target_attribute(Isa isa) {
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
-                              bool tiles) {
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
@@ -505,7 +504,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
                    kStepsAhead, kProductsAhead, kLongDepth) +
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
-         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack + together_text(steps, whole);
+         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack +
+         together_text(steps, whole);
 }
 
 }  // namespace tilewright::cpu

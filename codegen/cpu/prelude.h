@@ -62,8 +62,7 @@ std::string planes_text();
 /// `steps`: of the depth at once, in some products, else 1; `whole`: those of whole numbers of 8
 /// bits (steps_of_bytes), else pairs of bfloat16.
 /// `tiles`: products of quads with several rows are of tiles.
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
-                              bool tiles);
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles);
 /// The part of it for tiles.
 std::string tiles_text();
 /// The part of it for several steps at once; empty for one.

@@ -12,9 +12,9 @@ namespace {
 double cycles_by(const WindowPoints& p, std::int64_t vectors) {
   constexpr double kLatency = 4;
   constexpr double kRun = 40;  // a block of points begun
-  // Beside multiply-adds, loads and broadcasts a step asks for a line, finds its operands and counts. A
-  // Zen 3 with 16 registers of 32 bytes takes longer for that than for the step's few multiply-adds;
-  // with twice as many registers of 64 bytes it is hidden.
+  // Beside multiply-adds, loads and broadcasts a step asks for a line, finds its operands and
+  // counts. A Zen 3 with 16 registers of 32 bytes takes longer for that than for the step's few
+  // multiply-adds; with twice as many registers of 64 bytes it is hidden.
   constexpr double kOthers = 8, kIssued = 3.5;
   constexpr double kVectorBytes = 32;
   const bool few = p.registers < 32;

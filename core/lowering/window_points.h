@@ -29,8 +29,8 @@ std::int64_t points_in_registers(std::int64_t registers, std::int64_t vectors);
 /// Vectors of rows beside which points are broadcast: groups of two or three, whichever take fewer
 /// cycles. What is left over has a group of fewer vectors and more points.
 std::int64_t vectors_beside_points(const WindowPoints& p);
-/// Cycles of the tile, one thread. The constants are of what is emitted, as a Zen 4 runs it; what it
-/// issues in a cycle is a Zen 3's.
+/// Cycles of the tile, one thread. The constants are of what is emitted, as a Zen 4 runs it; what
+/// it issues in a cycle is a Zen 3's.
 double cycles_of_points(const WindowPoints& p);
 
 /// Of the points of all loops that move a dimension of the access, those whose index is inside the

@@ -95,9 +95,11 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
     constexpr double kPacked = 2, kPackedForTiles = 5;  // cycles
     constexpr double kCopiesFurther = 2.5;
     const bool tiles = by_tiles(x);
-    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : r_.bytes_steps);
+    double seconds =
+        product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : r_.bytes_steps);
     if (groups > 1 || tiles)
-      seconds += box.depth / r_.bytes_steps * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+      seconds += box.depth / r_.bytes_steps *
+                 std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                  (tiles ? kPackedForTiles : kPacked) * r_.cycle;
     if (x.window) seconds += copies(x, box) / r_.bytes_steps * (tiles ? kCopiesFurther : 1);
     return {.seconds = box.times * (seconds + put_together(x, box))};
@@ -280,16 +282,16 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
   const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
   return times * r_.cycle *
          (box.depth * kList +
-          cycles_of_points({.rows = box.rows,
-                            .width = box.columns / box.outer,
-                            .height = height,
-                            .steps = box.depth,
-                            .inside = inside,
-                            .lanes = r_.lanes,
-                            .registers = r_.registers,
-                            .multiply_add = r_.fma / r_.cycle,
-                            .near = kRowsNear * (r_.caches.empty() ? 48 << 10
-                                                                   : r_.caches.front().capacity)}));
+          cycles_of_points(
+              {.rows = box.rows,
+               .width = box.columns / box.outer,
+               .height = height,
+               .steps = box.depth,
+               .inside = inside,
+               .lanes = r_.lanes,
+               .registers = r_.registers,
+               .multiply_add = r_.fma / r_.cycle,
+               .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
 
 BufferId Compute::buffer_read(int input) const {

@@ -15,9 +15,7 @@ namespace {
 constexpr std::int64_t kLeftAtOnce = 32;
 
 /// Whether there are vectors of f32 that convert numbers of 8 bits as they load and store them.
-bool vectors_of_bytes(const Rates& r) {
-  return r.element == 4 && r.lanes > 4;
-}
+bool vectors_of_bytes(const Rates& r) { return r.element == 4 && r.lanes > 4; }
 
 }  // namespace
 
@@ -63,8 +61,8 @@ bool Places::convolves_bytes(OpId op, const Product& x) const {
 }
 
 /// As KernelEmitter::take_reals has it: operands of other products, images of windows, and what
-/// sums are written to. Weights of such convolutions are packed once for all runs, and nothing else is read of
-/// them.
+/// sums are written to. Weights of such convolutions are packed once for all runs, and nothing else
+/// is read of them.
 void Places::find_reals() {
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind != NodeKind::compute) continue;

@@ -62,8 +62,8 @@ struct Rates {
   /// they do not), and a vector of an operand that is paired.
   double fma_pairs = 0, pair = 0;
   /// Where products of i8 are summed in whole numbers: a vector's multiply-adds of `bytes_steps`
-  /// steps (steps_of_bytes; 0: they are not), and a vector of elements of a right operand that is put
-  /// together.
+  /// steps (steps_of_bytes; 0: they are not), and a vector of elements of a right operand that is
+  /// put together.
   double fma_bytes = 0, quad = 0;
   int bytes_steps = 4;
   /// Products of quads with several rows are of tiles, of 16 rows, 16 columns and 16 quads

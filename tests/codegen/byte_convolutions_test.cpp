@@ -1,6 +1,6 @@
 // Convolutions of whole numbers of 8 bits: the very numbers of the reference with and without
-// instructions that add four or two of them. Channels, outputs, groups, taps, strides, dilations, paddings
-// and tiles are drawn, and whether a sum is stored or goes on to a number of 8 bits.
+// instructions that add four or two of them. Channels, outputs, groups, taps, strides, dilations,
+// paddings and tiles are drawn, and whether a sum is stored or goes on to a number of 8 bits.
 #include <gmock/gmock.h>
 
 #include <random>

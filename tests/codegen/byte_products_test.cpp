@@ -109,8 +109,8 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
   }
 }
 
-// Sums far above 2^24 of the whole range, the lowest number with itself in pairs and quads too: each is
-// the exact sum, rounded once as it becomes f32.
+// Sums far above 2^24 of the whole range, the lowest number with itself in pairs and quads too:
+// each is the exact sum, rounded once as it becomes f32.
 TEST(ByteProducts, SumsOfTheWholeRangeAreExact) {
   std::vector<cpu::Isa> isas;
   for (const cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::avx512_vnni, cpu::Isa::amx_int8})
