@@ -31,8 +31,10 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
                                 std::int64_t begins, bool at_groups) {
-  // Of a Zen 3 with 16 registers eight sums are not always ready in turn.
-  const double latency = registers < 32 ? 4.5 : 4;
+  constexpr double kLatency = 4;
+  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers takes
+  // longer for all of it than for few multiply-adds.
+  constexpr double kOthers = 6, kIssued = 4.3;
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
@@ -45,7 +47,8 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
         const auto blocks = static_cast<double>(count), h = static_cast<double>(height);
         const auto w = static_cast<double>(width);
         const double loads = w + h + 1;  // and where the line lies
-        cost.first += blocks * std::max({w * h / 2, loads / 2, latency});
+        const double issued = registers < 32 ? (w * h + w + h + kOthers) / kIssued : 0;
+        cost.first += blocks * std::max({w * h / 2, loads / 2, kLatency, issued});
         cost.second += blocks * loads;
       };
       const std::int64_t panels = ceil_div(vectors, n), wide = vectors % panels;
