@@ -68,11 +68,12 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm512_sqrt_SUFFIX((REGISTER)a);
 }
-// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
-TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too. So `a` where
+// one is NaN.
+TILEWRIGHT_TARGET inline Vector max_or_first(Vector a, Vector b) {
   return (Vector)_mm512_max_SUFFIX((REGISTER)b, (REGISTER)a);
 }
-TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+TILEWRIGHT_TARGET inline Vector min_or_first(Vector a, Vector b) {
   return (Vector)_mm512_min_SUFFIX((REGISTER)b, (REGISTER)a);
 }
 // a * b + c, rounded once, whatever the compiler is told of contraction.
@@ -96,11 +97,12 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm256_sqrt_SUFFIX((REGISTER)a);
 }
-// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
-TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too. So `a` where
+// one is NaN.
+TILEWRIGHT_TARGET inline Vector max_or_first(Vector a, Vector b) {
   return (Vector)_mm256_max_SUFFIX((REGISTER)b, (REGISTER)a);
 }
-TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+TILEWRIGHT_TARGET inline Vector min_or_first(Vector a, Vector b) {
   return (Vector)_mm256_min_SUFFIX((REGISTER)b, (REGISTER)a);
 }
 // a * b + c, rounded once, whatever the compiler is told of contraction.
@@ -201,7 +203,7 @@ constexpr const char* kExponential = R"(
 // not computed: a result that underflows takes some processors as long as a hundred others.
 TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
   const auto gone = x < splat(EXP_LOW);  // NaN is not, and stays what it is
-  x = f_min(gone ? splat(0) : x, splat(EXP_HIGH));
+  x = min_or_first(gone ? splat(0) : x, splat(EXP_HIGH));
   const Vector n = nearest_integer(x * Real(1.44269504088896340736));
   const Vector r = fused(n, splat(-LN2_LOW), fused(n, splat(-LN2_HIGH), x));
   constexpr Real kTerms[] = {EXP_TERMS, 1, 1};
@@ -239,7 +241,7 @@ TILEWRIGHT_TARGET inline Vector f_erf(Vector x) {
   constexpr Real kFar[] = {-1.4133821423456538e-05f, 0.00035233201924711466f,
                            -0.003764659631997347f, 0.024025507271289825f, -0.10654909908771515f,
                            -0.6349583268165588f, -1.128697156906128f};
-  const Vector a = f_abs(x), t = f_min(a, splat(4.3f));
+  const Vector a = f_abs(x), t = min_or_first(a, splat(4.3f));
   const Vector near = fused(x, polynomial(kNear, x * x), x);
   const Vector far = Real(1) - f_exp(t * polynomial(kFar, t));
   return a < splat(1) ? near : (x < splat(0) ? -far : far);
@@ -261,7 +263,14 @@ TILEWRIGHT_TARGET inline Vector f_select(Vector a, Vector b, Vector c) {
 TILEWRIGHT_TARGET inline Vector f_neg(Vector a) { return -a; }
 TILEWRIGHT_TARGET inline Vector f_rsqrt(Vector a) { return Real(1) / f_sqrt(a); }
 TILEWRIGHT_TARGET inline Vector f_recip(Vector a) { return Real(1) / a; }
-TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return a > splat(0) ? a : splat(0); }
+// NaN if one of them is. Where `b` is a constant, the compiler sees that it is none.
+TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+  return b != b ? b : max_or_first(a, b);
+}
+TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+  return b != b ? b : min_or_first(a, b);
+}
+TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return max_or_first(a, splat(0)); }
 TILEWRIGHT_TARGET inline Vector f_sigmoid(Vector a) { return Real(1) / (Real(1) + f_exp(-a)); }
 TILEWRIGHT_TARGET inline Vector f_abs(Vector a) { return a < splat(0) ? -a : a + Real(0); }
 TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
