@@ -6,7 +6,6 @@
 
 #include "core/base/format.h"
 #include "core/plan/names.h"
-#include "core/workload/canonical.h"
 #include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
@@ -234,8 +233,6 @@ Result<Proposal> propose_heard(const Question& q, const Settings& settings) {
 
 Result<Proposal> propose(const Question& asked, const Settings& settings) {
   Question q = with_room(asked);
-  // What is chosen does not depend on how the workload is written down.
-  q.workload = in_canonical_order(q.workload);
   const auto refusal = std::make_shared<Refusal>();
   if (q.refuses)
     q.refuses = [ask = q.refuses, refusal](const Schedule& s) {
