@@ -134,9 +134,6 @@ class Maker {
     std::optional<Whole>& found = merged_[key];
     std::optional<Workload> w = merged_loops(named);
     if (!w) return nullptr;
-    // Where caches are the hardware's, only a product's depth gains: steps of one loop follow one
-    // another in memory, those of several lie apart.
-    if (!software && !has_fewer_depths(*w, part)) return nullptr;
     const double faster = software ? 0.95 : 1.02;  // of the predicted seconds
     found = planned_whole(std::make_shared<const Workload>(with_constants(*w, weights)), weights,
                           plain == nullptr ? HUGE_VAL : faster * *plain->least());

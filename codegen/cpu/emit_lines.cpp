@@ -35,6 +35,7 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
+  if (const char* e = std::getenv("TW_BLOCK")) return {e[0] - '0', e[2] - '0'};
   for (int n = 1; n <= 6; ++n)
     for (int m = 1; m <= kMostGroup && m * n + n + 1 <= registers; ++m) {
       if (at_groups && begins % m != 0) continue;
