@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <span>
 
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/vector_unit.h"
@@ -115,8 +116,7 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
   const auto begin = [&](const Walked& l) {
     at[l.loop] = {around[l.loop].lo, std::min(around[l.loop].hi, around[l.loop].lo + l.step)};
   };
-  const auto sums =
-      std::ranges::subrange(walked.begin() + static_cast<std::ptrdiff_t>(reduced), walked.end());
+  const auto sums = std::span<const Walked>(walked).subspan(reduced);
   const auto more_steps = [&] {
     return std::ranges::any_of(sums,
                                [&](const Walked& l) { return around[l.loop].size() > l.step; });
