@@ -245,7 +245,7 @@ void check_parts(Isa isa, const char* dtype) {
                   "  - \"y: Y[i,j] = X[i,j] * 2 + S[i]\"\n",
                   dtype, columns),
         "test"));
-    auto s = resolve(Plan{.kernels = {{.tree = parse_tree("( C.y )")}}}, w,
+    auto s = resolve(Plan{.kernels = {{.tree = parse_tree("i/3 ( C.y )")}}}, w,
                      std::make_shared<const Machine>(named_machine("cache:1M/16")));
     ASSERT_TRUE(s.ok()) << s.reason();
     schedules.push_back(std::move(s).value());
