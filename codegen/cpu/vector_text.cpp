@@ -48,15 +48,53 @@ TILEWRIGHT_TARGET inline Lanes lanes_between(int64_t first, int64_t last) {
 TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
   return (Vector)_mm256_maskload_SUFFIX(p, lanes);
 }
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
-}
-// Past the caches, where half a line begins.
+// Lanes from the first on, as halves of what is left: a masked store takes some processors as long as
+// ten others, and what it stores cannot be loaded before it has left.
+STORE_PART// Past the caches, where half a line begins.
 TILEWRIGHT_TARGET inline void store_past(Real* p, Vector v) {
   if (reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) == 0)
     _mm256_stream_SUFFIX(p, (REGISTER)v);
   else
     _mm256_storeu_SUFFIX(p, (REGISTER)v);
+}
+)";
+
+constexpr const char* kStorePart32 =
+    R"(TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  const int all = _mm256_movemask_ps((__m256)lanes);
+  __m128 left = _mm256_castps256_ps128((__m256)v);
+  if (all & 8) {
+    _mm_storeu_ps(p, left);
+    if (all & 128) {
+      _mm_storeu_ps(p + 4, _mm256_extractf128_ps((__m256)v, 1));
+      return;
+    }
+    left = _mm256_extractf128_ps((__m256)v, 1);
+  }
+  p += all & 8 ? 4 : 0;
+  const int few = all & 8 ? all >> 4 : all;
+  if (few & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), left);
+    if (few & 4) _mm_store_ss(p + 2, _mm_movehl_ps(left, left));
+  } else if (few & 1) {
+    _mm_store_ss(p, left);
+  }
+}
+)";
+
+constexpr const char* kStorePart64 =
+    R"(TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  const int all = _mm256_movemask_pd((__m256d)lanes);
+  const __m128d left = _mm256_castpd256_pd128((__m256d)v), right = _mm256_extractf128_pd((__m256d)v, 1);
+  if (all & 2) {
+    _mm_storeu_pd(p, left);
+    if (all & 8)
+      _mm_storeu_pd(p + 2, right);
+    else if (all & 4)
+      _mm_store_sd(p + 2, right);
+  } else if (all & 1) {
+    _mm_store_sd(p, left);
+  }
 }
 )";
 
@@ -320,6 +358,7 @@ std::string replaced(std::string text, std::string_view from, const std::string&
 
 /// The names that depend on the width and the type.
 std::string specialised(std::string text, int vector_bytes, bool f64) {
+  text = replaced(text, "STORE_PART", f64 ? kStorePart64 : kStorePart32);
   text = replaced(text, "BITS", f64 ? "8" : "16");
   text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
   text = replaced(text, "REGISTER",

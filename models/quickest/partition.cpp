@@ -399,23 +399,37 @@ Part Partitioner::needed(const Part& part, OpId op) const {
   return all;
 }
 
-/// Two products and what lies between, where that beats what they were taken apart into.
+/// Two products and what lies between, where that beats what they were taken apart into. What else
+/// the parts have that it meets is left as parts of its own, or is in one with it.
 void Partitioner::with_pairs(std::vector<Part>& parts) {
   for (const Part& pair : cut_contractions(*w_)) {
     if (pair.size() < 2 || !may_join(pair)) continue;
     double apart = 0;
-    Part covered;
-    for (const Part& p : parts)
-      if (std::ranges::includes(pair, p)) {
-        apart += about(p);
-        covered.insert(covered.end(), p.begin(), p.end());
+    Part all = pair;
+    std::vector<Part> others, alone{pair};
+    for (const Part& p : parts) {
+      Part rest;
+      std::ranges::set_difference(p, pair, std::back_inserter(rest));
+      if (rest.size() == p.size()) {
+        others.push_back(p);
+        continue;
       }
-    std::ranges::sort(covered);
-    if (covered != pair || about(pair) >= apart) continue;
-    std::vector<Part> next = parts;
-    std::erase_if(next, [&](const Part& p) { return std::ranges::includes(pair, p); });
-    next.push_back(pair);
-    if (acyclic(next)) parts = std::move(next);
+      apart += about(p);
+      all = joined(all, rest);
+      if (!rest.empty()) alone.push_back(std::move(rest));
+    }
+    std::vector<std::vector<Part>> choices{alone};
+    if (alone.size() > 1) choices.push_back({all});
+    for (const std::vector<Part>& choice : choices) {
+      double together = 0;
+      for (const Part& p : choice) together += p.size() == 1 || may_join(p) ? about(p) : kNever;
+      if (together >= apart) continue;
+      std::vector<Part> next = others;
+      next.insert(next.end(), choice.begin(), choice.end());
+      if (!acyclic(next)) continue;
+      parts = std::move(next);
+      apart = together;
+    }
   }
 }
 
