@@ -20,7 +20,8 @@ constexpr std::size_t kPacked = 3;          // parts that come next, to be run b
 // Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
 // so many operators of the whole.
 constexpr std::size_t kMostRejoined = 12, kRejoinedOperators = 10;
-constexpr std::size_t kMostOfEdges = 128;  // kernels that the plan does not have: for their cost
+// Kernels that the plan does not have, for their cost: fewer where there are many operators.
+constexpr std::size_t kMostOfEdges = 128, kLeastOfEdges = 32, kEdgesOperators = 4096;
 
 }  // namespace
 
@@ -504,7 +505,9 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
     plans.push_back(rewritten(p.groups[g].workload, p.best[g].rewrites));
   std::vector<Edge> all;
   const auto known = [](double s) { return s == kNever ? std::nullopt : std::optional(s); };
-  most_priced_ = priced_ + kMostOfEdges;
+  const std::size_t most =
+      std::clamp(kEdgesOperators / w_->operators().size(), kLeastOfEdges, kMostOfEdges);
+  most_priced_ = priced_ + most;
   for (OpId op : w_->topological_order())
     for (const Access& x : w_->op(op).inputs) {
       const OpId maker = w_->producer(x.tensor);
@@ -547,8 +550,7 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         if (may_join(both)) e.together = known(seconds(both));
       }
       if (left_out_ && e.note.empty())
-        e.note =
-            formatted("the other choice is not among the {} that were looked for", kMostOfEdges);
+        e.note = formatted("the other choice is not among the {} that were looked for", most);
       if (std::ranges::none_of(all, [&](const Edge& o) {
             return o.tensor == e.tensor && o.from == e.from && o.to == e.to;
           }))
