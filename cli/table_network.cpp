@@ -52,6 +52,11 @@ std::string beside(const ordered_json& j) {
                         text(j, "version"), threads(j["threads"]), seconds(j["seconds_median"]),
                         seconds(j["seconds_min"]), text(j, "runs"), number(j["ratio"], "{:.2f}"))) +
          outputs(j["outputs"], "name") +
+         (j.contains("saturation_error") && j["saturation_error"] != 0
+              ? line("", formatted("held against its exact sums; by default, as timed, it adds "
+                                   "products of bytes in 16 bits here, which saturate: off by {}",
+                                   number(j["saturation_error"], "{:.2g}")))
+              : "") +
          (text(j, "agrees_by") == "what rounding explains"
               ? line("",
                      "its result is off by no more than rounding explains, or by a few times what "

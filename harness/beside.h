@@ -19,7 +19,10 @@ struct BesideAsked {
 
 struct Beside {
   /// {"available", "reason"}, or {"available", "version", "threads", "seconds": [of each run],
-  /// "outputs": [{"name", "dtype", "relative_error"}]}: max |ours - theirs| / max |theirs|.
+  /// "outputs": [{"name", "dtype", "relative_error"}]}: max |ours - theirs| / max |theirs|. Where
+  /// values are asked for, the file has operators of bytes, and the processor has no instructions
+  /// for quads of them: "saturation_error", by how much its results by default differ from those
+  /// by exact sums, in that measure. Values and outputs are then of exact sums, seconds by default.
   nlohmann::ordered_json json;
   std::map<std::string, std::vector<double>> outputs = {};  ///< theirs, where asked for
 };

@@ -221,14 +221,19 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       const double vectors = (kConvertedRows - 1) * kPointsOfRow / lanes;
       return std::pair{row / vectors - 2.5 * u.cycles.at("light") / clock, two};
     };
-    if (const auto in = more("widened"))
-      cycles("widen_" + type, std::max(1e-3 / clock, in->first), source(*in->second, "rows read"));
-    // All else is copied beside what is rounded.
-    const auto copy = u.cycles.find("copy");
-    if (const auto out = more("narrowed"); out && copy != u.cycles.end())
-      cycles("narrow_" + type,
-             std::max(1e-3 / clock, out->first - copy->second / clock * lanes / 16),
-             source(*out->second, "rows written"));
+    // What is read where it lies is not copied. A conversion may take no longer than what goes on
+    // beside it.
+    const auto converted = [&](const std::string& name, const char* how, const char* what) {
+      const auto found = more(how);
+      if (!found) return;
+      const double least = 1e-3 / clock;
+      cycles(name + "_" + type, std::max(least, found->first),
+             source(*found->second, std::string(what) + (found->first > least
+                                                             ? ""
+                                                             : ", no longer than without it")));
+    };
+    converted("widen", "widened", "rows read");
+    converted("narrow", "narrowed", "rows written");
   }
   // Operands that several steps of the depth are taken of at once.
   constexpr double kFasterTogether = 1.3;  // than f32: instructions for it are twice as fast

@@ -445,8 +445,13 @@ class Run {
       if (!apart) beside_["agrees_by"] = by_rounding ? "what rounding explains" : "the whole";
       if (apart) json_["verified"] = false;
     }
+    const bool pairs = beside_.contains("saturation_error");
     if (!beside_.is_null()) json_["onnxruntime"] = std::move(beside_);
-    if (apart) return Reason{"onnxruntime has another result: " + apart->text};
+    if (apart)
+      return Reason{"onnxruntime has another result: " + apart->text +
+                    (pairs ? "; on this processor it adds products of computed bytes in pairs, in "
+                             "16 bits that saturate"
+                           : "")};
     return std::nullopt;
   }
 
@@ -542,6 +547,8 @@ class Run {
     if (available)
       for (const ordered_json& s : said["seconds"]) theirs.push_back(s.get<double>());
     said.erase("seconds");
+    if (beside_.contains("saturation_error"))  // of the turn that asked for values
+      said["saturation_error"] = beside_["saturation_error"];
     if (available || beside_.is_null()) beside_ = std::move(said);
     return std::nullopt;
   }

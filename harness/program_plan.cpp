@@ -135,21 +135,12 @@ class Maker {
     std::optional<Whole>& found = merged_[key];
     std::optional<Workload> w = merged_loops(named);
     if (!w) return nullptr;
-    // Where caches are the hardware's, only a product's depth gains: steps of one loop follow one
-    // another in memory, those of several lie apart.
-    if (!software && !has_fewer_depths(*w, part)) return nullptr;
+    // Where caches are the hardware's, a longer row has fewer parts of vectors and fewer ends, and
+    // steps of one loop follow one another in memory: the price has less than that.
     const double faster = software ? 0.95 : 1.02;  // of the predicted seconds
     found = planned_whole(std::make_shared<const Workload>(with_constants(*w, weights)), weights,
                           plain == nullptr ? HUGE_VAL : faster * *plain->least());
     return found ? &*found : nullptr;
-  }
-
-  /// Whether the depth of some product has fewer loops.
-  static bool has_fewer_depths(const Workload& merged, const Workload& part) {
-    return std::ranges::any_of(part.topological_order(), [&](OpId op) {
-      return part.is_contraction(op) &&
-             merged.reduction_loops(op).size() < part.reduction_loops(op).size();
-    });
   }
 
   /// What the planner makes of it and the target takes, in less than so many predicted seconds.

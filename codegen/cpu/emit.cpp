@@ -285,6 +285,11 @@ void zero(Tile<R, Element>& t, int64_t elements) {
 }
 )";
 
+/// Whether it has instructions that sum products of i8 in whole numbers.
+bool sums_bytes(Isa isa) {
+  return isa == Isa::avx2 || isa == Isa::avx512_vnni || isa == Isa::amx_int8;
+}
+
 /// By TensorId. A counting build packs as the plan says, in every run. Throws InputError for a name
 /// that is no input.
 std::vector<bool> constant_of(const Workload& w, const EmitOptions& options) {
@@ -332,10 +337,10 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   p.prelude.written = types->written;
   p.prelude.vector_bytes = static_cast<int>(p.vector_bytes);
   p.pairs = types->pairs && options.isa == Isa::avx512_bf16 && p.vector_bytes == 64;
-  p.quads = multiplies_bytes(*s.workload) &&
-            (options.isa == Isa::avx512_vnni || options.isa == Isa::amx_int8) &&
-            p.vector_bytes == 64 && types->real == DType::f32;
-  p.tiles = p.quads && options.isa == Isa::amx_int8;
+  const bool bytes = multiplies_bytes(*s.workload) && types->real == DType::f32;
+  if (bytes && sums_bytes(options.isa) && p.vector_bytes > 0)
+    p.whole = steps_of_bytes(p.vector_bytes);
+  p.tiles = p.whole > 0 && options.isa == Isa::amx_int8;
 
   std::vector<KernelText> kernels;
   std::int64_t workspace = 4096;
@@ -349,11 +354,12 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
                                     : "computed in " + real));
   }
   if (multiplies_bytes(*s.workload))
-    source.notes.push_back(p.quads ? "products of i8 are made in quads and summed in whole numbers"
-                                   : "products of i8 are computed in " +
-                                         std::string(name_of(types->real)) + ": " +
-                                         std::string(name_of(options.isa)) +
-                                         " has no instruction for them, or is not asked to use it");
+    source.notes.push_back(
+        p.whole == 4   ? "products of i8 are made in quads and summed in whole numbers"
+        : p.whole == 2 ? "products of i8 are made in pairs of 16 bits and summed in whole numbers"
+                       : "products of i8 are computed in " + std::string(name_of(types->real)) +
+                             ": " + std::string(name_of(options.isa)) +
+                             " has no instruction for them, or is not asked to use it");
   for (std::size_t k = 0; k < s.kernels.size(); ++k) {
     auto text = KernelEmitter(p, static_cast<int>(k)).emit();
     if (!text) return text.why();
@@ -393,17 +399,15 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
   if (p.prelude.atomic) text += kZero;
   if (vectors) text += lanes_text(p.vector_bytes, p.prelude.f64);
   if (p.prelude.vectors) text += vector_functions_text(p.vector_bytes, p.prelude.f64);
-  if (p.prelude.vectors && p.prelude.vectors_of_bytes) text += vectors_of_bytes_text();
+  if (p.prelude.vectors && p.prelude.vectors_of_bytes)
+    text += vectors_of_bytes_text(p.vector_bytes);
   if (p.prelude.planes) text += planes_text();
   if (p.prelude.products)
-    text += micro_kernel_text(p.vector_bytes, p.prelude.f64,
-                              p.pairs   ? 2
-                              : p.quads ? 4
-                                        : 1,
-                              p.tiles);
+    text += micro_kernel_text(p.vector_bytes, p.prelude.f64, p.pairs ? 2 : std::max(p.whole, 1),
+                              p.whole > 0, p.tiles);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
-  if (p.prelude.bytes) text += bytes_text();
+  if (p.prelude.bytes) text += bytes_text(p.whole);
   source.fixed_end = text.size();
   if (parallel) {
     text += "\nconstexpr int kThreads = " + std::to_string(options.threads) + ";\n";

@@ -1,5 +1,6 @@
-// Convolutions of whole numbers of 8 bits: quads of channels are steps of the depth, vectors run
-// along the points of a copy of the image in quads; see bytes_text.cpp. Weights are packed once.
+// Convolutions of whole numbers of 8 bits: quads of channels (pairs with AVX2) are steps of the
+// depth, vectors run along the points of a copy of the image in them; see bytes_text.cpp. Weights
+// are packed once.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -10,7 +11,6 @@
 namespace tilewright::cpu {
 namespace {
 
-constexpr std::int64_t kQuad = 4;
 constexpr std::int64_t kTileRows = 16;              // and quads of a row: tiles_text.cpp
 constexpr std::int64_t kLeastRowsOfQuads = 4;       // fewer slide over each channel, or waste sums
 constexpr std::int64_t kQuadCopyBytes = 256 << 10;  // copies of all quads, in the second cache
@@ -23,14 +23,14 @@ constexpr std::int64_t kMostPackedQuads = std::int64_t{1} << 32;
 }  // namespace
 
 /// The loop over channels of a convolution whose weights never change and whose tiles have all of
-/// its depth, where products of i8 take quads; -1: it is computed like others.
-int KernelEmitter::loop_of_quads(NodeId id, const Window& x, const SymRanges& ranges) const {
+/// its depth, where products of i8 are summed in whole numbers; -1: it is computed like others.
+int KernelEmitter::loop_of_bytes(NodeId id, const Window& x, const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Workload& w = p_.workload();
   const Operator& op = w.op(n.op);
   const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-  if (steps_at_once(n.op) != kQuad || p_.micro_kernel || x.taps_are_channels || x.rows < 0 ||
+  if (!sums_whole(n.op) || p_.micro_kernel || x.taps_are_channels || x.rows < 0 ||
       !p_.constant[a.tensor.index()] || op.outputs[0].rescale || n.writes[0].atomic)
     return -1;
   std::set<LoopId> loops;
@@ -43,7 +43,7 @@ int KernelEmitter::loop_of_quads(NodeId id, const Window& x, const SymRanges& ra
   if (rows.most < kLeastRowsOfQuads || (begins_of_tiles(n.op, x.rows) == 0 && rows.lo != number(0)))
     return -1;
   int found = -1;
-  std::int64_t image = ceil_div(w.tensor(b.tensor).elements().value, kQuad);
+  std::int64_t image = ceil_div(w.tensor(b.tensor).elements().value, p_.whole);
   for (int l : x.depth) {
     if (extent(l) == 1) continue;
     const SymRange& r = range(ranges, n.op, l);
@@ -81,7 +81,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
         std::ranges::find(x.depth, l) == x.depth.end())
       others.push_back(l);
   std::ranges::copy_if(x.depth, std::back_inserter(taps), [&](int l) { return l != x.bytes; });
-  std::int64_t steps = ceil_div(extent(x.bytes), kQuad);
+  const std::string together = text_of(p_.whole);
+  std::int64_t steps = ceil_div(extent(x.bytes), p_.whole);
   for (int l : taps) steps *= extent(l);
   const bool tiles = group == kTileRows;
   if (tiles) steps = round_up(steps, kTileRows);
@@ -108,7 +109,8 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
     ++opened;
   };
   text.open("");
-  text.comment(w.tensor(a.tensor).name + " in quads, by groups of " + op.name + "'s rows");
+  text.comment(w.tensor(a.tensor).name + " in " + together_name(n.op) + ", by groups of " +
+               op.name + "'s rows");
   text.line("const std::int8_t* const from = static_cast<const std::int8_t*>(tensors[" +
             text_of(a.tensor.value) + "]);");
   const std::string kept = "static_cast<Real*>(tensors[" +
@@ -130,14 +132,14 @@ std::string KernelEmitter::prepared_bytes(NodeId id, const Window& x, std::int64
     text.line("int64_t step = 0;");
   }
   const int around = opened;
-  text.open("for (int64_t q = 0; q < " + text_of(extent(x.bytes)) + "; q += 4)");
+  text.open("for (int64_t q = 0; q < " + text_of(extent(x.bytes)) + "; q += " + together + ")");
   for (int l : taps) loop(l);
   text.line("for (int64_t i = 0; i < " + width + "; ++i)");
   text.line(std::string(tiles ? "  to[step / 16 * 256 + i * 16 + step % 16]" : "  *to++") +
-            " = quad_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " + rows +
+            " = together_of(from + " + from + times(stride(x.bytes), "q") + " + (g + i < " + rows +
             " ? " + times(stride(x.rows), "(g + i)") + " : 0), " + text_of(stride(x.bytes)) +
-            ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) +
-            " - q, 4) : 0, first[i]);");
+            ", g + i < " + rows + " ? min(" + text_of(extent(x.bytes)) + " - q, " + together +
+            ") : 0, first[i]);");
   if (tiles) text.line("++step;");
   for (; opened > around; --opened) text.close();
   text.close();
@@ -242,8 +244,8 @@ void KernelEmitter::read_bytes(NodeId id, Window x, const Surroundings& s,
             std::to_string(copied / p_.element_bytes) + ", " +
             std::to_string(panel_room / p_.element_bytes) + ",");
   out_.line("         " + corner(op, c, in_c, s.at) + ", " +
-            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) +
-            ", quads(" + (after.empty() ? "Keep{}" : after) + "));");
+            std::to_string(stride_of(op, c, in_c, x.rows)) + ", " + std::to_string(c_line) + ", " +
+            together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + "));");
   if (followers) followers->end();
   out_.close();
 }

@@ -48,7 +48,7 @@ const SymRange& KernelEmitter::Depth::range(int l) const { return e_.range(range
 
 /// How many of the loop's iterations are steps: a quad is one.
 std::int64_t KernelEmitter::Depth::most(int l) const {
-  return l == x_.bytes ? ceil_div(range(l).most, 4) : range(l).most;
+  return l == x_.bytes ? ceil_div(range(l).most, e_.p_.whole) : range(l).most;
 }
 
 std::string KernelEmitter::Depth::end(int l) const {

@@ -32,6 +32,9 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
                                 std::int64_t begins, bool at_groups) {
   constexpr double kLatency = 4;
+  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers takes
+  // longer for all of it than for few multiply-adds.
+  constexpr double kOthers = 6, kIssued = 4.3;
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
   std::pair<double, double> least;
@@ -44,7 +47,8 @@ std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int reg
         const auto blocks = static_cast<double>(count), h = static_cast<double>(height);
         const auto w = static_cast<double>(width);
         const double loads = w + h + 1;  // and where the line lies
-        cost.first += blocks * std::max({w * h / 2, loads / 2, kLatency});
+        const double issued = registers < 32 ? (w * h + w + h + kOthers) / kIssued : 0;
+        cost.first += blocks * std::max({w * h / 2, loads / 2, kLatency, issued});
         cost.second += blocks * loads;
       };
       const std::int64_t panels = ceil_div(vectors, n), wide = vectors % panels;
@@ -185,13 +189,16 @@ WindowPoints KernelEmitter::points_of(NodeId id, const Window& x, const SymRange
   };
   double steps = 1;
   for (int l : x.depth) steps *= most(l);
-  return {.rows = most(x.rows),
-          .width = most(x.columns),
-          .height = most(x.outer),
-          .steps = steps,
-          .lanes = p_.vector_bytes / p_.element_bytes,
-          .registers = registers(),
-          .multiply_add = multiply_add_cycles()};
+  WindowPoints points{.rows = most(x.rows),
+                      .width = most(x.columns),
+                      .height = most(x.outer),
+                      .steps = steps,
+                      .lanes = p_.vector_bytes / p_.element_bytes,
+                      .registers = registers(),
+                      .multiply_add = multiply_add_cycles()};
+  if (const Level* const first = innermost_cache(); first != nullptr)
+    points.near = kRowsNear * static_cast<double>(first->capacity.value);
+  return points;
 }
 
 /// Whether their rows are packed once for all runs.

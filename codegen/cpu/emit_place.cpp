@@ -8,20 +8,20 @@
 namespace tilewright::cpu {
 namespace {
 
-/// The innermost cache: the micro-kernel's operands pass through it, whatever level the plan is
-/// for.
-const Level* innermost_cache(const Machine& m) {
-  const Level* found = nullptr;
-  for (const Level& l : m.levels)
-    if (l.kind == LevelKind::cache && l.private_to >= Unit::grid) found = &l;
-  return found;
-}
-
 bool has_sets(const Level& l) {
   return l.kind == LevelKind::cache && l.ways > 0 && l.line.value > 0 && l.sets() > 0;
 }
 
 }  // namespace
+
+/// The innermost cache: the micro-kernel's operands pass through it, whatever level the plan is
+/// for.
+const Level* KernelEmitter::innermost_cache() const {
+  const Level* found = nullptr;
+  for (const Level& l : p_.machine().levels)
+    if (l.kind == LevelKind::cache && l.private_to >= Unit::grid) found = &l;
+  return found;
+}
 
 /// Whether a box of the tensor, where it lies, spreads over the cache's sets.
 bool KernelEmitter::spreads(const Level& cache, BufferId b,
@@ -57,7 +57,7 @@ std::string KernelEmitter::why_packed(BufferId b) const {
   if (p_.workload().tensor(buf.tensor).shape.empty()) return "";
   if (!streamed_[b.index()] && !spreads(level, b, layouts_[b.index()].most, true))
     return "its rows would share sets of " + level.name;
-  const Level* const inner = innermost_cache(p_.machine());
+  const Level* const inner = innermost_cache();
   for (const auto& extents : panels_[b.index()])
     if (inner != nullptr && !spreads(*inner, b, extents, false))
       return "rows that are used together would share sets of " + inner->name;
@@ -87,7 +87,7 @@ bool KernelEmitter::needs_no_record(BufferId b) const {
 
 bool KernelEmitter::may_lie_in_bytes(BufferId b) const {
   const Buffer& buf = buffer(b);
-  return is_bytes(b) && p_.vector_bytes == 64 && !p_.prelude.f64 && !takes_reals_[b.index()] &&
+  return is_bytes(b) && p_.vector_bytes > 0 && !p_.prelude.f64 && !takes_reals_[b.index()] &&
          !buf.atomic && needs_no_record(b) &&
          p_.machine().level(buf.level).managed != Managed::software;
 }

@@ -162,12 +162,12 @@ bool KernelEmitter::wants_panels(NodeId id, const Product& p, std::int64_t width
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   const BufferId in_b = buffer_of_input(n, p.right);
-  const bool quads = steps_at_once(n.op) == 4;
-  const bool is_real = quads || p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
-  // A tile of quads has a row of its own sums in front.
+  const bool whole = sums_whole(n.op);
+  const bool is_real = whole || p_.workload().tensor(b.tensor).dtype == p_.prelude.real();
+  // A panel of whole numbers has a row in front that its sums begin with.
   const SymRange& depth = range(ranges, n.op, p.depth);
   const std::int64_t steps = p_.workload().loop(op.loops[static_cast<std::size_t>(p.depth)]).extent;
-  if (quads && (depth.lo != number(0) || !depth.hi.is_constant() || depth.hi.constant != steps ||
+  if (whole && (depth.lo != number(0) || !depth.hi.is_constant() || depth.hi.constant != steps ||
                 !is_read_once(in_b)))
     return false;
   if (p_.vector_bytes == 0 || !is_real || !p_.constant[b.tensor.index()] ||
@@ -224,10 +224,10 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
     if (l != p.columns && l != p.depth && indexes(b, op.loops[static_cast<std::size_t>(l)]))
       others.push_back(l);
-  const bool quads = steps_at_once(n.op) == 4;
+  const bool whole = sums_whole(n.op);
   const std::int64_t multiple = multiple_of_quads();
   const std::int64_t steps =
-      quads ? 1 + round_up(ceil_div(extent(p.depth), 4), multiple) : extent(p.depth);
+      whole ? 1 + round_up(ceil_div(extent(p.depth), p_.whole), multiple) : extent(p.depth);
   const std::int64_t elements = of_panel * steps;
   const std::int64_t together = columns_packed_together(id, p, width, ranges);
   const std::int64_t groups = ceil_div(extent(p.columns), together);
@@ -281,19 +281,19 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   const std::string column =
       times(loop_stride(b, op.loops[static_cast<std::size_t>(p.columns)], strides), "(g + i)");
   const std::string each = "for (int64_t i = 0; i < " + std::to_string(of_panel) + "; ++i)";
-  if (quads) {
-    text.line("to = quads_of_panel(" + std::to_string(of_panel) + ", min(" + end + " - g, " +
-              std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) + ", from + " +
-              from + " + " + times(loop_stride(b, columns_loop, strides), "g") + ", " +
-              std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
-              std::to_string(loop_stride(b, columns_loop, strides)) + ", to, " +
-              std::to_string(multiple) + ");");
+  if (whole) {
+    text.line("to = " + together_name(n.op) + "_of_panel(" + std::to_string(of_panel) + ", min(" +
+              end + " - g, " + std::to_string(of_panel) + "), " + std::to_string(extent(p.depth)) +
+              ", from + " + from + " + " + times(loop_stride(b, columns_loop, strides), "g") +
+              ", " + std::to_string(loop_stride(b, depth_loop, strides)) + ", " +
+              std::to_string(loop_stride(b, columns_loop, strides)) + ", to" +
+              (p_.whole == 4 ? ", " + std::to_string(multiple) : "") + ");");
   } else {
     open(p.depth);
     text.line(each + " *to++ = g + i < " + end + " ? from[" + from + " + " + column +
               "] : Real(0);");
   }
-  for (std::size_t opened = others.size() + (groups > 1 ? 3 : 2) + (quads ? 0 : 1); opened > 0;
+  for (std::size_t opened = others.size() + (groups > 1 ? 3 : 2) + (whole ? 0 : 1); opened > 0;
        --opened)
     text.close();
   made.text = text.text();
@@ -304,7 +304,7 @@ std::string KernelEmitter::prepared_right(NodeId id, const Product& p, std::int6
   panel = std::to_string(elements);
   return "static_cast<const Real*>(tensors[" + kept + "]) + " + std::to_string(made.offset) +
          " + " + std::to_string(matrix) + " * (" + number + ") + " + first_panel +
-         (quads
+         (whole
               ? ""
               : " + (" + at[static_cast<std::size_t>(p.depth)] + ") * " + std::to_string(of_panel));
 }

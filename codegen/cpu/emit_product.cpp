@@ -85,7 +85,7 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns, in
                            : micro_kernel_fitting(p_.options.isa, most, columns,
                                                   range(ranges, op, depth).most, p_.element_bytes);
   // Tiles are two vectors wide.
-  if (p_.tiles && steps_at_once(op) == 4 && !p_.micro_kernel)
+  if (p_.tiles && sums_whole(op) && !p_.micro_kernel)
     kernel = *micro_kernel_for(p_.options.isa, "");
   // One whose panels the tiles' columns begin with, else one that fills up fewest of them: what is
   // no column is read from memory, too.
@@ -152,7 +152,7 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
     streamed_[buffer_of_input(n, p.left).index()] = true;
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
   take_reals(id, {});
-  if (steps_at_once(n.op) != 4) take_reals(id, {p.left, p.right});
+  if (!sums_whole(n.op)) take_reals(id, {p.left, p.right});
   if (panels || keeps_panels(id, p, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
@@ -339,8 +339,7 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   std::string after;
   std::unique_ptr<Followers> followers;
   if (s.opened == 0) followers = followers_of_product(id, p, ranges, s.at, whole, after);
-  if (together > 1)
-    after = (together == 2 ? "pairs(" : "quads(") + (after.empty() ? "Keep{}" : after) + ")";
+  if (together > 1) after = together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + ")";
   if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
   out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +

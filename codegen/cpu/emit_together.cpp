@@ -1,5 +1,5 @@
 // Operands of products that take several steps of the depth at once: pairs of bfloat16, and quads
-// of whole numbers of 8 bits.
+// or pairs of whole numbers of 8 bits.
 #include "codegen/cpu/emitter.h"
 #include "core/lowering/byte_products.h"
 
@@ -7,7 +7,15 @@ namespace tilewright::cpu {
 
 int KernelEmitter::steps_at_once(OpId op) const {
   if (p_.pairs) return 2;
-  return p_.quads && multiplies_bytes(p_.workload(), op) ? 4 : 1;
+  return sums_whole(op) ? p_.whole : 1;
+}
+
+bool KernelEmitter::sums_whole(OpId op) const {
+  return p_.whole > 0 && multiplies_bytes(p_.workload(), op);
+}
+
+std::string KernelEmitter::together_name(OpId op) const {
+  return steps_at_once(op) == 4 ? "quads" : "pairs";
 }
 
 /// Whether one operand of one compute is all that reads the buffer.
@@ -32,8 +40,8 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
   const std::int64_t line = 64 / p_.element_bytes;
   const auto row_of = [line](std::int64_t extent) { return (ceil_div(extent, line) | 1) * line; };
   const std::int64_t together = steps_at_once(n.op), steps = ceil_div(most(p.depth), together);
-  const bool quads = together == 4;
-  const std::string name = quads ? "quads" : "pairs";
+  const bool whole = sums_whole(n.op);
+  const std::string name = together_name(n.op);
   const std::int64_t along = row_of(steps), across = row_of(most(p.columns));
   std::int64_t offset = 0;
   const auto array = [&](std::int64_t rows, std::int64_t row) {
@@ -48,7 +56,7 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
             ";");
   out_.line(name + "_of_rows(" + size_of_loop(n.op, p.rows, ranges) + ", " + o.depth + ", " +
             o.left + ", " + o.left_row + ", " + o.left_depth + ", " + left + ", " + text(along) +
-            (quads ? ", true" : "") + ");");
+            (together == 4 ? ", true" : "") + ");");
   const auto finish = [&] {
     o.left = left;
     o.left_row = text(along);
@@ -58,7 +66,7 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
   if (prepared) return finish();
 
   const std::string right = names_.fresh("right"), columns = size_of_loop(n.op, p.columns, ranges);
-  const std::int64_t rows = quads ? round_up(steps, multiple_of_quads()) + 1 : steps;
+  const std::int64_t rows = whole ? round_up(steps, multiple_of_quads()) + 1 : steps;
   const bool keeps = buffer(in_b).role == BufferRole::input && !is_plain(in_b) &&
                      !p_.workload().producer(b.tensor).valid() && !parallel_grid_ &&
                      scopes_[in_b.index()].kind == TileScope::Kind::root;
@@ -79,7 +87,7 @@ void KernelEmitter::take_together(NodeId id, const Product& p, const SymRanges& 
   out_.line(std::string(keeps ? "  " : "") + name + "_of_columns(" + columns + ", " + o.depth +
             ", " + o.right + ", " + o.right_depth + ", " + text(column) + ", " + right + ", " +
             text(across) + ", " + rows_of_columns + ", " + text(along) +
-            (quads ? ", " + text(multiple_of_quads()) : "") + ");");
+            (together == 4 ? ", " + text(multiple_of_quads()) : "") + ");");
   o.right = right;
   o.right_depth = text(across);
   finish();

@@ -10,8 +10,7 @@ namespace tilewright::cpu {
 namespace {
 
 constexpr std::int64_t kMostStep = std::int64_t{1} << 20;
-constexpr std::int64_t kSumBytes = 64 << 10;   // of points that meet a block of channels
-constexpr std::int64_t kLeftBytes = 28 << 10;  // of a group's rows that stay in the first cache
+constexpr std::int64_t kSumBytes = 64 << 10;  // of points that meet a block of channels
 
 /// The dimension of the access that the loop moves; none where it is not exactly one.
 std::optional<std::size_t> dimension_of(const Access& a, LoopId loop) {
@@ -51,10 +50,10 @@ std::optional<KernelEmitter::Window> KernelEmitter::as_window(NodeId id, const S
              .right = (*factors)[static_cast<std::size_t>(1 - left)]};
     const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
-    // Of numbers of 8 bits channels alone are quads: rows that taps move come before images.
+    // Of numbers of 8 bits channels alone are taken together: rows that taps move come before
+    // images.
     const auto moves = [&](int l) {
-      return steps_at_once(n.op) == 4 && l >= 0 &&
-             std::ranges::any_of(b.index, [&](const Affine& index) {
+      return sums_whole(n.op) && l >= 0 && std::ranges::any_of(b.index, [&](const Affine& index) {
                return index.terms.size() > 1 &&
                       coefficient_of(index, op.loops[static_cast<std::size_t>(l)]) != 0;
              });
@@ -113,8 +112,7 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   if (x.outer >= 0) {
     const auto d = dimension_of(b, loop(x.outer));
     // Taps move the rows of a single row of points, too.
-    if (steps_at_once(n.op) == 4 && d && *d != *column_dim && x.row_dim < 0 &&
-        b.index[*d].terms.size() > 1)
+    if (sums_whole(n.op) && d && *d != *column_dim && x.row_dim < 0 && b.index[*d].terms.size() > 1)
       x.row_dim = static_cast<int>(*d);
     if (!d || *d == *column_dim || (x.row_dim >= 0 && static_cast<int>(*d) != x.row_dim) ||
         range(ranges, n.op, x.outer).most <= 1 || coefficient_of(b.index[*d], loop(x.outer)) < 1)
@@ -175,10 +173,10 @@ bool KernelEmitter::finish_window(NodeId id, Window& x, const SymRanges& ranges)
   }
   if (several == 0) x.left_step = 1;
   x.direct = !padded && !around && several <= 1 && x.step == 1;
-  if (!around) x.bytes = loop_of_quads(id, x, ranges);
+  if (!around) x.bytes = loop_of_bytes(id, x, ranges);
   if (x.bytes >= 0) return true;
   // A plain product of numbers of 8 bits is one of whole numbers; images here would be f32.
-  if (x.direct && x.rows >= 0 && steps_at_once(n.op) == 4 && as_product(id, ranges)) return false;
+  if (x.direct && x.rows >= 0 && sums_whole(n.op) && as_product(id, ranges)) return false;
   if (x.direct && x.outer >= 0) {
     // Rows of points are columns of a plain product where they follow one another in both.
     const SymRange& width = range(ranges, n.op, x.columns);
@@ -299,8 +297,9 @@ void KernelEmitter::read_through(NodeId id, const Window& any, const Surrounding
   const std::int64_t of_row = width * vectors * p_.vector_bytes;
   const std::int64_t band = std::clamp<std::int64_t>(kSumBytes / of_row, 1, height);
   const std::int64_t of_channel = group * depth.taps() * p_.element_bytes;
+  const auto near = static_cast<std::int64_t>(points_of(id, x, ranges).near);
   const std::int64_t most =
-      std::max<std::int64_t>(1, std::min(kLeftBytes / of_channel, kMostReads / depth.taps()));
+      std::max<std::int64_t>(1, std::min(near / of_channel, kMostReads / depth.taps()));
   const std::int64_t blocks = ceil_div(depth.channels(), most);
   const std::int64_t block = ceil_div(depth.channels(), blocks);
   const std::string sums = scratch(band * of_row, offset, "Vector");

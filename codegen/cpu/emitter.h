@@ -65,7 +65,8 @@ struct Program {
   std::vector<bool> constant;           ///< by TensorId: the same in every run
   std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
-  bool quads = false;                   ///< products of i8 take quads
+  int whole = 0;  ///< steps at once of products of i8 that are summed in whole
+                  ///< numbers: 4 or 2 (steps_of_bytes); 0: in reals
   bool tiles = false;                   ///< of these, tiles of quads for several rows
   std::vector<std::string> used = {};   ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
@@ -112,6 +113,7 @@ class KernelEmitter : private RangeEmitter {
   /// Whether vectors convert elements of 8 bits as they load and store them, if nobody asks for
   /// more.
   bool may_lie_in_bytes(BufferId b) const;
+  const Level* innermost_cache() const;
   bool lies_in_bytes(BufferId b) const { return packed_[b.index()].empty() && is_bytes(b); }
   bool is_bytes(BufferId b) const {
     return p_.workload().tensor(buffer(b).tensor).dtype == DType::i8;
@@ -193,6 +195,10 @@ class KernelEmitter : private RangeEmitter {
   };
   /// Steps of the depth that an element of a product's operands has: 1, 2 (pairs) or 4 (quads).
   int steps_at_once(OpId op) const;
+  /// Whether it is a product of i8 that is summed in whole numbers.
+  bool sums_whole(OpId op) const;
+  /// What such elements are called in the program: "pairs" or "quads".
+  std::string together_name(OpId op) const;
   /// Rows of quads of a right operand are a multiple of so many: tiles take 16.
   std::int64_t multiple_of_quads() const { return p_.tiles ? 16 : 1; }
   void take_together(NodeId id, const Product& p, const SymRanges& ranges, bool prepared,
@@ -238,7 +244,7 @@ class KernelEmitter : private RangeEmitter {
     bool direct = false;             ///< the right operand lies as a plain product needs it
     bool taps_are_channels = false;  ///< nothing is padding: what moves the window is like the rest
     bool channels_first = false;     ///< of the depth, what moves the window comes last
-    int bytes = -1;                  ///< the loop whose iterations are taken in quads; -1: none are
+    int bytes = -1;                  ///< the loop of bytes, several at once; -1: none is
   };
   std::optional<Window> as_window(NodeId id, const SymRanges& ranges);
   bool finish_window(NodeId id, Window& x, const SymRanges& ranges);
@@ -260,7 +266,7 @@ class KernelEmitter : private RangeEmitter {
   bool slides(NodeId id, const Window& x, const SymRanges& ranges);  // emit_points.cpp
 
   // emit_bytes.cpp
-  int loop_of_quads(NodeId id, const Window& x, const SymRanges& ranges) const;
+  int loop_of_bytes(NodeId id, const Window& x, const SymRanges& ranges) const;
   void read_bytes(NodeId id, Window x, const Surroundings& s, const SymRanges& ranges);
   std::string prepared_bytes(NodeId id, const Window& x, std::int64_t group, const Surroundings& s);
 

@@ -112,7 +112,7 @@ TILEWRIGHT_TARGET void copy_lines(const Window& w, const Depth& d, const Copies&
 // written behind one another for those who come next; so.
 enum Lie { kListed, kPacks, kPacked };
 
-// A step of it, and what a row's sums begin with: `first` are whole numbers, of quads alone.
+// A step of it, and what a row's sums begin with, where they are of whole numbers.
 template <int Steps>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector line_step(Vector sum, Real x, Vector row) {
   return sum + x * row;
@@ -122,8 +122,8 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector line_begin(const Real*) {
   return Vector{};
 }
 
-// The micro-kernel on such a panel. Steps are quads where `after` says so: then C starts from nothing, and
-// the steps of A's group have what its sums begin with in front.
+// The micro-kernel on such a panel. Where `after` says that sums are of whole numbers, C starts from
+// nothing, and the steps of A's group have what its sums begin with in front.
 template <int MI, int NI, int LIE, bool Partial, class After>
 TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row, int64_t a_k,
                                     const Real* b, const int64_t* at, Real* panel, Real* c,
@@ -135,7 +135,7 @@ TILEWRIGHT_TARGET void line_product(int64_t depth, const Real* a, int64_t a_row,
 #pragma GCC unroll 12
     for (int n = 0; n < NI; ++n) {
       const Real* const from = c + m * c_row + n * kLanes;
-      acc[m][n] = After::kSteps == 4       ? line_begin<After::kSteps>(a + m * a_row - a_k)
+      acc[m][n] = After::kWhole            ? line_begin<After::kSteps>(a + m * a_row - a_k)
                   : fresh                  ? Vector{}
                   : Partial && n == NI - 1 ? load_part(from, lanes)
                                            : *reinterpret_cast<const Unaligned*>(from);
@@ -289,7 +289,7 @@ TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row,
   for (int64_t first = 0; first < d.channels; first += block) {
     const int64_t channels = min(block, d.channels - first);
     const int64_t k0 = first * of_channel, steps = channels * of_channel;
-    if (!lies) copy_lines<STEP, After::kSteps == 4>(w, d, copies, first, channels, d.packed);
+    if (!lies) copy_lines<STEP, After::kWhole>(w, d, copies, first, channels, d.packed);
     for (int64_t k = 0; k < steps; ++k) {
       const Step s = d.step[k0 + k];
       const Tap t = d.tap[s.tap];

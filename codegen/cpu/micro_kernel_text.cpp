@@ -51,6 +51,7 @@ struct Count {
 struct Keep {
   static constexpr bool kStores = true;
   static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
+  static constexpr bool kWhole = false;  // sums are of whole numbers
   static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
@@ -62,6 +63,7 @@ template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
   static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
+  static constexpr bool kWhole = false;  // sums are of whole numbers
   static constexpr bool kFetches = true;
   Fetch fetch;
 };
@@ -114,7 +116,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, ARow a_row, A
                                      const Real* next = nullptr, int64_t next_k = 0,
                                      int64_t ahead = 0) {
   Vector acc[MI][NI];
-  constexpr bool whole = After::kSteps == 4;  // sums of whole numbers, which begin with B's first row
+  constexpr bool whole = After::kWhole;  // such sums begin with B's first row
   if constexpr (whole) {
 #pragma GCC unroll 12
     for (int n = 0; n < NI; ++n) {
@@ -488,7 +490,7 @@ std::string target_attribute(Isa isa) {
   return "";
 }
 
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles) {
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   std::string pack = kPack;
   const std::string_view hole = "TRANSPOSED";
@@ -502,7 +504,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles)
                    kStepsAhead, kProductsAhead, kLongDepth) +
          formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
-         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack + together_text(steps);
+         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack +
+         together_text(steps, whole);
 }
 
 }  // namespace tilewright::cpu

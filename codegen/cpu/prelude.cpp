@@ -466,8 +466,15 @@ inline Real f_add(Real a, Real b) { return a + b; }
 inline Real f_sub(Real a, Real b) { return a - b; }
 inline Real f_mul(Real a, Real b) { return a * b; }
 inline Real f_div(Real a, Real b) { return a / b; }
-inline Real f_max(Real a, Real b) { return std::fmax(a, b); }
-inline Real f_min(Real a, Real b) { return std::fmin(a, b); }
+// NaN if one of them is.
+inline Real f_max(Real a, Real b) {
+  const Real most = b > a ? b : a;
+  return b == b ? most : b;
+}
+inline Real f_min(Real a, Real b) {
+  const Real least = b < a ? b : a;
+  return b == b ? least : b;
+}
 inline Real f_pow(Real a, Real b) { return std::pow(a, b); }
 inline Real f_lt(Real a, Real b) { return a < b ? Real(1) : Real(0); }
 inline Real f_select(Real a, Real b, Real c) { return a != Real(0) ? b : c; }
@@ -477,7 +484,7 @@ inline Real f_log(Real a) { return std::log(a); }
 inline Real f_sqrt(Real a) { return std::sqrt(a); }
 inline Real f_rsqrt(Real a) { return Real(1) / std::sqrt(a); }
 inline Real f_recip(Real a) { return Real(1) / a; }
-inline Real f_relu(Real a) { return a > Real(0) ? a : Real(0); }
+inline Real f_relu(Real a) { return a < Real(0) ? Real(0) : a; }
 inline Real f_tanh(Real a) { return std::tanh(a); }
 inline Real f_sigmoid(Real a) { return Real(1) / (Real(1) + std::exp(-a)); }
 inline Real f_erf(Real a) { return std::erf(a); }

@@ -52,22 +52,21 @@ std::string lanes_text(int vector_bytes, bool f64);
 /// The functions of an expression on vectors, by the names that they have for a number, and
 /// `across_sum` and the like, which join lanes; after lanes_text and the prelude's functions.
 std::string vector_functions_text(int vector_bytes, bool f64);
-/// Loads and stores of vectors whose elements lie in 8 bits, of 64 bytes; after
-/// vector_functions_text.
-std::string vectors_of_bytes_text();
+/// Loads and stores of vectors of f32 whose elements lie in 8 bits; after vector_functions_text.
+std::string vectors_of_bytes_text(int vector_bytes);
 /// `copy_plane<STEP, PHASES>`: a band of an image with its edges filled in; after
 /// vector_functions_text.
 std::string planes_text();
 /// `multiply<MI, NI, Whole>` (C[i,j] += A[i,k] * B[k,j] on any sizes) on vectors of that many bytes
 /// (64 or 32, after lanes_text; 0: plain loops, whatever MI and NI).
-/// `steps`: of the depth at once, in some products: 2 (pairs of bfloat16) or 4 (quads of whole
-/// numbers of 8 bits), on vectors of 64 bytes; else 1.
+/// `steps`: of the depth at once, in some products, else 1; `whole`: those of whole numbers of 8
+/// bits (steps_of_bytes), else pairs of bfloat16.
 /// `tiles`: products of quads with several rows are of tiles.
-std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool tiles);
+std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole, bool tiles);
 /// The part of it for tiles.
 std::string tiles_text();
 /// The part of it for several steps at once; empty for one.
-std::string together_text(int steps);
+std::string together_text(int steps, bool whole);
 /// `convolve<MI, NI, STEP>`: the same with the right operand read through a window, its columns
 /// STEP elements apart; after micro_kernel_text, on vectors only.
 std::string window_text();
@@ -75,8 +74,8 @@ std::string window_text();
 /// window_text and vector_functions_text.
 std::string lines_of_points_text();
 /// `convolve_bytes<MI, NI, STEP, M, N>`: the same of whole numbers of 8 bits; after
-/// lines_of_points_text and together_text(4).
-std::string bytes_text();
+/// lines_of_points_text and together_text of as many steps.
+std::string bytes_text(int steps);
 /// The most taps of a window that convolve takes.
 inline constexpr int kMostTaps = 64;
 /// Steps of a block of channels that `convolve` takes, at most: no fewer than taps.

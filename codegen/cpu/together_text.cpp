@@ -1,5 +1,5 @@
-// Operands of several steps of the depth at once, as source: pairs of bfloat16, quads of whole
-// numbers of 8 bits.
+// Operands of several steps of the depth at once, as source: pairs of bfloat16, quads and pairs of
+// whole numbers of 8 bits.
 #include "codegen/cpu/prelude.h"
 
 namespace tilewright::cpu {
@@ -90,6 +90,7 @@ constexpr const char* kQuads = R"(
 template <class After>
 struct Quads : After {
   static constexpr int kSteps = 4;
+  static constexpr bool kWhole = true;
 };
 template <class After>
 Quads<After> quads(After after) {
@@ -208,6 +209,143 @@ inline Real* quads_of_panel(int64_t width, int64_t columns, int64_t depth, const
 }
 )";
 
+constexpr const char* kWholePairs = R"(
+// Products of whole numbers of 8 bits: an element of A and of B is a pair of them in 16 bits, of two
+// steps of the depth (the last with zero where there is none). One instruction multiplies and adds both,
+// another adds that to the sums, which are whole numbers of 32 bits and leave as f32. B's first row is
+// what they begin with: zeros.
+template <class After>
+struct Pairs : After {
+  static constexpr int kSteps = 2;
+  static constexpr bool kWhole = true;
+};
+template <class After>
+Pairs<After> pairs(After after) {
+  return {after};
+}
+template <>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector step<2>(Vector sum, Real x, Vector row) {
+  // One piece of assembly: GCC 12 would multiply ahead, and keep sums in memory for lack of registers.
+  Vector both;
+  asm("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0"
+      : "+x"(sum), "=&x"(both)
+      : "x"((Vector)_mm256_set1_ps(x)), "xm"(row));
+  return sum;
+}
+template <>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector complete<2>(Vector sum) {
+  return (Vector)_mm256_cvtepi32_ps((__m256i)sum);
+}
+// Up to eight bytes, as the lowest of a number whose others are zero. Nothing else is touched.
+inline std::uint64_t bytes_at(const std::int8_t* p, int64_t n) {
+  std::uint64_t all = 0;
+  if (n >= 8) {
+    std::memcpy(&all, p, 8);
+    return all;
+  }
+  int at = 0;
+  if (n & 4) {
+    std::uint32_t four;
+    std::memcpy(&four, p, 4);
+    all = four, at = 32, p += 4;
+  }
+  if (n & 2) {
+    std::uint16_t two;
+    std::memcpy(&two, p, 2);
+    all |= static_cast<std::uint64_t>(two) << at, at += 16, p += 2;
+  }
+  if (n & 1) all |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(*p)) << at;
+  return all;
+}
+// Up to eight numbers in 32 bits each, from a tile of numbers, which are rounded and held to the range
+// of 8 bits, or where a tensor's own bytes lie. Others are zero.
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE __m256i eight(const Real* p, int64_t n) {
+  const Vector x = n >= kLanes ? *reinterpret_cast<const Unaligned*>(p) : load_part(p, first_lanes(n));
+  return _mm256_max_epi32(_mm256_min_epi32(_mm256_cvtps_epi32((__m256)x), _mm256_set1_epi32(127)),
+                          _mm256_set1_epi32(-128));
+}
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE __m256i eight(const std::int8_t* p, int64_t n) {
+  return _mm256_cvtepi8_epi32(_mm_cvtsi64_si128(static_cast<long long>(bytes_at(p, n))));
+}
+// The lower halves of `even` beside those of `odd`.
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE __m256i paired(__m256i even, __m256i odd) {
+  return _mm256_blend_epi16(even, _mm256_slli_epi32(odd, 16), 0xAA);
+}
+// Numbers that follow one another, in 16 bits; whole vectors of 16 are written.
+TILEWRIGHT_TARGET inline void widen_row(const std::int8_t* from, int64_t n, std::int16_t* to) {
+  int64_t k = 0;
+  for (; k + 16 <= n; k += 16)
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(to + k),
+        _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + k))));
+  for (; k < n; k += 8)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k),
+                     _mm_cvtepi8_epi16(_mm_cvtsi64_si128(
+                         static_cast<long long>(bytes_at(from + k, min(n - k, 8))))));
+}
+TILEWRIGHT_TARGET inline void widen_row(const Real* from, int64_t n, std::int16_t* to) {
+  for (int64_t k = 0; k < n; k += kLanes) {
+    const __m256i x = eight(from + k, min(n - k, kLanes));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + k),
+                     _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+  }
+}
+// Rows of pairs along k: for A, and for a B whose columns they are.
+template <class T>
+TILEWRIGHT_TARGET inline void pairs_of_rows(int64_t rows, int64_t depth, const T* a, int64_t a_row,
+                                            int64_t a_k, Real* to, int64_t to_row) {
+  for (int64_t i = 0; i < rows; ++i) {
+    std::int16_t* const words = reinterpret_cast<std::int16_t*>(to + i * to_row);
+    if (a_k == 1) {
+      widen_row(a + i * a_row, depth, words);
+      continue;
+    }
+    for (int64_t k = 0; k < depth; k += 16) {
+      const int64_t n = min(depth - k, 16);
+      T gathered[16];
+      for (int64_t e = 0; e < n; ++e) gathered[e] = a[i * a_row + (k + e) * a_k];
+      widen_row(gathered, n, words + k);
+    }
+  }
+}
+// Rows of columns, each a pair of steps of the depth, behind the row of what sums begin with.
+// `rows_of_columns`: room for the columns' own rows.
+template <class T>
+TILEWRIGHT_TARGET inline void pairs_of_columns(int64_t columns, int64_t depth, const T* b,
+                                               int64_t b_k, int64_t b_column, Real* to,
+                                               int64_t to_row, Real* rows_of_columns,
+                                               int64_t column_row) {
+  for (int64_t j = 0; j < columns; j += kLanes) *reinterpret_cast<Unaligned*>(to + j) = Vector{};
+  to += to_row;
+  if (b_column != 1) {
+    pairs_of_rows(columns, depth, b, b_column, b_k, rows_of_columns, column_row);
+    return transpose(columns, (depth + 1) / 2, rows_of_columns, column_row, to, to_row);
+  }
+  for (int64_t k = 0; k < depth; k += 2, b += 2 * b_k, to += to_row)
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      const int64_t n = min(columns - j, kLanes);
+      const __m256i odd = k + 1 < depth ? eight(b + b_k + j, n) : _mm256_setzero_si256();
+      *reinterpret_cast<Unaligned*>(to + j) = (Vector)paired(eight(b + j, n), odd);
+    }
+}
+// A pair of 16 bits of numbers `step` apart, of which `count` are there.
+inline Real pair_of(const std::int8_t* from, int64_t step, int64_t count) {
+  const std::int16_t two[2] = {count > 0 ? from[0] : std::int8_t{}, count > 1 ? from[step] : std::int8_t{}};
+  Real pair;
+  std::memcpy(&pair, two, sizeof(pair));
+  return pair;
+}
+// The same of a tensor's own bytes as a panel of `width` columns, of which `columns` are there.
+inline Real* pairs_of_panel(int64_t width, int64_t columns, int64_t depth, const std::int8_t* b,
+                            int64_t b_k, int64_t b_column, Real* to) {
+  for (int64_t i = 0; i < width; ++i) *to++ = 0;
+  for (int64_t k = 0; k < depth; k += 2)
+    for (int64_t i = 0; i < width; ++i)
+      *to++ = pair_of(b + k * b_k + i * b_column, b_k, i < columns ? depth - k : 0);
+  return to;
+}
+)";
+
 /// Lane i of the first half beside lane i of the last, from the highest on.
 std::string paired() {
   std::string text;
@@ -218,9 +356,9 @@ std::string paired() {
 
 }  // namespace
 
-std::string together_text(int steps) {
+std::string together_text(int steps, bool whole) {
   if (steps == 1) return "";
-  if (steps == 4) return std::string(kPaired) + kQuads;
+  if (whole) return std::string(kPaired) + (steps == 4 ? kQuads : kWholePairs);
   std::string pairs = kPairs;
   pairs.replace(pairs.find("PAIRED"), 6, paired());
   return kPaired + pairs;

@@ -48,15 +48,53 @@ TILEWRIGHT_TARGET inline Lanes lanes_between(int64_t first, int64_t last) {
 TILEWRIGHT_TARGET inline Vector load_part(const Real* p, Lanes lanes) {
   return (Vector)_mm256_maskload_SUFFIX(p, lanes);
 }
-TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
-  _mm256_maskstore_SUFFIX(p, lanes, (REGISTER)v);
-}
-// Past the caches, where half a line begins.
+// Lanes from the first on, as halves of what is left: a masked store takes some processors as long as
+// ten others, and what it stores cannot be loaded before it has left.
+STORE_PART// Past the caches, where half a line begins.
 TILEWRIGHT_TARGET inline void store_past(Real* p, Vector v) {
   if (reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) == 0)
     _mm256_stream_SUFFIX(p, (REGISTER)v);
   else
     _mm256_storeu_SUFFIX(p, (REGISTER)v);
+}
+)";
+
+constexpr const char* kStorePart32 =
+    R"(TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  const int all = _mm256_movemask_ps((__m256)lanes);
+  __m128 left = _mm256_castps256_ps128((__m256)v);
+  if (all & 8) {
+    _mm_storeu_ps(p, left);
+    if (all & 128) {
+      _mm_storeu_ps(p + 4, _mm256_extractf128_ps((__m256)v, 1));
+      return;
+    }
+    left = _mm256_extractf128_ps((__m256)v, 1);
+  }
+  p += all & 8 ? 4 : 0;
+  const int few = all & 8 ? all >> 4 : all;
+  if (few & 2) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), left);
+    if (few & 4) _mm_store_ss(p + 2, _mm_movehl_ps(left, left));
+  } else if (few & 1) {
+    _mm_store_ss(p, left);
+  }
+}
+)";
+
+constexpr const char* kStorePart64 =
+    R"(TILEWRIGHT_TARGET inline void store_part(Real* p, Lanes lanes, Vector v) {
+  const int all = _mm256_movemask_pd((__m256d)lanes);
+  const __m128d left = _mm256_castpd256_pd128((__m256d)v), right = _mm256_extractf128_pd((__m256d)v, 1);
+  if (all & 2) {
+    _mm_storeu_pd(p, left);
+    if (all & 8)
+      _mm_storeu_pd(p + 2, right);
+    else if (all & 4)
+      _mm_store_sd(p + 2, right);
+  } else if (all & 1) {
+    _mm_store_sd(p, left);
+  }
 }
 )";
 
@@ -68,11 +106,12 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm512_sqrt_SUFFIX((REGISTER)a);
 }
-// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
-TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too. So `a` where
+// one is NaN.
+TILEWRIGHT_TARGET inline Vector max_or_first(Vector a, Vector b) {
   return (Vector)_mm512_max_SUFFIX((REGISTER)b, (REGISTER)a);
 }
-TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+TILEWRIGHT_TARGET inline Vector min_or_first(Vector a, Vector b) {
   return (Vector)_mm512_min_SUFFIX((REGISTER)b, (REGISTER)a);
 }
 // a * b + c, rounded once, whatever the compiler is told of contraction.
@@ -96,11 +135,12 @@ TILEWRIGHT_TARGET inline Vector first_of(Lanes lanes, Vector v, Vector other) {
 TILEWRIGHT_TARGET inline Vector f_sqrt(Vector a) {
   return (Vector)_mm256_sqrt_SUFFIX((REGISTER)a);
 }
-// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too.
-TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+// b > a ? b : a, and b < a ? b : a: what the instruction gives for NaN and zeros too. So `a` where
+// one is NaN.
+TILEWRIGHT_TARGET inline Vector max_or_first(Vector a, Vector b) {
   return (Vector)_mm256_max_SUFFIX((REGISTER)b, (REGISTER)a);
 }
-TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+TILEWRIGHT_TARGET inline Vector min_or_first(Vector a, Vector b) {
   return (Vector)_mm256_min_SUFFIX((REGISTER)b, (REGISTER)a);
 }
 // a * b + c, rounded once, whatever the compiler is told of contraction.
@@ -201,7 +241,7 @@ constexpr const char* kExponential = R"(
 // not computed: a result that underflows takes some processors as long as a hundred others.
 TILEWRIGHT_TARGET inline Vector f_exp(Vector x) {
   const auto gone = x < splat(EXP_LOW);  // NaN is not, and stays what it is
-  x = f_min(gone ? splat(0) : x, splat(EXP_HIGH));
+  x = min_or_first(gone ? splat(0) : x, splat(EXP_HIGH));
   const Vector n = nearest_integer(x * Real(1.44269504088896340736));
   const Vector r = fused(n, splat(-LN2_LOW), fused(n, splat(-LN2_HIGH), x));
   constexpr Real kTerms[] = {EXP_TERMS, 1, 1};
@@ -239,7 +279,7 @@ TILEWRIGHT_TARGET inline Vector f_erf(Vector x) {
   constexpr Real kFar[] = {-1.4133821423456538e-05f, 0.00035233201924711466f,
                            -0.003764659631997347f, 0.024025507271289825f, -0.10654909908771515f,
                            -0.6349583268165588f, -1.128697156906128f};
-  const Vector a = f_abs(x), t = f_min(a, splat(4.3f));
+  const Vector a = f_abs(x), t = min_or_first(a, splat(4.3f));
   const Vector near = fused(x, polynomial(kNear, x * x), x);
   const Vector far = Real(1) - f_exp(t * polynomial(kFar, t));
   return a < splat(1) ? near : (x < splat(0) ? -far : far);
@@ -261,7 +301,14 @@ TILEWRIGHT_TARGET inline Vector f_select(Vector a, Vector b, Vector c) {
 TILEWRIGHT_TARGET inline Vector f_neg(Vector a) { return -a; }
 TILEWRIGHT_TARGET inline Vector f_rsqrt(Vector a) { return Real(1) / f_sqrt(a); }
 TILEWRIGHT_TARGET inline Vector f_recip(Vector a) { return Real(1) / a; }
-TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return a > splat(0) ? a : splat(0); }
+// NaN if one of them is. Where `b` is a constant, the compiler sees that it is none.
+TILEWRIGHT_TARGET inline Vector f_max(Vector a, Vector b) {
+  return b != b ? b : max_or_first(a, b);
+}
+TILEWRIGHT_TARGET inline Vector f_min(Vector a, Vector b) {
+  return b != b ? b : min_or_first(a, b);
+}
+TILEWRIGHT_TARGET inline Vector f_relu(Vector a) { return max_or_first(a, splat(0)); }
 TILEWRIGHT_TARGET inline Vector f_sigmoid(Vector a) { return Real(1) / (Real(1) + f_exp(-a)); }
 TILEWRIGHT_TARGET inline Vector f_abs(Vector a) { return a < splat(0) ? -a : a + Real(0); }
 TILEWRIGHT_TARGET inline Vector f_square(Vector a) { return a * a; }
@@ -311,6 +358,7 @@ std::string replaced(std::string text, std::string_view from, const std::string&
 
 /// The names that depend on the width and the type.
 std::string specialised(std::string text, int vector_bytes, bool f64) {
+  text = replaced(text, "STORE_PART", f64 ? kStorePart64 : kStorePart32);
   text = replaced(text, "BITS", f64 ? "8" : "16");
   text = replaced(text, "SUFFIX", f64 ? "pd" : "ps");
   text = replaced(text, "REGISTER",

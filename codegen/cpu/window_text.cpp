@@ -58,7 +58,8 @@ struct Reads {
 
 // The micro-kernel (Chimera, Algorithm 2) with the roles of its operands exchanged: MI points of B are
 // broadcast to NI vectors of A's rows, step by step. So no point has to be moved, however far they are
-// apart. Meanwhile a line `ahead` is asked for every few steps, and what is read of A a channel later.
+// apart. Meanwhile a line `ahead` is asked for every few steps, and what is read of A a channel later,
+// where steps of wide vectors have time for it.
 template <int MI, int NI, int STEP>
 TILEWRIGHT_TARGET void point_product(int64_t steps, const Reads* reads, const Real* packed,
                                      int64_t of_channel, const Real* point, bool fresh, Vector* sums,
@@ -76,8 +77,9 @@ TILEWRIGHT_TARGET void point_product(int64_t steps, const Reads* reads, const Re
     __builtin_prefetch(next, 0, 2);
     const Real* const from = point + reads[i].source;
     const Real* const left = packed + reads[i].left;
+    if constexpr (sizeof(Vector) == 64)
 #pragma GCC unroll 4
-    for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
+      for (int64_t n = 0; n < NI * kLanes; n += kLine) __builtin_prefetch(left + later + n);
     Vector row[NI];
 #pragma GCC unroll 32
     for (int n = 0; n < NI; ++n) row[n] = *reinterpret_cast<const Unaligned*>(left + n * kLanes);
@@ -223,6 +225,12 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     kept = {a, rows, d.steps};
   }
   const int64_t of_channel = d.taps * kGroup;
+  // What the runs were found for: the next group of rows, or row of points, may want the same.
+  Runs runs;
+  struct {
+    int64_t first, x, points, vectors;
+    uint64_t inside;
+  } found = {-1, 0, 0, 0, 0};
   for (int64_t h = 0; h < w.height; h += band) {
     const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
@@ -236,17 +244,18 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
                        kGroup * static_cast<int64_t>(sizeof(Real)) / ((end - h) * blocks) + 1};
         for (int64_t b = 0; b < blocks; ++b) {
           const int64_t x = w.width * b / blocks, points = w.width * (b + 1) / blocks - x;
-          Runs runs;
-          uint64_t known = 0;  // of which taps the runs are
           for (int64_t y = h; y < end; ++y) {
             uint64_t inside = 0;
             for (int64_t t = 0; t < d.taps; ++t) {
               const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
               if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
             }
-            if (y == h || inside != known)
-              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, known = inside, x,
-                                      points, runs);
+            if (found.first != first || found.x != x || found.points != points ||
+                found.vectors != vectors || found.inside != inside) {
+              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, inside, x, points,
+                                      runs);
+              found = {first, x, points, vectors, inside};
+            }
             const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
             Vector* const to = sums + ((y - h) * w.width + x) * vectors;
             for (int64_t r = 0, at = 0; r < runs.count; at = runs.end[r++])

@@ -47,11 +47,11 @@ class OperatorsText {
         out_.line("float " + held(r) + "[" + rows_of(r) + "];");
         continue;
       }
-      out_.line("const " + type_of(r) + "* " + from(r) + "[" + rows_of(r) + "];");
+      declare(r, Place::middle);
       if (r.end > 0) out_.line("int " + end(r) + ";");
-      out_.line("Neighbours<" + yes(r.pairs) + ", " + type_of(r) + "> " + held(r) + "[" +
-                std::to_string(p_.tile_middle / (p_.by_row(r) ? 4 : 8)) + "];");
     }
+    for (const EpilogueRead& r : p_.after_reads)
+      out_.line("const " + type_of(r) + "* " + home(r.tensor) + ";");
     mask();
     begin(), open(), read(), step(), rescale(), finish();
     out_.end();
@@ -90,7 +90,13 @@ class OperatorsText {
   std::string at(TensorId t) const {
     if (const EpilogueRead* const r = p_.read(t)) {
       if (r->by_column == 0) return held(*r) + (p_.by_row(*r) ? "[h]" : "[0]");
-      const std::string x = held(*r) + (p_.by_row(*r) ? "[i / 2]" : "[i / 4]") + ".at(i % 2)";
+      const std::string wide = std::to_string(eights(place_of(*r))),
+                        shared = "[(i / 4 + h * " + wide + ") % (" + wide + " + 1)]";
+      const std::string x = held(*r) +
+                            (p_.rows_share(*r) ? shared
+                             : p_.by_row(*r)   ? std::string("[i / 2]")
+                                               : std::string("[i / 4]")) +
+                            ".at(i % 2)";
       if (r->end == 0) return x;
       return "Masked && at.column + i / 4 * 8 + i % 2 >= " + end(*r) + " ? 0.0f : " + x;
     }
@@ -146,55 +152,93 @@ class OperatorsText {
     out_.close();
   }
 
+  /// Whose columns a read has.
+  Place place_of(const EpilogueRead& r) const {
+    return std::ranges::find(p_.reads, r.tensor, &EpilogueRead::tensor) != p_.reads.end()
+               ? Place::middle
+               : Place::columns;
+  }
+  /// Eights of a thread's columns.
+  int eights(Place place) const {
+    return (place == Place::middle ? p_.tile_middle : p_.tile_columns) / 8;
+  }
+  /// What a thread has of a read: where its rows begin, and two neighbours of each eight columns.
+  /// Where its two rows read the same along diagonals, those of the first, and of the second row
+  /// its first ones.
+  void declare(const EpilogueRead& r, Place place) {
+    const int wide = eights(place);
+    out_.line("const " + type_of(r) + "* " + from(r) + "[" + rows_of(r) + "];");
+    out_.line("Neighbours<" + yes(r.pairs) + ", " + type_of(r) + "> " + held(r) + "[" +
+              std::to_string(p_.rows_share(r) ? wide + 1
+                             : p_.by_row(r)   ? 2 * wide
+                                              : wide) +
+              "];");
+  }
+
   /// Where the tile's rows are at home, and what is read once.
   void open() {
     out_.comment("A tile's rows at home; what they have one number of is read here.");
     out_.open("TW_MEMBER void open(const PairPoint& at)");
     out_.line("(void)at;");
-    for (const EpilogueRead& r : p_.reads) {
-      out_.open("TW_UNROLL for (int h = 0; h < " + rows_of(r) + "; ++h)");
-      const std::string last = std::to_string(p_.rows - 1);
-      if (p_.by_row(r))
-        out_.line("const int row = " +
-                  (p_.rows % p_.tile_rows() == 0 ? "at.row + h * 8"
-                                                 : "least(at.row + h * 8, " + last + ")") +
-                  ";");
-      std::string place = home(r.tensor);
-      const auto add = [&](std::int64_t by, const std::string& index) {
-        if (by != 0) place += " + i64(" + index + ") * " + std::to_string(by);
-      };
-      const std::string inner = std::to_string(p_.inner_rows);
-      const bool joined = p_.joined.valid();
-      add(r.by_row, joined ? "row % " + inner : "row");
-      if (joined) add(r.by_product.back(), "row / " + inner);
-      std::int64_t below = 1;
-      for (std::size_t i = p_.products.size(); i-- > 0;) {
-        const std::int64_t extent = w_.loop(p_.products[i]).extent;
-        const std::string index =
-            "at.product / " + std::to_string(below) + " % " + std::to_string(extent);
-        add(r.by_product[i], index);
-        if (r.end > 0 && r.chunk == i)
-          out_.line(end(r) + " = " + std::to_string(r.end) + " - " + index + " * " +
-                    std::to_string(p_.middle) + ";");
-        below *= extent;
-      }
-      if (r.offset != 0) place += " + " + std::to_string(r.offset);
-      if (r.by_column != 0)
-        out_.line(from(r) + "[h] = " + place + ";");
-      else
-        out_.line(held(r) + "[h] = to_float(read_after_launch(" + place +
-                  ", at.column % 8 == 0 && " + counts(r, "at.row + h * 8") + "));");
-      out_.close();
+    for (const EpilogueRead& r : p_.reads) find_rows(r);
+    out_.close();
+  }
+  void find_rows(const EpilogueRead& r) {
+    out_.open("TW_UNROLL for (int h = 0; h < " + rows_of(r) + "; ++h)");
+    const std::string last = std::to_string(p_.rows - 1);
+    if (p_.by_row(r))
+      out_.line("const int row = " +
+                (p_.rows % p_.tile_rows() == 0 ? "at.row + h * 8"
+                                               : "least(at.row + h * 8, " + last + ")") +
+                ";");
+    std::string place = home(r.tensor);
+    const auto add = [&](std::int64_t by, const std::string& index) {
+      if (by != 0) place += " + i64(" + index + ") * " + std::to_string(by);
+    };
+    const std::string inner = std::to_string(p_.inner_rows);
+    const bool joined = p_.joined.valid();
+    add(r.by_row, joined ? "row % " + inner : "row");
+    if (joined) add(r.by_product.back(), "row / " + inner);
+    std::int64_t below = 1;
+    for (std::size_t i = p_.products.size(); i-- > 0;) {
+      const std::int64_t extent = w_.loop(p_.products[i]).extent;
+      const std::string index =
+          "at.product / " + std::to_string(below) + " % " + std::to_string(extent);
+      add(r.by_product[i], index);
+      if (r.end > 0 && r.chunk == i)
+        out_.line(end(r) + " = " + std::to_string(r.end) + " - " + index + " * " +
+                  std::to_string(p_.middle) + ";");
+      below *= extent;
     }
+    if (r.offset != 0) place += " + " + std::to_string(r.offset);
+    if (r.by_column != 0)
+      out_.line(from(r) + "[h] = " + place + ";");
+    else
+      out_.line(held(r) + "[h] = to_float(read_after_launch(" + place + ", at.column % 8 == 0 && " +
+                counts(r, "at.row + h * 8") + "));");
     out_.close();
   }
   /// Of rows that read the same elements the first one counts; one that does not exist never does.
   std::string counts(const EpilogueRead& r, const std::string& row) const {
+    const bool joined_rows = p_.joined.valid();
+    if (r.diagonal && !joined_rows)
+      return "(" + row + ") % " + std::to_string(p_.tile_rows()) + " == 0";
+    if (r.diagonal) {
+      const std::string first = "(" + row + ") % " + std::to_string(p_.inner_rows) + " == 0";
+      return first + " && " + exists(r, row);
+    }
     if (!p_.by_row(r)) return "at.row % " + std::to_string(p_.tile_rows()) + " == 0";
     const std::string inner = std::to_string(p_.inner_rows), all = std::to_string(p_.rows);
     if (!p_.joined.valid() || (r.by_row != 0 && r.by_product.back() != 0)) return row + " < " + all;
     if (r.by_row != 0) return row + " < " + inner;
     return row + " < " + all + " && (" + row + ") % " + inner + " == 0";
+  }
+
+  /// Of reads along diagonals: a row that there is, and whose elements no row of another product
+  /// reads.
+  std::string exists(const EpilogueRead& r, const std::string& row) const {
+    return row + " < " +
+           std::to_string(p_.joined.valid() && r.by_product.back() == 0 ? p_.inner_rows : p_.rows);
   }
 
   /// Elements that a turn reads at home, before its product is waited for.
@@ -205,18 +249,33 @@ class OperatorsText {
     out_.comment("What a turn reads at home.");
     out_.open("TW_MEMBER void read(const PairPoint& at)");
     out_.line("(void)at;");
-    for (const EpilogueRead& r : p_.reads) {
-      if (r.by_column == 0) continue;
-      const bool rows = p_.by_row(r);
-      out_.open("TW_UNROLL for (int i = 0; i < " + std::to_string(p_.tile_middle / (rows ? 4 : 8)) +
-                "; ++i)");
-      const std::string h = rows ? "[i % 2]" : "[0]";
-      out_.line(held(r) + "[i].template read<" + yes(p_.ragged() || r.end > 0) + ">(" + from(r) +
-                h + ", at.column + " + (rows ? "i / 2" : "i") + " * 8, " +
-                (r.end > 0 ? end(r) : "at.columns") + ", " + std::to_string(r.by_column) + ", " +
-                counts(r, rows ? "at.row + i % 2 * 8" : "at.row") + ");");
-      out_.close();
-    }
+    for (const EpilogueRead& r : p_.reads)
+      if (r.by_column != 0) read_elements(r, Place::middle);
+    out_.close();
+  }
+  void read_elements(const EpilogueRead& r, Place place) {
+    const int wide = eights(place);
+    const bool ragged = place == Place::middle ? p_.ragged() : p_.columns % p_.tile_columns != 0,
+               share = p_.rows_share(r), rows = p_.by_row(r);
+    out_.open("TW_UNROLL for (int i = 0; i < " +
+              std::to_string(share  ? wide + 1
+                             : rows ? 2 * wide
+                                    : wide) +
+              "; ++i)");
+    const std::string all = std::to_string(wide),
+                      h = share  ? "i / " + all
+                          : rows ? std::string("i % 2")
+                                 : std::string("0"),
+                      eight = share  ? "i % " + all
+                              : rows ? std::string("i / 2")
+                                     : std::string("i"),
+                      row = "at.row" + (rows ? " + " + h + " * 8" : "");
+    out_.line(held(r) + "[i].template read<" + yes(ragged || r.end > 0) + ">(" + from(r) + "[" + h +
+              "], at.column + " + eight + " * 8, " + (r.end > 0 ? end(r) : "at.columns") + ", " +
+              std::to_string(r.by_column) + ", " + counts(r, row) + ", " +
+              (r.diagonal ? "at.column % 8 == 0 && " + eight + " == 0 && " + exists(r, row)
+                          : std::string("false")) +
+              ");");
     out_.close();
   }
 
@@ -282,6 +341,14 @@ class OperatorsText {
     extra_arrays(Place::columns, p_.column_arrays);
     out_.line("[[maybe_unused]] constexpr bool Edge = " +
               std::string(p_.columns % p_.tile_columns != 0 ? "true" : "false") + ";");
+    for (const EpilogueRead& r : p_.after_reads) {
+      if (r.by_column != 0)
+        declare(r, Place::columns);
+      else
+        out_.line("float " + held(r) + "[" + rows_of(r) + "];");
+      find_rows(r);
+      if (r.by_column != 0) read_elements(r, Place::columns);
+    }
     for (const PairOperator& o : p_.after) compute(o, true);
     if (!p_.row_results.empty()) {
       const std::string rows = std::to_string(p_.rows);
@@ -487,7 +554,9 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   launch.tensors.insert(launch.tensors.end(), pair.row_results.begin(), pair.row_results.end());
   const std::string out = element_type(w.tensor(pair.result).dtype),
                     operators = "Operators_" + launch.symbol;
-  std::string list = home_parameters(p, launch, {.reads = pair.reads}).list;
+  std::vector<EpilogueRead> reads = pair.reads;
+  reads.insert(reads.end(), pair.after_reads.begin(), pair.after_reads.end());
+  std::string list = home_parameters(p, launch, {.reads = reads}).list;
   for (const lowering::BoxMap& m : pair.maps) {
     list += ", TW_TENSOR_MAP(" + name(m.tensor) + "_map)";
     p.needed[m.tensor.index()] = true;
@@ -497,7 +566,7 @@ KernelText emit_pair(Program& p, int index, const WarpgroupPair& pair) {
   };
   std::string given;
   std::vector<TensorId> homes = pair.row_results;
-  for (const lowering::EpilogueRead& r : pair.reads) homes.push_back(r.tensor);
+  for (const EpilogueRead& r : reads) homes.push_back(r.tensor);
   if (!homes.empty()) given = "  " + operators + " given;\n";
   for (const TensorId t : homes)
     given += "  given." + identifier("home_", w.tensor(t).name) + " = " + home_of(w, t) + ";\n";

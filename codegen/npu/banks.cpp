@@ -46,8 +46,10 @@ std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
   const auto object = [&](const VectorPlace& p) -> Object {
     if (p.place.object == scratch_name_) return {.address = scratch_touch().low};
     const auto at = std::ranges::find(places_, p.place.object, &TilePlace::name);
-    TW_CHECK(at != places_.end(), p.place.object);
-    return {.address = at->address, .type = at->type};
+    if (at != places_.end()) return {.address = at->address, .type = at->type};
+    const auto through = std::ranges::find(extra_, p.place.object, &Buffer::name);
+    TW_CHECK(through != extra_.end(), p.place.object);
+    return {.address = through->address, .type = through->type};
   };
   const Object to = object(v.to), from = v.from.empty() ? to : object(v.from.front());
   const std::int64_t lanes = lanes_of(v.op, to.type, from.type);

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/npu/emitter.h"
+#include "codegen/npu/vector_unit.h"
 
 namespace tilewright::npu {
 namespace {
@@ -183,28 +184,114 @@ void KernelEmitter::move_in(BufferId b, const Box& box) {
   if (outer.valid() && places_[outer.index()].memory == Memory::l0c)
     return sums_out(outer, b);
   const Matrices m = matrices_of(box);
-  if (measuring_) return charge(m.count);
-  for (std::int64_t i = 0; i < m.count; ++i) {
-    const Box matrix = matrix_of(box, i);
-    Piece from = outer_of(b, matrix);
-    const bool fractals = p.memory == Memory::l0a || p.memory == Memory::l0b;
+  const bool through = widened(b) || (outer.valid() && widened(outer));
+  if (measuring_ && !through) return charge(m.count);
+  for (std::int64_t i = 0; i < m.count; ++i) matrix_in(b, matrix_of(box, i));
+}
+
+void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
+  const TilePlace& p = places_[b.index()];
+  const TensorId t = buffer(b).tensor;
+  const BufferId outer = buffer(b).outer;
+  const DType type = w_.tensor(t).dtype;
+  const bool fractals = p.memory == Memory::l0a || p.memory == Memory::l0b;
+  const bool narrows = outer.valid() && widened(outer) && !widened(b), widens = widened(b);
+  std::vector<Box> parts{matrix};
+  if (narrows || widens) parts = slices(matrix, type, fractals);
+  if (measuring_) return charge(static_cast<std::int64_t>(parts.size()));
+  for (const Box& part : parts) {
+    const Matrices m = matrices_of(part);
+    Piece from = outer_of(b, part);
+    if (narrows) {
+      Piece rounded = transit(*ub_transit_, t, Layout::nd, type, m.rows, m.columns);
+      cast(rounded, from, m.rows, m.columns);
+      from = std::move(rounded);
+    }
     if (fractals && from.memory != Memory::l1) {
-      Piece through =
-          transit(*l1_transit_, buffer(b).tensor, Layout::Nz, p.type, m.rows, m.columns);
+      Piece through = transit(*l1_transit_, t, Layout::Nz, p.type, m.rows, m.columns);
       copy(through, from, m.rows, m.columns);
       from = std::move(through);
     }
-    copy(tile(b, matrix), from, m.rows, m.columns, p.transposed);
+    if (widens && from.memory != Memory::ub) {
+      const Piece narrow = transit(*ub_transit_, t, Layout::nd, type, m.rows, m.columns);
+      copy(narrow, from, m.rows, m.columns);
+      cast(tile(b, part), narrow, m.rows, m.columns);
+    } else {
+      copy(tile(b, part), from, m.rows, m.columns, p.transposed);
+    }
   }
 }
 
 void KernelEmitter::move_out(BufferId b, const Box& box) {
   if (places_[b.index()].memory == Memory::l0c) return sums_out(b, buffer(b).outer);
   const Matrices m = matrices_of(box);
-  for (std::int64_t i = 0; i < m.count; ++i) {
-    const Box matrix = matrix_of(box, i);
-    copy(outer_of(b, matrix), tile(b, matrix), m.rows, m.columns);
+  for (std::int64_t i = 0; i < m.count; ++i) matrix_out(b, matrix_of(box, i));
+}
+
+/// Running sums are rounded to their tensor's type on their way, whether they are complete or not.
+void KernelEmitter::matrix_out(BufferId b, const Box& matrix) {
+  const TensorId t = buffer(b).tensor;
+  const DType type = w_.tensor(t).dtype;
+  std::vector<Box> parts{matrix};
+  if (widened(b)) parts = slices(matrix, type, false);
+  for (const Box& part : parts) {
+    const Matrices m = matrices_of(part);
+    Piece from = tile(b, part);
+    if (widened(b) && !measuring_) {
+      Piece rounded = transit(*ub_transit_, t, Layout::nd, type, m.rows, m.columns);
+      cast(rounded, from, m.rows, m.columns);
+      from = std::move(rounded);
+    }
+    copy(outer_of(b, part), from, m.rows, m.columns);
   }
+}
+
+/// From one type to another, both in UB.
+void KernelEmitter::cast(const Piece& to, const Piece& from, std::int64_t rows,
+                         std::int64_t columns) {
+  VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
+    emit_step(vector_step(std::move(v), std::move(touches), "cast", kept_ != Kept::none));
+  });
+  const auto value = [](const Piece& p) {
+    return Value{.spread = Spread::full,
+                 .type = p.type,
+                 .place = p.at.place,
+                 .pitch = p.at.pitch.literal(),
+                 .touches = p.touches};
+  };
+  unit.apply(VectorOp::cast, value(to), {value(from)}, {.rows = rows, .columns = columns});
+}
+
+/// The parts in which a matrix passes through UB as its tensor's type has it: rows of it, and of
+/// long ones so many columns of 16 rows as there is room for. `whole`: as one.
+std::vector<Box> KernelEmitter::slices(const Box& matrix, DType type, bool whole) {
+  const Matrices m = matrices_of(matrix);
+  const std::int64_t size = size_of(type), row_bytes = round_up(m.columns * size, kBlock);
+  const std::int64_t rows = std::min(kFractal, m.rows);
+  widest_slice_ = std::max(
+      widest_slice_, whole ? m.rows * row_bytes : rows * std::min(row_bytes, kFractal * size));
+  slice_bytes_ = std::max(slice_bytes_, m.rows * row_bytes);
+  if (measuring_ || whole || ub_transit_->bytes >= m.rows * row_bytes) return {matrix};
+  const bool all_columns = ub_transit_->bytes >= rows * row_bytes;
+  const std::int64_t row_step =
+      all_columns ? ub_transit_->bytes / row_bytes / kFractal * kFractal : kFractal;
+  const std::int64_t column_step =
+      all_columns ? m.columns : ub_transit_->bytes / rows / kBlock * kBlock / size;
+  std::vector<Box> parts;
+  for (std::int64_t r = 0; r < m.rows; r += row_step)
+    for (std::int64_t c = 0; c < m.columns; c += column_step) {
+      Box part = matrix;
+      const int rank = part.rank();
+      const auto cut = [&](int d, std::int64_t from, std::int64_t step) {
+        if (d < 0) return;
+        const std::int64_t lo = matrix[d].lo + from;
+        part[d] = {lo, std::min(matrix[d].hi, lo + step)};
+      };
+      cut(rank - 2, r, row_step);
+      cut(rank - 1, c, column_step);
+      parts.push_back(std::move(part));
+    }
+  return parts;
 }
 
 /// Sums leave for UB as they are; for L1 and home in slices of rows through UB.

@@ -44,6 +44,26 @@ bool KernelEmitter::moves(BufferId b) const {
          std::ranges::any_of(k_.buffers, [&](const tilewright::Buffer& o) { return o.outer == b; });
 }
 
+/// Whether the compute's sums are added up in several turns of a loop around it.
+bool KernelEmitter::in_turns(const ScheduleNode& n) const {
+  const Operator& op = w_.op(n.op);
+  for (NodeId at = n.parent; at.valid(); at = k_.node(at).parent) {
+    const ScheduleNode& loop = k_.node(at);
+    if (loop.kind == NodeKind::loop && loop.max_trips > 1 &&
+        std::ranges::any_of(loop.cuts, [&](const OpLoop& c) {
+          return c.op == n.op && w_.is_reduction(n.op, op.loops[static_cast<std::size_t>(c.local)]);
+        }))
+      return true;
+  }
+  return false;
+}
+
+/// A tile of running sums: in f32, whatever its tensor is.
+bool KernelEmitter::widened(BufferId b) const {
+  const TilePlace& p = places_[b.index()];
+  return p.memory == Memory::ub && p.type != w_.tensor(buffer(b).tensor).dtype;
+}
+
 void KernelEmitter::choose_places() {
   for (std::size_t i = 0; i < k_.buffers.size(); ++i) {
     const BufferId b(i);
@@ -121,7 +141,13 @@ void KernelEmitter::place_operands() {
     if (!product) {
       for (const InputUse& u : n.reads)
         if (u.buffer.valid()) demand(u.buffer, Memory::ub);  // a gather reads home
-      for (const OutputUse& u : n.writes) demand(u.buffer, Memory::ub);
+      for (const OutputUse& u : n.writes) {
+        demand(u.buffer, Memory::ub);
+        const Combine c = w_.op(n.op).outputs[static_cast<std::size_t>(u.output)].combine;
+        // Rounded when they are complete. The largest and the least are rounded alike before.
+        if ((c == Combine::sum || c == Combine::product) && in_turns(n))
+          places_[u.buffer.index()].type = DType::f32;
+      }
       moves_elements_ |= by_elements(n.op);
       continue;
     }
@@ -187,6 +213,7 @@ void KernelEmitter::place_transits(Room& used) {
     if ((own == Memory::l0a || own == Memory::l0b) && outer != Memory::l1)
       fractals = std::max(fractals, copy_bytes(BufferId(i)));
     slices |= own == Memory::l0c && outer != Memory::ub && moves(BufferId(i));
+    slices |= widened(BufferId(i)) && slice_bytes_ > 0;
   }
   const auto room = [&](Memory m) { return capacity(m) - used[static_cast<std::size_t>(m)]; };
   const auto take = [&](Memory m, std::int64_t bytes) {
@@ -205,7 +232,7 @@ void KernelEmitter::place_transits(Room& used) {
     const std::int64_t place = std::min({slice_bytes_, room(Memory::ub) / 2 / kBlock * kBlock,
                                          std::max(kMostSlice, widest_slice_)});
     if (place < widest_slice_)
-      throw Refused{"UB has no room for two slices of 16 rows of sums on their way out (" +
+      throw Refused{"UB has no room for two slices of sums on their way out (" +
                     std::to_string(2 * widest_slice_) + " bytes)"};
     ub_transit_ = Transit{.memory = Memory::ub, .bytes = place};
     take(Memory::ub, 2 * place);

@@ -8,6 +8,7 @@
 
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/vector_unit.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::npu {
 
@@ -135,7 +136,8 @@ void KernelEmitter::vector_compute(NodeId node, const Ranges& ranges,
          {.first = steps.front().initialises,
           .kept = more_steps(),
           .begins = std::ranges::all_of(sums, is_first),
-          .ends = std::ranges::none_of(sums, goes_on)},
+          .ends = std::ranges::none_of(sums, goes_on),
+          .last = steps.front().completes},
          false);
     more = false;
     for (std::size_t i = walked.size(); i-- > 0 && !more;) {
@@ -207,7 +209,7 @@ KernelEmitter::SlabWork* KernelEmitter::slab_work(const ScheduleNode& n,
   key.push_back(sums.kept);
   if (dry) return &slabs_[std::move(key)];
   if (moves_elements_) return nullptr;
-  for (const bool is : {sums.first, sums.begins, sums.ends}) key.push_back(is);
+  for (const bool is : {sums.first, sums.begins, sums.ends, sums.last}) key.push_back(is);
   const auto add = [&](const Access& a, BufferId b) {
     key.push_back(within_tile(b, footprint(w_, op, a, at)).pitch);
   };
@@ -240,6 +242,18 @@ std::int64_t KernelEmitter::slab(const ScheduleNode& n, const std::vector<Interv
   return elements;
 }
 
+TraceStep KernelEmitter::vector_step(Vector v, std::vector<TraceTouch> touches,
+                                     const std::string& comment, bool kept) const {
+  const std::int64_t cycles = core().vector_startup +
+                              v.repeat.literal() * repeat_cycles(core(), v.op) +
+                              (kept ? bank_cycles(v) : 0);
+  return {.instruction = std::move(v),
+          .pipe = Pipe::vector,
+          .touches = std::move(touches),
+          .comment = comment,
+          .cycles = cycles};
+}
+
 std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<Interval>& at,
                                       const SlabLoops& loops, const SlabSums& sums,
                                       const std::vector<bool>& moved, const SlabEmit& emit) {
@@ -250,15 +264,8 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
   const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
   const SlabAt here{.w = w_, .op = n.op, .at = at, .loops = loops, .shape = shape};
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
-    const std::int64_t cycles = core().vector_startup +
-                                v.repeat.literal() * repeat_cycles(core(), v.op) +
-                                (emit.kept ? bank_cycles(v) : 0);
     if (moves_elements_) touches.push_back(scratch_touch());
-    emit.step({.instruction = std::move(v),
-               .pipe = Pipe::vector,
-               .touches = std::move(touches),
-               .comment = op.name,
-               .cycles = cycles});
+    emit.step(vector_step(std::move(v), std::move(touches), op.name, emit.kept));
   });
   const auto tile_value = [&](const Access& a, BufferId b) {
     const Piece p = tile(b, footprint(w_, op, a, at));
@@ -346,6 +353,12 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
         unit.apply(VectorOp::cast, before, {out}, shape);
       }
       unit.apply(fold, sum, {sum, before}, shape);
+    }
+    const DType type = w_.tensor(output.target.tensor).dtype;
+    if (sums.ends && sums.last && widened(b) && is_integer(type)) {  // readers meet a whole number
+      unit.apply(VectorOp::round, sum, {sum}, shape);
+      unit.apply(VectorOp::maxs, sum, {sum}, shape, type == DType::i8 ? -0x1p7 : -0x1p31);
+      unit.apply(VectorOp::mins, sum, {sum}, shape, type == DType::i8 ? 0x1p7 - 1 : 0x1p31);
     }
     if (sums.ends) return write(sum, sum.spread);
     expressions.into(sum, *so_far);

@@ -32,7 +32,7 @@ Box matrix_of(const Box& box, std::int64_t index);
 struct TilePlace {
   Memory memory = Memory::ub;
   Layout layout = Layout::nd;
-  DType type = DType::f16;  ///< as stored
+  DType type = DType::f16;  ///< as stored: running sums, and what never leaves UB, in f32
   bool transposed = false;  ///< operand in L0: columns are the tensor's last but one dimension
   std::string name;
   int copies = 1;
@@ -118,6 +118,8 @@ class KernelEmitter : private BlockWalk {
   std::int64_t pitch(BufferId b, const Matrices& m) const;
   std::int64_t matrix_elements(BufferId b, const Matrices& m) const;
   bool moves(BufferId b) const;
+  bool in_turns(const ScheduleNode& n) const;
+  bool widened(BufferId b) const;
 
   // emit_moves.cpp
   void open(BufferId b) override;
@@ -127,6 +129,10 @@ class KernelEmitter : private BlockWalk {
   void sums_in(BufferId b, const Box& box);
   void copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
             bool transpose = false);
+  void cast(const Piece& to, const Piece& from, std::int64_t rows, std::int64_t columns);
+  std::vector<Box> slices(const Box& matrix, DType type, bool whole);
+  void matrix_in(BufferId b, const Box& matrix);
+  void matrix_out(BufferId b, const Box& matrix);
   Piece home(TensorId t, const Box& matrix) const;
   /// Where in the tile of now a matrix begins, in elements from the buffer's beginning.
   struct Within {
@@ -173,8 +179,9 @@ class KernelEmitter : private BlockWalk {
   };
   /// Where in its sums a slab is: the first step of the plan's, and the first and last of the slabs
   /// that add up, one after another, what this step has; sums are kept in f32 between these.
+  /// `last`: the plan's last step.
   struct SlabSums {
-    bool first = false, kept = false, begins = true, ends = true;
+    bool first = false, kept = false, begins = true, ends = true, last = true;
   };
   SlabLoops slab_loops(OpId op) const;
   bool on_cube(const ScheduleNode& n) const;
@@ -193,6 +200,9 @@ class KernelEmitter : private BlockWalk {
   SlabWork* slab_work(const ScheduleNode& n, const std::vector<Interval>& at,
                       const SlabLoops& loops, const SlabSums& sums, bool dry,
                       const std::vector<bool>& moved);
+  /// `kept`: with the cycles that its accesses wait for one another.
+  TraceStep vector_step(Vector v, std::vector<TraceTouch> touches, const std::string& comment,
+                        bool kept) const;
   std::vector<bool> moved_by_elements(const ScheduleNode& n, const std::vector<Interval>& at,
                                       const SlabLoops& loops) const;
 

@@ -19,14 +19,18 @@ struct WindowPoints {
   std::int64_t registers = 32;   ///< vectors of them
   double multiply_add = 0.5;     ///< cycles a vector
   bool packs = false;            ///< the rows are packed beside, once for each tile
+  double near = 28 << 10;        ///< bytes of a group's rows that stay in the first cache
 };
+/// Of the first cache, what a group's rows have beside points and sums.
+inline constexpr double kRowsNear = 0.58;
 
 /// Points whose sums stay in so many registers, of that many vectors of rows each.
 std::int64_t points_in_registers(std::int64_t registers, std::int64_t vectors);
 /// Vectors of rows beside which points are broadcast: groups of two or three, whichever take fewer
 /// cycles. What is left over has a group of fewer vectors and more points.
 std::int64_t vectors_beside_points(const WindowPoints& p);
-/// Cycles of the tile, one thread. The constants are of what is emitted, as a Zen 4 runs it.
+/// Cycles of the tile, one thread. The constants are of what is emitted, as a Zen 4 runs it; what
+/// it issues in a cycle is a Zen 3's.
 double cycles_of_points(const WindowPoints& p);
 
 /// Of the points of all loops that move a dimension of the access, those whose index is inside the

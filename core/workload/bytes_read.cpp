@@ -67,6 +67,17 @@ std::vector<Box> boxes_of(const Workload& w, const Operator& op, const Access& a
   return boxes;
 }
 
+/// Whether the box of an access is its whole tensor, each dimension a loop as it is.
+bool is_whole(const Workload& w, const Access& a) {
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& index = a.index[d];
+    if (index.gathered >= 0 || index.terms.size() != 1 || index.terms[0].coefficient != 1 ||
+        index.offset != 0 || w.loop(index.terms[0].loop).extent != w.tensor(a.tensor).shape[d])
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<Interval> intervals_read(std::int64_t offset,
@@ -146,6 +157,7 @@ Bytes bytes_read(const Workload& w, TensorId t, std::span<const OpId> ops) {
     const Operator& op = w.op(id);
     for (const Access& a : op.inputs) {
       if (a.tensor != t) continue;
+      if (is_whole(w, a)) return w.tensor(t).bytes();
       if (is_gather(a)) {
         gathered = std::max(gathered, bytes_read(w, op, a));
         continue;

@@ -92,7 +92,10 @@ class Maker:
             index[at] = f"n{name}[{','.join(by)}]"
             shape[at] = self.rng.choice((3, 50, 101))
         if math.prod(shape) > 4e6:  # strides of strides
-            return self.input(loops, name, False)
+            if math.prod(self.loops[l] for l in loops) > 4e6:  # the loops alone are as many
+                index, shape = list(loops), [self.loops[l] for l in loops]
+            else:
+                return self.input(loops, name, False)
         self.shapes[name] = shape
         if self.chance(.06):
             self.types[name] = self.rng.choice(("f16", "bf16", "f32"))

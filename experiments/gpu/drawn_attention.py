@@ -1,8 +1,9 @@
 """Attention that a seed draws: odd sizes, few rows of queries, long pasts, shared keys, windows, masks, biases, soft caps.
 
 A row is {"batch" (all heads), "groups" (so many share keys and values), "m", "l", "k", "n", "dtype", "causal" (row i reads keys up to
-i + l - m), "window" (so many keys before that; 0: all), "bias" ("none", "mask": [m, l], "bias": of each head too, "alibi": slopes),
-"cap" (a soft cap of scores; 0: none)}. `text` is the workload in YAML; `scores` are the same in PyTorch.
+i + l - m), "window" (so many keys before that; 0: all), "bias" ("none", "mask": [m, l], "bias": of each head too, "alibi": slopes,
+"relative": a number for each difference of row and key, of each head), "cap" (a soft cap of scores; 0: none), and, where it is so,
+"residual" (a tensor is added to the results)}. KINDS are drawn where nobody asks for others; BESIDE are two more. `text` is the workload in YAML; `scores` are the same in PyTorch.
 """
 import random
 
@@ -10,6 +11,7 @@ import drawn_texts as texts
 from drawn_workloads import Draw
 
 KINDS = ("odd", "decode", "cross", "offset", "long", "window", "bias", "cap", "value")
+BESIDE = ("relative", "residual")
 WIDTHS = (16, 32, 40, 48, 64, 64, 64, 72, 80, 96, 112, 128, 128, 128, 160, 192, 256)
 
 
@@ -36,6 +38,10 @@ def draw_one(draw, kind, dtype):
         size.update(causal=1, window=draw.size(64, 2048))
     elif kind == "bias":
         size.update(bias=draw.one("mask", "bias", "alibi"), causal=draw.one(0, 1))
+    elif kind == "relative":
+        size.update(bias="relative", causal=draw.one(0, 1))
+    elif kind == "residual":
+        size.update(residual=1, bias=draw.one("none", "relative"), causal=draw.one(0, 1))
     elif kind == "cap":
         size.update(cap=draw.one(20, 30, 50), causal=draw.one(0, 1))
     elif kind == "value":
@@ -83,6 +89,8 @@ def text(size):
         step("capped", "C", f"tanh(@ * {1 / size['cap']:.9g}) * {size['cap']}")
     if size["bias"] == "alibi":
         step("biased", "A", f"@ + slope[{head}] * (l - ({here}))")
+    elif size["bias"] == "relative":
+        step("biased", "A", f"@ + B[{head},m - l + {size['l'] - 1}]")
     elif size["bias"] != "none":
         step("biased", "A", f"@ + B[{all_ if size['bias'] == 'bias' else 'm,l'}]")
     if size["causal"]:
@@ -92,7 +100,9 @@ def text(size):
     steps += [f"rowmax: R[{head},m] max= {at}[{all_}]", f"exp: P[{all_}] = exp({at}[{all_}] - R[{head},m])",
               f"rowsum: Z[{head},m] += P[{all_}]", f"pv: O[{head},m,n] += P[{all_}] * V[b,l,n]",
               f"divide: E[{head},m,n] = O[{head},m,n] / Z[{head},m]"]
-    return texts.workload("drawn-attention", size, loops, steps, outputs="E")
+    if size.get("residual"):
+        steps.append(f"added: F[{head},m,n] = E[{head},m,n] + X[{head},m,n]")
+    return texts.workload("drawn-attention", size, loops, steps, outputs="F" if size.get("residual") else "E")
 
 
 def positions(torch, size):
@@ -106,6 +116,9 @@ def bias(torch, size, more):
     added = None
     if size["bias"] == "alibi":
         added = more["slope"].double().view(-1, 1, 1) * positions(torch, size).double()
+    elif size["bias"] == "relative":
+        m, l = (torch.arange(size[n], device="cuda") for n in "ml")
+        added = more["B"].double().view(size["batch"], -1)[:, m[:, None] - l[None, :] + size["l"] - 1]
     elif size["bias"] != "none":
         added = more["B"].double().view(-1, size["m"], size["l"])
     if size["causal"] or size["window"]:
@@ -125,8 +138,12 @@ def inputs(peers, torch, size):
     made = {"Q": q, "K": key, "V": v}
     if size["bias"] in ("mask", "bias"):
         made["B"] = peers.inputs((heads, m, l) if size["bias"] == "bias" else (m, l), dtype=size["dtype"])[0]
+    elif size["bias"] == "relative":
+        made["B"] = peers.inputs((heads, m + l - 1), dtype=size["dtype"])[0]
     elif size["bias"] == "alibi":
         made["slope"] = torch.tensor([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)], device="cuda", dtype=q.dtype)
+    if size.get("residual"):
+        made["X"] = peers.inputs((heads, m, n), dtype=size["dtype"])[0]
     return made
 
 
@@ -142,6 +159,8 @@ def reference(torch, size, made):
         scores = scores if added is None else scores + added[head if added.shape[0] > 1 else 0]
         scores = scores + made["B"][head].double() if size["bias"] == "bias" else scores
         out[head] = torch.softmax(scores, -1) @ made["V"][0, head // groups].double()
+        if size.get("residual"):
+            out[head] += made["X"].view(heads, m, n)[head].double()
         del scores
     return out
 
@@ -176,6 +195,7 @@ def libraries(torch, size, made):
                            ("efficient", SDPBackend.EFFICIENT_ATTENTION)):
         def run(backend=backend):
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=scale, **mask, **more)[0]
+                out = torch.nn.functional.scaled_dot_product_attention(q, key, v, scale=scale, **mask, **more)[0]
+                return out.add_(made["X"].view_as(out)) if size.get("residual") else out
         found[label] = run
     return found

@@ -123,8 +123,13 @@ struct FirstOrder {
   std::vector<Order> as_good = {};
 };
 
-FirstOrder first_order(const Workload& w, Elements capacity, const Options& options) {
+/// `why`: where nothing fits all orders are tried for the reason that the ranking gives.
+FirstOrder first_order(const Workload& w, Elements capacity, const Options& options,
+                       bool why = true) {
   std::optional<detail::BestOfCuts> cuts = detail::best_of_cut_loops(w, capacity, options);
+  if (!cuts && !why)
+    return {Reason{"does not fit: no order has tiles that " + std::to_string(capacity.value) +
+                   " elements hold"}};
   if (!cuts) {
     Result<Search> search = try_search(w, capacity, options);
     if (!search) return {Reason{search.reason()}};
@@ -347,11 +352,16 @@ Result<BestPlan> best_plan_alone(const Workload& w, const Machine& m, LevelId le
   if (room.shared_by_blocks(options) || (orders && orders->orders.size() <= kFewOrders))
     return best_plan(w, m, level, options, capacity);
   Options o = options;
+  std::optional<Reason> none;  // no tiles fit, by either count of memory
   for (const Memory mode : {options.memory, Memory::held}) {
     o.memory = mode;
-    Result<Solution> s = best_order(w, room.capacity(), o);
-    std::optional<Plan> plan =
-        s && s->feasible ? room.plan_that_fits(o, *s) : std::optional<Plan>();
+    Result<Solution> s = first_order(w, room.capacity(), o, false).solution;
+    if (!s) {
+      if (mode == options.memory || none) none = Reason{s.reason()};
+      continue;
+    }
+    none.reset();
+    std::optional<Plan> plan = s->feasible ? room.plan_that_fits(o, *s) : std::optional<Plan>();
     if (!plan) continue;
     return BestPlan{.plan = std::move(*plan),
                     .solution = std::move(s).value(),
@@ -359,7 +369,9 @@ Result<BestPlan> best_plan_alone(const Workload& w, const Machine& m, LevelId le
                     .capacity = room.capacity(),
                     .tightened = mode != options.memory};
   }
-  return best_plan(w, m, level, options, capacity);  // or why there is none
+  // All tiles at once, which best_plan() counts last, hold no less.
+  if (none) return *none;
+  return best_plan(w, m, level, options, capacity);
 }
 
 }  // namespace tilewright::chimera

@@ -58,7 +58,7 @@ int Compute::rows_of_points(const Product& x) const {
   const Access& c = op.outputs.front().target;
   const std::size_t in_b = b.index.size(), in_c = c.index.size();
   // Of 8-bit numbers only convolutions take points of images.
-  if (steps_at_once(x) == 4 && !in_quads(x)) return -1;
+  if (sums_whole(x) && !takes_bytes(x)) return -1;
   if (in_b < 2 || in_c < 2 || x.columns < 0) return -1;
   const auto outer = c.index[in_c - 2].plain_loop();
   if (!outer || !moves(b, *outer)) return -1;
@@ -89,18 +89,20 @@ double Compute::blocks_of_depth(const ProductBox& box, bool window) const {
 ProductSeconds Compute::product(const Product& x, const ProductBox& box, double stored) const {
   const double groups =
       std::ceil(box.rows / static_cast<double>(block_of(r_, box.rows, box.columns, box.depth)[0]));
-  if (in_quads(x)) {
-    // Copies and panels have a quarter of the vectors; all channels are one block. Tiles take
-    // panels alone: these, and copies, go to the second cache and beyond.
+  if (takes_bytes(x)) {
+    // Copies and panels have a quarter of the vectors, or a half; all channels are one block. Tiles
+    // take panels alone: these, and copies, go to the second cache and beyond.
     constexpr double kPacked = 2, kPackedForTiles = 5;  // cycles
     constexpr double kCopiesFurther = 2.5;
     const bool tiles = by_tiles(x);
-    double seconds = product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : 4);
+    double seconds =
+        product_seconds(r_, box.rows, box.columns, box.depth, tiles ? kTiled : r_.bytes_steps);
     if (groups > 1 || tiles)
-      seconds += box.depth / 4 * std::ceil(box.columns / static_cast<double>(r_.lanes)) *
+      seconds += box.depth / r_.bytes_steps *
+                 std::ceil(box.columns / static_cast<double>(r_.lanes)) *
                  (tiles ? kPackedForTiles : kPacked) * r_.cycle;
-    if (x.window) seconds += copies(x, box) / 4 * (tiles ? kCopiesFurther : 1);
-    return {.seconds = box.times * (seconds + put_in_quads(x, box))};
+    if (x.window) seconds += copies(x, box) / r_.bytes_steps * (tiles ? kCopiesFurther : 1);
+    return {.seconds = box.times * (seconds + put_together(x, box))};
   }
   const int steps = steps_at_once(x);
   double seconds = box.times * box.blocks *
@@ -108,9 +110,9 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
                                    by_tiles(x) ? kTiled : steps);
   if (!x.window) seconds += box.times * rows_begun(x, box);
   const double vectors = box.times * box.depth / static_cast<double>(r_.lanes);  // of a row
-  if (steps == 2) seconds += (box.rows + box.columns) * vectors * r_.pair;
-  if (steps == 4) {
-    constexpr double kCopied = 0.4;  // cycles: bytes of a vector's elements, made unsigned
+  if (steps == 2 && !sums_whole(x)) seconds += (box.rows + box.columns) * vectors * r_.pair;
+  if (sums_whole(x)) {
+    constexpr double kCopied = 0.4;  // cycles: bytes of a vector's elements, as products take them
     // Weights are put together once for all runs.
     const Access& right = w_.op(n_.op).inputs[static_cast<std::size_t>(x.right)];
     const bool kept = w_.tensor(right.tensor).values && places_.in_place(buffer_read(x.right));
@@ -129,20 +131,25 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
 /// Steps of the depth that an element of a plain product's operands has.
 int Compute::steps_at_once(const Product& x) const {
   if (x.window) return 1;
-  if (r_.fma_quads > 0 && multiplies_bytes(w_, n_.op)) return 4;
+  if (sums_whole(x)) return r_.bytes_steps;
   return r_.fma_pairs > 0 ? 2 : 1;
+}
+
+/// Whether it is a plain product of i8 that is summed in whole numbers.
+bool Compute::sums_whole(const Product& x) const {
+  return !x.window && r_.fma_bytes > 0 && multiplies_bytes(w_, n_.op);
 }
 
 bool Compute::by_tiles(const Product& x) const {
   constexpr std::int64_t kTile = 16;  // rows of a convolution's weights that are packed together
   if (!r_.tiles || x.rows < 0) return false;
-  if (!in_quads(x)) return steps_at_once(x) == 4 && most(x.rows) >= kLeastTileRows;
+  if (!takes_bytes(x)) return sums_whole(x) && most(x.rows) >= kLeastTileRows;
   const auto rows = extents_[static_cast<std::size_t>(x.rows)];
   const LoopId loop = w_.op(n_.op).loops[static_cast<std::size_t>(x.rows)];
   return rows >= kTile && (rows % kTile == 0 || rows == w_.loop(loop).extent);
 }
 
-bool Compute::in_quads(const Product& x) const {
+bool Compute::takes_bytes(const Product& x) const {
   if (!places_.convolves_bytes(n_.op, x) || most(x.rows) < 4) return false;
   const Operator& op = w_.op(n_.op);
   for (std::size_t l = 0; l < op.loops.size(); ++l)
@@ -151,10 +158,10 @@ bool Compute::in_quads(const Product& x) const {
   return true;
 }
 
-/// Seconds in which the part of an image that one product reads is put into quads: rows of each of
+/// Seconds in which the part of an image that one product reads is put together: rows of each of
 /// its dimensions but those that `times` counts.
-double Compute::put_in_quads(const Product& x, const ProductBox& box) const {
-  constexpr double kQuads = 7;  // cycles: a vector of quads, of four rows
+double Compute::put_together(const Product& x, const ProductBox& box) const {
+  constexpr double kOfRow = 1.75;  // cycles: a row's part of a vector of quads or pairs
   const Operator& op = w_.op(n_.op);
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
   double elements = 1;
@@ -174,9 +181,8 @@ double Compute::put_in_quads(const Product& x, const ProductBox& box) const {
         moves(b, loop))
       others *= most(l);
   }
-  return elements / std::max(1.0, others) / (4 * static_cast<double>(r_.lanes)) * kQuads *
-             r_.cycle +
-         box.depth / 4 * kList * r_.cycle;
+  return elements / std::max(1.0, others) / static_cast<double>(r_.lanes) * kOfRow * r_.cycle +
+         box.depth / r_.bytes_steps * kList * r_.cycle;
 }
 
 /// Seconds in which panels of the right operand are begun in memory: where loops cut the depth, a
@@ -276,14 +282,16 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
   const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
   return times * r_.cycle *
          (box.depth * kList +
-          cycles_of_points({.rows = box.rows,
-                            .width = box.columns / box.outer,
-                            .height = height,
-                            .steps = box.depth,
-                            .inside = inside,
-                            .lanes = r_.lanes,
-                            .registers = r_.registers,
-                            .multiply_add = r_.fma / r_.cycle}));
+          cycles_of_points(
+              {.rows = box.rows,
+               .width = box.columns / box.outer,
+               .height = height,
+               .steps = box.depth,
+               .inside = inside,
+               .lanes = r_.lanes,
+               .registers = r_.registers,
+               .multiply_add = r_.fma / r_.cycle,
+               .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
 }
 
 BufferId Compute::buffer_read(int input) const {

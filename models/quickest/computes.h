@@ -45,7 +45,7 @@ class Compute {
 
   BufferId buffer_read(int input) const;
   /// Whether the tile is a convolution of whole numbers of 8 bits with all of its depth.
-  bool in_quads(const Product& x) const;
+  bool takes_bytes(const Product& x) const;
   /// Whether the product is one of tiles of 8-bit numbers.
   bool by_tiles(const Product& x) const;
 
@@ -62,7 +62,8 @@ class Compute {
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;
-  double put_in_quads(const Product& x, const ProductBox& box) const;
+  bool sums_whole(const Product& x) const;
+  double put_together(const Product& x, const ProductBox& box) const;
   int vector_loop() const;
   bool reads_sums_together(int along) const;
   bool uniform(const Expr& e, LoopId along) const;

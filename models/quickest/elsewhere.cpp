@@ -232,7 +232,7 @@ class Chooser {
     Partitioner partitioner(
         q_.workload,
         [this](const Group& g) -> std::optional<Best> {
-          const Candidate* c = best_of(g.ops, false);
+          const Candidate* c = best_of(g.ops);
           if (c == nullptr || (cost_ == kBytes && !c->fits)) return std::nullopt;
           return Best{.seconds = *c->most[cost_]};
         },
@@ -243,7 +243,7 @@ class Chooser {
     best.clear();
     least = 0;
     for (const Group& g : found->groups) {
-      best.push_back(best_of(g.ops, false));
+      best.push_back(best_of(g.ops));
       least += *best.back()->most[cost_];
     }
   }

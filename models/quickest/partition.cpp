@@ -20,7 +20,8 @@ constexpr std::size_t kPacked = 3;          // parts that come next, to be run b
 // Kernels that are looked for where parts of what was taken apart are joined anew, and one more for
 // so many operators of the whole.
 constexpr std::size_t kMostRejoined = 12, kRejoinedOperators = 10;
-constexpr std::size_t kMostOfEdges = 128;  // kernels that the plan does not have: for their cost
+// Kernels that the plan does not have, for their cost: fewer where there are many operators.
+constexpr std::size_t kMostOfEdges = 128, kLeastOfEdges = 32, kEdgesOperators = 4096;
 
 }  // namespace
 
@@ -398,23 +399,37 @@ Part Partitioner::needed(const Part& part, OpId op) const {
   return all;
 }
 
-/// Two products and what lies between, where that beats what they were taken apart into.
+/// Two products and what lies between, where that beats what they were taken apart into. What else
+/// the parts have that it meets is left as parts of its own, or is in one with it.
 void Partitioner::with_pairs(std::vector<Part>& parts) {
   for (const Part& pair : cut_contractions(*w_)) {
     if (pair.size() < 2 || !may_join(pair)) continue;
     double apart = 0;
-    Part covered;
-    for (const Part& p : parts)
-      if (std::ranges::includes(pair, p)) {
-        apart += about(p);
-        covered.insert(covered.end(), p.begin(), p.end());
+    Part all = pair;
+    std::vector<Part> others, alone{pair};
+    for (const Part& p : parts) {
+      Part rest;
+      std::ranges::set_difference(p, pair, std::back_inserter(rest));
+      if (rest.size() == p.size()) {
+        others.push_back(p);
+        continue;
       }
-    std::ranges::sort(covered);
-    if (covered != pair || about(pair) >= apart) continue;
-    std::vector<Part> next = parts;
-    std::erase_if(next, [&](const Part& p) { return std::ranges::includes(pair, p); });
-    next.push_back(pair);
-    if (acyclic(next)) parts = std::move(next);
+      apart += about(p);
+      all = joined(all, rest);
+      if (!rest.empty()) alone.push_back(std::move(rest));
+    }
+    std::vector<std::vector<Part>> choices{alone};
+    if (alone.size() > 1) choices.push_back({all});
+    for (const std::vector<Part>& choice : choices) {
+      double together = 0;
+      for (const Part& p : choice) together += p.size() == 1 || may_join(p) ? about(p) : kNever;
+      if (together >= apart) continue;
+      std::vector<Part> next = others;
+      next.insert(next.end(), choice.begin(), choice.end());
+      if (!acyclic(next)) continue;
+      parts = std::move(next);
+      apart = together;
+    }
   }
 }
 
@@ -490,7 +505,9 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
     plans.push_back(rewritten(p.groups[g].workload, p.best[g].rewrites));
   std::vector<Edge> all;
   const auto known = [](double s) { return s == kNever ? std::nullopt : std::optional(s); };
-  most_priced_ = priced_ + kMostOfEdges;
+  const std::size_t most =
+      std::clamp(kEdgesOperators / w_->operators().size(), kLeastOfEdges, kMostOfEdges);
+  most_priced_ = priced_ + most;
   for (OpId op : w_->topological_order())
     for (const Access& x : w_->op(op).inputs) {
       const OpId maker = w_->producer(x.tensor);
@@ -533,8 +550,7 @@ std::vector<Edge> Partitioner::edges(const Partition& p) {
         if (may_join(both)) e.together = known(seconds(both));
       }
       if (left_out_ && e.note.empty())
-        e.note =
-            formatted("the other choice is not among the {} that were looked for", kMostOfEdges);
+        e.note = formatted("the other choice is not among the {} that were looked for", most);
       if (std::ranges::none_of(all, [&](const Edge& o) {
             return o.tensor == e.tensor && o.from == e.from && o.to == e.to;
           }))

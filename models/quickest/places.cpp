@@ -14,10 +14,8 @@ namespace {
 /// (codegen/cpu/emit_product.cpp).
 constexpr std::int64_t kLeftAtOnce = 32;
 
-/// Whether vectors are of 64 bytes: these convert numbers of 8 bits as they load and store them.
-bool vectors_of_bytes(const Rates& r) {
-  return r.element == 4 && static_cast<std::int64_t>(r.lanes) * r.element == 64;
-}
+/// Whether there are vectors of f32 that convert numbers of 8 bits as they load and store them.
+bool vectors_of_bytes(const Rates& r) { return r.element == 4 && r.lanes > 4; }
 
 }  // namespace
 
@@ -50,7 +48,7 @@ std::set<LoopId> joined_loops(const Schedule& s, const ScheduledKernel& k) {
 
 bool Places::convolves_bytes(OpId op, const Product& x) const {
   constexpr std::int64_t kLeastRows = 4;  // codegen/cpu/emit_bytes.cpp
-  if (r_.fma_quads <= 0 || !multiplies_bytes(w_, op) || x.rows < 0) return false;
+  if (r_.fma_bytes <= 0 || !multiplies_bytes(w_, op) || x.rows < 0) return false;
   const Operator& o = w_.op(op);
   const Access& left = o.inputs[static_cast<std::size_t>(x.left)];
   const Access& right = o.inputs[static_cast<std::size_t>(x.right)];
@@ -63,18 +61,18 @@ bool Places::convolves_bytes(OpId op, const Product& x) const {
 }
 
 /// As KernelEmitter::take_reals has it: operands of other products, images of windows, and what
-/// sums are written to. Weights in quads are packed once for all runs, and nothing else is read of
-/// them.
+/// sums are written to. Weights of such convolutions are packed once for all runs, and nothing else
+/// is read of them.
 void Places::find_reals() {
   for (const ScheduleNode& n : k_.nodes) {
     if (n.kind != NodeKind::compute) continue;
     const auto product = product_of(w_, n.op);
-    const bool quads = product && convolves_bytes(n.op, *product);
+    const bool packed = product && convolves_bytes(n.op, *product);
     if (!w_.reduction_loops(n.op).empty())
       for (const OutputUse& use : n.writes) reals_.insert(use.buffer);
-    if (!product || quads) continue;
+    if (!product || packed) continue;
     // Plain products of 8-bit numbers read the bytes.
-    if (r_.fma_quads > 0 && !product->window && multiplies_bytes(w_, n.op)) continue;
+    if (r_.fma_bytes > 0 && !product->window && multiplies_bytes(w_, n.op)) continue;
     for (const InputUse& use : n.reads)
       if (use.buffer.valid()) reals_.insert(use.buffer);
   }
@@ -230,7 +228,7 @@ bool Places::turns(const ReadRef& read) const {
   const Operator& op = w_.op(read.op);
   const auto p = product_of(w_, read.op);
   if (!p || p->window || read.input != p->right || r_.fma_pairs > 0 ||
-      (r_.fma_quads > 0 && multiplies_bytes(w_, read.op)))
+      (r_.fma_bytes > 0 && multiplies_bytes(w_, read.op)))
     return false;
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   if (w_.tensor(b.tensor).values || w_.producer(b.tensor).valid() || b.index.empty()) return false;

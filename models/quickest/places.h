@@ -42,7 +42,7 @@ class Places {
   }
 
   /// Whether an operator sums products of whole numbers of 8 bits through a window, or of images,
-  /// in quads of channels: its left operand never changes (codegen/cpu/emit_bytes.cpp).
+  /// in several channels at once: its left operand never changes (codegen/cpu/emit_bytes.cpp).
   bool convolves_bytes(OpId op, const Product& x) const;
 
   /// Whether a buffer's tiles are read and written where their tensor lies. A buffer that a load

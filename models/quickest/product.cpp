@@ -102,7 +102,7 @@ double tile_seconds(const Rates& r, double rows, double columns, double depth) {
   const double blocks = std::ceil(high / 2) * std::ceil(wide / 2);
   const double bytes = std::min(high, 2.0) * kTile * depth + std::min(wide, 2.0) * kTile * depth;
   const bool further = !r.caches.empty() && bytes > r.caches.front().capacity;
-  return high * wide * deep * kTile * kTile * r.fma_quads +
+  return high * wide * deep * kTile * kTile * r.fma_bytes +
          (rows * wide * kLeaves + blocks * (kBegins + (further ? deep * kFurther : 0)) +
           std::ceil(blocks / kWaiting) * kAgain) *
              r.cycle;
@@ -110,9 +110,9 @@ double tile_seconds(const Rates& r, double rows, double columns, double depth) {
 
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps) {
   if (steps == kTiled) return tile_seconds(r, rows, columns, depth);
-  const double fma = steps == 4   ? std::max(r.fma_quads, r.cycle / 2)
-                     : steps == 2 ? r.fma_pairs
-                                  : r.fma;
+  const double fma = steps == 1        ? r.fma
+                     : r.fma_bytes > 0 ? std::max(r.fma_bytes, r.cycle / 2)
+                                       : r.fma_pairs;
   depth = std::ceil(depth / steps);
   const auto [height, width] = block_of(r, rows, columns, depth);
   const double vectors = std::ceil(columns / static_cast<double>(r.lanes));
@@ -143,7 +143,7 @@ double least_seconds(const Workload& w, const Rates& r) {
     moved = bytes * std::max(home.core / r.threads, home.all);
   }
   double fma = r.fma_pairs > 0 ? std::min(r.fma, r.fma_pairs / 2) : r.fma;
-  if (r.fma_quads > 0) fma = std::min(fma, r.fma_quads / 4);
+  if (r.fma_bytes > 0) fma = std::min(fma, r.fma_bytes / r.bytes_steps);
   return std::max(vectors * fma / r.threads, moved);
 }
 

@@ -61,8 +61,11 @@ struct Rates {
   /// Where products take bf16 in pairs: a vector's multiply-adds of two steps of the depth (0:
   /// they do not), and a vector of an operand that is paired.
   double fma_pairs = 0, pair = 0;
-  double fma_quads = 0;  ///< of four steps, where products take i8 in quads; 0: they do not
-  double quad = 0;       ///< a vector of elements of a right operand that is put into quads
+  /// Where products of i8 are summed in whole numbers: a vector's multiply-adds of `bytes_steps`
+  /// steps (steps_of_bytes; 0: they are not), and a vector of elements of a right operand that is
+  /// put together.
+  double fma_bytes = 0, quad = 0;
+  int bytes_steps = 4;
   /// Products of quads with several rows are of tiles, of 16 rows, 16 columns and 16 quads
   /// (codegen/cpu/tiles_text.cpp): no two vectors a cycle are as fast.
   bool tiles = false;
@@ -106,7 +109,7 @@ inline constexpr int kTiled = 64;
 inline constexpr double kTouched = 0.5;
 
 /// Seconds of a product of rows x columns over a depth, operands at hand, one thread. `steps`: of
-/// the depth that it takes at once (1, 2 or 4).
+/// the depth that it takes at once (1, 2 or 4; kTiled).
 double product_seconds(const Rates& r, double rows, double columns, double depth, int steps = 1);
 /// What no kernel of the workload can be faster than: its products' multiply-adds on all threads,
 /// and inputs and outputs once from and to memory.

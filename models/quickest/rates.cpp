@@ -137,14 +137,15 @@ Result<Rates> rates_of(const Question& q) {
                   static_cast<double>(std::max<std::int64_t>(1, u.count)) / pairs->second.value;
     r.pair = r.cycle * find_cycles(u, "pair", kPair, r.assumed);
   }
-  // Products of i8 take quads, as codegen/cpu/emit_together.cpp has it.
-  if (const auto quads = u.peak.find("i8"); quads != u.peak.end() && type == DType::f32 &&
+  // Products of i8 take several steps at once, as codegen/cpu/emit_together.cpp has it.
+  if (const auto bytes = u.peak.find("i8"); bytes != u.peak.end() && type == DType::f32 &&
                                             r.fma_pairs == 0 && multiplies_bytes(*q.workload)) {
-    r.fma_quads = 8.0 * static_cast<double>(r.lanes) *
-                  static_cast<double>(std::max<std::int64_t>(1, u.count)) / quads->second.value;
+    r.bytes_steps = steps_of_bytes(r.lanes * static_cast<std::int64_t>(r.element));
+    r.fma_bytes = 2.0 * r.bytes_steps * static_cast<double>(r.lanes) *
+                  static_cast<double>(std::max<std::int64_t>(1, u.count)) / bytes->second.value;
     r.quad = r.cycle * find_cycles(u, "quad", kQuad, r.assumed);
     constexpr double kFasterThanVectors = 0.4;  // cycles
-    r.tiles = r.fma_quads < kFasterThanVectors * r.cycle;
+    r.tiles = r.bytes_steps == 4 && r.fma_bytes < kFasterThanVectors * r.cycle;
   }
   r.visit = r.cycle * find_cycles(u, "visit", kVisit, r.assumed);
   r.reread = r.cycle * find_cycles(u, "reread", kReread, r.assumed);

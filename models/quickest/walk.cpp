@@ -481,7 +481,7 @@ class Walk {
     const double times = box.times, blocks = box.blocks;
     // Of a window groups of rows find panels that the first of them has packed, a line a step.
     const double of_panel =
-        x.window ? box.depth / (compute.in_quads(x) ? 4 : 1) / blocks *
+        x.window ? box.depth / (compute.takes_bytes(x) ? r_.bytes_steps : 1) / blocks *
                        static_cast<double>(width * r_.lanes * static_cast<std::int64_t>(r_.element))
                  : whole.foot[b] / times / panels / blocks;
     Work block = nothing();

@@ -82,7 +82,9 @@ class Reuse {
       if (key.empty() || phases[key].size() < 2) return;
       Nest whole = n;
       for (Nest::Sum& s : whole.sums) s.inner.clear();
-      if (most_alive(w_, whole) <= d_.shared) n = std::move(whole);
+      // In place: the sums are walked.
+      if (most_alive(w_, whole) <= d_.shared)
+        for (Nest::Sum& s : n.sums) s.inner.clear();
     });
   }
 

@@ -295,9 +295,9 @@ template <class Real>
 Real combined(std::uint32_t how, Real a, Real b) {
   switch (how) {
     case TW_LARGEST:
-      return std::fmax(a, b);
+      return b > a || b != b ? b : a;  // NaN if one is
     case TW_SMALLEST:
-      return std::fmin(a, b);
+      return b < a || b != b ? b : a;
     case TW_TIMES:
       return a * b;
     default:

@@ -90,21 +90,67 @@ bool GlobalShadow::collides(const Access& before, std::uint32_t mask, const Acto
   return pipe != actor.pipe && before.at > actor.seen[static_cast<std::size_t>(pipe)];
 }
 
-void GlobalShadow::note(Access& access, std::uint32_t mask, bool add, const Actor& actor) {
-  const bool keeps = access.at != 0 && access.phase == actor.phase;
-  if (keeps && access.block != actor.block) {
-    access.several = true;
-    access.mask |= mask;
-    access.add = access.add && add;
-    return;
+const GlobalShadow::Access* GlobalShadow::collision(const Last& last, std::uint32_t mask, bool add,
+                                                    const Actor& actor) {
+  const auto meets = [&](const Access& a) { return !(add && a.add) && collides(a, mask, actor); };
+  if (meets(last.one)) return &last.one;
+  if (!last.more) return nullptr;
+  const auto at = std::ranges::find_if(*last.more, meets);
+  return at == last.more->end() ? nullptr : &*at;
+}
+
+void GlobalShadow::note(Last& last, std::uint32_t mask, bool write, bool add, const Actor& actor) {
+  Access& one = last.one;
+  const bool fresh = one.at == 0 || one.phase < actor.phase;
+  const bool own = one.block == actor.block && !one.several;
+  if (!last.more && (fresh || (one.mask & ~mask) == 0)) {  // all of its bytes are accessed again
+    const bool replaced = fresh || (own && (write || pipe_of(one.who) == actor.pipe));
+    if (replaced) {
+      one = {actor.block, actor.phase, mask, who(actor), actor.now, add && (fresh || one.add)};
+      return;
+    }
+    if (!own && one.mask == mask) {
+      one.several = true;
+      one.add = one.add && add;
+      return;
+    }
   }
-  access = {actor.block,
-            actor.phase,
-            keeps ? access.mask | mask : mask,
-            who(actor),
-            actor.now,
-            add && (!keeps || access.add),
-            keeps && access.several};
+  note_part(last, mask, write, add, actor);
+}
+
+/// Bytes that other blocks access, too, are those of several; of bytes that the block itself has
+/// accessed before, the last access counts: of readers, the last of each pipe.
+void GlobalShadow::note_part(Last& last, std::uint32_t mask, bool write, bool add,
+                             const Actor& actor) {
+  std::vector<Access> all;
+  const auto keep = [&](const Access& a) {
+    if (a.at != 0 && a.phase == actor.phase && a.mask != 0) all.push_back(a);
+  };
+  keep(last.one);
+  if (last.more)
+    for (const Access& a : *last.more) keep(a);
+  Access now{actor.block, actor.phase, mask, who(actor), actor.now, add};
+  Access shared = now;
+  shared.mask = 0, shared.several = true;
+  for (Access& a : all) {
+    const std::uint32_t both = a.mask & mask;
+    if (both == 0) continue;
+    if (a.several || a.block != actor.block) {
+      shared.mask |= both;
+      shared.add = shared.add && a.add;
+      a.mask &= ~both;
+    } else if (write || pipe_of(a.who) == actor.pipe) {
+      now.add = now.add && a.add;
+      a.mask &= ~both;
+    }
+  }
+  now.mask &= ~shared.mask;
+  all.push_back(now);
+  all.push_back(shared);
+  std::erase_if(all, [](const Access& a) { return a.mask == 0; });
+  last.one = all.back();
+  all.pop_back();
+  last.more = all.empty() ? nullptr : std::make_unique<std::vector<Access>>(std::move(all));
 }
 
 std::optional<Conflict> GlobalShadow::touch(std::int64_t offset, std::int64_t bytes, bool write,
@@ -120,22 +166,20 @@ std::optional<Conflict> GlobalShadow::touch(std::int64_t offset, std::int64_t by
     Granule& g = granules_[static_cast<std::size_t>(at / kGranule)];
     const std::int64_t low = std::max(offset - at, std::int64_t{0});
     const std::uint32_t mask = bits(low, std::min(end - at, kGranule));
-    const bool together = add && g.writer.add;
-    if (!together && collides(g.writer, mask, actor)) {
-      found(write ? Conflict::Kind::write_after_write : Conflict::Kind::read_after_write, g.writer,
+    if (const Access* other = collision(g.writer, mask, add, actor))
+      found(write ? Conflict::Kind::write_after_write : Conflict::Kind::read_after_write, *other,
             at + low);
-    }
-    if (write && collides(g.reader, mask, actor)) {
-      found(Conflict::Kind::write_after_read, g.reader, at + low);
-    }
+    if (write)
+      if (const Access* other = collision(g.reader, mask, false, actor))
+        found(Conflict::Kind::write_after_read, *other, at + low);
     if ((!write || add) && (g.written & mask) != mask && !first) {
       first = Conflict{.byte = at + std::countr_zero(mask & ~g.written)};
     }
     if (write) {
       g.written |= mask;
-      note(g.writer, mask, add, actor);
+      note(g.writer, mask, true, add, actor);
     } else {
-      note(g.reader, mask, false, actor);
+      note(g.reader, mask, false, false, actor);
     }
   }
   return first;

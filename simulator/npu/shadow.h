@@ -92,12 +92,22 @@ class GlobalShadow {
     Clock at = 0;
     bool add = false, several = false;
   };
+  /// The last accesses of a granule's bytes: one most often, more where parts of it are accessed
+  /// apart.
+  struct Last {
+    Access one;
+    std::unique_ptr<std::vector<Access>> more;
+  };
   struct Granule {
     std::uint32_t written = 0;
-    Access writer, reader;
+    Last writer, reader;
   };
   static bool collides(const Access& before, std::uint32_t mask, const Actor& actor);
-  static void note(Access& access, std::uint32_t mask, bool add, const Actor& actor);
+  /// The first access that a touch of these bytes collides with; null: none. `add`: but for adds.
+  static const Access* collision(const Last& last, std::uint32_t mask, bool add,
+                                 const Actor& actor);
+  static void note(Last& last, std::uint32_t mask, bool write, bool add, const Actor& actor);
+  static void note_part(Last& last, std::uint32_t mask, bool write, bool add, const Actor& actor);
 
   std::int64_t bytes_;
   std::vector<Granule> granules_;

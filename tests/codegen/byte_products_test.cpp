@@ -1,5 +1,5 @@
-// Products of whole numbers of 8 bits: the same numbers with and without the instruction that adds
-// four of them, at odd sizes, of either layout, packed once or in every run.
+// Products of whole numbers of 8 bits: the same numbers with and without instructions that add
+// four or two of them, at odd sizes, of either layout, packed once or in every run.
 #include "core/lowering/byte_products.h"
 
 #include <gmock/gmock.h>
@@ -83,13 +83,16 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
       auto source = cpu::emit(schedules.back(), options);
       ASSERT_TRUE(source.ok()) << source.reason();
       const bool tiles = isa == cpu::Isa::amx_int8;
-      const bool quads = isa == cpu::Isa::avx512_vnni || tiles;
-      EXPECT_THAT(source->notes, Contains(HasSubstr(quads ? "made in quads" : "computed in f32")));
+      const bool quads = isa == cpu::Isa::avx512_vnni || tiles, pairs = isa == cpu::Isa::avx2;
+      EXPECT_THAT(source->notes, Contains(HasSubstr(quads   ? "made in quads"
+                                                    : pairs ? "made in pairs of 16 bits"
+                                                            : "computed in f32")));
+      EXPECT_EQ(source->text.find("vpmaddwd") != std::string::npos, pairs);
       EXPECT_EQ(source->text.find("tdpbusd") != std::string::npos, tiles);
-      if (quads) packed_once += source->kept_bytes > 0 ? 1 : 0;
+      if (quads || pairs) packed_once += source->kept_bytes > 0 ? 1 : 0;
       sources.push_back(std::move(source).value());
     }
-  if (cpu::host_runs(cpu::Isa::avx512_vnni)) {
+  if (cpu::host_runs(cpu::Isa::avx512_vnni) || cpu::host_runs(cpu::Isa::avx2)) {
     EXPECT_GT(packed_once, 0);
   }
   auto kernels = cpu::build_all(sources, {.optimisation = "-O1"});
@@ -104,6 +107,57 @@ TEST(ByteProducts, AreTheSameNumbersOnEveryInstructionSet) {
     EXPECT_TRUE(multiplies_bytes(w));
     expect_whole_numbers(w, sources[i], kernels.value()[i], i, d.followed);
   }
+}
+
+// Sums far above 2^24 of the whole range, the lowest number with itself in pairs and quads too:
+// each is the exact sum, rounded once as it becomes f32.
+TEST(ByteProducts, SumsOfTheWholeRangeAreExact) {
+  std::vector<cpu::Isa> isas;
+  for (const cpu::Isa isa : {cpu::Isa::avx2, cpu::Isa::avx512_vnni, cpu::Isa::amx_int8})
+    if (cpu::host_runs(isa)) isas.push_back(isa);
+  if (isas.empty()) GTEST_SKIP() << "no instructions that sum products of 8-bit numbers";
+  const Drawn d{.m = 13, .n = 37, .k = 4001, .tile_m = 13, .tile_n = 37, .tile_k = 4001};
+  const Schedule s = schedule_of(d);
+  const Workload& w = *s.workload;
+  for (const bool constant : {false, true})
+    for (const cpu::Isa isa : isas) {
+      cpu::EmitOptions options{.isa = isa};
+      if (constant) options.constant = {"B"};
+      const cpu::Source source = cpu::emit(s, options).value();
+      auto kernels = cpu::build_all({&source, 1}, {.optimisation = "-O1"});
+      ASSERT_TRUE(kernels.ok()) << kernels.reason();
+      std::mt19937_64 random(7);
+      const auto draw = [&](std::int64_t elements) {
+        std::vector<std::int8_t> all(static_cast<std::size_t>(elements));
+        // Mostly large ones, so that sums are; every fifth anywhere.
+        for (std::int8_t& x : all)
+          x = static_cast<std::int8_t>(random() % 5 == 0 ? static_cast<int>(random() % 256) - 128
+                                                         : -128 + static_cast<int>(random() % 9));
+        return all;
+      };
+      std::vector<std::int8_t> a = draw(d.m * d.k), b = draw(d.k * d.n);
+      std::vector<float> c(static_cast<std::size_t>(d.m * d.n));
+      std::vector<void*> pointers(w.tensors().size());
+      pointers[w.find_tensor("A")->index()] = a.data();
+      pointers[w.find_tensor("B")->index()] = b.data();
+      pointers[w.find_tensor("C")->index()] = c.data();
+      std::vector<char> kept(static_cast<std::size_t>(source.kept_bytes));
+      cpu::Kernel& kernel = kernels.value().front();
+      if (!kept.empty()) kernel.prepare(pointers, kept.data());
+      kernel.run(pointers, kept.empty() ? nullptr : kept.data());
+      int beyond = 0;
+      for (std::int64_t i = 0; i < d.m; ++i)
+        for (std::int64_t j = 0; j < d.n; ++j) {
+          std::int64_t sum = 0;
+          for (std::int64_t k = 0; k < d.k; ++k)
+            sum += std::int64_t{a[static_cast<std::size_t>(i * d.k + k)]} *
+                   b[static_cast<std::size_t>(k * d.n + j)];
+          beyond += sum > 1 << 24 ? 1 : 0;
+          ASSERT_EQ(c[static_cast<std::size_t>(i * d.n + j)], static_cast<float>(sum))
+              << cpu::name_of(isa) << " row " << i << " column " << j;
+        }
+      EXPECT_GT(beyond, 400);
+    }
 }
 
 TEST(ByteProducts, TheHostTakesTheInstructionForThemAlone) {

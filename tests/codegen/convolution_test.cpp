@@ -239,6 +239,28 @@ TEST(Convolutions, ChainsDrawnAtRandom) {
         << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
 }
 
+/// A panel of five vectors beside two rows fills registers as well, and leaves no rows over, but
+/// takes a fifth longer: its vectors come from the caches again for every two rows.
+TEST(Convolutions, BlocksOfSixteenRegistersHaveThreeRowsAtLeast) {
+  for (const int oc : {158, 70, 16}) {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(
+        formatted("name: lines\nloops: {{ic: 16, oc: {}, h: 69, w: 69, r: 3, s: 3}}\n"
+                  "tensors: {{X: [ic, h, w], W: [oc, ic, r, s], Y: [oc, h, w]}}\noperators:\n"
+                  "  - \"y: Y[oc,h,w] += X[ic,h+r-1,w+s-1] * W[oc,ic,r,s]\"\n",
+                  oc),
+        "test"));
+    const auto s = resolve(Plan{.kernels = {{.tree = parse_tree("h/23 ( C.y )")}}}, w,
+                           testing::cached(*testing::worked_machine("scratchpad:4M")));
+    ASSERT_TRUE(s.ok()) << s.reason();
+    const auto source = cpu::emit(*s, {.isa = cpu::Isa::avx2, .prefix = "lines"});
+    ASSERT_TRUE(source.ok()) << source.reason();
+    const std::string call = "convolve_lines<";
+    const std::size_t at = source->text.rfind(call);
+    if (at == std::string::npos) continue;  // points are broadcast
+    EXPECT_GE(std::stoi(source->text.substr(at + call.size())), 3) << oc;
+  }
+}
+
 /// Depthwise convolutions and poolings at random: steps, dilations, edges, images narrower than a
 /// vector and wider than several.
 std::string drawn_strip(std::mt19937& random, bool f64) {

@@ -34,6 +34,7 @@ struct Sizes {
   std::int64_t heads = 1, groups = 2, m = 64, l = 64, k = 64, n = 64, rows = 64, step = 64;
   bool joined = false, causal = false;
   const char *dtype = "f16", *given = "f16";
+  const char* divide = "O[b,h,m,n] / Z[b,h,m]";
 };
 
 /// Attention whose scores become `term` of S[b,h,m,l] and of a tensor B.
@@ -44,17 +45,21 @@ Case attention(const Sizes& z, const std::string& term) {
     tree += "C.masked ", at = "U";
   }
   at += "[b,h,m,l]";
+  std::string given;  // types of what the operators read at home
+  for (const auto& [text, tensor] : {std::pair{term, "B"}, {std::string(z.divide), "G"}})
+    if (text.find(std::string(tensor) + "[") != std::string::npos)
+      given += formatted("{}{}: {}", given.empty() ? "" : ", ", tensor, z.given);
   return make_case(
       formatted("name: drawn\ndtype: {}\nloops: {{b: {}, h: {}, m: {}, l: {}, k: {}, \"n\": {}}}\n"
-                "dtypes: {{B: {}}}\noperators:\n"
+                "dtypes: {{{}}}\noperators:\n"
                 "  - \"qk: S[b,h,m,l] += Q[b,h,m,k] * K[b,l,k]\"\n{}"
                 "  - \"rowmax: R[b,h,m] max= {}; shift[b,h,m] = before(R) - after(R) running\"\n"
                 "  - \"exp: P[b,h,m,l] = exp({} - R[b,h,m])\"\n"
                 "  - \"rowsum: Z[b,h,m] += P[b,h,m,l] rescale(exp(shift[b,h,m])) running\"\n"
                 "  - \"rescale: alpha[b,h,m] = exp(shift[b,h,m])\"\n"
                 "  - \"pv: O[b,h,m,n] += P[b,h,m,l] * V[b,l,n] rescale(alpha[b,h,m]) running\"\n"
-                "  - \"divide: E[b,h,m,n] = O[b,h,m,n] / Z[b,h,m]\"\n",
-                z.dtype, z.heads, z.groups, z.m, z.l, z.k, z.n, z.given, ops, at, at),
+                "  - \"divide: E[b,h,m,n] = {}\"\n",
+                z.dtype, z.heads, z.groups, z.m, z.l, z.k, z.n, given, ops, at, at, z.divide),
       formatted("b/1@grid h/{}@grid m/{}@grid ( l/{} ( k/{} ( C.qk ) {}C.rowmax C.exp C.rowsum "
                 "C.rescale C.pv ) C.divide S.E )",
                 z.joined ? z.groups : 1, z.rows, z.step, z.k, tree),
@@ -69,6 +74,8 @@ constexpr const char* kTerms[] = {
     "S[b,h,m,l] * B[b,h,m]",                 // of each row
     "S[b,h,m,l] + B[h,l,m] * 0.5",           // lies the other way round
     "S[b,h,m,l] + B[b,m,h,l] * B[b,m,h,l]",  // heads within rows, read twice
+    "S[b,h,m,l] + B[h,m-l+255]",             // relative places
+    "S[b,h,m,l] * B[l-m+255]",               // the other way round, of all heads
 };
 
 TEST(PairReads, ComputeAndMoveWhatExactCounts) {
@@ -116,6 +123,54 @@ TEST(PairReads, ComputeAndMoveWhatExactCounts) {
     else
       EXPECT_LE(read, bytes["B"].first) << c.text;
     bytes["B"].first = read;
+    EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;
+  }
+}
+
+constexpr const char* kAfter[] = {
+    "O[b,h,m,n] / Z[b,h,m] + G[b,h,m,n]",               // a residual
+    "O[b,h,m,n] / Z[b,h,m] * G[n]",                     // a scale of each column
+    "O[b,h,m,n] / Z[b,h,m] * G[b,m]",                   // a gate of each row
+    "O[b,h,m,n] / Z[b,h,m] + G[m,h,n+8] * G[m,h,n+8]",  // rows of heads, a part of each
+    "O[b,h,m,n] / Z[b,h,m] - G[h]",                     // of each head
+    "O[b,h,m,n] / Z[b,h,m] + G[n-m+191]",               // of differences
+};
+
+/// Operators after the second product that read at home.
+TEST(PairReads, AfterTheSecondProduct) {
+  Draw draw(kSeed + 1);
+  std::vector<Case> drawn;
+  std::vector<cuda::Source> sources;
+  for (int i = 0; i < 3 * static_cast<int>(std::size(kAfter)); ++i) {
+    Sizes z{.heads = draw.number(1, 2), .groups = draw.number(2, 3), .joined = i % 3 == 2};
+    z.m = z.joined ? draw.number(1, 40) : draw.number(1, 150);
+    z.l = 8 * draw.number(4, 20), z.k = 8 * draw.number(2, 6);
+    z.n = i % 3 == 0 ? draw.number(9, 70) * 2 : 8 * draw.number(2, 20);
+    z.n = round_up(z.n, 8);
+    z.rows = z.joined ? z.m : std::min<std::int64_t>(z.m, 64 * draw.number(1, 2));
+    z.step = std::min<std::int64_t>(z.l, 16 * draw.number(1, 6));
+    z.given = draw.number(0, 2) == 0 ? "f32" : "f16";
+    z.divide = kAfter[i / 3];
+    drawn.push_back(attention(z, draw.coin() ? "S[b,h,m,l] * 0.125" : "S[b,h,m,l] + B[m,l]"));
+    sources.push_back(testing::emitted(drawn.back().schedule,
+                                       {.warpgroups = true, .prefix = "k" + std::to_string(i)}));
+    const auto pair = lowering::warpgroup_pair(drawn.back().schedule, 0);
+    ASSERT_TRUE(pair.ok()) << pair.reason() << "\n" << drawn.back().text;
+    EXPECT_EQ(pair->after_reads.size(), 1U);
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const Case& c = drawn[i];
+    const auto run = testing::run_cuda(*module, sources[i], *c.workload, kSeed, {.turns = i % 3});
+    ASSERT_TRUE(run.ok()) << c.text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << c.text << "\n" << run->report.findings.front().text;
+    EXPECT_LT(run->error, 4e-3) << c.text;
+    const auto pair = lowering::warpgroup_pair(c.schedule, 0);
+    auto bytes = testing::sm_bytes(c.schedule);
+    EXPECT_EQ(bytes["G"].first, pair->elements_read(pair->after_reads[0]) *
+                                    size_of(c.workload->tensor(pair->after_reads[0].tensor).dtype))
+        << c.text;
     EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;
   }
 }
@@ -191,6 +246,9 @@ TEST(PairReads, WhatNoThreadFindsIsRefused) {
     return p.ok() ? std::string() : p.reason();
   };
   EXPECT_EQ(reason("S[b,h,m,l] + B[m,l]"), "");
+  EXPECT_EQ(reason("S[b,h,m,l] + B[h,m-l+63]"), "");
+  EXPECT_NE(reason("S[b,h,m,l] + B[h,m-l+62]").find("outside of its elements"), std::string::npos);
+  EXPECT_NE(reason("S[b,h,m,l] + B[m+l]").find("is indexed by more than loops"), std::string::npos);
   EXPECT_NE(reason("S[b,h,m,l] + B[2*m,l]").find("is indexed by more than loops"),
             std::string::npos);
   EXPECT_NE(reason("S[b,h,m,l] + B[m,l] * B[h,l]").find("B"), std::string::npos);

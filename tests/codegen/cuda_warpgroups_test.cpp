@@ -502,6 +502,25 @@ TEST(Warpgroups, BlocksAloneOnAnSmHaveLongRingsForDeepSums) {
   EXPECT_EQ(product(64, 2048, 64, 8).resident, 2);
 }
 
+/// Boxes have 64 columns where rows run along them; instructions take what there is.
+TEST(Warpgroups, ATileOfAllColumnsComputesTheseAlone) {
+  const auto product = [](int columns) {
+    const Case c = make_case(
+        "name: drawn\ndtype: f16\nloops: {m: 384, \"n\": 144, k: 512}\n"
+        "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+        formatted("m/192@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", columns), 8);
+    const auto found = lowering::warpgroup_product(c.schedule, 0);
+    EXPECT_TRUE(found.ok()) << found.reason();
+    return *found;
+  };
+  const auto all = product(144), some = product(128);
+  EXPECT_FALSE(all.turned);
+  EXPECT_EQ(all.tile_columns, 144);
+  EXPECT_EQ(all.stage_bytes(), (192 + 192) * 128);
+  EXPECT_TRUE(all.boxed);
+  EXPECT_EQ(some.tile_columns, 128);
+}
+
 TEST(Warpgroups, SpillNothingInTilesOfEverySize) {
   if (cuda::find_nvcc().empty()) GTEST_SKIP() << "no nvcc here";
   cuda::Source all{.file_name = "all.cu"};

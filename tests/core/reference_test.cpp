@@ -408,6 +408,17 @@ TEST(RelativeError, IsOfTheLargestReference) {
   EXPECT_EQ(relative_error(std::vector<float>{1.5f, -4, 2}, reference), 0.125);
   EXPECT_EQ(relative_error(std::vector<float>{1, -4, NAN}, reference), kInfinity);
   EXPECT_EQ(relative_error(std::vector<float>{INFINITY, -4, 2}, reference), kInfinity);
+  // NaN in both: right, but not of many elements.
+  std::vector<float> got(20, 2);
+  std::vector<double> wanted(20, 4);
+  got[7] = NAN;
+  EXPECT_EQ(relative_error(got, wanted), kInfinity);
+  wanted[7] = NAN;
+  EXPECT_EQ(relative_error(got, wanted), 0.5);
+  got[8] = NAN;
+  EXPECT_EQ(relative_error(got, wanted), kInfinity);
+  wanted[8] = NAN;
+  EXPECT_EQ(relative_error(got, wanted), kInfinity);
   EXPECT_EQ(relative_error(std::vector<float>{0, 0}, std::vector<double>{0, 0}), 0);
   EXPECT_EQ(relative_error(std::vector<float>{0, 1}, std::vector<double>{0, 0}), kInfinity);
   EXPECT_EQ(relative_error(std::vector<float>{}, std::vector<double>{}), 0);

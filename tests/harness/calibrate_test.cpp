@@ -73,8 +73,8 @@ std::map<std::string, Gauged> numbers() {
   // Rows of 64 vectors that are converted, beside two operations and a half.
   for (const auto& [name, cycles] : {std::pair{"widened, f16", 2.0},
                                      {"widened, bf16", 3.0},
-                                     {"narrowed, f16", 4 + 4.0},
-                                     {"narrowed, bf16", 6 + 4.0}}) {
+                                     {"narrowed, f16", 4.0},
+                                     {"narrowed, bf16", 6.0}}) {
     add((std::string(name) + ", 2").c_str(), (2 * 64 * (2.5 + cycles) + 50) * 0.25e-9);
     add((std::string(name) + ", 1").c_str(), (64 * (2.5 + cycles) + 50) * 0.25e-9);
   }

@@ -149,6 +149,53 @@ TEST(NpuRun, TensorsOfSeveralTypes) {
   }
 }
 
+/// Sums of the vector unit whose depth is in turns: kept in f32 until they are complete, then
+/// rounded once. They were rounded after each turn, 47 times what rounding once explains.
+TEST(NpuRun, SumsInTurnsAreRoundedOnce) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "turns.yaml").string();
+  struct Case {
+    const char *type, *dtypes, *operators, *tree;
+  };
+  const std::string three =
+      "\"qkv: Q[m,n] += X[m,k]*Wq[k,n]; K[m,n] += X[m,k]*Wk[k,n]; V[m,n] += X[m,k]*Wv[k,n]\"";
+  const std::string read = "\"c: C[m,n] += X[m,k]*W[k,n]\", \"d: D[m,n] = relu(C[m,n]) + C[m,n]\"";
+  const Case cases[] = {
+      {"f16", "{}", three.c_str(), "m/8@grid n/8@grid k/37 ( C.qkv )"},
+      {"bf16", "{}", three.c_str(), "m/8@grid k/16 ( C.qkv )"},
+      {"f32", "{}", three.c_str(), "k/37 ( C.qkv )"},
+      // read on chip, and stored as well
+      {"f16", "{}", read.c_str(), "m/16 ( k/16 ( C.c ) C.d )"},
+      // rows and columns that are reduced, a product, and what is rounded alike before
+      {"f16", "{}",
+       "\"s: r[m] += X[m,k]; p[m] *= 1 + 0.01*X[m,k]; t[m] max= X[m,k]; u[m] min= X[m,k]\"",
+       "k/37 ( C.s )"},
+      {"f16", "{}", "\"s: q[k] += X[m,k]\"", "m/3 ( C.s )"},
+      {"f16", "{}", "\"s: w[] += X[m,k]\"", "m/3 k/16 ( C.s )"},
+      // whole numbers, whose sums are whole where they are read; and sums that are not
+      {"f16", "{X: i8, W: i8, C: i32, D: f32}", read.c_str(), "m/16 ( k/16 ( C.c ) C.d )"},
+      {"f16", "{C: i32, D: f32}", read.c_str(), "m/16 ( k/16 ( C.c ) C.d )"},
+      // no vector instruction walks it
+      {"f16", "{}", "\"c: y[n,m] += X[m,k]*W[k,n]\"", "k/37 ( C.c )"},
+      // partial sums leave and come back, rounded each time as the plan says
+      {"f16", "{}", "\"c: C[m,n] += X[m,k]*W[k,n]\"", "k/37 m/8 n/16 ( C.c )"},
+  };
+  for (const Case& c : cases) {
+    std::ofstream(file) << "name: turns\ndtype: " << c.type << "\nloops: {m: 21, "
+                        << (std::string(c.operators).find("n]") != std::string::npos ? "n: 38, "
+                                                                                     : "")
+                        << "k: 224}\ndtypes: " << c.dtypes << "\noperators: [" << c.operators
+                        << "]\n";
+    Request r{.subject = file, .machine = "ascend910"};
+    r.tree = c.tree;
+    r.level = "UB";
+    const Answer a = run(r, {.target = "npu"});
+    ASSERT_TRUE(a.ok()) << c.tree << c.operators << a.json.dump(2);
+    EXPECT_TRUE(a.json["verified"]) << c.tree << c.operators << c.type;
+    EXPECT_EQ(a.json["faults"], 0) << c.tree << c.operators << c.type;
+  }
+}
+
 TEST(NpuRun, ChimerasPlanOfAChainRunsFused) {
   const Request request{.subject = "chimera/G10", .machine = "ascend910", .model = "chimera"};
   const Answer a = measure(request, {.target = "npu", .meter = "emulator"});

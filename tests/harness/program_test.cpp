@@ -472,6 +472,25 @@ TEST(Program, DrawnNetworksRunOnAnEmulatedGpu) {
 }
 
 /// Weights that a file gives are read once, and what depends on them alone is computed once.
+/// Rows and columns of an image are one loop wherever nothing tells them apart, on processors, too:
+/// rows of 33 would leave a part of a vector each.
+TEST(Program, LoopsThatGoTogetherAreOneOnAProcessor) {
+  const TemporaryFolder folder;
+  Request request;
+  request.subject = folder.write("scaled.yaml",
+                                 "name: scaled\nloops: {a: 8, b: 96, i: 33, j: 33}\noperators:\n"
+                                 "  - \"t: t[a,b,i,j] = x[a,b,i,j] * s[a,b]\"\n"
+                                 "  - \"p: p[a,b] += t[a,b,i,j]\"\noutputs: [t, p]\n");
+  request.machine = "epyc-zen5";
+  request.target_options["isa"] = {"avx2"};
+  const Result<ProgramPlan> plan = program_plan(request, std::nullopt);
+  ASSERT_TRUE(plan) << plan.reason();
+  const Result<Program> program = program_of(request, *plan, 0);
+  ASSERT_TRUE(program) << program.reason();
+  for (const ProgramKernel& kernel : program->kernels)
+    for (const Loop& loop : kernel.workload->loops()) EXPECT_NE(loop.extent, 33) << kernel.plan.name;
+}
+
 TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {
   const TemporaryFolder folder;
   const std::string path = folder.write(

@@ -554,6 +554,16 @@ TEST(Souffle, SlicesAreReadWhetherOrNotTheirLoadsAreWritten) {
   }
 }
 
+/// Two sums over one operand, in two phases: it is held whole while the sums are walked.
+TEST(Souffle, OperandOfSeveralSumsIsHeld) {
+  const std::string text =
+      "name: lora\ndtype: f16\nloops: {r: 1, m: 3, n: 1, k: 5536}\noperators:\n"
+      "  - \"base: Y[m,n] += X[m,k] * W[n,k]\"\n  - \"down: D[m,r] += X[m,k] * A[r,k]\"\n"
+      "  - \"up: U[m,n] += D[m,r] * B[n,r]\"\n  - \"out: Z[m,n] = Y[m,n] + 0.5 * U[m,n]\"\n";
+  for (const char* machine : {"a100", "h100", "rtx3080"})
+    EXPECT_GT(plan_of(text, {}, machine).counts.kernels.size(), 0U) << machine;
+}
+
 TEST(Souffle, PricesAPlanByHand) {
   const Question q = asked("gemm-chain:m=64,n=64,k=64,l=64,dtype=f16");
   const Device d = *device_of(*q.machine, DType::f16, {});

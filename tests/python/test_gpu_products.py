@@ -23,7 +23,7 @@ def products():
 
 def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
     module = products()
-    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=60, seed=9, shapes=None, depths=None))
+    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=60, seed=9, shapes=None, narrow=None, depths=None))
     shared = 0
     for size in rows.values():
         names = module.tiles_of(size)
@@ -40,7 +40,7 @@ def test_blocks_share_a_sum_in_multiples_of_64_and_none_is_without_work():
 
 def test_shallow_rows_have_tiles_by_mma_and_small_clusters():
     module = products()
-    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=20, seed=9, shapes=None, depths="64-512"))
+    rows = module.rows_of(types.SimpleNamespace(types="16-bit", largest=4096, draw=20, seed=9, shapes=None, narrow=None, depths="64-512"))
     assert len(rows) == 20 and {size["dtype"] for size in rows.values()} == {"f16", "bf16"}
     for size in rows.values():
         assert 64 <= size["k"] <= 512

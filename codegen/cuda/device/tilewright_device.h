@@ -417,22 +417,45 @@ TW_DEVICE void atomic_add_four(float* p, float a, float b, float c, float d) {
 }
 TW_DEVICE void atomic_add(int* p, double x) { atomicAdd(p, Rounded<int>::of(x)); }
 
+/// The larger and the smaller; NaN if one of them is.
+TW_DEVICE float f_max(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return b > a || b != b ? b : a;
+#endif
+}
+TW_DEVICE float f_min(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+#else
+  return b < a || b != b ? b : a;
+#endif
+}
+TW_DEVICE double f_max(double a, double b) { return b > a || b != b ? b : a; }
+TW_DEVICE double f_min(double a, double b) { return b < a || b != b ? b : a; }
+
 /// The same for other ways to combine (kLargest, kSmallest, kTimes): again until nobody came between.
 template <int How>
 TW_DEVICE float combined_by(float a, float b) {
-  return How == 1 ? fmaxf(a, b) : How == 2 ? fminf(a, b) : a * b;
+  return How == 1 ? f_max(a, b) : How == 2 ? f_min(a, b) : a * b;
 }
 template <int How>
 TW_DEVICE double combined_by(double a, double b) {
-  return How == 1 ? fmax(a, b) : How == 2 ? fmin(a, b) : a * b;
+  return How == 1 ? f_max(a, b) : How == 2 ? f_min(a, b) : a * b;
 }
-/// Floats of one sign are ordered as their bits are, of the other the other way round.
+/// Floats of one sign are ordered as their bits are, of the other the other way round. The NaN of
+/// largest bits is larger than every float so, and with a sign smaller than every one: it stays.
 template <int How>
 TW_DEVICE void atomic_combine(float* p, float x) {
   if constexpr (How == 1 || How == 2) {
-    if (x != x) return;  // as fmaxf and fminf have it
-    const u32 bits = __float_as_uint(x);
-    const bool largest = How == 1, below = bits >> 31 != 0;
+    const bool largest = How == 1;
+    const u32 bits = x == x ? __float_as_uint(x) : largest ? 0x7fffffffu : 0xffffffffu;
+    const bool below = bits >> 31 != 0;
     if (largest && !below) atomicMax(reinterpret_cast<int*>(p), int(bits));
     if (largest && below) atomicMin(reinterpret_cast<u32*>(p), bits);
     if (!largest && !below) atomicMin(reinterpret_cast<int*>(p), int(bits));

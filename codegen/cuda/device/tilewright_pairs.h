@@ -32,7 +32,7 @@ struct PairPoint { int row, column, product, columns; };
 
 /// What operators read at home: two neighbours of a row of `columns`, `apart` elements from one to the other. Pairs: they
 /// lie in one word, which is taken apart where it is used: until then nothing waits for it. Ragged: they may lie past the
-/// row's end, and are any elements of it then. `counts`: no other thread of the block reads them.
+/// row's end, and are any elements of it then. `counts`: no other thread of the block reads them; `first`: the first of them.
 template <int Bytes> struct WordOf { using Type = u32; };
 template <> struct WordOf<8> { using Type = b64; };
 template <class T> struct TwoOf { T x[2]; };
@@ -40,7 +40,7 @@ template <bool Pairs, class T> struct Neighbours {
   using Word = typename WordOf<2 * sizeof(T)>::Type;
   Word word;
   template <bool Ragged>
-  TW_MEMBER void read(const T* row, int column, int columns, i64, bool counts) {
+  TW_MEMBER void read(const T* row, int column, int columns, i64, bool counts, bool) {
     const int at = Ragged ? least(column, columns - 2) : column;
     word = read_after_launch(reinterpret_cast<const Word*>(row + at), counts && at == column);
   }
@@ -49,11 +49,11 @@ template <bool Pairs, class T> struct Neighbours {
 template <class T> struct Neighbours<false, T> {
   T x[2];
   template <bool Ragged>
-  TW_MEMBER void read(const T* row, int column, int columns, i64 apart, bool counts) {
+  TW_MEMBER void read(const T* row, int column, int columns, i64 apart, bool counts, bool first) {
     TW_UNROLL
     for (int i = 0; i < 2; ++i) {
       const int at = Ragged ? least(column + i, columns - 1) : column + i;
-      x[i] = read_after_launch(row + at * apart, counts && at == column + i);
+      x[i] = read_after_launch(row + at * apart, (counts || (first && i == 0)) && at == column + i);
     }
   }
   TW_MEMBER float at(int which) const { return to_float(x[which]); }

@@ -516,7 +516,7 @@ TW_DEVICE float f_rsqrt(float a) { return 1.0f / sqrtf(a); }
 TW_DEVICE double f_sqrt(double a) { return sqrt(a); }
 TW_DEVICE double f_rsqrt(double a) { return 1.0 / sqrt(a); }
 template <class R> TW_DEVICE R f_recip(R a) { return f_div(R(1), a); }
-template <class R> TW_DEVICE R f_relu(R a) { return a > R(0) ? a : R(0); }
+template <class R> TW_DEVICE R f_relu(R a) { return f_max(a, R(0)); }
 TW_DEVICE float f_tanh(float a) { return tanhf(a); }
 TW_DEVICE double f_tanh(double a) { return tanh(a); }
 template <class R> TW_DEVICE R f_sigmoid(R a) { return f_recip(R(1) + f_exp(-a)); }

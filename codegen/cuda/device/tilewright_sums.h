@@ -88,10 +88,6 @@ constexpr float kInfinity = __builtin_bit_cast(float, 0x7f800000u);  // it has n
 constexpr float kInfinity = __builtin_huge_valf();
 #endif
 
-TW_DEVICE float f_max(float a, float b) { return fmaxf(a, b); }
-TW_DEVICE double f_max(double a, double b) { return fmax(a, b); }
-TW_DEVICE float f_min(float a, float b) { return fminf(a, b); }
-TW_DEVICE double f_min(double a, double b) { return fmin(a, b); }
 struct Sum { template <class R> TW_MEMBER R operator()(R a, R b) const { return a + b; } };
 struct Product { template <class R> TW_MEMBER R operator()(R a, R b) const { return a * b; } };
 struct Larger { template <class R> TW_MEMBER R operator()(R a, R b) const { return f_max(a, b); } };

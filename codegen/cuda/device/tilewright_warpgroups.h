@@ -238,8 +238,9 @@ template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, i
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
-  static constexpr int kAllColumns = Twin ? 2 * Columns : Columns, kOwn = Columns * 128;
-  static constexpr int kLeft = kRows * 128, kRight = kAllColumns * 128, kStep = kLeft + kRight;
+  static constexpr int kAllColumns = Twin ? 2 * Columns : Columns;
+  static constexpr int kHeld = RightAcross ? (Columns + 63) / 64 * 64 : Columns, kOwn = kHeld * 128;  // in boxes
+  static constexpr int kLeft = kRows * 128, kRight = (Twin ? 2 : 1) * kOwn, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
   static constexpr int kTiles = Down * Across;              // of a cluster
   static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
@@ -254,7 +255,7 @@ struct WarpgroupProduct {
   static constexpr int kCopying = Share > 1 ? 56 : Groups == 2 ? 40 : 32;
   static constexpr int kComputing = (Groups == 2 ? 232 : 160) - (Share > 1 ? 8 : 0);
   static_assert(Groups >= 1 && Groups <= 3 && Columns % 16 == 0 && Columns <= 256, "as wgmma has them");
-  static_assert(!RightAcross || Columns % 64 == 0, "boxes of 64 columns");
+  static_assert(!Twin || kHeld == Columns, "an instruction multiplies by both, one behind the other");
   static_assert(Share == 1 || kTiles == 1, "one or the other");
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
   static_assert(!Twin || (Operators::kAny && kTiles == 1 && kAllColumns <= 256), "operators join two products' sums");
@@ -348,10 +349,10 @@ struct WarpgroupProduct {
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
       if constexpr (Right)
-        copy_part<RightAcross, Columns, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
+        copy_part<RightAcross, kHeld, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
       if constexpr (Right && Twin)
-        copy_part<RightAcross, Columns, 1>(ring.right(step) + kOwn, twin, full, p.column, right_depth, of_right, 0, 0);
+        copy_part<RightAcross, kHeld, 1>(ring.right(step) + kOwn, twin, full, p.column, right_depth, of_right, 0, 0);
     }
   }
   static constexpr bool kBefore = (LeftBefore || RightBefore) && Ahead > 0;

@@ -520,7 +520,8 @@ Result<BlockTime> block_time(const Schedule& s, int kernel, const BlockRates& r,
     if (const auto p = warpgroup_pair(s, kernel, warps, stages)) {
       std::vector<TensorId> tensors = {p->left, p->right, p->second, p->result};
       tensors.insert(tensors.end(), p->row_results.begin(), p->row_results.end());
-      for (const EpilogueRead& read : p->reads) tensors.push_back(read.tensor);
+      for (const auto* reads : {&p->reads, &p->after_reads})
+        for (const EpilogueRead& read : *reads) tensors.push_back(read.tensor);
       // Chunks and what joins them were predicted 0.74 of their time without what is left of a
       // launch, and are 0.93 with it (h100-few-rows-warpgroups.json, -early-joins.json).
       return by_warpgroups(*p, tensors, p->row_results.empty() ? 0 : kLeftOfLaunch,

@@ -74,12 +74,17 @@ const PairValue* WarpgroupPair::find(TensorId t) const {
 }
 
 const EpilogueRead* WarpgroupPair::read(TensorId t) const {
-  const auto r = std::ranges::find(reads, t, &EpilogueRead::tensor);
-  return r == reads.end() ? nullptr : &*r;
+  for (const auto* of : {&reads, &after_reads})
+    if (const auto r = std::ranges::find(*of, t, &EpilogueRead::tensor); r != of->end()) return &*r;
+  return nullptr;
 }
 
 bool WarpgroupPair::by_row(const EpilogueRead& r) const {
   return r.by_row != 0 || (joined.valid() && r.by_product.back() != 0);
+}
+
+bool WarpgroupPair::rows_share(const EpilogueRead& r) const {
+  return r.diagonal && !joined.valid();
 }
 
 bool WarpgroupPair::read_ends() const {
@@ -88,12 +93,14 @@ bool WarpgroupPair::read_ends() const {
 
 /// Two neighbours of a row lie in one word where they are pairs of 16 bits, else in two; and an
 /// address for each row.
-std::int64_t WarpgroupPair::read_registers(const Workload& w) const {
+std::int64_t WarpgroupPair::read_registers(const Workload& w, bool after) const {
   std::int64_t all = 0;
-  for (const EpilogueRead& r : reads) {
-    const std::int64_t rows = by_row(r) ? 2 : 1;
+  for (const EpilogueRead& r : after ? after_reads : reads) {
+    const std::int64_t rows = by_row(r) ? 2 : 1, width = after ? tile_columns : tile_middle;
     const bool one_word = r.pairs && size_of(w.tensor(r.tensor).dtype) == 2;
-    all += r.by_column == 0 ? rows : rows * (tile_middle / (one_word ? 8 : 4) + 2);
+    all += r.by_column == 0 ? rows
+           : rows_share(r)  ? width / 4 + 6
+                            : rows * (width / (one_word ? 8 : 4) + 2);
   }
   return all;
 }
@@ -241,9 +248,11 @@ std::optional<std::string> WarpgroupPair::too_many_registers(const Workload& w) 
                      rows_each =
                          2 * std::ranges::count(values, PairValue::Place::row, &PairValue::place);
   registers = static_cast<int>(
-      std::max(middle_arrays * of_middle + of_middle / 2 + of_columns, column_arrays * of_columns) +
-      rows_each + read_registers(w) + index_registers(*this, w) + other_registers(*this) +
-      tile_middle / kColumnsEach);
+      std::max(std::max(middle_arrays * of_middle + of_middle / 2 + of_columns,
+                        column_arrays * of_columns) +
+                   read_registers(w),
+               column_arrays * of_columns + read_registers(w, true)) +
+      rows_each + index_registers(*this, w) + other_registers(*this) + tile_middle / kColumnsEach);
   const std::int64_t most = registers_of(groups);
   spare = static_cast<int>(most) - registers;
   if (spare >= 0) return std::nullopt;
@@ -285,13 +294,27 @@ std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
 
 std::int64_t WarpgroupPair::elements_read(const EpilogueRead& r) const {
   std::int64_t elements = 0;
+  if (&r >= after_reads.data() && &r < after_reads.data() + after_reads.size()) {
+    for (std::int64_t d = 0; d < tiles_down(); ++d)
+      for (std::int64_t c = 0; c < tiles_across(); ++c) {
+        const std::int64_t all = joined.valid() ? inner_rows : rows,
+                           down = std::min<std::int64_t>(all - d * tile_rows(), tile_rows()),
+                           width = std::min<std::int64_t>(columns - c * tile_columns, tile_columns);
+        elements += (r.diagonal ? width + down - 1
+                                : (r.by_row != 0 ? down : 1) * (r.by_column == 0 ? 1 : width)) *
+                    (joined.valid() && r.by_product.back() != 0 ? rows / inner_rows : 1);
+      }
+    return elements * count;
+  }
   for (std::int64_t d = 0; d < tiles_down(); ++d) {
     const auto [from, to] = turns(d);
     const std::int64_t all = joined.valid() ? inner_rows : rows,
                        down = std::min<std::int64_t>(all - d * tile_rows(), tile_rows());
-    elements += (r.by_row != 0 ? down : 1) *
-                (joined.valid() && r.by_product.back() != 0 ? rows / inner_rows : 1) *
-                (r.by_column == 0 ? 1 : std::min(to * tile_middle, middle) - from * tile_middle);
+    const std::int64_t width = std::min(to * tile_middle, middle) - from * tile_middle;
+    // Along a diagonal a turn reads as many as there are different ones.
+    elements += (r.diagonal ? width + (to - from) * (down - 1)
+                            : (r.by_row != 0 ? down : 1) * (r.by_column == 0 ? 1 : width)) *
+                (joined.valid() && r.by_product.back() != 0 ? rows / inner_rows : 1);
   }
   // Turns divide chunks, and none is left out of these.
   if (r.end > 0) return elements / middle * r.end * (count / chunk_modulo) * tiles_across();
@@ -400,6 +423,8 @@ std::string describe(const WarpgroupPair& p, const Schedule& s, int kernel) {
   for (const PairOperator& o : p.between)
     text += "      C." + to_text(w, o.op) + (o.scales ? ", in what reads it\n" : "\n");
   text += formatted("    of the last turn: {}\n", second);
+  for (const EpilogueRead& r : p.after_reads)
+    text += formatted("    {} from home\n", name(r.tensor));
   for (const PairOperator& o : p.after) text += "    C." + to_text(w, o.op) + "\n";
   for (const TensorId t : p.row_results)
     text += "    " + name(t) + ": one number a row, stored by the first of its four threads\n";

@@ -59,6 +59,7 @@ class Epilogue {
       }
     EpilogueRead r = home_read(w_, op, a, loops_);
     if (r.chunk) refuse("tensor " + name(a.tensor) + " is read in chunks");
+    if (r.diagonal) refuse("tensor " + name(a.tensor) + " is read along diagonals");
     for (std::size_t i = 0; i < out_.reads.size(); ++i)
       if (out_.reads[i].tensor == r.tensor) {
         if (!same_place(out_.reads[i], r))
@@ -117,13 +118,20 @@ EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
   for (std::size_t d = 0; d < a.index.size(); ++d) {
     const Affine& i = a.index[d];
     r.offset += i.offset * strides[d];
+    const auto moves = [&](LoopId l, std::int64_t by) {
+      return std::ranges::any_of(i.terms,
+                                 [&](const Term& t) { return t.loop == l && t.coefficient == by; });
+    };
+    const bool diagonal = (moves(loops.rows, 1) && moves(loops.columns, -1)) ||
+                          (moves(loops.rows, -1) && moves(loops.columns, 1));
+    r.diagonal = r.diagonal || diagonal;
     for (const Term& term : i.terms) {
       std::int64_t& by = along(term.loop);
       const bool chunk =
           i.terms.size() == 2 && r.chunk && std::ranges::any_of(i.terms, [&](const Term& other) {
             return other.loop == loops.products[*r.chunk];
           });
-      if ((!chunk && (i.terms.size() != 1 || term.coefficient != 1)) || by != 0)
+      if ((!chunk && !diagonal && (i.terms.size() != 1 || term.coefficient != 1)) || by != 0)
         refuse("tensor " + t.name + " is indexed by more than loops");
       by = term.coefficient * strides[d];
     }
@@ -136,7 +144,7 @@ EpilogueRead home_read(const Workload& w, const Operator& op, const Access& a,
 
 bool same_place(const EpilogueRead& a, const EpilogueRead& b) {
   return a.offset == b.offset && a.by_row == b.by_row && a.by_column == b.by_column &&
-         a.by_product == b.by_product && a.end == b.end;
+         a.by_product == b.by_product && a.end == b.end && a.diagonal == b.diagonal;
 }
 
 ProductEpilogue product_epilogue(const Workload& w, const ScheduledKernel& k,

@@ -26,6 +26,9 @@ struct EpilogueRead {
   /// many the tensor has of all where the last chunk has fewer; what lies behind them is zero.
   std::optional<std::size_t> chunk;
   std::int64_t end = 0;
+  /// One index is the difference of row and column, as a relative bias has it (`i - j`): elements
+  /// along a diagonal are one.
+  bool diagonal = false;
   /// Two neighbours of a row of the product, the first of them of even number, are one word.
   bool pairs = false;
 };

@@ -310,13 +310,9 @@ class PairFinder : KernelReader {
     value(w_.op(p_.first_op).outputs.front(), Place::middle, 0);
     place_all(between_, p_.between, false);
     check_operand();
-    for (const NodeId m : moves_)
-      if (const TensorId t = k_.node(m).tensor; k_.node(m).kind == NodeKind::load && t != p_.left &&
-                                                t != p_.right && t != p_.second &&
-                                                p_.read(t) == nullptr)
-        refuse("it loads tensor " + name(t) + ", which no operator between its products reads");
     value(w_.op(p_.second_op).outputs.front(), Place::columns, 0);
     place_all(after_, p_.after, true);
+    for (const NodeId m : moves_) check_load(m);
     for (const OpId op : k_.ops)
       for (const Output& o : w_.op(op).outputs) {
         const TensorId t = o.target.tensor;
@@ -346,6 +342,19 @@ class PairFinder : KernelReader {
     for (PairValue& v : p_.values) v.parts = v.parts && !read_between(v.tensor);
   }
 
+  /// What operators read at home has a load of its own: of the products' operators in any turn, of
+  /// those after the products behind all turns.
+  void check_load(NodeId m) const {
+    const TensorId t = k_.node(m).tensor;
+    if (k_.node(m).kind != NodeKind::load || t == p_.left || t == p_.right || t == p_.second)
+      return;
+    if (p_.read(t) == nullptr)
+      refuse("it loads tensor " + name(t) + ", which no operator beside its products reads");
+    if (std::ranges::find(p_.after_reads, t, &EpilogueRead::tensor) != p_.after_reads.end() &&
+        turns_.valid() && around(turns_, m))
+      refuse("it loads tensor " + name(t) + " in each turn, and reads it after the last");
+  }
+
   /// One number for each row of each product, in their order.
   void check_row_result(const Access& a) const {
     std::vector<LoopId> order = p_.products;
@@ -371,8 +380,9 @@ class PairFinder : KernelReader {
         check_read(op.inputs[static_cast<std::size_t>(i)]);
   }
 
-  /// Of an operator between the products, which may read at home what the kernel does not make.
-  Place place_read(const Operator& op, const Access& a) {
+  /// Of an operator between the products or after them, which may read at home what the kernel does
+  /// not make.
+  Place place_read(const Operator& op, const Access& a, bool after) {
     const bool made = p_.find(a.tensor) != nullptr;
     const OpId maker = w_.producer(a.tensor);
     const bool later = maker.valid() && std::ranges::find(k_.ops, maker) != k_.ops.end();
@@ -380,16 +390,21 @@ class PairFinder : KernelReader {
       check_read(a);
       return p_.find(a.tensor)->place;
     }
-    ProductLoops loops{p_.rows_loop, p_.middle_loop, p_.products};
+    ProductLoops loops{p_.rows_loop, after ? p_.columns_loop : p_.middle_loop, p_.products};
     if (p_.joined.valid()) loops.products.push_back(p_.joined);
     const EpilogueRead r = home_read(w_, op, a, loops);
-    if (r.chunk && (*r.chunk >= p_.products.size() || p_.products[*r.chunk] != p_.chunk))
+    if (r.chunk && (after || *r.chunk >= p_.products.size() || p_.products[*r.chunk] != p_.chunk))
       refuse("tensor " + name(a.tensor) + " is in other chunks than its operands");
+    if (after && (a.tensor == p_.left || a.tensor == p_.right || a.tensor == p_.second))
+      refuse("tensor " + name(a.tensor) + " is an operand, and is read after the products");
+    std::vector<EpilogueRead>& reads = after ? p_.after_reads : p_.reads;
     const EpilogueRead* const before = p_.read(a.tensor);
-    if (before != nullptr && !same_place(*before, r))
+    const bool other = before != nullptr &&
+                       std::ranges::find(reads, a.tensor, &EpilogueRead::tensor) == reads.end();
+    if (before != nullptr && (other || !same_place(*before, r)))
       refuse("tensor " + name(a.tensor) + " is read at several places");
-    if (before == nullptr) p_.reads.push_back(r);
-    return r.by_column != 0 ? Place::middle : Place::row;
+    if (before == nullptr) reads.push_back(r);
+    return r.by_column == 0 ? Place::row : after ? Place::columns : Place::middle;
   }
 
   void check_read(const Access& a) const {
@@ -428,8 +443,7 @@ class PairFinder : KernelReader {
       if (w_.gathers(ops[i])) refuse("operator " + op.name + " looks up rows");
       PairOperator made{.op = ops[i]};
       for (const Access& a : op.inputs) {
-        if (after) check_read(a);
-        const Place place = after ? p_.find(a.tensor)->place : place_read(op, a);
+        const Place place = place_read(op, a, after);
         if (place == Place::row) continue;
         if (made.domain != Place::row && made.domain != place)
           refuse("operator " + op.name + " reads elements of both products");

@@ -9,7 +9,7 @@
 // taken, and the mask is not evaluated where it leaves all. Of products in chunks (the rewrite
 // split-running) the middle is a part of the operands' rows, and maxima and sums of rows leave,
 // too. What operators between the products add to elements, or multiply rows by, they may read at
-// home: a bias, a mask, a slope.
+// home: a bias, a mask, a slope. So may operators after the second one: a residual, a scale.
 #pragma once
 
 #include <optional>
@@ -97,6 +97,9 @@ struct WarpgroupPair {
   /// What operators between the products read at home, of rows_loop, middle_loop and `products`,
   /// and last of `joined` where there is one. One number a row where no column tells them apart.
   std::vector<EpilogueRead> reads;
+  /// The same of operators after them, of columns_loop in place of middle_loop: a residual, a
+  /// scale.
+  std::vector<EpilogueRead> after_reads;
   std::vector<TensorId> row_results;  ///< beside `result`: one number a row, by product and row
   std::vector<PairValue> values;
   /// Of rows and the first product's columns, what a mask leaves out. With any, tiles of more turns
@@ -106,10 +109,14 @@ struct WarpgroupPair {
   int middle_arrays = 1, column_arrays = 1;
 
   const PairValue* find(TensorId t) const;
-  const EpilogueRead* read(TensorId t) const;
+  const EpilogueRead* read(TensorId t) const;  ///< of `reads` or of `after_reads`
   bool by_row(const EpilogueRead& r) const;  ///< whether rows of a product read different elements
-  bool read_ends() const;                    ///< whether some of `reads` end within the last chunk
-  std::int64_t read_registers(const Workload& w) const;  ///< that hold what a turn reads at home
+  /// Whether a thread's second row, eight below the first, reads what the first reads eight columns
+  /// before.
+  bool rows_share(const EpilogueRead& r) const;
+  bool read_ends() const;  ///< whether some of `reads` end within the last chunk
+  /// That hold what a turn reads at home, or what operators after the products do.
+  std::int64_t read_registers(const Workload& w, bool after = false) const;
   /// Of a condition on the rows of one product and places in the operands. None of others, or where
   /// `edges` are of all conditions.
   std::optional<PairGuard> guard(const Expr& condition) const;
@@ -141,8 +148,8 @@ struct WarpgroupPair {
   /// What is not loaded, though the plan says so: bytes of the right and of the second operand in
   /// turns that no tile takes.
   std::pair<std::int64_t, std::int64_t> left_out() const;
-  /// Elements of each of `reads` that are read: of every tile's turns that are taken, in rows that
-  /// there are.
+  /// Elements of each of `reads` and `after_reads` that are read: of every tile's turns that are
+  /// taken, in rows that there are.
   std::int64_t elements_read(const EpilogueRead& r) const;
   /// Of the turns that are taken, the part in which a tile has elements that the mask leaves out.
   double part_masked() const;

@@ -281,7 +281,10 @@ class Finder : ProductChain {
   /// Whole lines of points are a tile of at least as many columns, which writes those alone.
   void cut_columns() {
     if (!lines_.valid()) {
-      p_.tile_columns = tile_of(columns_, part(columns_), p_.right_across ? 64 : 16, 256);
+      // Of all columns a tile computes no more than their number to 16, whatever its boxes have; but
+      // of two products those of the second follow whole boxes of the first.
+      const bool boxes = p_.right_across && (part(columns_) < extent(columns_) || twin_ != nullptr);
+      p_.tile_columns = tile_of(columns_, part(columns_), boxes ? 64 : 16, 256);
       p_.columns_apart = p_.tile_columns;
       return;
     }
@@ -435,7 +438,8 @@ class Finder : ProductChain {
     const std::int64_t size = size_of(w_.tensor(p_.result).dtype), across = 128 / size;
     p_.pitch = of_result_.outer, p_.apart = of_result_.apart;
     p_.boxed = p_.share == 1 && p_.columns_apart == p_.tile_columns && p_.pitch * size % 16 == 0 &&
-               p_.apart * size % 16 == 0 && (p_.turned || p_.tile_columns % across == 0);
+               p_.apart * size % 16 == 0 &&
+               (p_.turned || p_.tile_columns % across == 0 || p_.tile_columns >= p_.columns);
     const std::int64_t along = p_.turned ? p_.rows : p_.columns;
     if (p_.boxed)
       return p_.turned ? map(p_.result, of_result_, p_.rows, p_.columns, p_.tall())

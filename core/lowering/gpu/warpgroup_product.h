@@ -68,6 +68,10 @@ struct WarpgroupProduct {
   int products() const { return twin.valid() ? 2 : 1; }
   /// Of the right operands that a stage has, and of sums.
   int right_columns() const { return products() * tile_columns; }
+  /// Of the right operands, in shared memory: boxes have 64 where rows run along the columns.
+  int held_columns() const {
+    return products() * static_cast<int>(right_across ? round_up(tile_columns, 64) : tile_columns);
+  }
   int cluster() const { return share * down * across; }
   std::int64_t tiles_across() const { return ceil_div(columns, columns_apart); }
   /// No tile computes what is not its own.
@@ -91,7 +95,7 @@ struct WarpgroupProduct {
   };
   BoxPlace box_place(bool of_left, std::int64_t at, std::int64_t product) const;
   std::int64_t stage_bytes() const {
-    return std::int64_t{steps} * (tile_rows() + right_columns()) * 128;
+    return std::int64_t{steps} * (tile_rows() + held_columns()) * 128;
   }
 };
 

@@ -27,16 +27,22 @@ constexpr double kResults = 359, kResultColumns = 2.757, kResultsBeside = 0.87;
 // that copied descriptors in each turn: 442 of clusters that share operands. Boxes of clusters come
 // at fewer bytes a cycle from L2, supposed because it gives what blocks alone ask for at the same
 // time once. The root of the mean square of log(price / time) was 0.10 over the 442, and 0.14 by
-// the rate of blocks alone. Sums that clusters share are priced by it, too.
+// the rate of blocks alone.
 constexpr double kBoxesOfClusters = 0.91;
 constexpr RowsThatStraddle kRowsOfClusters{1.30, 1.94};
 // Chosen by h100-products-alone.json and -before: stages beyond which a longer ring gained nothing;
 // cycles of a tile more where a thread has more than 128 sums, whose ring has three stages.
 constexpr double kStagesThatHelp = 8, kResultsOfMany = 1700;
-// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice. Midway between
-// what fits those recordings with the rate above (1107, 850, 1335) and what there was (3157, 2727,
-// 1731): of 267 tiles that were timed later the first is too little.
-constexpr double kClusterOfTwo = 2130, kClusterOfFour = 1790, kClusterOfEight = 1530;
+// Of a cluster that shares a sum: cycles until its 2, 4 or 8 blocks have met twice, and what its
+// boxes take from L2. Each block goes along rows of its own part, so that what one box leaves of a
+// line the next one finds. Chosen by the 324 such tiles of h200-products-narrow-tiles.json and
+// h200-products-deep-tiles.json: the root of the mean square of log(price / time) is 0.10 over
+// them, 0.17 by the numbers of clusters that share operands and 2130, 1790 and 1530 cycles; over 58
+// tiles of h200-products-slow.json, -shallow-after, -evening-after and -fresh-depths, by which
+// nothing was chosen, it is 0.10 and was 0.15.
+constexpr double kClusterOfTwo = 1190, kClusterOfFour = 446, kClusterOfEight = 444;
+constexpr double kBoxesOfParts = 0.83;
+constexpr RowsThatStraddle kRowsOfParts{1.06, 1.53};
 
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
@@ -91,8 +97,13 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
                   double latency, const BlockRates& r) {
   const bool shares = p.cluster() > p.share;
   const double rows = p.tile_rows(), own_columns = p.tile_columns, columns = p.right_columns(),
-               rate = kBoxes * r.fill, from_l2 = p.cluster() > 1 ? kBoxesOfClusters * r.fill : rate;
-  const RowsThatStraddle& straddle = p.cluster() > 1 ? kRowsOfClusters : kRowsFromL2;
+               rate = kBoxes * r.fill;
+  const double from_l2 = p.share > 1       ? kBoxesOfParts * r.fill
+                         : p.cluster() > 1 ? kBoxesOfClusters * r.fill
+                                           : rate;
+  const RowsThatStraddle& straddle = p.share > 1       ? kRowsOfParts
+                                     : p.cluster() > 1 ? kRowsOfClusters
+                                                       : kRowsFromL2;
   // An instruction reads both operands from shared memory, 128 bytes a cycle.
   const double one = std::max(64 * columns * 16 / r.wgmma, (64 + columns) * 32 / 128) / kWgmmaLasts;
   const double tensor = 4.0 * p.steps * p.blocks * p.groups * one;
@@ -185,8 +196,9 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
     if (r.by_column == 0) continue;
     const double rows = p.by_row(r) ? 64 * groups : 1;
     light += kOfRead;
-    read_bytes += rows * middle * static_cast<double>(size_of(w.tensor(r.tensor).dtype));
-    loads += 4 * middle / 8 * (p.by_row(r) ? 2 : 1) * (r.pairs ? 1 : 2);
+    read_bytes += (r.diagonal ? rows + middle : rows * middle) *
+                  static_cast<double>(size_of(w.tensor(r.tensor).dtype));
+    loads += 4 * middle / 8 * (p.by_row(r) && !p.rows_share(r) ? 2 : 1) * (r.pairs ? 1 : 2);
   }
   if (w.op(p.second_op).outputs.front().rescale)
     light += columns / middle;  // what there is so far, rescaled
@@ -210,8 +222,13 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const double fill =
       std::max((stage + read_bytes) / kPairOneSm, busy * (lines + read_bytes) / rate);
   const double comes = latency + kPairLatency + fill;
+  double after_bytes = 0;  // that the operators on a tile's results wait for
+  for (const EpilogueRead& r : p.after_reads)
+    after_bytes += (p.by_row(r) ? groups * 64 : 1) * (r.by_column == 0 ? 1 : columns) *
+                   static_cast<double>(size_of(w.tensor(r.tensor).dtype));
   const double results = groups * 64 * columns * static_cast<double>(out_bytes) / rate +
-                         columns * groups * 64 / 128 * 4;
+                         columns * groups * 64 / 128 * 4 +
+                         (p.after_reads.empty() ? 0 : latency + after_bytes / rate);
   t.copies = turns * fill;
   t.waits = turns * (comes + turn) / std::max(1, p.stages);
   t.tensor = turns * groups * (first + second);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "core/workload/expr_rows.h"
 #include "core/workload/import/onnx_node.h"
 
 namespace tilewright::onnx {
@@ -97,8 +98,8 @@ const std::map<std::string_view, Two>& twos() {
       {"Mul", [](double x, double y) { return x * y; }},
       {"Div", [](double x, double y) { return x / y; }},
       {"Pow", [](double x, double y) { return std::pow(x, y); }},
-      {"Min", [](double x, double y) { return std::fmin(x, y); }},
-      {"Max", [](double x, double y) { return std::fmax(x, y); }},
+      {"Min", smaller},
+      {"Max", larger},
       {"Equal", [](double x, double y) { return x == y ? 1.0 : 0.0; }},
       {"Less", [](double x, double y) { return x < y ? 1.0 : 0.0; }},
       {"Greater", [](double x, double y) { return x > y ? 1.0 : 0.0; }},
@@ -458,11 +459,9 @@ class Folder {
     if (op == "ReduceProd")
       start = 1, f = [](double x, double y) { return x * y; };
     else if (op == "ReduceMax")
-      start = a.type == kBool ? 0 : -INFINITY,
-      f = [](double x, double y) { return std::fmax(x, y); };
+      start = a.type == kBool ? 0 : -INFINITY, f = larger;
     else if (op == "ReduceMin")
-      start = a.type == kBool ? 1 : INFINITY,
-      f = [](double x, double y) { return std::fmin(x, y); };
+      start = a.type == kBool ? 1 : INFINITY, f = smaller;
     else if (op != "ReduceSum")
       return std::nullopt;
     Shape whole = a.shape, kept;

@@ -12,15 +12,20 @@
 namespace tilewright {
 namespace {
 
+/// Of all elements, those that may be NaN in both: of more, nothing is known.
+constexpr double kMostUndefined = 0.05;
+
 /// Over some of the elements.
 struct Extremes {
   double error = 0, largest = 0;
-  double infinite = 0;  ///< NaN where one is no finite number
+  double infinite = 0;   ///< NaN where one is no finite number
+  double undefined = 0;  ///< how often both are NaN
 
   void add(const Extremes& other) {
     error = std::max(error, other.error);
     largest = std::max(largest, other.largest);
     infinite += other.infinite;
+    undefined += other.undefined;
   }
 };
 
@@ -35,7 +40,10 @@ Extremes extremes_of(std::int64_t begin, std::int64_t end, const double* referen
                  size = std::abs(r) <= kLargest ? std::abs(r) : 0;
     lane.error = lane.error < error ? error : lane.error;
     lane.largest = lane.largest < size ? size : lane.largest;
-    lane.infinite += x == r ? 0 : (x - x) + (r - r);  // 0 of finite numbers, and of equal ones
+    const bool both = x != x && r != r;
+    lane.infinite +=
+        x == r || both ? 0 : (x - x) + (r - r);  // 0 of finite numbers, and of equal ones
+    lane.undefined += both ? 1 : 0;
   };
   std::int64_t i = begin;
   for (; i + kLanes <= end; i += kLanes)
@@ -120,7 +128,8 @@ double error_over(std::int64_t n, const double* reference, Value value) {
     const std::lock_guard lock(mutex);
     all.add(some);
   });
-  if (all.infinite != 0) return std::numeric_limits<double>::infinity();
+  if (all.infinite != 0 || all.undefined > kMostUndefined * static_cast<double>(n))
+    return std::numeric_limits<double>::infinity();
   return all.error == 0.0 ? 0.0 : all.error / all.largest;
 }
 

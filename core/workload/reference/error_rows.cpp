@@ -57,7 +57,7 @@ double quotient(const Point& p) {
 
 /// Of max; of min the values change places, their errors do not. Only an argument that may be the
 /// result counts.
-double larger(const Point& p, double x, double y, double ex, double ey) {
+double extreme(const Point& p, double x, double y, double ex, double ey) {
   const double apart = p.in.reach * (ex + ey);
   return x - y > apart ? ex : y - x > apart ? ey : std::max(ex, ey);
 }
@@ -175,8 +175,8 @@ constexpr std::array kRules = {
     Named{"sub", 2, sum},
     Named{"mul", 2, product},
     Named{"div", 2, quotient},
-    Named{"max", 2, [](const Point& p) { return larger(p, p.x[0], p.x[1], p.e[0], p.e[1]); }},
-    Named{"min", 2, [](const Point& p) { return larger(p, p.x[1], p.x[0], p.e[0], p.e[1]); }},
+    Named{"max", 2, [](const Point& p) { return extreme(p, p.x[0], p.x[1], p.e[0], p.e[1]); }},
+    Named{"min", 2, [](const Point& p) { return extreme(p, p.x[1], p.x[0], p.e[0], p.e[1]); }},
     Named{"pow", 2, power},
     Named{"lt", 2, less},
     Named{"select", 3, selected},

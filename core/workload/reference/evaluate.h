@@ -69,8 +69,8 @@ double round_to(DType type, double x);
 void round_all(DType type, std::span<double> values, int threads = 0);
 
 /// max|got - reference| / max|reference|, the measure that `run` reports; 0 where both are zero
-/// throughout. Infinity where either holds a NaN or an infinity, or the reference alone is zero.
-/// Both must be of the same length.
+/// throughout. Infinity where one alone holds a NaN or an infinity, where more than one in twenty
+/// elements are NaN in both, or where the reference alone is zero. Both must be of the same length.
 double relative_error(std::span<const float> got, std::span<const double> reference);
 double relative_error(std::span<const double> got, std::span<const double> reference);
 

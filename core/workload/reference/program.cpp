@@ -43,7 +43,7 @@ void Program::emit(const Expr& e, int inputs, int below) {
   const ExprFunction* f = find_expr_function(e.function);
   TW_CHECK(f != nullptr && f->arity == args, "a checked workload calls '" + e.function + "'");
   const ErrorRule errors = error_rule(e.function);
-  // fmax and fmin are calls of a library; these do the same where an argument is NaN.
+  // So often asked that they have no call.
   if (e.function == "max" || e.function == "min")
     code_.push_back(
         {.code = e.function == "max" ? Code::max : Code::min, .arity = args, .errors = errors});

@@ -28,11 +28,6 @@ constexpr std::size_t kMostPieces = 256;
 // own, and at most so many elements each.
 constexpr std::int64_t kParts = 64, kMostPartial = std::int64_t{1} << 14;
 
-/// max and min as fmax and fmin have them: a NaN is left out where the other is none.
-double larger(double a, double b) { return b > a || std::isnan(a) ? b : a; }
-double smaller(double a, double b) { return b < a || std::isnan(a) ? b : a; }
-
-/// As an operator combines: there a NaN stays.
 double combine_values(Combine combine, double a, double b) {
   switch (combine) {
     case Combine::assign:
@@ -42,9 +37,9 @@ double combine_values(Combine combine, double a, double b) {
     case Combine::product:
       return a * b;
     case Combine::max:
-      return b > a || std::isnan(b) ? b : a;
+      return larger(a, b);
     case Combine::min:
-      return b < a || std::isnan(b) ? b : a;
+      return smaller(a, b);
   }
   return b;
 }

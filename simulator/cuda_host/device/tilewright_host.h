@@ -406,6 +406,11 @@ TW_DEVICE void atomic_add(int* p, double x) { TW_CALL(atomic_add, p, TW_I32, Rou
 TW_DEVICE void atomic_add(signed char* p, double x) {
   TW_CALL(atomic_add, p, TW_I8, Rounded<signed char>::of(x));
 }
+/// The larger and the smaller; NaN if one of them is.
+TW_DEVICE float f_max(float a, float b) { return b > a || b != b ? b : a; }
+TW_DEVICE float f_min(float a, float b) { return b < a || b != b ? b : a; }
+TW_DEVICE double f_max(double a, double b) { return b > a || b != b ? b : a; }
+TW_DEVICE double f_min(double a, double b) { return b < a || b != b ? b : a; }
 template <int How>
 TW_DEVICE void atomic_combine(float* p, float x) { TW_CALL(atomic_add, p, TW_F32 + 16 * How, x); }
 template <int How>

@@ -433,6 +433,7 @@ struct Count {
 struct Keep {
   static constexpr bool kStores = true;
   static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
+  static constexpr bool kWhole = false;  // sums are of whole numbers
   static constexpr bool kFetches = false;
   template <class... Arguments>
   TILEWRIGHT_TARGET TILEWRIGHT_INLINE void operator()(Arguments...) const {}
@@ -444,6 +445,7 @@ template <bool Stores, class F, class Fetch>
 struct Then : F {
   static constexpr bool kStores = Stores;
   static constexpr int kSteps = 1;  // of the depth, in an element of A and of B
+  static constexpr bool kWhole = false;  // sums are of whole numbers
   static constexpr bool kFetches = true;
   Fetch fetch;
 };
@@ -494,7 +496,7 @@ TILEWRIGHT_TARGET void outer_product(int64_t depth, const Real* a, ARow a_row, A
                                      const Real* next = nullptr, int64_t next_k = 0,
                                      int64_t ahead = 0) {
   Vector acc[MI][NI];
-  constexpr bool whole = After::kSteps == 4;  // sums of whole numbers, which begin with B's first row
+  constexpr bool whole = After::kWhole;  // such sums begin with B's first row
   if constexpr (whole) {
 #pragma GCC unroll 12
     for (int n = 0; n < NI; ++n) {

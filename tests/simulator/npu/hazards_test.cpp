@@ -184,6 +184,25 @@ TEST(NpuHazards, ARaceNamesBothStatements) {
   EXPECT_THAT(race->text, HasSubstr("byte "));
 }
 
+/// Parts of 32 bytes at home are told apart: a part may be read back while the part beside it is
+/// still being written. The last writer counted for both before.
+TEST(NpuHazards, PartsOfABlockAtHomeAreApart) {
+  const auto read = [](const std::string& from) {
+    return run(
+        ".output Y f16[16]\n.buffer y UB f16[16] at 0 holds Y\n"
+        ".buffer z UB f16[16] at 64 holds Y\n"
+        "vdup y[0], 1, repeat=1, mask=16\nset_flag V, MTE3, 0\nwait_flag V, MTE3, 0\n"
+        "copy Y[0].nd(16), y[0].nd(16), rows=1, columns=8\nset_flag MTE3, MTE2, 0\n"
+        "copy Y[8].nd(16), y[0].nd(16), rows=1, columns=8\nwait_flag MTE3, MTE2, 0\n"
+        "copy z[0].nd(16), " +
+        from + ".nd(16), rows=1, columns=8\n");
+  };
+  EXPECT_THAT(findings_text(read("Y[0]")), IsEmpty());
+  const Report raced = read("Y[8]");
+  EXPECT_TRUE(has(raced, Fault::race)) << findings_text(raced);
+  EXPECT_TRUE(has(read("Y[4]"), Fault::race));
+}
+
 // One instruction at fault
 // -----------------------------------------------------------------------------
 
