@@ -12,6 +12,7 @@
 #include "harness/ask.h"
 #include "harness/in_runs.h"
 #include "harness/program.h"
+#include "harness/rows_first.h"
 #include "harness/split.h"
 #include "harness/taken.h"
 
@@ -330,7 +331,7 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
       if (on.schedule) {
         ProgramPlan whole = taken(request, std::move(on));
         const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
-        if (!why) return whole;
+        if (!why) return said ? std::move(whole) : with_rows_first(request, std::move(whole));
         refused = why->text;
       } else {
         refused = on.refusal.json.value("reason", "no plan");

@@ -7,6 +7,7 @@ namespace tilewright::stitching {
 namespace {
 
 constexpr std::int64_t kShortRounds = 4;  // a row of points that a warp goes over in so many is its
+constexpr std::int64_t kLeastWarps = 4;   // schedulers of an SM: CUDA C++ Programming Guide
 
 }  // namespace
 
@@ -124,8 +125,12 @@ void BoundTreeWriter::units_of_short_rows(const std::vector<int>& rows, int alon
                                           std::vector<Cut>& within) {
   // Lanes that the contiguous loop leaves free have more of the last of them, where all warps find
   // as many. Each warp takes several in turn likewise.
-  const int last = rows.back();
   const std::int64_t warps = threads_ / kWarp, lanes = ceil_div(extent(along), step);
+  // The last loop that has an iteration for each scheduler's warp. Where none has, the longest:
+  // blocks of fewer warps would be as many more.
+  int last = rows.back();
+  for (std::size_t i = rows.size(); i-- > 0 && extent(last) < std::min(warps, kLeastWarps);)
+    if (extent(rows[i]) > extent(last)) last = rows[i];
   const std::int64_t together =
       std::max<std::int64_t>(1, std::min(kWarp / lanes, extent(last) / warps));
   const std::int64_t turns = extent(last) % (warps * in_turn * together) == 0 ? in_turn : 1;

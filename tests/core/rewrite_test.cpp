@@ -516,5 +516,68 @@ TEST(MaterialiseGathers, NothingThatIsReadOnceOrIsNoProduct) {
   }
 }
 
+/// Patches of an image, as a reshaped view and as a convolution, become rows of a plain matrix.
+TEST(MaterialisePatches, TheProductReadsAPlainMatrix) {
+  for (const char* op :
+       {"loops: {b: 2, p: 3, q: 4, n: 5, c: 3, r: 2, s: 2}\noperators:\n"
+        "  - 'y: y[b,p,q,n] += X[b,c,p,r,q,s] * W[n,c,r,s]'\n",
+        "loops: {b: 2, p: 3, q: 4, n: 5, c: 3, r: 2, s: 2}\ntensors: {X: [b, c, 7, 9]}\n"
+        "operators:\n  - 'y: y[b,n,p,q] += X[b,c,2*p+r,2*q+s] * W[n,c,r,s]'\n"}) {
+    const Workload w = workload_from_yaml(std::string("name: test\ndtype: f64\n") + op, "test");
+    const Result<Workload> r = apply("materialise-patches", w);
+    ASSERT_TRUE(r.ok()) << r.reason();
+    ASSERT_EQ(r->operators().size(), 2U);
+    const Operator& product = r->op(*r->find_op("y"));
+    const auto rows = std::ranges::find_if(product.inputs,
+                                           [&](const Access& a) { return !r->is_input(a.tensor); });
+    ASSERT_NE(rows, product.inputs.end());
+    EXPECT_EQ(r->tensor(rows->tensor).shape, (std::vector<std::int64_t>{2, 3, 4, 3, 2, 2})) << op;
+    const RewriteCheck check = check_rewrite(w, *r, 17);
+    EXPECT_LT(check.relative_error, 1e-15) << check.where;
+  }
+}
+
+/// A transposed convolution reads image and weights through windows: both become rows, and its
+/// results are moved to where they belong. With steps of two and of three, and in one dimension.
+TEST(MaterialisePatches, BothOperandsOfATransposedConvolution) {
+  for (const char* op : {"loops: {n: 6, p: 5, a: 2, q: 4, b: 2, c: 3, k: 2, l: 2}\n"
+                         "tensors: {X: [c, 4, 3], W: [c, n, 4, 4]}\noperators:\n"
+                         "  - 'y: y[n,p,a,q,b] += X[c,p-k,q-l] * W[c,n,a+2*k,b+2*l]'\n"
+                         "  - 'z: z[n,p,a,q,b] = relu(y[n,p,a,q,b])'\n",
+                         "loops: {g: 2, n: 3, p: 5, a: 3, c: 3, k: 2}\n"
+                         "tensors: {X: [g, c, 4], W: [c, n, 6]}\noperators:\n"
+                         "  - 'y: y[g,n,p,a] += X[g,c,p-k] * W[c,n,a+3*k]'\n"}) {
+    const Workload w = workload_from_yaml(std::string("name: test\ndtype: f64\n") + op, "test");
+    const Result<Workload> r = apply("materialise-patches", w);
+    ASSERT_TRUE(r.ok()) << r.reason();
+    EXPECT_EQ(r->operators().size(), w.operators().size() + 3);
+    for (const Access& a : r->op(*r->find_op("y")).inputs) {
+      EXPECT_FALSE(r->is_input(a.tensor)) << op;
+      for (const Affine& index : a.index) EXPECT_TRUE(index.plain_loop()) << op;
+    }
+    const RewriteCheck check = check_rewrite(w, *r, 23);
+    EXPECT_LT(check.relative_error, 1e-15) << check.where;
+  }
+}
+
+/// Windows that overlap, padding, long pieces, plain matrices and what is read once stay.
+TEST(MaterialisePatches, NothingElse) {
+  for (const char* op :
+       {"loops: {p: 5, q: 4, n: 5, c: 3, r: 3, s: 3}\ntensors: {X: [c, 11, 9]}\n"
+        "operators:\n  - 'y: y[n,p,q] += X[c,2*p+r,2*q+s] * W[n,c,r,s]'\n",
+        "loops: {p: 5, q: 4, n: 5, c: 3, r: 2, s: 2}\ntensors: {X: [c, 9, 7]}\n"
+        "operators:\n  - 'y: y[n,p,q] += X[c,2*p+r-1,2*q+s-1] * W[n,c,r,s]'\n",
+        "loops: {p: 5, n: 5, c: 3, s: 16}\n"
+        "operators:\n  - 'y: y[p,n] += X[c,p,s] * W[n,c,s]'\n",
+        "loops: {p: 5, n: 5, c: 3}\noperators:\n  - 'y: y[p,n] += X[c,p] * W[n,c]'\n",
+        "loops: {p: 5, c: 3, s: 4}\noperators:\n  - 'y: y[p] += X[c,p,s] * W[c,s]'\n"}) {
+    const Result<Workload> r =
+        apply("materialise-patches",
+              workload_from_yaml(std::string("name: test\ndtype: f64\n") + op, "test"));
+    ASSERT_FALSE(r.ok()) << op;
+    EXPECT_NE(r.reason().find("patches"), std::string::npos) << r.reason();
+  }
+}
+
 }  // namespace
 }  // namespace tilewright

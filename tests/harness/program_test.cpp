@@ -592,5 +592,42 @@ TEST(Layers, RepeatedLayersAreFolded) {
   EXPECT_EQ(operators, answer.json["operators"]);
 }
 
+/// A product over several loops of patches, and a transposed convolution: rows are written first
+/// where that is predicted to be faster, and the product is one of plain matrices. A small one
+/// stays as it is.
+TEST(Programs, WhatProductsReadInPatchesIsWrittenRowByRowFirst) {
+  const auto planned = [&](const std::string& text) {
+    Request request;
+    request.subject = "patches", request.subject_text = "name: patches\ndtype: f16\n" + text;
+    request.machine = "h200", request.target = "cuda";
+    const Result<ProgramPlan> plan = program_plan(request, std::nullopt);
+    EXPECT_TRUE(plan.ok());
+    Result<Program> program = program_of(request, *plan);
+    EXPECT_TRUE(program.ok());
+    return std::pair(plan->setting.rewrites, std::move(program).value());
+  };
+  for (const char* text : {"loops: {b: 2, p: 4, q: 4, n: 128, c: 3, r: 16, s: 16}\noperators:\n"
+                           "  - 'y: y[b,p,q,n] += X[b,c,p,r,q,s] * W[n,c,r,s]'\n"
+                           "  - 'z: z[b,p,q,n] = y[b,p,q,n] + e[n]'\n",
+                           "loops: {n: 206, p: 39, a: 2, q: 39, b: 2, c: 8, k: 2, l: 2}\n"
+                           "tensors: {X: [c, 38, 38], W: [c, n, 4, 4]}\noperators:\n"
+                           "  - 'y: y[n,p,a,q,b] += X[c,p-k,q-l] * W[c,n,a+2*k,b+2*l]'\n"
+                           "  - 'z: z[n,p,a,q,b] = relu(y[n,p,a,q,b])'\n"}) {
+    const auto [rewrites, program] = planned(text);
+    ASSERT_EQ(rewrites, std::vector<std::string>{"materialise-patches"}) << text;
+    bool one_loop = false;
+    for (const ProgramKernel& k : program.kernels)
+      for (std::size_t i = 0; i < k.workload->operators().size(); ++i)
+        one_loop = one_loop || (k.workload->is_contraction(OpId(i)) &&
+                                k.workload->op(OpId(i)).loops.size() == 3);
+    EXPECT_TRUE(one_loop) << "the product's rows, columns and depth are a loop each";
+  }
+  const auto [rewrites, program] = planned(
+      "loops: {p: 2, q: 2, n: 16, c: 2, r: 2, s: 2}\noperators:\n"
+      "  - 'y: y[p,q,n] += X[c,p,r,q,s] * W[n,c,r,s]'\n");
+  EXPECT_TRUE(rewrites.empty());
+  EXPECT_EQ(program.launches.size(), 1U);
+}
+
 }  // namespace
 }  // namespace tilewright::harness

@@ -51,6 +51,23 @@ TEST(GpuPlanner, SmallChainsGetTheBestOfAllTheirKernels) {
   }
 }
 
+/// Elements that a transposed convolution moves: the last loop of rows has two iterations, and
+/// blocks have rows of another one. Blocks of two warps would be 16,068, which begin one after the
+/// other.
+TEST(GpuPlanner, BlocksHaveWarpsWhereTheLastLoopOfRowsIsShort) {
+  Question q = question("gemm", "h200");
+  q.workload = std::make_shared<const Workload>(workload_from_yaml(
+      "name: t\ndtype: f16\nloops: {n: 206, p: 39, a: 2, q: 39, b: 2}\n"
+      "tensors: {y: [n, a, b, p, q]}\noperators:\n  - 'z: z[n,p,a,q,b] = relu(y[n,a,b,p,q])'\n",
+      "test"));
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  const Result<Schedule> s = resolve(p->plan, q.workload, q.machine);
+  ASSERT_TRUE(s.ok()) << s.reason();
+  EXPECT_LT(s->kernels.front().blocks, 6000);
+  EXPECT_LT(*p->price.traffic.seconds, 4e-6);
+}
+
 /// Few tiles and a deep sum, drawn: blocks of a cluster share it, but not where the text is for a
 /// device without wgmma.
 TEST(GpuPlanner, ClustersShareDeepSums) {

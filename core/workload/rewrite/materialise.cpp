@@ -6,6 +6,29 @@
 // Kernels of matrix products copy boxes of their operands. Rows whose numbers are known only at run
 // time are no box, so that such a product is computed element by element. A sum that reads each row
 // for many columns is faster after a copy of the rows; whether that is so is the caller's question.
+//
+// So are operands that are read in patches: loops of the depth on both sides of others in memory.
+//
+//   y[p,q,n] += X[c,p,r,q,s] * W[n,c,r,s]     =>     X_rows[p,q,c,r,s] = X[c,p,r,q,s]
+//                                                    y[p,q,n]         += X_rows[p,q,c,r,s] *
+//                                                    W[n,c,r,s]
+//
+// A row of the depth is then many short pieces, which kernels copy one by one for every tile of
+// columns. A convolution whose steps are as long as its window reads an image in that way, too.
+//
+// A transposed convolution reads both operands through windows: of the image, and of the weights
+// those of one phase. Both are written row by row, and the product has a result whose rows are
+// those of one operand and whose columns are those of the other; an operator of its own brings its
+// elements to where they belong.
+//
+//   y[n,p,a,q,b] += X[c,p-k,q-l] * W[c,n,a+2*k,b+2*l]
+//     =>     X_rows[p,q,c,k,l]     = X[c,p-k,q-l]
+//            W_rows[n,a,b,c,k,l]   = W[c,n,a+2*k,b+2*l]
+//            y_sums[n,a,b,p,q]    += X_rows[p,q,c,k,l] * W_rows[n,a,b,c,k,l]
+//            y[n,p,a,q,b]          = y_sums[n,a,b,p,q]
+#include <algorithm>
+#include <array>
+
 #include "core/workload/access.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/rewrite/substitute.h"
@@ -16,8 +39,8 @@ namespace {
 /// Whether the operator sums products of two inputs, of which it looks one up.
 bool is_product_of_gathers(const Workload& w, OpId id) {
   const Operator& op = w.op(id);
-  return !op.running && op.outputs.size() == 1 && w.gathers(id) &&
-         !w.reduction_loops(id).empty() && factors_of(op.outputs.front());
+  return !op.running && op.outputs.size() == 1 && w.gathers(id) && !w.reduction_loops(id).empty() &&
+         factors_of(op.outputs.front());
 }
 
 /// The loops of the operator that say which element is read, and how many elements that are.
@@ -49,12 +72,201 @@ Operator written_first(WorkloadSpec& spec, Operator& op, std::size_t input, cons
   for (LoopId l : looked.loops) access.index.push_back({.terms = {{.loop = l}}});
   spec.tensors.push_back(std::move(rows));
   first.outputs.push_back(
-      {.target = access,
-       .value = {.kind = Expr::Kind::input, .input = static_cast<int>(input)}});
+      {.target = access, .value = {.kind = Expr::Kind::input, .input = static_cast<int>(input)}});
   rewrite::drop_unread(first);
   op.inputs[input] = std::move(access);
   rewrite::drop_unread(op);
   return first;
+}
+
+/// Pieces of a row this long are copied as fast as whole rows: a line of memory.
+constexpr double kLongPiece = 128;
+
+/// How many elements the access moves on in memory with each iteration of the loop.
+std::int64_t stride_of(const Workload& w, const Access& a, LoopId l) {
+  std::int64_t stride = 0, inner = 1;
+  const std::vector<std::int64_t>& shape = w.tensor(a.tensor).shape;
+  for (std::size_t d = a.index.size(); d-- > 0; inner *= shape[d])
+    for (const Term& t : a.index[d].terms)
+      if (t.loop == l) stride += t.coefficient * inner;
+  return stride;
+}
+
+/// Whether indices of this dimension stay inside of the tensor and are no values.
+bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent) {
+  std::int64_t least = index.offset, most = index.offset;
+  for (const Term& t : index.terms)
+    (t.coefficient < 0 ? least : most) += t.coefficient * (w.loop(t.loop).extent - 1);
+  return index.gathered < 0 && least >= 0 && most < extent;
+}
+
+/// The loops of an input that is read in patches, those of the depth last, in the order that the
+/// other factor has them in. Nothing where it is read otherwise, or any element by two points of
+/// these loops.
+std::optional<Looked> patches_of(const Workload& w, OpId id, const Access& read,
+                                 const Access& other) {
+  const Tensor& tensor = w.tensor(read.tensor);
+  std::vector<LoopId> loops;
+  for (std::size_t d = 0; d < read.index.size(); ++d) {
+    if (!stays_inside(w, read.index[d], tensor.shape[d])) return std::nullopt;
+    for (const Term& t : read.index[d].terms)
+      if (std::ranges::find(loops, t.loop) == loops.end()) loops.push_back(t.loop);
+  }
+  const auto outer_first = [&](const Access& a) {
+    return [&w, &a](LoopId x, LoopId y) { return stride_of(w, a, x) > stride_of(w, a, y); };
+  };
+  std::ranges::stable_sort(loops, outer_first(read));
+  // From the innermost loop on: each must step over all that those within it reach.
+  std::int64_t reach = 1;
+  double piece = static_cast<double>(size_of(tensor.dtype));
+  bool in_piece = true, other_loop = false, patches = false;
+  for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
+    const std::int64_t extent = w.loop(*l).extent, stride = stride_of(w, read, *l);
+    if (extent == 1) continue;
+    if (stride < reach) return std::nullopt;
+    reach = stride * (extent - 1) + reach;
+    const bool depth = w.is_reduction(id, *l);
+    in_piece = in_piece && depth;
+    if (in_piece) piece *= static_cast<double>(extent);
+    patches = patches || (depth && other_loop);
+    other_loop = other_loop || !depth;
+  }
+  if (!patches || piece >= kLongPiece || !w.is_reduction(id, loops.back())) return std::nullopt;
+  const auto depth =
+      std::ranges::stable_partition(loops, [&](LoopId l) { return !w.is_reduction(id, l); });
+  std::ranges::stable_sort(depth, outer_first(other));
+  Looked out{.loops = loops, .shape = {}};
+  for (LoopId l : loops) {
+    out.shape.push_back(w.loop(l).extent);
+    out.elements *= static_cast<double>(out.shape.back());
+  }
+  return out;
+}
+
+/// Whether an index of it is of several loops, of which some are of the depth.
+bool through_window(const Workload& w, OpId id, const Access& a) {
+  return std::ranges::any_of(a.index, [&](const Affine& index) {
+    std::size_t depth = 0, others = 0;
+    for (const Term& t : index.terms)
+      if (w.loop(t.loop).extent > 1) ++(w.is_reduction(id, t.loop) ? depth : others);
+    return depth > 0 && others > 0;
+  });
+}
+
+/// The operand's elements that these loops say.
+Looked looked_by(const Workload& w, std::vector<LoopId> loops) {
+  Looked out{.loops = std::move(loops), .shape = {}};
+  for (LoopId l : out.loops) {
+    out.shape.push_back(w.loop(l).extent);
+    out.elements *= static_cast<double>(out.shape.back());
+  }
+  return out;
+}
+
+/// A product of which both operands are read through windows: the loops of the results that each
+/// has, its own alone, and those of the depth.
+struct Phases {
+  std::array<std::vector<LoopId>, 2> own = {};
+  std::vector<LoopId> depth;
+};
+std::optional<Phases> phases_of(const Workload& w, OpId id, const Access& left,
+                                const Access& right) {
+  const Access& target = w.op(id).outputs.front().target;
+  if (!through_window(w, id, left) || !through_window(w, id, right)) return std::nullopt;
+  for (const Access* a : {&left, &right})
+    for (const Affine& index : a->index)
+      if (index.gathered >= 0) return std::nullopt;
+  Phases found;
+  for (const Affine& index : target.index) {
+    const auto loop = index.plain_loop();
+    if (!loop || indexes(left, *loop) == indexes(right, *loop)) return std::nullopt;
+    found.own[indexes(left, *loop) ? 0 : 1].push_back(*loop);
+  }
+  for (LoopId l : w.op(id).loops) {
+    if (!w.is_reduction(id, l)) continue;
+    if (!indexes(left, l) || !indexes(right, l)) return std::nullopt;
+    found.depth.push_back(l);
+  }
+  // What is read once is copied for nothing.
+  for (std::vector<LoopId> loops : found.own) {
+    loops.insert(loops.end(), found.depth.begin(), found.depth.end());
+    if (2 * looked_by(w, std::move(loops)).elements > static_cast<double>(w.operations(id).value))
+      return std::nullopt;
+  }
+  return found;
+}
+
+/// Both operands row by row, the product, and what brings its results to where they belong.
+void add_phases(const Workload& w, WorkloadSpec& spec, std::vector<Operator>& all, Operator op,
+                const std::array<int, 2>& factors, const Phases& phases) {
+  for (std::size_t side = 0; side < 2; ++side) {
+    std::vector<LoopId> loops = phases.own[side];
+    loops.insert(loops.end(), phases.depth.begin(), phases.depth.end());
+    all.push_back(written_first(spec, op, static_cast<std::size_t>(factors[side]),
+                                looked_by(w, std::move(loops))));
+    spec.operators.push_back(all.back());  // its name is taken
+  }
+  // Columns are of the operand that has none of the results' outermost loop: what moves results
+  // then reads neighbours that it writes near each other.
+  const Access target = op.outputs.front().target;
+  const Tensor result = spec.tensors[target.tensor.index()];
+  const std::size_t rows =
+      std::ranges::find(phases.own[0], *target.index.front().plain_loop()) != phases.own[0].end()
+          ? 0
+          : 1;
+  std::vector<LoopId> loops = phases.own[rows];
+  loops.insert(loops.end(), phases.own[1 - rows].begin(), phases.own[1 - rows].end());
+  Tensor sums{.name = rewrite::unused(spec.tensors, result.name + "_sums"),
+              .shape = looked_by(w, loops).shape,
+              .dtype = result.dtype};
+  Access access{.tensor = TensorId(spec.tensors.size()), .index = {}};
+  for (LoopId l : loops) access.index.push_back({.terms = {{.loop = l}}});
+  Operator moved{.name = rewrite::unused(spec.operators, result.name + "_moved"),
+                 .loops = {},
+                 .inputs = {access},
+                 .outputs = {}};
+  moved.outputs.push_back({.target = target, .value = {.kind = Expr::Kind::input, .input = 0}});
+  rewrite::name_loops(moved);
+  spec.tensors.push_back(std::move(sums));
+  op.outputs.front().target = access;
+  rewrite::name_loops(op);
+  all.push_back(std::move(op));
+  spec.operators.push_back(moved);  // its name is taken
+  all.push_back(std::move(moved));
+}
+
+Result<Workload> with_patches(const Workload& w) {
+  WorkloadSpec spec = w.spec();
+  std::vector<Operator> all;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) {
+    Operator op = spec.operators[i];
+    const auto factors = op.running || op.outputs.size() != 1 || w.reduction_loops(OpId(i)).empty()
+                             ? std::nullopt
+                             : factors_of(op.outputs.front());
+    if (const auto phases =
+            factors ? phases_of(w, OpId(i), op.inputs[static_cast<std::size_t>((*factors)[0])],
+                                op.inputs[static_cast<std::size_t>((*factors)[1])])
+                    : std::nullopt) {
+      add_phases(w, spec, all, std::move(op), *factors, *phases);
+      continue;
+    }
+    for (int side = 0; factors && side < 2; ++side) {
+      const auto input = static_cast<std::size_t>((*factors)[static_cast<std::size_t>(side)]);
+      const auto other = static_cast<std::size_t>((*factors)[static_cast<std::size_t>(1 - side)]);
+      const auto looked = patches_of(w, OpId(i), op.inputs[input], op.inputs[other]);
+      // What is read once is copied for nothing.
+      if (!looked || 2 * looked->elements > static_cast<double>(w.operations(OpId(i)).value))
+        continue;
+      all.push_back(written_first(spec, op, input, *looked));
+      spec.operators.push_back(all.back());  // its name is taken
+      break;
+    }
+    all.push_back(std::move(op));
+  }
+  if (all.size() == w.operators().size())
+    return Reason{"no sum of products reads an operand in patches for several of its results"};
+  spec.operators = std::move(all);
+  return Workload::create(std::move(spec));
 }
 
 Result<Workload> with_operands(const Workload& w) {
@@ -89,12 +301,24 @@ Result<Workload> with_operands(const Workload& w) {
 }  // namespace
 
 Rewrite materialise_gathers() {
-  return {.name = "materialise-gathers",
-          .summary =
-              "what a matrix product looks up is written by an operator of its own first, so that "
-              "the product reads a plain matrix",
-          .source = "packing of operands before a product: Goto and van de Geijn, ACM TOMS 34(3), 2008",
-          .function = with_operands};
+  return {
+      .name = "materialise-gathers",
+      .summary =
+          "what a matrix product looks up is written by an operator of its own first, so that "
+          "the product reads a plain matrix",
+      .source = "packing of operands before a product: Goto and van de Geijn, ACM TOMS 34(3), 2008",
+      .function = with_operands};
+}
+
+Rewrite materialise_patches() {
+  return {
+      .name = "materialise-patches",
+      .summary =
+          "what a matrix product reads in patches, as a convolution whose windows do not "
+          "overlap, or through windows of both operands, as a transposed convolution, is written "
+          "row by row by an operator of its own first",
+      .source = "packing of operands before a product: Goto and van de Geijn, ACM TOMS 34(3), 2008",
+      .function = with_patches};
 }
 
 }  // namespace tilewright

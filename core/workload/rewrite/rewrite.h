@@ -68,5 +68,6 @@ std::vector<LoopId> loops_of_odd_rows(const Workload& w);
 Rewrite pad_results();
 /// materialise.cpp
 Rewrite materialise_gathers();
+Rewrite materialise_patches();
 
 }  // namespace tilewright
