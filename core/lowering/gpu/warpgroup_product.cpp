@@ -281,8 +281,8 @@ class Finder : ProductChain {
   /// Whole lines of points are a tile of at least as many columns, which writes those alone.
   void cut_columns() {
     if (!lines_.valid()) {
-      // Of all columns a tile computes no more than their number to 16, whatever its boxes have; but
-      // of two products those of the second follow whole boxes of the first.
+      // Of all columns a tile computes no more than their number to 16, whatever its boxes have;
+      // but of two products those of the second follow whole boxes of the first.
       const bool boxes = p_.right_across && (part(columns_) < extent(columns_) || twin_ != nullptr);
       p_.tile_columns = tile_of(columns_, part(columns_), boxes ? 64 : 16, 256);
       p_.columns_apart = p_.tile_columns;
@@ -501,15 +501,18 @@ Result<WarpgroupProduct> warpgroup_product(const Schedule& s, int kernel, int wa
       return Reason{refused.text};
     }
   };
-  // Straight where it is possible and computes no more than the other: a warpgroup's rows are 64,
-  // its columns any 16.
+  // Straight where it is possible, computes no more than the other, and has no larger boxes if both
+  // compute as much: a warpgroup's rows are 64, its columns any 16, of boxes of 64 at most.
   Result<WarpgroupProduct> straight = found(false);
-  if (both || (straight && straight->whole())) return straight;
+  if (both ||
+      (straight && straight->whole() && straight->held_columns() == straight->right_columns()))
+    return straight;
   Result<WarpgroupProduct> turned = found(true);
-  const auto computed = [](const WarpgroupProduct& p) {
-    return p.tiles * p.tile_rows() * p.tile_columns;
+  const auto work = [](const WarpgroupProduct& p) {
+    const std::int64_t rows = p.tiles * p.tile_rows();
+    return std::pair(rows * p.tile_columns, rows * p.held_columns());
   };
-  if (turned && (!straight || computed(*turned) < computed(*straight))) return turned;
+  if (turned && (!straight || work(*turned) < work(*straight))) return turned;
   return straight;
 }
 
