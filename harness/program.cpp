@@ -449,8 +449,8 @@ class Run {
     if (!beside_.is_null()) json_["onnxruntime"] = std::move(beside_);
     if (apart)
       return Reason{"onnxruntime has another result: " + apart->text +
-                    (pairs ? "; on this processor it adds products of computed bytes in pairs, in "
-                             "16 bits that saturate"
+                    (pairs ? "; on this processor it may add products of computed bytes in pairs, "
+                             "in 16 bits that saturate"
                            : "")};
     return std::nullopt;
   }

@@ -168,7 +168,7 @@ TEST(PairReads, AfterTheSecondProduct) {
     EXPECT_LT(run->error, 4e-3) << c.text;
     const auto pair = lowering::warpgroup_pair(c.schedule, 0);
     auto bytes = testing::sm_bytes(c.schedule);
-    EXPECT_EQ(bytes["G"].first, pair->elements_read(pair->after_reads[0]) *
+    EXPECT_EQ(bytes["G"].first, pair->elements_read(pair->after_reads[0], true) *
                                     size_of(c.workload->tensor(pair->after_reads[0].tensor).dtype))
         << c.text;
     EXPECT_EQ(testing::text(run->bytes), testing::text(bytes)) << c.text;

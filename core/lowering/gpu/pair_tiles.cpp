@@ -292,9 +292,9 @@ std::pair<std::int64_t, std::int64_t> WarpgroupPair::left_out() const {
   return {each * depth * tiles_across(), each * columns};
 }
 
-std::int64_t WarpgroupPair::elements_read(const EpilogueRead& r) const {
+std::int64_t WarpgroupPair::elements_read(const EpilogueRead& r, bool after) const {
   std::int64_t elements = 0;
-  if (&r >= after_reads.data() && &r < after_reads.data() + after_reads.size()) {
+  if (after) {
     for (std::int64_t d = 0; d < tiles_down(); ++d)
       for (std::int64_t c = 0; c < tiles_across(); ++c) {
         const std::int64_t all = joined.valid() ? inner_rows : rows,

@@ -149,8 +149,8 @@ struct WarpgroupPair {
   /// turns that no tile takes.
   std::pair<std::int64_t, std::int64_t> left_out() const;
   /// Elements of each of `reads` and `after_reads` that are read: of every tile's turns that are
-  /// taken, in rows that there are.
-  std::int64_t elements_read(const EpilogueRead& r) const;
+  /// taken, in rows that there are. `after`: it is one of `after_reads`.
+  std::int64_t elements_read(const EpilogueRead& r, bool after = false) const;
   /// Of the turns that are taken, the part in which a tile has elements that the mask leaves out.
   double part_masked() const;
   /// Turns of the block that has most, of the blocks' tiles in their order. Cost: tiles.

@@ -100,6 +100,16 @@ bool stays_inside(const Workload& w, const Affine& index, std::int64_t extent) {
   return index.gathered < 0 && least >= 0 && most < extent;
 }
 
+/// The operand's elements that these loops say.
+Looked looked_by(const Workload& w, std::vector<LoopId> loops) {
+  Looked out{.loops = std::move(loops), .shape = {}};
+  for (LoopId l : out.loops) {
+    out.shape.push_back(w.loop(l).extent);
+    out.elements *= static_cast<double>(out.shape.back());
+  }
+  return out;
+}
+
 /// The loops of an input that is read in patches, those of the depth last, in the order that the
 /// other factor has them in. Nothing where it is read otherwise, or any element by two points of
 /// these loops.
@@ -135,12 +145,7 @@ std::optional<Looked> patches_of(const Workload& w, OpId id, const Access& read,
   const auto depth =
       std::ranges::stable_partition(loops, [&](LoopId l) { return !w.is_reduction(id, l); });
   std::ranges::stable_sort(depth, outer_first(other));
-  Looked out{.loops = loops, .shape = {}};
-  for (LoopId l : loops) {
-    out.shape.push_back(w.loop(l).extent);
-    out.elements *= static_cast<double>(out.shape.back());
-  }
-  return out;
+  return looked_by(w, std::move(loops));
 }
 
 /// Whether an index of it is of several loops, of which some are of the depth.
@@ -151,16 +156,6 @@ bool through_window(const Workload& w, OpId id, const Access& a) {
       if (w.loop(t.loop).extent > 1) ++(w.is_reduction(id, t.loop) ? depth : others);
     return depth > 0 && others > 0;
   });
-}
-
-/// The operand's elements that these loops say.
-Looked looked_by(const Workload& w, std::vector<LoopId> loops) {
-  Looked out{.loops = std::move(loops), .shape = {}};
-  for (LoopId l : out.loops) {
-    out.shape.push_back(w.loop(l).extent);
-    out.elements *= static_cast<double>(out.shape.back());
-  }
-  return out;
 }
 
 /// A product of which both operands are read through windows: the loops of the results that each
