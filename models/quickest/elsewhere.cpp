@@ -557,7 +557,13 @@ class Chooser {
                                              {unit, or_null(c->most[cost_])}});
     }
     out.detail["candidates"] = seen_.json();
-    if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
+    if (why) {
+      std::vector<Edge> all = edges(best);
+      for (Edge& e : all)
+        if (cost_ == kBytes && lie_together() && e.note.empty())
+          e.note = "parts alone: together they may move more";
+      out.detail["edges"] = edges_json(*q_.workload, all, unit);
+    }
     return out;
   }
 
