@@ -148,7 +148,6 @@ const BadTree kBadTrees[] = {
     {"m/4/4 ( C.a )", "column 4", "NAME/STEP"},
     {"m!once ( C.a )", "column 2", "NAME/STEP"},
     {"2m ( C.a )", "column 1", "name of a loop"},
-    {"for ( C.a )", "column 1", "no C++ keyword"},
     {"m;rm ( C.a )", "column 1", "name of a loop"},
     {"m ( C.a, C.b )", "column 7", "operator or tensor"},
     {"m \xff ( C.a )", "column 3", "name of a loop"},
