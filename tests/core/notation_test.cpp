@@ -99,6 +99,7 @@ TEST(Notation, PrintsInOneForm) {
       {"C[m] = neg(3) + A[m]", "C: C[m] = neg(3) + A[m]"},
       {"C[m] = add(A[m], mul(2, A[m]))", "C: C[m] = A[m] + 2 * A[m]"},
       {"C[m] = max(A[m], -inf)", "C: C[m] = max(A[m], -inf)"},
+      {"C[m] = -inf[m] + inf", "C: C[m] = -inf[m] + inf"},
       {"C[m] = select(lt(A[m],0), exp(A[m]) - 1, A[m])",
        "C: C[m] = select(lt(A[m], 0), exp(A[m]) - 1, A[m])"},
       {"C[m] max= A[m,n]", "C: C[m] max= A[m,n]"},

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "core/base/toolchain.h"
 #include "core/plan/plan.h"
@@ -16,18 +18,16 @@ namespace {
 
 /// Macros of compilers and headers, words of C++ and CUDA, their libraries, and words of which the
 /// emitted text makes its own names: store_box, made_here, end_held.
-const std::vector<std::string> kNames = {
-    "i386",      "linux",     "unix",      "M_PI",      "NULL",       "EOF",        "INFINITY",
-    "I",         "N",         "min",       "double",    "threadIdx",  "_Complex",   "__global__",
-    "int",       "auto",      "typeof",    "warpSize",  "assert",     "errno",      "expf",
-    "half",      "float4",    "uint32_t",  "main",      "std",        "restrict",   "__asm__",
-    "operator",  "blockIdx",  "float16_t", "memcpy",    "printf",     "CUDART_PI",  "_Float16",
-    "char",      "if",        "return",    "asm",       "signed",     "_mm256_set1_ps",
-    "Range",     "Vector",    "kLanes",    "block",     "blocks",     "row",        "scratch",
-    "load",      "store",     "add",       "clear",     "read",       "write",      "round",
-    "copy",      "keep",      "held",      "begin",     "of",         "next",       "made",
-    "tilewright", "true",     "not",       "loop",      "copy_in",    "let",        "inf",
-    "nan",       "e",         "x0",        "tile",      "sum",        "shared",     "in"};
+const std::vector<std::string> kNames = [] {
+  std::istringstream text(
+      "i386 linux unix M_PI NULL EOF INFINITY I N min double threadIdx _Complex __global__ "
+      "int auto typeof warpSize assert errno expf half float4 uint32_t main std restrict "
+      "__asm__ operator blockIdx float16_t memcpy printf CUDART_PI _Float16 char if return "
+      "asm signed _mm256_set1_ps Range Vector kLanes block blocks row scratch load store "
+      "add clear read write round copy keep held begin of next made tilewright true not "
+      "loop copy_in let inf nan e x0 tile sum shared in");
+  return std::vector<std::string>(std::istream_iterator<std::string>(text), {});
+}();
 
 std::string name(std::size_t i) { return kNames[i % kNames.size()]; }
 
@@ -36,8 +36,8 @@ std::string text_of(std::size_t first, const std::string& type) {
   // $a to $d: loops; $A on: tensors, and operators of the same names.
   const std::string text =
       "name: names\ndtype: " + type +
-      "\nloops: {$a: 40, $b: 24, $c: 33, $d: 7}\n"
-      "tensors: {$A: [40, 33], $B: [33, 24], $H: [7]}\ndtypes: {$H: i32}\n"
+      "\nloops: {\"$a\": 40, \"$b\": 24, \"$c\": 33, \"$d\": 7}\n"
+      "tensors: {\"$A\": [40, 33], \"$B\": [33, 24], \"$H\": [7]}\ndtypes: {\"$H\": i32}\n"
       "operators:\n"
       "  - \"$C: $C[$a, $b] += $A[$a, $c] * $B[$c, $b]\"\n"
       "  - \"$D: $D[$a, $b] = max($C[$a, $b], 0.25)\"\n"
