@@ -63,7 +63,7 @@ TEST(Names, AreAllOfTheirForm) {
     EXPECT_TRUE(w.find_loop(name(i))) << name(i);
     EXPECT_TRUE(w.find_tensor(name(i + 4))) << name(i + 4);
     // In a plan's tree, too.
-    const std::string tree = name(i) + "/8 ( " + name(i + 1) + " ( C." + name(i + 6) + " ) )";
+    const std::string tree = name(i) + "/8 " + name(i + 1) + " ( C." + name(i + 6) + " )";
     EXPECT_EQ(to_text(parse_tree(tree)), tree);
   }
 }
@@ -89,9 +89,8 @@ TEST_P(NamesOn, MeanNothingToTheKernel) {
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, NamesOn,
-    ::testing::Values(On{"host", "cpu", "f32"}, On{"host", "cpu", "bf16"},
-                      On{"h200", "cuda-emulated", "f32"}, On{"h200", "cuda-emulated", "f16"},
-                      On{"a100", "cuda-emulated", "f16"}, On{"ascend910", "npu", "f16"}),
+    ::testing::Values(On{"host", "cpu", "f32"}, On{"h200", "cuda-emulated", "f16"},
+                      On{"a100", "cuda-emulated", "f32"}, On{"ascend910", "npu", "f16"}),
     [](const auto& info) {
       std::string text = info.param.machine + "_" + info.param.target + "_" + info.param.type;
       std::ranges::replace(text, '-', '_');
