@@ -185,7 +185,6 @@ TEST(Notation, NamesPlaceFoundAndExpected) {
       {"C[m] = A[m] * A[m,n]", "A is indexed by 2 indices but has 1 dimensions"},
       {"C[m] = A[m]; D[m,n] = A[m] + B[n]", "D is indexed by other loops than C"},
       {"C[m] += A[m,m,m,m,m,m,m,m,m]", "A has 9 dimensions; accepted: at most 8"},
-      {"C[m] = int[m]", "int is not an identifier"},
       {"C[m] = A[m] $ A[m]", "column 13: '$' was found"},
       {"C[m] = A[m];", "accepted: a tensor to write"},
       {"C[m] = A[m] rescale(2)", "C is rescaled but the operator is not running"},
