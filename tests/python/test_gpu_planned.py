@@ -106,6 +106,17 @@ def test_families_are_printed_by_their_share_of_all_errors(capsys):
                      "1 plans gemm, 16 bits, matrix: predicted/measured 1.10, mean error 10%, 10.0% of all errors"]
 
 
+def test_pairs_that_measuring_does_not_tell_apart_are_counted_by_themselves():
+    def plan(predicted, least, median, again):
+        return {"predicted": predicted, "seconds_min": least, "seconds_median": median, "seconds_again": again, "verified": True}
+    # The second is slower than the first in one run and faster in the other; the third is slower than both.
+    rows = [{"plans": [plan(2, .99, 1.00, 1.02), plan(1, 1.00, 1.01, 1.00), plan(1.5, 1.20, 1.21, 1.21)]},
+            {"plans": [plan(1, 1, 1, 1), plan(2, 2, 2, 2), plan(9, 9, 9, 9) | {"verified": False}]}]
+    said = script("drawn_seconds").order({"rows": rows})
+    assert "2 of 4 pairs are predicted in the wrong order, 1 of 3 that measuring tells apart; none of these in 1 of 2 workloads" in said
+    assert said.endswith("a plan takes 0.6% more or less, 2.0% at most (5 plans)")
+
+
 def test_what_single_steps_take_is_a_difference_of_two_rows():
     path = ROOT / "experiments" / "results" / "h100-unit-costs.json"
     said = subprocess.run([sys.executable, ROOT / "experiments" / "gpu" / "unit_costs", "--from", path], capture_output=True,
