@@ -15,6 +15,8 @@ constexpr int kMostVectors = 5;  // of its width
 constexpr int kStepsAhead = 8, kProductsAhead = 400;
 constexpr int kLongDepth = 48;    // steps that take longer than what is fetched before them
 constexpr int kLineOfSteps = 16;  // elements of A, each read in a step of its own
+// A panel that is kept has half of the smallest first caches, where that is so many steps at least.
+constexpr int kKeptBytes = 16 << 10, kLeastSteps = 128;
 
 constexpr const char* kKnown = R"(
 // How far apart neighbours lie, as a type: addresses of many rows are then one register's and numbers.
@@ -316,22 +318,19 @@ NARROW    default:
 )";
 
 constexpr const char* kMultiply = R"(
-// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
-// rows are far from one another; `to` has room for the depth of one panel of NI vectors.
-// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
-template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class ARow, class AStep, class BStep,
-          class CRow, class After = Keep>
-TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
-                                CRow c_row, bool fresh, const After& after = {},
-                                Real* to = nullptr) {
-  if (rows <= 0 || columns <= 0) return;
-TILES  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
+// C[i,j] += A[i,k] * B[k,j], panel by panel of columns. Of B the last panel fetches `then_b`.
+template <int MI, int NI, int64_t M, int64_t N, bool Apart, class ARow, class AStep, class BStep,
+          class CRow, class After>
+TILEWRIGHT_TARGET void multiply_panels(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                       ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                       CRow c_row, bool fresh, const After& after, Real* to,
+                                       const Real* then_b) {
+  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
-    const Real* const next = p + 1 < panels ? b + at * kLanes : b;
+    const Real* const next = p + 1 < panels ? b + at * kLanes : then_b;
     if (last == kLanes)
       panel_of<MI, NI, false, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
                                                   c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
@@ -339,6 +338,39 @@ TILES  const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vector
       panel_of<MI, NI, true, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
                                                  c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
   }
+}
+// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
+// rows are far from one another; `to` has room for the depth of one panel of NI vectors.
+// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
+// A panel that is kept for several groups of rows is cut along its depth: a part of it stays in the first
+// cache, and its rows, each on a page of its own, are no more than a processor remembers pages. C holds
+// the sums in between. Where so small a panel has few steps, the sums would be loaded too often.
+template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class ARow, class AStep, class BStep,
+          class CRow, class After = Keep>
+TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                CRow c_row, bool fresh, const After& after = {},
+                                Real* to = nullptr) {
+  if (rows <= 0 || columns <= 0) return;
+TILES  constexpr int64_t steps = kKeptBytes / (NI * static_cast<int64_t>(sizeof(Vector)));
+  if constexpr (Apart && (M == 0 || M > MI) && steps >= kLeastSteps)
+    if (rows > MI && depth > 2 * steps) {
+      const int64_t parts = (depth + steps / 2) / steps;
+      for (int64_t part = 0, k = 0; part < parts; ++part) {
+        const int64_t size = depth / parts + (part < depth % parts);
+        const Real* const from = b + k * b_k;
+        if (part + 1 < parts)
+          multiply_panels<MI, NI, M, N, Apart>(rows, columns, size, a + k * a_k, a_row, a_k, from, b_k, c,
+                                               c_row, fresh && part == 0, Keep{}, to, from + size * b_k);
+        else
+          multiply_panels<MI, NI, M, N, Apart>(rows, columns, size, a + k * a_k, a_row, a_k, from, b_k, c,
+                                               c_row, false, after, to, b);
+        k += size;
+      }
+      return;
+    }
+  multiply_panels<MI, NI, M, N, Apart>(rows, columns, depth, a, a_row, a_k, b, b_k, c, c_row, fresh,
+                                       after, to, b);
 }
 // The same where B lies in panels of `Vectors`, at most NI, `b_panel` elements from one to the next, each
 // step of the depth behind the one before.
@@ -502,7 +534,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
          "least; }\n" +
          formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
                    kStepsAhead, kProductsAhead, kLongDepth) +
-         formatted("constexpr int64_t kLineOfSteps = {};\n", kLineOfSteps) +
+         formatted("constexpr int64_t kLineOfSteps = {}, kKeptBytes = {}, kLeastSteps = {};\n",
+                   kLineOfSteps, kKeptBytes, kLeastSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
          multiply_text(tiles) + interleavings(lanes) + kTranspose + pack +
          together_text(steps, whole);
