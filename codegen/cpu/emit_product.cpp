@@ -13,6 +13,7 @@ constexpr std::int64_t kShortDepth = 32;
 /// itself.
 constexpr std::int64_t kApart = 1024;
 constexpr std::int64_t kLeastKept = 16;  // steps of the depth
+constexpr std::int64_t kManyGroups = 4;  // of rows: a copy for the first is little beside the others
 constexpr std::int64_t kLeftAtOnce =
     32;  // steps, whose lines of a left operand are in use together
 
@@ -102,8 +103,11 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns, in
 }
 
 /// Whether the micro-kernel keeps panels of the right operand's rows as it reads them: where these
-/// lie far apart at home.
-bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const {
+/// lie far apart at home. Where deep panels are cut to stay in the first cache and many groups of rows
+/// read them, so are rows that are closer but do not stay there: they may begin anywhere in a line,
+/// and what lies between them is brought along.
+bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
+                                 const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
@@ -115,7 +119,12 @@ bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const SymRanges& r
   const auto at_home = [&](int local) {
     return loop_stride(b, op.loops[static_cast<std::size_t>(local)], home_strides(b.tensor));
   };
-  return at_home(p.columns) == 1 && at_home(p.depth) * p_.element_bytes >= kApart;
+  if (at_home(p.columns) != 1) return false;
+  const std::int64_t row = at_home(p.depth) * p_.element_bytes, step = m.vectors * m.vector_bytes;
+  if (row >= kApart) return true;
+  return p.rows >= 0 && cuts_panels(m.vectors * m.vector_bytes) && row > step &&
+         range(ranges, n.op, p.rows).most >= kManyGroups * m.rows &&
+         range(ranges, n.op, p.depth).most * row > kKeptBytes;
 }
 
 /// What the micro-kernel walks of each operand while it keeps a block of C in registers.
@@ -153,7 +162,7 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
   take_reals(id, {});
   if (!sums_whole(n.op)) take_reals(id, {p.left, p.right});
-  if (panels || keeps_panels(id, p, ranges))
+  if (panels || keeps_panels(id, p, m, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
     add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
@@ -313,7 +322,8 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
     right = name;
     right_stride = std::to_string(row);
   }
-  const bool keeps = !prepared && packed_[in_b.index()].empty() && keeps_panels(id, p, ranges);
+  const bool keeps =
+      !prepared && packed_[in_b.index()].empty() && keeps_panels(id, p, kernel, ranges);
   std::string kept;
   if (keeps) {
     kept = names_.fresh("kept");

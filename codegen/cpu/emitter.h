@@ -300,7 +300,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t columns_packed_together(NodeId id, const Product& p, std::int64_t width,
                                        const SymRanges& ranges) const;
   bool wants_panels(NodeId id, const Product& p, std::int64_t width, const SymRanges& ranges) const;
-  bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
+  bool keeps_panels(NodeId id, const Product& p, const MicroKernel& m, const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
                          const SymRanges& ranges) const;
   std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width, std::int64_t lanes,

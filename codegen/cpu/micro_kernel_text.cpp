@@ -15,8 +15,6 @@ constexpr int kMostVectors = 5;  // of its width
 constexpr int kStepsAhead = 8, kProductsAhead = 400;
 constexpr int kLongDepth = 48;    // steps that take longer than what is fetched before them
 constexpr int kLineOfSteps = 16;  // elements of A, each read in a step of its own
-// A panel that is kept has half of the smallest first caches, where that is so many steps at least.
-constexpr int kKeptBytes = 16 << 10, kLeastSteps = 128;
 
 constexpr const char* kKnown = R"(
 // How far apart neighbours lie, as a type: addresses of many rows are then one register's and numbers.
@@ -353,7 +351,7 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
                                 Real* to = nullptr) {
   if (rows <= 0 || columns <= 0) return;
 TILES  constexpr int64_t steps = kKeptBytes / (NI * static_cast<int64_t>(sizeof(Vector)));
-  if constexpr (Apart && (M == 0 || M > MI) && steps >= kLeastSteps)
+  if constexpr (Apart && (M == 0 || M > MI) && steps >= kLeastKeptSteps)
     if (rows > MI && depth > 2 * steps) {
       const int64_t parts = (depth + steps / 2) / steps;
       for (int64_t part = 0, k = 0; part < parts; ++part) {
@@ -534,8 +532,8 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
          "least; }\n" +
          formatted("constexpr int64_t kStepsAhead = {}, kProductsAhead = {}, kLongDepth = {};\n",
                    kStepsAhead, kProductsAhead, kLongDepth) +
-         formatted("constexpr int64_t kLineOfSteps = {}, kKeptBytes = {}, kLeastSteps = {};\n",
-                   kLineOfSteps, kKeptBytes, kLeastSteps) +
+         formatted("constexpr int64_t kLineOfSteps = {}, kKeptBytes = {}, kLeastKeptSteps = {};\n",
+                   kLineOfSteps, kKeptBytes, kLeastKeptSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
          multiply_text(tiles) + interleavings(lanes) + kTranspose + pack +
          together_text(steps, whole);

@@ -81,6 +81,21 @@ TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
   EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
 }
 
+/// Rows of B more than 1 KiB apart and a depth of more than two kept panels: sums go to memory in between,
+/// and what follows takes them once, when they are whole.
+TEST(Followers, TakeTheSumsOfADepthThatIsCut) {
+  const std::string sizes = "name: t\nloops: {m: 15, l: 270, k: 1109}\noperators:\n"
+                            "  - \"C[m,l] += A[m,k] * B[k,l]\"\n";
+  const std::string relu = "  - \"Y[m,l] = relu(C[m,l]) + b[l]\"\n";
+  const Schedule followed = schedule_of(sizes + relu, "m l ( k ( C.C ) C.Y )", "m=15,l=270,k=1109");
+  check(followed);
+  check(schedule_of(sizes + relu, "m l ( k ( C.C ) C.Y )", "m=8,l=131,k=1109"));
+  check(schedule_of(sizes, "k m l ( C.C )", "m=15,l=270,k=600"));
+  const auto source = source_of(followed);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "then<false>(after, fetch), kept"));
+}
+
 TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
   // A vector of biases, one value a row, and a whole tile, each by its own strides.
   const Schedule s = schedule_of(
