@@ -3,6 +3,7 @@
 #include "codegen/cpu/cpu.h"
 #include "codegen/cpu/prelude.h"
 #include "core/base/format.h"
+#include "core/lowering/product_loads.h"
 
 namespace tilewright::cpu {
 namespace {
@@ -402,6 +403,17 @@ TRANSPOSED  for (int64_t k = 0; k < depth; ++k)
 }
 )";
 
+constexpr const char* kPackPanels = R"(
+// B[k,j] into panels of `Width` columns, `panel` elements from one to the next, each step of the depth
+// behind the one before.
+template <int Width>
+inline void pack_panels(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
+                        Real* packed, int64_t panel) {
+  for (int64_t j = 0; j < columns; j += Width, packed += panel)
+    pack(min(columns - j, Width), depth, b + j * b_column, b_k, b_column, packed, Width);
+}
+)";
+
 constexpr const char* kPackTransposed =
     R"(  if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
 )";
@@ -535,7 +547,7 @@ std::string micro_kernel_text(int vector_bytes, bool f64, int steps, bool whole,
          formatted("constexpr int64_t kLineOfSteps = {}, kKeptBytes = {}, kLeastKeptSteps = {};\n",
                    kLineOfSteps, kKeptBytes, kLeastKeptSteps) +
          (kThen + with_cases(std::string(kOuterProduct) + kPanelOf)) + (tiles ? tiles_text() : "") +
-         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack +
+         multiply_text(tiles) + interleavings(lanes) + kTranspose + pack + kPackPanels +
          together_text(steps, whole);
 }
 

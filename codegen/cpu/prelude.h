@@ -80,11 +80,6 @@ std::string bytes_text(int steps);
 inline constexpr int kMostTaps = 64;
 /// Steps of a block of channels that `convolve` takes, at most: no fewer than taps.
 inline constexpr int kMostReads = 512;
-/// Bytes of a kept panel of a right operand: half of the smallest first caches; its steps at least,
-/// else sums would be loaded too often.
-inline constexpr int kKeptBytes = 16 << 10, kLeastKeptSteps = 128;
-/// Whether deep panels, so many bytes a step, are cut to that.
-constexpr bool cuts_panels(int bytes_a_step) { return kLeastKeptSteps * bytes_a_step <= kKeptBytes; }
 /// The function attribute that the isa needs, or nothing.
 std::string target_attribute(Isa isa);
 

@@ -5,6 +5,7 @@
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/cache_sets.h"
+#include "core/lowering/product_loads.h"
 #include "core/workload/access.h"
 
 namespace tilewright::quickest {
@@ -205,13 +206,10 @@ bool Places::packed_once(const ReadRef& read) const {
 }
 
 bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
-  constexpr std::int64_t kApart = 1024, kLeastKept = 16;
   const Operator& op = w_.op(read.op);
   const auto extents = extents_of(s_, k_, ranges, read.op);
   const auto p = product_of(w_, read.op, extents);
-  if (!p || p->window || read.input != p->right ||
-      extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
-    return false;
+  if (!p || p->window || read.input != p->right) return false;
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   const Tensor& tensor = w_.tensor(b.tensor);
   const auto stride_of = [&](int local) {
@@ -221,7 +219,15 @@ bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
         if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
     return sum;
   };
-  return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
+  const auto most = [&](int l) { return l < 0 ? 1 : extents[static_cast<std::size_t>(l)]; };
+  const auto [height, width] =
+      blocks_of(r_, static_cast<double>(most(p->rows)), static_cast<double>(most(p->columns)),
+                static_cast<double>(most(p->depth)))
+          .most;
+  return stride_of(p->columns) == 1 &&
+         tilewright::keeps_panels(stride_of(p->depth) * size_of(tensor.dtype),
+                                  width * r_.lanes * r_.element, most(p->rows), height,
+                                  most(p->depth));
 }
 
 bool Places::turns(const ReadRef& read) const {

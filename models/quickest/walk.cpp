@@ -9,6 +9,7 @@
 #include "core/lowering/byte_products.h"
 #include "core/lowering/hidden_columns.h"
 #include "core/lowering/past_caches.h"
+#include "core/lowering/product_loads.h"
 #include "core/plan/shares.h"
 #include "models/quickest/computes.h"
 #include "models/quickest/quickest.h"
@@ -470,8 +471,15 @@ class Walk {
                     const Compute& compute) const {
     Work whole = nothing();
     touch_all(n, ranges, whole);
-    const ProductBox box = compute.box_of(x);
+    ProductBox box = compute.box_of(x);
     auto [height, width] = block_of(r_, box.rows, box.columns, box.depth);
+    const bool keeps = !x.window && places_.keeps_panels({n.op, x.right}, ranges);
+    if (keeps && box.blocks == 1 && !places_.packed_once({n.op, x.right})) {
+      const auto most = blocks_of(r_, box.rows, box.columns, box.depth).most;
+      if (box.rows > static_cast<double>(most[0]))
+        box.blocks = static_cast<double>(
+            kept_parts(static_cast<std::int64_t>(box.depth), most[1] * r_.lanes * r_.element));
+    }
     if (compute.by_tiles(x)) height = 32, width = x.window ? 2 : 4;
     const double groups = std::ceil(box.rows / static_cast<double>(height));
     const double panels = std::ceil(box.columns / static_cast<double>(width * r_.lanes));
@@ -508,7 +516,7 @@ class Walk {
     }
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
-    const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
+    const double stored = x.window ? 2 : keeps ? 1 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
     if (took.by_points) p = by_points(whole, box, a);
     p.arithmetic = took.seconds, p.begun = took.begun;
