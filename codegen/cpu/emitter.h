@@ -300,6 +300,7 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t columns_packed_together(NodeId id, const Product& p, std::int64_t width,
                                        const SymRanges& ranges) const;
   bool wants_panels(NodeId id, const Product& p, std::int64_t width, const SymRanges& ranges) const;
+  bool turns_for_one_row(NodeId id, const Product& p) const;
   bool keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
                     const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
