@@ -26,7 +26,8 @@ void KernelEmitter::look_for_hoist(NodeId id, const Product& p, const SymRanges&
   const auto walked = [&](int local) { return stride_of(op, b, in_b, local) != 0; };
   std::size_t first = 0;  // threads' own memory begins inside the loop that they share
   for (std::size_t i = 0; i < open_.size(); ++i)
-    if (is_parallel(open_[i].id) && !split_) first = i + 1;
+    if (k_.node(open_[i].id).binding == Binding::grid || (is_parallel(open_[i].id) && !split_))
+      first = i + 1;
   for (std::size_t i = first; i < open_.size(); ++i) {
     const ScheduleNode& loop = k_.node(open_[i].id);
     const SymRanges& around = open_[i].around;

@@ -107,7 +107,8 @@ bool KernelEmitter::turns_for_one_row(NodeId id, const Product& p) const {
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   const bool one_row = p.rows < 0 || w.loop(op.loops[static_cast<std::size_t>(p.rows)]).extent == 1;
   return one_row && p.packs && p_.vector_bytes > 0 && steps_at_once(n.op) == 1 &&
-         !w.tensor(b.tensor).values && stride_of(op, b, buffer_of_input(n, p.right), p.depth) == 1;
+         !p_.constant[b.tensor.index()] &&
+         stride_of(op, b, buffer_of_input(n, p.right), p.depth) == 1;
 }
 
 /// Whether the micro-kernel keeps panels of the right operand's rows as it reads them, from home.
