@@ -101,7 +101,7 @@ void KernelEmitter::compute_box(NodeId id, const SymRanges& ranges) {
   const auto product = window ? std::nullopt : as_product(id, ranges);
   if (window && !slides(id, *window, ranges))
     convolve(id, *window, ranges);
-  else if (product)
+  else if (product && !turns_for_one_row(id, *product))
     outer_products(id, *product, ranges);
   else if (hides || !by_planes(id, ranges))
     point_loops(id, ranges);

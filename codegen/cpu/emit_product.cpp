@@ -3,16 +3,13 @@
 #include <cstdlib>
 
 #include "codegen/cpu/followers.h"
+#include "core/lowering/product_loads.h"
 
 namespace tilewright::cpu {
 namespace {
 
 /// Steps of the depth from which on a block of C is computed much longer than it is loaded.
 constexpr std::int64_t kShortDepth = 32;
-/// Bytes between a right operand's rows from which on hardware does not bring the next ones by
-/// itself.
-constexpr std::int64_t kApart = 1024;
-constexpr std::int64_t kLeastKept = 16;  // steps of the depth
 constexpr std::int64_t kLeftAtOnce =
     32;  // steps, whose lines of a left operand are in use together
 
@@ -101,21 +98,37 @@ MicroKernel KernelEmitter::kernel_of(OpId op, int rows, std::int64_t columns, in
   return kernel;
 }
 
-/// Whether the micro-kernel keeps panels of the right operand's rows as it reads them: where these
-/// lie far apart at home.
-bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const {
+/// Whether a right operand would be turned in every run for one row alone. That takes longer than
+/// to read it: each sum is then one of a row of the operand as it lies, along which vectors run.
+bool KernelEmitter::turns_for_one_row(NodeId id, const Product& p) const {
+  const ScheduleNode& n = k_.node(id);
+  const Workload& w = p_.workload();
+  const Operator& op = w.op(n.op);
+  const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
+  const bool one_row = p.rows < 0 || w.loop(op.loops[static_cast<std::size_t>(p.rows)]).extent == 1;
+  return one_row && p.packs && p_.vector_bytes > 0 && steps_at_once(n.op) == 1 &&
+         !p_.constant[b.tensor.index()] &&
+         stride_of(op, b, buffer_of_input(n, p.right), p.depth) == 1;
+}
+
+/// Whether the micro-kernel keeps panels of the right operand's rows as it reads them, from home.
+bool KernelEmitter::keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
+                                 const SymRanges& ranges) const {
   const ScheduleNode& n = k_.node(id);
   const Operator& op = p_.workload().op(n.op);
   const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
   if (p.packs || steps_at_once(n.op) > 1 || p_.vector_bytes == 0 ||
       p_.workload().tensor(b.tensor).dtype != p_.prelude.real() ||
-      buffer(buffer_of_input(n, p.right)).role != BufferRole::input ||
-      range(ranges, n.op, p.depth).most < kLeastKept)
+      buffer(buffer_of_input(n, p.right)).role != BufferRole::input)
     return false;
   const auto at_home = [&](int local) {
     return loop_stride(b, op.loops[static_cast<std::size_t>(local)], home_strides(b.tensor));
   };
-  return at_home(p.columns) == 1 && at_home(p.depth) * p_.element_bytes >= kApart;
+  const auto most = [&](int local) { return local < 0 ? 1 : range(ranges, n.op, local).most; };
+  return at_home(p.columns) == 1 &&
+         tilewright::keeps_panels(at_home(p.depth) * p_.element_bytes,
+                                  std::int64_t{m.vectors} * m.vector_bytes, most(p.rows), m.rows,
+                                  most(p.depth));
 }
 
 /// What the micro-kernel walks of each operand while it keeps a block of C in registers.
@@ -153,7 +166,7 @@ void KernelEmitter::record_panels(NodeId id, const Product& p, const MicroKernel
   const bool panels = wants_panels(id, p, m.vectors * lanes, ranges);
   take_reals(id, {});
   if (!sums_whole(n.op)) take_reals(id, {p.left, p.right});
-  if (panels || keeps_panels(id, p, ranges))
+  if (panels || keeps_panels(id, p, m, ranges))
     streamed_[buffer_of_input(n, p.right).index()] = true;
   else if (!p.packs)
     add(op.inputs[static_cast<std::size_t>(p.right)], buffer_of_input(n, p.right));
@@ -300,20 +313,28 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
             from(p.columns, h.low_columns);
     right_stride = std::to_string(h.row);
   } else if (p.packs && together == 1) {
-    const std::int64_t row = ceil_div(columns.most, 16) * 16;
-    const auto bytes = checked_mul(row * p_.element_bytes, range(ranges, n.op, p.depth).most + 1);
+    // Panels as they are read; without vectors, rows of all columns.
+    const bool panels = p_.vector_bytes > 0 && kernel.vector_bytes > 0;
+    const std::int64_t depth = range(ranges, n.op, p.depth).most;
+    const std::int64_t panel =
+        std::min(kernel.vectors * lanes, ceil_div(columns.most, lanes) * lanes);
+    const std::int64_t row = panels ? panel : ceil_div(columns.most, 16) * 16;
+    const auto bytes = checked_mul(ceil_div(columns.most, row) * row * p_.element_bytes, depth + 1);
     if (!bytes) throw Refused{"operator " + op.name + " packs more than 64 bits count"};
     const std::string name = names_.fresh("packed");
     std::int64_t offset = 0;
     out_.line("Real* const " + name + " = " + scratch(*bytes, offset, "Real") + ";");
-    out_.line("pack(" + size_of_loop(n.op, p.columns, ranges) + ", " +
-              size_of_loop(n.op, p.depth, ranges) + ", " + right + ", " + right_stride + ", " +
+    out_.line((panels ? "pack_panels<" + std::to_string(panel) + ">(" : "pack(") +
+              size_of_loop(n.op, p.columns, ranges) + ", " + size_of_loop(n.op, p.depth, ranges) +
+              ", " + right + ", " + right_stride + ", " +
               std::to_string(stride_of(op, b, in_b, p.columns)) + ", " + name + ", " +
-              std::to_string(row) + ");");
+              std::to_string(panels ? panel * depth : row) + ");");
     right = name;
     right_stride = std::to_string(row);
+    if (panels) of_panel = panel, right_stride = std::to_string(panel * depth);
   }
-  const bool keeps = !prepared && packed_[in_b.index()].empty() && keeps_panels(id, p, ranges);
+  const bool keeps =
+      !prepared && packed_[in_b.index()].empty() && keeps_panels(id, p, kernel, ranges);
   std::string kept;
   if (keeps) {
     kept = names_.fresh("kept");
@@ -342,17 +363,17 @@ void KernelEmitter::outer_products(NodeId id, const Product& p, const SymRanges&
   if (together > 1) after = together_name(n.op) + "(" + (after.empty() ? "Keep{}" : after) + ")";
   if (keeps) after = (after.empty() ? "Keep{}" : after) + ", " + kept;
   if (!after.empty()) after = ", " + after;
-  out_.line((prepared ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
+  out_.line((of_panel > 0 ? "multiply_packed<" : "multiply<") + std::to_string(kernel.rows) + ", " +
             std::to_string(kernel.vectors) + ", " + known_size(n.op, p.rows, ranges) + ", " +
             known_size(n.op, p.columns, ranges) + (keeps ? ", true" : "") +
-            (prepared ? ", " + std::to_string(of_panel / lanes) : "") + ">(" +
+            (of_panel > 0 ? ", " + std::to_string(of_panel / lanes) : "") + ">(" +
             size_of_loop(n.op, p.rows, ranges) + ", " + size_of_loop(n.op, p.columns, ranges) +
             ", " + o.depth + ", " + o.left + ", " + distance(o.left_row) + ", " +
             distance(o.left_depth) + ",");
-  out_.line("         " + o.right + ", " + (prepared ? o.right_depth : distance(o.right_depth)) +
-            ", " + corner(op, c, in_c, s.at) + ", " +
-            distance(std::to_string(stride_of(op, c, in_c, p.rows))) + ", " + s.fresh + after +
-            ");");
+  out_.line(
+      "         " + o.right + ", " + (of_panel > 0 ? o.right_depth : distance(o.right_depth)) +
+      ", " + corner(op, c, in_c, s.at) + ", " +
+      distance(std::to_string(stride_of(op, c, in_c, p.rows))) + ", " + s.fresh + after + ");");
   if (followers) followers->end();
   for (int opened = s.opened; opened > 0; --opened) out_.close();
 }

@@ -65,10 +65,10 @@ struct Program {
   std::vector<bool> constant;           ///< by TensorId: the same in every run
   std::int64_t kept = 0;                ///< elements that are packed once for all runs
   bool pairs = false;                   ///< products take pairs of bfloat16
-  int whole = 0;  ///< steps at once of products of i8 that are summed in whole
-                  ///< numbers: 4 or 2 (steps_of_bytes); 0: in reals
-  bool tiles = false;                   ///< of these, tiles of quads for several rows
-  std::vector<std::string> used = {};   ///< micro-kernels, as they are met
+  int whole = 0;                       ///< steps at once of products of i8 that are summed in whole
+                                       ///< numbers: 4 or 2 (steps_of_bytes); 0: in reals
+  bool tiles = false;                  ///< of these, tiles of quads for several rows
+  std::vector<std::string> used = {};  ///< micro-kernels, as they are met
   const Workload& workload() const { return *schedule.workload; }
   const Machine& machine() const { return *schedule.machine; }
   int boundary(LevelId from, LevelId to) const;
@@ -300,7 +300,9 @@ class KernelEmitter : private RangeEmitter {
   std::int64_t columns_packed_together(NodeId id, const Product& p, std::int64_t width,
                                        const SymRanges& ranges) const;
   bool wants_panels(NodeId id, const Product& p, std::int64_t width, const SymRanges& ranges) const;
-  bool keeps_panels(NodeId id, const Product& p, const SymRanges& ranges) const;
+  bool turns_for_one_row(NodeId id, const Product& p) const;
+  bool keeps_panels(NodeId id, const Product& p, const MicroKernel& m,
+                    const SymRanges& ranges) const;
   bool can_prepare_right(NodeId id, const Product& p, std::int64_t width,
                          const SymRanges& ranges) const;
   std::int64_t columns_of_panel(NodeId id, const Product& p, std::int64_t width, std::int64_t lanes,

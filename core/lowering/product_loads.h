@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 namespace tilewright {
 
@@ -12,6 +13,35 @@ inline double product_loads(double rows, double vectors, double depth) {
   constexpr double kLongDepth = 128, kFurther = 2.25;
   const double of_right = depth < kLongDepth ? 1 : kFurther;
   return rows + of_right * vectors + 2 * rows * (vectors + 1) / std::max(depth, 1.0);
+}
+
+// Panels of a right operand that a block's first group of rows keeps for the others: one rule for
+// whoever emits or prices them.
+
+/// Bytes of a kept panel that stays in the first cache: half of the smallest ones. It has so many
+/// steps at least, else sums would be loaded too often.
+inline constexpr std::int64_t kKeptBytes = 16 << 10, kLeastKeptSteps = 128;
+
+/// Whether panels of so many bytes a step are cut along their depth to stay in the first cache.
+constexpr bool cuts_panels(std::int64_t step) { return kLeastKeptSteps * step <= kKeptBytes; }
+
+/// Into how many parts.
+constexpr std::int64_t kept_parts(std::int64_t depth, std::int64_t step) {
+  const std::int64_t steps = kKeptBytes / step;
+  return cuts_panels(step) && depth > 2 * steps ? (depth + steps / 2) / steps : 1;
+}
+
+/// Whether panels are kept of an operand whose rows lie `apart` bytes apart: where hardware does
+/// not bring the next ones by itself. Where panels are cut and many groups of `group` rows read
+/// them, so are rows that are closer but do not stay in the first cache: they may begin anywhere in
+/// a line, and what lies between them is brought along.
+constexpr bool keeps_panels(std::int64_t apart, std::int64_t step, std::int64_t rows,
+                            std::int64_t group, std::int64_t depth) {
+  constexpr std::int64_t kApart = 1024, kLeastDepth = 16, kManyGroups = 4;
+  if (depth < kLeastDepth) return false;
+  if (apart >= kApart) return true;
+  return cuts_panels(step) && apart > step && rows >= kManyGroups * group &&
+         depth * apart > kKeptBytes;
 }
 
 }  // namespace tilewright

@@ -5,6 +5,7 @@
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/cache_sets.h"
+#include "core/lowering/product_loads.h"
 #include "core/workload/access.h"
 
 namespace tilewright::quickest {
@@ -204,14 +205,14 @@ bool Places::packed_once(const ReadRef& read) const {
   return p && read.input == (p->window ? p->left : p->right);
 }
 
-bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
-  constexpr std::int64_t kApart = 1024, kLeastKept = 16;
+/// How the rows of a product's right operand lie at home, and the micro-kernel that reads them;
+/// none: its columns do not follow one another there.
+std::optional<Places::RightRows> Places::right_rows(const ReadRef& read,
+                                                    const Ranges& ranges) const {
   const Operator& op = w_.op(read.op);
   const auto extents = extents_of(s_, k_, ranges, read.op);
   const auto p = product_of(w_, read.op, extents);
-  if (!p || p->window || read.input != p->right ||
-      extents[static_cast<std::size_t>(p->depth)] < kLeastKept)
-    return false;
+  if (!p || p->window || read.input != p->right) return std::nullopt;
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   const Tensor& tensor = w_.tensor(b.tensor);
   const auto stride_of = [&](int local) {
@@ -221,7 +222,35 @@ bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges) const {
         if (t.loop == op.loops[static_cast<std::size_t>(local)]) sum += t.coefficient * stride;
     return sum;
   };
-  return stride_of(p->columns) == 1 && stride_of(p->depth) * size_of(tensor.dtype) >= kApart;
+  if (stride_of(p->columns) != 1) return std::nullopt;
+  const auto most = [&](int l) { return l < 0 ? 1 : extents[static_cast<std::size_t>(l)]; };
+  const auto [height, width] =
+      blocks_of(r_, static_cast<double>(most(p->rows)), static_cast<double>(most(p->columns)),
+                static_cast<double>(most(p->depth)))
+          .most;
+  return RightRows{.apart = stride_of(p->depth) * size_of(tensor.dtype),
+                   .step = width * r_.lanes * r_.element,
+                   .rows = most(p->rows),
+                   .group = height,
+                   .depth = most(p->depth),
+                   .columns = most(p->columns)};
+}
+
+bool Places::keeps_panels(const ReadRef& read, const Ranges& ranges, bool near) const {
+  const auto r = right_rows(read, ranges);
+  return r && tilewright::keeps_panels(r->apart, r->step, near ? r->rows : 0, r->group, r->depth);
+}
+
+double Places::share_of_lines(const ReadRef& read, const Ranges& ranges) const {
+  const TensorId t = w_.op(read.op).inputs[static_cast<std::size_t>(read.input)].tensor;
+  const auto r = right_rows(read, ranges);
+  if (!r || w_.producer(t).valid() || packed_once(read) || keeps_panels(read, ranges)) return 1;
+  const double element = static_cast<double>(size_of(w_.tensor(t).dtype));
+  const double bytes =
+      std::min(static_cast<double>(r->columns) * element, static_cast<double>(r->step));
+  if (r->apart % static_cast<std::int64_t>(line()) == 0 || bytes >= static_cast<double>(r->apart))
+    return 1;
+  return (bytes + line() - element) / std::max(bytes, line());
 }
 
 bool Places::turns(const ReadRef& read) const {
@@ -232,6 +261,8 @@ bool Places::turns(const ReadRef& read) const {
     return false;
   const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
   if (w_.tensor(b.tensor).values || w_.producer(b.tensor).valid() || b.index.empty()) return false;
+  // For one row alone it is read as it lies (codegen/cpu/emit_product.cpp, turns_for_one_row).
+  if (p->rows < 0 || w_.loop(op.loops[static_cast<std::size_t>(p->rows)]).extent == 1) return false;
   return b.index.back().plain_loop() != op.loops[static_cast<std::size_t>(p->columns)];
 }
 

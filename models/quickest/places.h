@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/plan/schedule.h"
@@ -67,9 +68,12 @@ class Places {
   /// home.
   double seconds_of_stores(TensorId t, std::int64_t row) const;
 
-  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them: where they lie
-  /// far apart (codegen/cpu/emit_product.cpp).
-  bool keeps_panels(const ReadRef& read, const Ranges& ranges) const;
+  /// Whether a micro-kernel keeps panels of a right operand's rows as it reads them
+  /// (core/lowering/product_loads.h); `near`: also of rows that are no 1 KiB apart.
+  bool keeps_panels(const ReadRef& read, const Ranges& ranges, bool near = true) const;
+  /// How many times its bytes a step of a product's right operand brings as lines: rows at home
+  /// that are no whole lines apart begin anywhere in one, unless their panels are kept or packed.
+  double share_of_lines(const ReadRef& read, const Ranges& ranges) const;
   /// Whether a product finds the operand as it was packed before the first run: a right one's
   /// columns, or through a window a left one's rows (codegen/cpu/emit_prepared.cpp).
   bool packed_once(const ReadRef& read) const;
@@ -78,6 +82,12 @@ class Places {
   bool turns(const ReadRef& read) const;
 
  private:
+  struct RightRows {
+    std::int64_t apart = 0, step = 0;  ///< bytes: from one to the next; a panel's
+    std::int64_t rows = 1, group = 1, depth = 1, columns = 1;
+  };
+  std::optional<RightRows> right_rows(const ReadRef& read, const Ranges& ranges) const;
+
   void find_reals();
   bool shares_sets(TensorId t, const Box& box, const CacheRate& c, bool whole) const;
   Box panel(const ReadRef& read, Ranges ranges) const;

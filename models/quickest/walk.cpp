@@ -484,13 +484,16 @@ class Walk {
         x.window ? box.depth / (compute.takes_bytes(x) ? r_.bytes_steps : 1) / blocks *
                        static_cast<double>(width * r_.lanes * static_cast<std::int64_t>(r_.element))
                  : whole.foot[b] / times / panels / blocks;
+    // Lines of a step, each time: two where its columns begin within one.
+    const double brought =
+        x.window ? of_panel : of_panel * places_.share_of_lines({n.op, x.right}, ranges);
     Work block = nothing();
     block.foot[a] += whole.foot[a] / times / groups / blocks;
-    block.foot[b] += of_panel;
+    block.foot[b] += brought;
     block.foot[c] += whole.foot[c] / times / (groups * panels);
     stream(block);
     Objects panel(objects_, 0.0), part(objects_, 0.0), all(objects_, 0.0);
-    panel[a] += whole.foot[a] / times / blocks, panel[b] += of_panel;
+    panel[a] += whole.foot[a] / times / blocks, panel[b] += brought;
     panel[c] += whole.foot[c] / times / panels;
     part[a] += whole.foot[a] / times / blocks, part[b] += of_panel * panels;
     part[c] += whole.foot[c] / times;
@@ -508,7 +511,10 @@ class Walk {
     }
     if (times > 1) p = repeated(std::move(p), times, whole.foot);
     // The first group of rows stores panels for the others; of a window its lines begin anywhere.
-    const double stored = x.window ? 2 : places_.keeps_panels({n.op, x.right}, ranges) ? 1 : 0;
+    // Where rows are near, all groups save as much: lines that hold parts of two rows.
+    const double stored = x.window                                               ? 2
+                          : places_.keeps_panels({n.op, x.right}, ranges, false) ? 1
+                                                                                 : 0;
     const ProductSeconds took = compute.product(x, box, stored);
     if (took.by_points) p = by_points(whole, box, a);
     p.arithmetic = took.seconds, p.begun = took.begun;

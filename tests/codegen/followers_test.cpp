@@ -81,6 +81,22 @@ TEST(Followers, AReluStandsInItsProductsEpilogueAndNobodyStoresTheSums) {
   EXPECT_TRUE(says(*source, "then<false>(after, fetch)"));
 }
 
+/// Rows of B more than 1 KiB apart and a depth of more than two kept panels: sums go to memory in
+/// between, and what follows takes them once, when they are whole.
+TEST(Followers, TakeTheSumsOfADepthThatIsCut) {
+  const std::string sizes =
+      "name: t\nloops: {m: 15, l: 270, k: 1109}\noperators:\n"
+      "  - \"C[m,l] += A[m,k] * B[k,l]\"\n";
+  const std::string relu = "  - \"Y[m,l] = relu(C[m,l]) + b[l]\"\n";
+  const Schedule followed = schedule_of(sizes + relu, "m l ( k ( C.C ) C.Y )", "m=15,l=270,k=1109");
+  check(followed);
+  check(schedule_of(sizes + relu, "m l ( k ( C.C ) C.Y )", "m=8,l=131,k=1109"));
+  check(schedule_of(sizes, "k m l ( C.C )", "m=15,l=270,k=600"));
+  const auto source = source_of(followed);
+  if (!source) GTEST_SKIP() << "no vectors on this machine";
+  EXPECT_TRUE(says(*source, "then<false>(after, fetch), kept"));
+}
+
 TEST(Followers, ReadWhatTheyNeedBesideTheSums) {
   // A vector of biases, one value a row, and a whole tile, each by its own strides.
   const Schedule s = schedule_of(
@@ -190,11 +206,12 @@ TEST(Followers, TakeSumsOfBroadcastPointsAsTheyAreTurned) {
   for (const auto& [channels, height, width, window] :
        {std::array{200, 5, 5, 3}, std::array{3, 37, 29, 7}}) {
     const Schedule s = schedule_of(
-        fmt::format("name: w\nloops: {{o: 64, c: {}, h: {}, w: {}, r: {}, s: {}}}\n"
-                    "tensors: {{I: [c, h, w], W: [o, c, r, s], b: [o], T: [o, h, w], U: [o, h, w]}}\n"
-                    "operators:\n  - \"T[o,h,w] += I[c,h+r-{},w+s-{}] * W[o,c,r,s]\"\n"
-                    "  - \"U[o,h,w] = relu(T[o,h,w] + b[o])\"\n",
-                    channels, height, width, window, window, window / 2, window / 2),
+        fmt::format(
+            "name: w\nloops: {{o: 64, c: {}, h: {}, w: {}, r: {}, s: {}}}\n"
+            "tensors: {{I: [c, h, w], W: [o, c, r, s], b: [o], T: [o, h, w], U: [o, h, w]}}\n"
+            "operators:\n  - \"T[o,h,w] += I[c,h+r-{},w+s-{}] * W[o,c,r,s]\"\n"
+            "  - \"U[o,h,w] = relu(T[o,h,w] + b[o])\"\n",
+            channels, height, width, window, window, window / 2, window / 2),
         "o ( C.T C.U )", "o=64");
     const auto source = source_of(s);
     if (source && (channels == 200 || cpu::host_runs(cpu::Isa::avx512))) {

@@ -240,11 +240,11 @@ void check_parts(Isa isa, const char* dtype) {
   std::vector<Schedule> schedules;
   std::vector<Source> sources;
   for (int columns = 1; columns <= 18; ++columns) {
-    const auto w = std::make_shared<const Workload>(workload_from_yaml(
-        formatted("name: parts\ndtype: {}\nloops: {{i: 3, j: {}}}\noperators:\n"
-                  "  - \"y: Y[i,j] = X[i,j] * 2 + S[i]\"\n",
-                  dtype, columns),
-        "test"));
+    const auto w = std::make_shared<const Workload>(
+        workload_from_yaml(formatted("name: parts\ndtype: {}\nloops: {{i: 3, j: {}}}\noperators:\n"
+                                     "  - \"y: Y[i,j] = X[i,j] * 2 + S[i]\"\n",
+                                     dtype, columns),
+                           "test"));
     auto s = resolve(Plan{.kernels = {{.tree = parse_tree("i/3 ( C.y )")}}}, w,
                      std::make_shared<const Machine>(named_machine("cache:1M/16")));
     ASSERT_TRUE(s.ok()) << s.reason();
@@ -269,6 +269,41 @@ TEST(PartsOfVectors, AreStoredAndNothingBehindThem) {
   for (const Isa isa : testing::isas_here()) {
     check_parts<float>(isa, "f32");
     check_parts<double>(isa, "f64");
+  }
+}
+
+/// A vector times a matrix whose columns lie apart: nothing is turned for one row; for more, into
+/// panels.
+TEST(Products, OfOneRowReadARightOperandAsItLies) {
+  for (const std::int64_t rows : {1, 3}) {
+    const auto w = std::make_shared<const Workload>(
+        workload_from_yaml(formatted("name: t\nloops: {{m: {}, n: 37, k: 150}}\noperators:\n"
+                                     "  - \"C[m,n] += A[m,k] * B[n,k]\"\n",
+                                     rows),
+                           "test"));
+    const auto m = std::make_shared<const Machine>(parse_synthetic_machine("cache:1M/16"));
+    auto s = resolve(Plan{.kernels = {{.tree = parse_tree("n k m ( C.C )"),
+                                       .tiles = parse_tiles(formatted("n=21,k=100,m={}", rows))}}},
+                     w, m);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    std::vector<Source> sources;
+    for (Isa isa : testing::isas_here())
+      sources.push_back(
+          emit(*s, {.isa = isa, .prefix = "k" + std::to_string(sources.size())}).value());
+    auto kernels = build_all(sources, {.optimisation = "-O0"});
+    ASSERT_TRUE(kernels.ok()) << kernels.reason();
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const TensorValues inputs = random_inputs(*w, 5);
+      testing::Arrays<float> arrays(*w, inputs);
+      kernels.value()[i].run(arrays.pointers());
+      EXPECT_LT(testing::worst_error(*w, arrays, evaluate(*w, inputs)), 1e-5)
+          << name_of(sources[i].isa);
+      if (sources[i].isa == Isa::generic) continue;
+      EXPECT_EQ(sources[i].text.find("pack_panels<16>(") != std::string::npos ||
+                    sources[i].text.find("pack_panels<24>(") != std::string::npos ||
+                    sources[i].text.find("pack_panels<32>(") != std::string::npos,
+                rows > 1);
+    }
   }
 }
 

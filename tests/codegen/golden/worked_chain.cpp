@@ -423,7 +423,7 @@ struct Known {
 constexpr int at_most(int size, int most) { return size < most ? size : most; }
 constexpr int64_t at_least(int64_t size, int64_t least) { return size > least ? size : least; }
 constexpr int64_t kStepsAhead = 8, kProductsAhead = 400, kLongDepth = 48;
-constexpr int64_t kLineOfSteps = 16;
+constexpr int64_t kLineOfSteps = 16, kKeptBytes = 16384, kLeastKeptSteps = 128;
 
 template <int N>
 struct Count {
@@ -767,22 +767,19 @@ TILEWRIGHT_TARGET void panel_of(int64_t vectors, int64_t rows, int64_t depth, co
   }
 }
 
-// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
-// rows are far from one another; `to` has room for the depth of one panel of NI vectors.
-// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
-template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class ARow, class AStep, class BStep,
-          class CRow, class After = Keep>
-TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
-                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
-                                CRow c_row, bool fresh, const After& after = {},
-                                Real* to = nullptr) {
-  if (rows <= 0 || columns <= 0) return;
+// C[i,j] += A[i,k] * B[k,j], panel by panel of columns. Of B the last panel fetches `then_b`.
+template <int MI, int NI, int64_t M, int64_t N, bool Apart, class ARow, class AStep, class BStep,
+          class CRow, class After>
+TILEWRIGHT_TARGET void multiply_panels(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                       ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                       CRow c_row, bool fresh, const After& after, Real* to,
+                                       const Real* then_b) {
   const int64_t vectors = (columns + kLanes - 1) / kLanes, panels = (vectors + NI - 1) / NI;
   for (int64_t p = 0, at = 0; p < panels; ++p) {
     const int64_t size = vectors / panels + (p < vectors % panels);
     const int64_t j = at * kLanes, last = min(columns - j - (size - 1) * kLanes, kLanes);
     at += size;
-    const Real* const next = p + 1 < panels ? b + at * kLanes : b;
+    const Real* const next = p + 1 < panels ? b + at * kLanes : then_b;
     if (last == kLanes)
       panel_of<MI, NI, false, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
                                                   c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
@@ -790,6 +787,39 @@ TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, co
       panel_of<MI, NI, true, M, N, false, Apart>(size, rows, depth, a, a_row, a_k, b + j, b_k, c + j,
                                                  c_row, first_lanes(last), fresh, j, after, to, next, p == 0);
   }
+}
+// C[i,j] += A[i,k] * B[k,j] for any sizes, by micro-kernels of at most MI rows and NI vectors. Apart: B's
+// rows are far from one another; `to` has room for the depth of one panel of NI vectors.
+// `fresh`: C starts from zero. M rows and N columns where that is always so, else 0.
+// A panel that is kept for several groups of rows is cut along its depth: a part of it stays in the first
+// cache, and its rows, each on a page of its own, are no more than a processor remembers pages. C holds
+// the sums in between. Where so small a panel has few steps, the sums would be loaded too often.
+template <int MI, int NI, int64_t M, int64_t N, bool Apart = false, class ARow, class AStep, class BStep,
+          class CRow, class After = Keep>
+TILEWRIGHT_TARGET void multiply(int64_t rows, int64_t columns, int64_t depth, const Real* a,
+                                ARow a_row, AStep a_k, const Real* b, BStep b_k, Real* c,
+                                CRow c_row, bool fresh, const After& after = {},
+                                Real* to = nullptr) {
+  if (rows <= 0 || columns <= 0) return;
+  constexpr int64_t steps = kKeptBytes / (NI * static_cast<int64_t>(sizeof(Vector)));
+  if constexpr (Apart && (M == 0 || M > MI) && steps >= kLeastKeptSteps)
+    if (rows > MI && depth > 2 * steps) {
+      const int64_t parts = (depth + steps / 2) / steps;
+      for (int64_t part = 0, k = 0; part < parts; ++part) {
+        const int64_t size = depth / parts + (part < depth % parts);
+        const Real* const from = b + k * b_k;
+        if (part + 1 < parts)
+          multiply_panels<MI, NI, M, N, Apart>(rows, columns, size, a + k * a_k, a_row, a_k, from, b_k, c,
+                                               c_row, fresh && part == 0, Keep{}, to, from + size * b_k);
+        else
+          multiply_panels<MI, NI, M, N, Apart>(rows, columns, size, a + k * a_k, a_row, a_k, from, b_k, c,
+                                               c_row, false, after, to, b);
+        k += size;
+      }
+      return;
+    }
+  multiply_panels<MI, NI, M, N, Apart>(rows, columns, depth, a, a_row, a_k, b, b_k, c, c_row, fresh,
+                                       after, to, b);
 }
 // The same where B lies in panels of `Vectors`, at most NI, `b_panel` elements from one to the next, each
 // step of the depth behind the one before.
@@ -854,6 +884,15 @@ inline void pack(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int
   if (b_k == 1) return transpose(columns, depth, b, b_column, packed, packed_k);
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = 0; j < columns; ++j) packed[k * packed_k + j] = b[k * b_k + j * b_column];
+}
+
+// B[k,j] into panels of `Width` columns, `panel` elements from one to the next, each step of the depth
+// behind the one before.
+template <int Width>
+inline void pack_panels(int64_t columns, int64_t depth, const Real* b, int64_t b_k, int64_t b_column,
+                        Real* packed, int64_t panel) {
+  for (int64_t j = 0; j < columns; j += Width, packed += panel)
+    pack(min(columns - j, Width), depth, b + j * b_column, b_k, b_column, packed, Width);
 }
 
 // m/4 l/5 ( k/4 ( L.A@L1 L.B@L1 C.gemm1 ) n/3 ( L.D@L1 C.gemm2 ) )
