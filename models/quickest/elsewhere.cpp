@@ -58,6 +58,7 @@ constexpr int kTries = 96, kTriesOfAll = 2000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most, and of each part of the plan that is taken.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken = 1600;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Operators up to which every partition is considered.
 constexpr std::size_t kEveryPartition = 6;
 /// Operators up to which the parts that are taken are tried in halves.
@@ -90,22 +91,25 @@ class Chooser {
       }
       double least = std::numeric_limits<double>::infinity();
       std::vector<const Candidate*> best;
+      std::vector<std::vector<const Candidate*>> others;  // all that were put together
       for (const auto& parts : cuts) {
         double total = 0;
         std::vector<const Candidate*> chosen;
         double rest = 0;  // that the parts to come move at least
         if (by == kBytes)
           for (const Part& p : parts) rest += compulsory(p);
+        const double most = by == kBytes && lie_together() ? kNever : least;
         for (const Part& p : parts) {
-          if (total + rest >= least) {
-            total = least;
+          if (total + rest >= most) {
+            total = kNever;
             break;
           }
           if (by == kBytes) rest -= compulsory(p);
           total += cheapest(p, chosen);
           steps.done();
-          if (total >= least) break;
+          if (total >= most) break;
         }
+        if (total < kNever) others.push_back(chosen);
         if (total < least) least = total, best = chosen;
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
@@ -113,6 +117,7 @@ class Chooser {
       if (!best.empty() && cuts[0][0].size() <= kTakenApart)
         while (asks_others(least, best) || takes_apart(least, best) || puts_together(least, best)) {
         }
+      if (by == kBytes && !best.empty()) as_a_whole(least, best, others, cuts[0][0]);
       if (!best.empty()) return joined(best, least, why);
     }
     return Reason{refusals()};
@@ -442,6 +447,53 @@ class Chooser {
     return c.most[cost_];
   }
 
+  /// Whether plans of few operators differ in how tensors between parts lie: in caches as one of
+  /// the parts has them, so that as one they move what no part alone says.
+  bool lie_together() const {
+    return q_.machine->level(q_.planned_level()).managed == Managed::hardware &&
+           q_.workload->operators().size() <= kTakenApart;
+  }
+
+  /// What the parts' plans move as one; nothing where they are none.
+  std::optional<double> together(const std::vector<const Candidate*>& those) const {
+    if (those.size() == 1) return those.front()->most[cost_];
+    std::vector<PartPlan> parts;
+    for (const Candidate* c : those) parts.push_back(c->part);
+    const Result<JoinedPlan> all = join_plans(*q_.workload, parts);
+    if (!all) return std::nullopt;
+    const auto w = rewritten(q_.workload, all->rewrites);
+    if (w == nullptr) return std::nullopt;
+    return most({.ops = {}, .part = {.part = *w, .plan = all->plan}, .workload = w}, true);
+  }
+
+  /// On caches the plan that moves least as one: of those in `others`, of each model's own of the
+  /// whole, and of those that differ from the best in one part.
+  void as_a_whole(double& least, std::vector<const Candidate*>& best,
+                  std::vector<std::vector<const Candidate*>>& others, const Part& whole) {
+    if (!lie_together()) return;
+    for (Candidate& c : known_[whole].all)
+      if (cost(c)) others.push_back({&c});
+    const auto fit = [](const auto& those) { return std::ranges::all_of(those, &Candidate::fits); };
+    least = together(best).value_or(kNever);
+    const auto take = [&](const std::vector<const Candidate*>& those) {
+      if (fit(best) && !fit(those)) return false;
+      const auto its = together(those);
+      if (!its || (*its >= least && (fit(best) || !fit(those)))) return false;
+      least = *its, best = those;
+      return true;
+    };
+    for (const auto& those : others) take(those);
+    for (bool better = true; better;) {
+      better = false;
+      for (std::size_t i = 0; best.size() > 1 && i < best.size(); ++i)
+        for (Candidate& c : known_[best[i]->ops].all) {
+          std::vector<const Candidate*> those = best;
+          those[i] = &c;
+          if (&c != best[i] && cost(c) && take(those)) better = true;
+        }
+    }
+  }
+
   /// What models say of it at most; `counting`: those that make no plans.
   std::optional<double> most(const Candidate& c, bool counting) const {
     std::optional<double> most;
@@ -489,8 +541,11 @@ class Chooser {
                      clock_ != nullptr ? "of each part, what the target's time model gives its plan"
                                        : "of each part, the longest that a model gives its plan"}};
     } else {
-      out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
-                    {"volume_is", "of each part, what its plan moves: no model here knows time"}};
+      out.detail = {
+          {"volume_bytes", static_cast<std::int64_t>(cost)},
+          {"volume_is", lie_together() ? "of the whole plan: no model here knows time"
+                                       : "of each part, what its plan moves: no model here knows "
+                                         "time"}};
     }
     out.detail["parts_planned"] = ordered_json::array();
     for (const Candidate* c : best) {
@@ -502,7 +557,13 @@ class Chooser {
                                              {unit, or_null(c->most[cost_])}});
     }
     out.detail["candidates"] = seen_.json();
-    if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
+    if (why) {
+      std::vector<Edge> all = edges(best);
+      for (Edge& e : all)
+        if (cost_ == kBytes && lie_together() && e.note.empty())
+          e.note = "parts alone: together they may move more";
+      out.detail["edges"] = edges_json(*q_.workload, all, unit);
+    }
     return out;
   }
 
