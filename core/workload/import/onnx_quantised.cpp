@@ -101,8 +101,8 @@ void say_quantise(NodeReader& n) {
       // No number is the low end, as onnxruntime has it: integers have none to keep. It is told by
       // a comparison that nothing else fails but what is the low end anyway.
       const double least = std::numeric_limits<float>::lowest();
-      whole = call("select",
-                   {call("lt", {number(least), a[0]}), std::move(whole), end(range->low)});
+      whole =
+          call("select", {call("lt", {number(least), a[0]}), std::move(whole), end(range->low)});
       const Expr shift = z ? number(*z - less) : sub(a[2], number(less));
       return z && *z == less ? whole : add(std::move(whole), shift);
     });
