@@ -3,7 +3,7 @@
 // times that models give it: what one leaves out, another has. Where no model knows how long the
 // whole takes, the one of fewest bytes into the planned level, of others' plans and of trees of our
 // own (fewest.h), as those count who count any plan's bytes and make none. Where the target itself
-// knows its programs' time, that counts alone, and tiles are searched by it.
+// knows its programs' time, that counts alone. Tiles are searched by the time that counts.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -51,7 +51,7 @@ Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
 /// operators with more loops than this, 8! orders, and as many products: that takes seconds.
 constexpr std::size_t kMostLoops = 8;
 constexpr std::ptrdiff_t kMostProducts = 3;
-/// Of each part, by the target's time: proposals whose tiles are searched, and plans tried for each
+/// Of each part, by time: proposals whose tiles are searched, and plans tried for each
 /// of their kernels; fewer of each where there are many operators.
 constexpr std::size_t kRefined = 3;
 constexpr int kTries = 96, kTriesOfAll = 2000;
@@ -83,7 +83,7 @@ class Chooser {
       if (by == kBytes && cuts[0][0].size() <= kEveryPartition)
         search_trees(cuts[0][0], kTreesOfTaken);
       // Tiles are searched where there is a plan at all.
-      if (by == kSeconds && clock_ != nullptr) {
+      if (by == kSeconds) {
         refines_ = false;
         if (std::ranges::none_of(cuts, [&](const auto& parts) { return has_plan(parts); }))
           continue;
@@ -191,7 +191,7 @@ class Chooser {
           (c.fits == best->fits && *its < *best->most[cost_]))
         best = &c;
     }
-    if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && refines_ && !best->refined) {
+    if (best != nullptr && cost_ == kSeconds && refines_ && !best->refined) {
       std::vector<Candidate*> order;
       for (Candidate& c : candidates(p))
         if (c.most[cost_]) order.push_back(&c);
@@ -337,10 +337,10 @@ class Chooser {
     return false;
   }
 
-  /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.
-  std::optional<double> by_target(const Plan& plan,
-                                  const std::shared_ptr<const Workload>& w) const {
-    return resolved(plan, w, q_) ? cost(*clock_, w, plan) : std::nullopt;
+  /// Seconds of a plan; nothing where it is illegal or does not fit.
+  std::optional<double> timed(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
+    if (!resolved(plan, w, q_)) return std::nullopt;
+    return clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
   }
 
   void search_tiles(Candidate& c) {
@@ -351,7 +351,7 @@ class Chooser {
     double seconds = *c.most[kSeconds];
     for (std::size_t k = 0; k < plan.kernels.size(); ++k)
       refine(plan, k, seconds, *c.workload, tries,
-             [&](const Plan& p) { return seen_.seen(by_target(p, c.workload)); });
+             [&](const Plan& p) { return seen_.seen(timed(p, c.workload)); });
     if (seconds >= *c.most[kSeconds]) return;
     const auto s = resolved(plan, c.workload, q_);
     if (!s || (q_.refuses && q_.refuses(*s))) return;
@@ -437,12 +437,12 @@ class Chooser {
     if (!c.priced[cost_]) {
       c.priced[cost_] = true;
       if (cost_ == kSeconds && clock_ != nullptr)
-        return c.most[cost_] = by_target(c.part.plan, c.workload);
+        return c.most[cost_] = timed(c.part.plan, c.workload);
       if (cost_ == kBytes) c.fits = resolved(c.part.plan, c.workload, q_).has_value();
       // Who makes no plans counts those of anybody: what it says is taken, where there is such a
       // one.
-      if (cost_ == kBytes) c.most[cost_] = most(c, true);
-      if (!c.most[cost_]) c.most[cost_] = most(c, false);
+      if (cost_ == kBytes) c.most[cost_] = most(c.part.plan, c.workload, true);
+      if (!c.most[cost_]) c.most[cost_] = most(c.part.plan, c.workload, false);
     }
     return c.most[cost_];
   }
@@ -463,7 +463,7 @@ class Chooser {
     if (!all) return std::nullopt;
     const auto w = rewritten(q_.workload, all->rewrites);
     if (w == nullptr) return std::nullopt;
-    return most({.ops = {}, .part = {.part = *w, .plan = all->plan}, .workload = w}, true);
+    return most(all->plan, w, true);
   }
 
   /// On caches the plan that moves least as one: of those in `others`, of each model's own of the
@@ -494,13 +494,14 @@ class Chooser {
     }
   }
 
-  /// What models say of it at most; `counting`: those that make no plans.
-  std::optional<double> most(const Candidate& c, bool counting) const {
+  /// What models say of a plan at most; `counting`: those that make no plans.
+  std::optional<double> most(const Plan& plan, const std::shared_ptr<const Workload>& w,
+                             bool counting) const {
     std::optional<double> most;
     for (const Model* e : q_.others)
       if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
           (!counting || e->propose == nullptr))
-        if (const auto its = cost(*e, c.workload, c.part.plan))
+        if (const auto its = cost(*e, w, plan))
           most = std::max(most.value_or(0), *its);
     return most;
   }
