@@ -14,7 +14,8 @@ def said(*words):
     return subprocess.run([sys.executable, SCRIPT, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["h100-whole-networks-third", "h100-whole-night", "h200-whole-f16-afternoon", "h200-whole-tf32-merged"])
+@pytest.mark.parametrize("name", ["h100-whole-networks-third", "h100-whole-night", "h200-whole-f16-afternoon", "h200-whole-tf32-merged",
+                                  "h200-whole-f32-defaults"])
 def test_a_recording_is_printed(name):
     path = ROOT / "experiments" / "results" / f"{name}.json"
     answer = said("--from", path)
@@ -24,6 +25,16 @@ def test_a_recording_is_printed(name):
         if "seconds_median" in has["ours"]:
             assert has["ours"]["verified"]
             assert f"{has['ours']['seconds_median'] * 1e6:.1f}" in line
+
+
+def test_what_rounds_to_tf32_is_in_no_ratio():
+    """It stands in a column of its own: ours computes more exactly."""
+    path = ROOT / "experiments" / "results" / "h200-whole-f32-defaults.json"
+    row = json.loads(path.read_text())["rows"]["resnet50-f32"]
+    line = next(line for line in said("--from", path).stdout.splitlines() if line.startswith("resnet50-f32"))
+    seconds = {who: answer["seconds"] for who, answer in row["torch"].items()}
+    assert seconds["compile tf32"] < row["ours"]["seconds_median"] < seconds["compile"]
+    assert line.split()[-2:] == [f"{seconds['compile tf32'] * 1e6:.1f}", f"{seconds['compile'] / row['ours']['seconds_median']:.2f}"]
 
 
 def test_a_row_that_there_is_not_is_named():

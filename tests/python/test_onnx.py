@@ -144,6 +144,42 @@ def test_whole_numbers_divided_by_zero_are_zero(tmp_path):
     assert tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)["verified"]
 
 
+def test_no_number_is_quantised_to_the_low_end(tmp_path):
+    """As onnxruntime has it, on every target: roots of negative numbers, one by one and in vectors, with a known scale and without."""
+    from onnx import numpy_helper
+
+    nodes = [("Sqrt", ["x"], ["r"], {}), ("Mul", ["r", "far"], ["f"], {})]
+    constants = {"far": numpy.array([1, 1e30] * 20, "f4"), "one": numpy.float32(0.01), "each": numpy.array([0.01, 0.02] * 20, "f4")}
+    for t in ("int8", "uint8"):
+        constants |= {f"{t}_one_zero": numpy.array(3, t), f"{t}_each_zero": numpy.array([3, 5] * 20, t)}
+        for name in ("one", "each"):
+            by = [name, f"{t}_{name}_zero"]
+            nodes += [("QuantizeLinear", ["f", *by], [f"{t}_{name}_q"], {}),
+                      ("DequantizeLinear", [f"{t}_{name}_q", *by], [f"{t}_{name}"], {})]
+    outputs = {f"{t}_{name}": [6, 40] for t in ("int8", "uint8") for name in ("one", "each")}
+    model = build([(op, i, o, a | ({"axis": 1} if "Linear" in op and "each" in o[0] else {})) for op, i, o, a in nodes],
+                  {"x": [6, 40]}, outputs)
+    model.graph.initializer.extend(numpy_helper.from_array(numpy.asarray(v), n) for n, v in constants.items())
+    path = str(tmp_path / "roots.onnx")
+    onnx.save(model, path)
+    made, values = tilewright.import_(path), reference.evaluate(path)
+    names = {e["name"]: e["tensor"] for e in made["inputs"] + made["outputs"]}
+    x = values[names["x"]].reshape(6, 40)
+    assert 0 < (x < 0).sum() < x.size
+    for name in outputs:
+        low, high = (-128, 127) if name.startswith("int8") else (0, 255)
+        scale, zero = constants[name.split("_")[1]], constants[f"{name}_zero"].astype(float)
+        with numpy.errstate(invalid="ignore"):
+            whole = numpy.clip(numpy.round(numpy.sqrt(x) * constants["far"] / scale) + zero, low, high)
+        want = (numpy.where(x < 0, low, whole) - zero) * scale
+        got = values[names[name]].reshape(6, 40)
+        assert (numpy.abs(got - want) < 1.01 * scale).all(), name  # a step of rounding
+        assert numpy.allclose(got[x < 0], want[x < 0], rtol=1e-6), name
+    for options in ({"machine": "host"}, {"machine": "host", "isa": "generic"}):
+        assert tilewright.run(path, **options, seconds=0, beside=sys.executable)["verified"], options
+    assert tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)["verified"]
+
+
 def test_a_rewrite_that_takes_an_operator_of_another_part(tmp_path):
     """The parts are planned without rewrites then: the network was refused."""
     import onnx_graph_cases

@@ -97,8 +97,12 @@ void say_quantise(NodeReader& n) {
       const auto z = constant(a[2]);
       const auto end = [&](double e) { return z ? number(e - *z) : sub(number(e), a[2]); };
       Expr whole = call("round", {size});
-      // What is no number gives way to the end that stands first.
       whole = call("min", {end(range->high), call("max", {end(range->low), std::move(whole)})});
+      // No number is the low end, as onnxruntime has it: integers have none to keep. It is told by
+      // a comparison that nothing else fails but what is the low end anyway.
+      const double least = std::numeric_limits<float>::lowest();
+      whole =
+          call("select", {call("lt", {number(least), a[0]}), std::move(whole), end(range->low)});
       const Expr shift = z ? number(*z - less) : sub(a[2], number(less));
       return z && *z == less ? whole : add(std::move(whole), shift);
     });
