@@ -1,9 +1,9 @@
 // How far the planner's choice is from the best plan that its own price knows, of small workloads.
 //
-//   build/planner-gap [--tries N] < LIST   a line for each "MACHINE THREADS TARGET WORKLOAD",
-//   TARGET
-//                                          none where none is named: JSON
+//   build/planner-gap [--tries N] [--models] < LIST   a line for each "MACHINE THREADS TARGET
+//                                          WORKLOAD", TARGET none where none is named: JSON
 //
+// With --models every model's own plan of the whole is priced, and nothing else.
 // Every partition into convex parts is counted, each part by the least of what the planner and
 // every other model propose of it alone; the least partitions are joined and priced as a whole, and
 // so is every other model's plan of the whole. From the best of all plans so many trees are then
@@ -193,7 +193,7 @@ class Gap {
  public:
   Gap(const Question& q, const Model& planner) : q_(q), planner_(planner) {}
 
-  ordered_json run(int tries) {
+  ordered_json run(int tries, bool models) {
     using clock = std::chrono::steady_clock;
     const auto begun = clock::now();
     ordered_json out;
@@ -213,12 +213,14 @@ class Gap {
     const auto note = [&](const char* by) { out[by] = ratio(own->cost, best.cost); };
     for (const Model* m : q_.others) consider(*m, q_.workload, best);
     note("models");
-    if (q_.workload->operators().size() <= kMostOperators) partitions(best);
-    note("partitions");
-    const Whole counted = best;
-    drawn(*own, tries, best);
-    if (counted.by != own->by || counted.cost < own->cost) drawn(counted, tries, best);
-    note("drawn");
+    if (!models) {
+      if (q_.workload->operators().size() <= kMostOperators) partitions(best);
+      note("partitions");
+      const Whole counted = best;
+      drawn(*own, tries, best);
+      if (counted.by != own->by || counted.cost < own->cost) drawn(counted, tries, best);
+      note("drawn");
+    }
     out["by"] = best.by;
     if (best.cost < .98 * own->cost) {
       for (const auto& [name, of] : {std::pair{"plan", &*own}, {"better", &best}}) {
@@ -391,7 +393,12 @@ class Gap {
 
 int run(int argc, char** argv) {
   int tries = 400;
-  if (argc > 2 && std::string(argv[1]) == "--tries") tries = std::stoi(argv[2]);
+  bool models = false;
+  for (int i = 1; i < argc; ++i)
+    if (std::string(argv[i]) == "--models")
+      models = true;
+    else if (std::string(argv[i]) == "--tries" && i + 1 < argc)
+      tries = std::stoi(argv[++i]);
   std::string line;
   while (std::getline(std::cin, line)) {
     std::istringstream words(line);
@@ -407,7 +414,7 @@ int run(int argc, char** argv) {
       const harness::Setting setting = harness::setting_of(request);
       const Model& planner = harness::planning_model();
       out["operators"] = setting.workload->operators().size();
-      out.update(Gap(harness::question_of(request, setting, planner), planner).run(tries));
+      out.update(Gap(harness::question_of(request, setting, planner), planner).run(tries, models));
     } catch (const InputError& e) {
       out["refused"] = e.what();
     }

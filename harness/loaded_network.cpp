@@ -6,6 +6,7 @@
 #include <new>
 
 #include "core/base/format.h"
+#include "core/base/toolchain.h"
 #include "core/workload/cut.h"
 #include "core/workload/reference/elements.h"
 #include "harness/pipeline.h"
@@ -31,10 +32,11 @@ void LoadedNetwork::Freed::operator()(void* memory) const { std::free(memory); }
 void* LoadedNetwork::take(std::int64_t bytes) {
   constexpr std::size_t kPage = 4096;
   const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
-  void* memory = std::aligned_alloc(kPage, size);
-  if (memory == nullptr) throw std::bad_alloc();
+  const auto exact = static_cast<std::size_t>(under_address_sanitizer() ? bytes : size);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, kPage, exact) != 0) throw std::bad_alloc();
   memory_.emplace_back(memory);
-  std::memset(memory, 0xff, size);  // an element that is read and never written shows
+  std::memset(memory, 0xff, exact);  // an element that is read and never written shows
   return memory;
 }
 

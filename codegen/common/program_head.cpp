@@ -10,7 +10,7 @@ void check_prefix(const std::string& prefix) {
     throw InputError({.field = "prefix",
                       .value = prefix.substr(0, 80),
                       .problem = "is not an identifier",
-                      .accepted = "letters, digits and underscores, no C++ keyword"});
+                      .accepted = "letters, digits and _, not starting with a digit, at most 64"});
 }
 
 std::string program_head(const Schedule& s, const std::string& build_command) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "codegen/common/host_memory.h"
 #include "codegen/cpu/cpu.h"
 #include "core/base/toolchain.h"
 
@@ -84,6 +85,10 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
   std::vector<std::string> words = *command;
   const std::vector<std::string> flags = flags_of(sources, options);
   words.insert(words.end(), flags.begin(), flags.end());
+  if (under_address_sanitizer())
+    for (const char* w :
+         {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1", "-O1"})
+      words.emplace_back(w);
   // As needed: code that uses nothing of the C++ runtime library does not load it.
   for (const char* w : {"-shared", "-fPIC", "-Wl,--as-needed", "-o"}) words.emplace_back(w);
   words.push_back(object.string());
@@ -103,6 +108,8 @@ Result<Loaded> compile_and_load(std::span<const Source> sources, const BuildOpti
 std::shared_ptr<void> allocate(std::int64_t bytes) {
   constexpr std::size_t kPage = 4096;
   const auto size = (static_cast<std::size_t>(bytes) + kPage - 1) / kPage * kPage;
+  if (under_address_sanitizer())
+    return codegen::host_memory(static_cast<std::size_t>(bytes), kPage);
   return {std::aligned_alloc(kPage, std::max(size, kPage)), [](void* p) { std::free(p); }};
 }
 

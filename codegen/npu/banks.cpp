@@ -27,8 +27,7 @@ std::int64_t most_of_a_group(const std::vector<Blocks>& operands, std::int64_t r
     for (std::int64_t b = 0; b < o.count; ++b)
       blocks.push_back((o.begin + repeat * o.repeat_stride + b * o.block_stride) / kBlock);
   std::ranges::sort(blocks);
-  const auto same = std::ranges::unique(blocks);
-  blocks.erase(same.begin(), same.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   of_group.assign(static_cast<std::size_t>(groups), 0);
   std::int64_t most = 0;
   for (const std::int64_t b : blocks)

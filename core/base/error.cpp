@@ -58,36 +58,6 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// C++20 keywords and alternative tokens, the identifiers with special meaning that a declaration
-// could be confused by, and the C and GNU spellings that a compiler may still take as keywords.
-constexpr std::string_view kKeywords[] = {
-    "alignas",     "alignof",      "and",       "and_eq",
-    "asm",         "auto",         "bitand",    "bitor",
-    "bool",        "break",        "case",      "catch",
-    "char",        "char8_t",      "char16_t",  "char32_t",
-    "class",       "co_await",     "co_return", "co_yield",
-    "compl",       "concept",      "const",     "const_cast",
-    "consteval",   "constexpr",    "constinit", "continue",
-    "decltype",    "default",      "delete",    "do",
-    "double",      "dynamic_cast", "else",      "enum",
-    "explicit",    "export",       "extern",    "false",
-    "final",       "float",        "for",       "friend",
-    "goto",        "if",           "import",    "inline",
-    "int",         "linux",        "long",      "module",
-    "mutable",     "namespace",    "new",       "noexcept",
-    "not",         "not_eq",       "nullptr",   "operator",
-    "or",          "or_eq",        "override",  "private",
-    "protected",   "public",       "register",  "reinterpret_cast",
-    "requires",    "restrict",     "return",    "short",
-    "signed",      "sizeof",       "static",    "static_assert",
-    "static_cast", "struct",       "switch",    "template",
-    "this",        "thread_local", "throw",     "true",
-    "try",         "typedef",      "typeid",    "typename",
-    "typeof",      "union",        "unix",      "unsigned",
-    "using",       "virtual",      "void",      "volatile",
-    "wchar_t",     "while",        "xor",       "xor_eq",
-    "i386"};
-
 }  // namespace
 
 InputError::InputError(Parts parts)
@@ -149,12 +119,8 @@ bool is_identifier(std::string_view text) {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
   };
   if (!letter(text.front())) return false;
-  // Implementations' own keywords (__asm__, __global__) all start so; they are reserved anyway.
-  if (text.starts_with("__")) return false;
-  if (!std::all_of(text.begin(), text.end(),
-                   [&](char c) { return letter(c) || (c >= '0' && c <= '9'); }))
-    return false;
-  return std::find(std::begin(kKeywords), std::end(kKeywords), text) == std::end(kKeywords);
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
 void check_failed(const char* expression, const char* file, int line, const std::string& message) {

@@ -72,7 +72,7 @@ class Result {
 std::string nearest(std::string_view given, std::span<const std::string> candidates);
 /// "a, b, c"
 std::string join(std::span<const std::string> items, std::string_view separator = ", ");
-/// True for [A-Za-z_][A-Za-z0-9_]*, at most 64 characters, that is no C++ keyword: safe in source.
+/// True for [A-Za-z_][A-Za-z0-9_]*, at most 64 characters. What is emitted of it has more letters.
 bool is_identifier(std::string_view text);
 
 [[noreturn]] void check_failed(const char* expression, const char* file, int line,

@@ -1,5 +1,6 @@
 #include "core/base/toolchain.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -114,9 +115,16 @@ Result<std::vector<std::string>> compiler_command(const std::string& asked) {
       "install g++"};
 }
 
+bool under_address_sanitizer() {
+  static const bool is = dlsym(RTLD_DEFAULT, "__asan_init") != nullptr;
+  return is;
+}
+
 std::optional<Reason> run_program(const std::vector<std::string>& words, const fs::path& log,
                                   const std::vector<std::string>& environment) {
-  std::vector<std::string> arguments = words, variables = environment_with(environment);
+  std::vector<std::string> arguments = words, all = environment;
+  if (under_address_sanitizer()) all.emplace_back("LD_PRELOAD=");  // it is for this process alone
+  std::vector<std::string> variables = environment_with(std::move(all));
   const std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

@@ -33,6 +33,9 @@ std::string text_of(const std::filesystem::path& file);
 /// The C++ compiler and what comes before its own arguments ("ccache g++" is two words): `asked`, else
 /// CXX, else the first of c++, g++ and clang++.
 Result<std::vector<std::string>> compiler_command(const std::string& asked);
+/// Whether this process runs under AddressSanitizer, built in or preloaded. Kernels that are built
+/// for it are then checked, too, and each tensor lies in memory of its own, of its exact size.
+bool under_address_sanitizer();
 /// Runs a program to its end, its output in `log`, `environment` ("NAME=value") in place of what this
 /// process has of those names. Nothing where it succeeded; else the first line of the output that
 /// says "error".

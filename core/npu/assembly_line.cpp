@@ -104,7 +104,7 @@ std::string Line::identifier(const char* what) {
   const std::string_view name = word();
   if (!is_identifier(name)) {
     fail(from, name.empty() ? text_.substr(from) : name,
-         std::string(what) + ": letters, digits and _, at most 64, no C++ keyword");
+         std::string(what) + ": letters, digits and _, not starting with a digit, at most 64");
   }
   return std::string(name);
 }

@@ -164,9 +164,7 @@ class Parser {
   std::string name(std::string_view text, std::size_t at, const char* what) const {
     if (!is_identifier(text)) {
       fail(at, text,
-           std::string(what) +
-               ": letters, digits and _, not starting with a digit, at "
-               "most 64, no C++ keyword");
+           std::string(what) + ": letters, digits and _, not starting with a digit, at most 64");
     }
     return std::string(text);
   }

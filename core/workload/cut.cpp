@@ -78,6 +78,34 @@ class Levels {
     return both;
   }
 
+  /// Contractions that read what `from` makes, of which no way from it leads through another one.
+  /// Cost: what lies after `from` and before those, not how far what follows them reaches.
+  std::set<OpId> next_contractions(OpId from) const {
+    enum Met : char { never, directly, behind };  // behind: through a contraction, too
+    std::vector<Met> met(of_.size(), never);
+    std::set<std::pair<int, OpId>> open{{level(from), from}};
+    std::set<OpId> found;
+    std::size_t direct = 1;  // of the open ones
+    met[from.index()] = directly;
+    while (direct > 0) {
+      const OpId op = open.extract(open.begin()).value().second;
+      Met next = met[op.index()];
+      if (next == directly) {
+        --direct;
+        if (op != from && w_.is_contraction(op)) found.insert(op), next = behind;
+      }
+      for (const Output& out : w_.op(op).outputs)
+        for (OpId reader : w_.consumers(out.target.tensor)) {
+          Met& its = met[reader.index()];
+          if (its == never) open.insert({level(reader), reader});
+          direct -= its == directly && next == behind ? 1 : 0;
+          direct += its == never && next == directly ? 1 : 0;
+          its = std::max(its, next);
+        }
+    }
+    return found;
+  }
+
  private:
   int level(OpId op) const { return of_[op.index()]; }
   template <class F>
@@ -157,27 +185,6 @@ class Cutter {
     for (OpId op : ops) part_[op.index()] = static_cast<int>(parts_.size());
   }
 
-  /// Contractions that read what `from` makes, with none between.
-  std::set<OpId> next_contractions(OpId from) const {
-    std::set<OpId> found;
-    std::vector<OpId> open{from};
-    std::vector<bool> seen(part_.size(), false);
-    while (!open.empty()) {
-      const OpId op = open.back();
-      open.pop_back();
-      for (const Output& out : w_.op(op).outputs)
-        for (OpId reader : w_.consumers(out.target.tensor)) {
-          if (seen[reader.index()]) continue;
-          seen[reader.index()] = true;
-          if (w_.is_contraction(reader))
-            found.insert(reader);
-          else
-            open.push_back(reader);
-        }
-    }
-    return found;
-  }
-
   /// With everything that cannot be parted from them.
   Part whole(Part ops) const {
     for (;;) {
@@ -227,7 +234,7 @@ class Cutter {
     std::vector<Pair> all;
     for (OpId first : w_.topological_order())
       if (w_.is_contraction(first))
-        for (OpId second : next_contractions(first))
+        for (OpId second : levels_.next_contractions(first))
           if (auto pair = pair_of(first, second)) all.push_back(std::move(*pair));
     std::ranges::stable_sort(all, std::ranges::greater{}, &Pair::bytes);
     return all;
@@ -330,8 +337,12 @@ class Follower {
         constant_(constant_operators(w)) {}
 
   std::vector<Part> run() {
+    std::map<OpId, Part> before;  // by contraction, those that it reads of
+    for (std::size_t i = 0; i < w_.operators().size(); ++i)
+      if (w_.is_contraction(OpId(i)))
+        for (OpId second : levels_.next_contractions(OpId(i))) before[second].emplace_back(i);
     for (OpId op : w_.topological_order())
-      if (w_.is_contraction(op)) join_attention(op);
+      if (const auto at = before.find(op); at != before.end()) join_attention(at->second, op);
     for (OpId op : w_.topological_order())
       if (!w_.is_contraction(op))
         for (OpId producer : producers(op))
@@ -359,8 +370,8 @@ class Follower {
 
   /// One part of a product with the product before it where exponentials lie between the two, and
   /// rows that are reduced: the planner says whether scores leave the chip.
-  void join_attention(OpId second) {
-    for (OpId first : contractions_before(second)) {
+  void join_attention(const Part& before, OpId second) {
+    for (OpId first : before) {
       Part ops = levels_.closure({std::min(first, second), std::max(first, second)});
       if (ops.size() > most_) continue;
       add_sums(ops);
@@ -393,25 +404,6 @@ class Follower {
           if (!std::ranges::binary_search(ops, op) && !w_.reduction_loops(op).empty() &&
               !w_.is_contraction(op) && std::ranges::all_of(w_.op(op).inputs, made_here))
             ops.insert(std::ranges::upper_bound(ops, op), op);
-  }
-
-  /// Contractions that it reads of, with none between.
-  std::set<OpId> contractions_before(OpId op) const {
-    std::set<OpId> found, seen;
-    std::vector<OpId> open{op};
-    while (!open.empty()) {
-      const OpId at = open.back();
-      open.pop_back();
-      for (const Access& a : w_.op(at).inputs) {
-        const OpId p = w_.producer(a.tensor);
-        if (!p.valid() || !seen.insert(p).second) continue;
-        if (w_.is_contraction(p))
-          found.insert(p);
-        else
-          open.push_back(p);
-      }
-    }
-    return found;
   }
 
   bool is_alone(OpId op) const { return !alone_.empty() && alone_[op.index()]; }

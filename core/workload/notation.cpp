@@ -291,7 +291,9 @@ class Parser {
       return inside;
     }
     const bool minus = accept("-");
-    if (now_.kind == Token::Kind::number || (now_.kind == Token::Kind::name && now_.text == "inf"))
+    const bool infinity =
+        now_.kind == Token::Kind::name && now_.text == "inf" && ahead_.text != "[";
+    if (now_.kind == Token::Kind::number || infinity)
       return {.expr = {.constant = minus ? -number() : number()}};
     if (minus) {
       std::vector<Deep> args;

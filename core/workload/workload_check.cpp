@@ -28,7 +28,7 @@ void check_names(const Items& items, const std::string& kind) {
   for (const auto& item : items) {
     if (!is_identifier(item.name))
       fail(kind, "'" + item.name + "'", "is not an identifier",
-           "letters, digits and _, not starting with a digit or __, at most 64, no C++ keyword");
+           "letters, digits and _, not starting with a digit, at most 64");
     if (!seen.emplace(item.name, seen.size()).second)
       fail(kind + "." + item.name, "", "is declared twice", "each name once");
   }

@@ -54,6 +54,7 @@ class YamlReader {
                       .accepted = accepted});
   }
   RawText scalar(const YAML::Node& n, const std::string& field, const std::string& accepted) const {
+    if (n.IsNull()) wrong_kind(n, field, accepted + "; a name that YAML reads as null in quotes");
     if (!n.IsScalar()) wrong_kind(n, field, accepted);
     return {n.Scalar(), place(n)};
   }

@@ -80,6 +80,9 @@ struct Options {
   std::vector<double> op_weights = {};
   /// Intermediates forced to home (Fig. 8f): input and output tensors of Algorithm 1 like others.
   std::set<TensorId> spilled = {};
+  /// Whether Search::counted is asked for. Where it is not, orders that cannot be the best are not
+  /// looked into; `ranked` is the same.
+  bool counts = true;
 };
 
 /// Loops from outer to inner. Batch loops are not in it (they are outermost, one element a tile)

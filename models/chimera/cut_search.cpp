@@ -32,24 +32,30 @@ class CutSearch {
     }
   }
 
-  Result<Search> run() {
+  /// `counted`: all cases are bounded, so that the answer says how many are illegal or do not fit.
+  Result<Search> run(bool counted) {
     if (must_.size() > kMostCut)
       return Reason{"more than " + std::to_string(kMostCut) + " loops may be cut"};
     most_ = most_cut();
     Steps halves(2);
-    {
-      Steps listed(listed_);
-      Order chosen;
-      list_cases(0, chosen, listed);
-    }
+    list(!counted);
     halves.done();
-    std::stable_sort(cases_.begin(), cases_.end(),
-                     [](const Case& a, const Case& b) { return a.bound < b.bound; });
+    if (counted)
+      std::stable_sort(cases_.begin(), cases_.end(),
+                       [](const Case& a, const Case& b) { return a.bound < b.bound; });
     Steps solved(kSolved);
-    for (std::size_t i = 0; i < cases_.size() && cases_[i].bound <= best_; ++i) {
-      solve(cases_[i].order, cases_[i].cut, i < kSolved ? INFINITY : best_);
+    std::size_t i = 0;
+    const auto solve_next = [&](const Case& c) {
+      solve(c.order, c.cut, i++ < kSolved ? INFINITY : best_);
       solved.done();
-    }
+    };
+    if (counted)
+      for (const Case& c : cases_) {
+        if (c.bound > best_) break;
+        solve_next(c);
+      }
+    else
+      while (const auto next = by_bound(best_)) solve_next(cases_[next->at]);
     if (r_.ranked.empty()) {  // why not
       Effort effort;
       Result<Solution> s = solve_order(base_, capacity_, effort);
@@ -67,48 +73,20 @@ class CutSearch {
   std::optional<BestOfCuts> best() {
     if (must_.size() > kMostCut) return std::nullopt;
     most_ = most_cut();
-    {
-      Steps listed(listed_);
-      Order chosen;
-      by_floor_ = true;
-      list_cases(0, chosen, listed);
-    }
-    enum Known { kFloor, kAlike, kOwn };
-    struct Next {
-      double bound;
-      Known known;
-      std::size_t at;
-      bool operator>(const Next& o) const {
-        return std::tie(bound, known, at) > std::tie(o.bound, o.known, o.at);
-      }
-    };
-    std::vector<Next> heap;
-    for (std::size_t i = 0; i < cases_.size(); ++i) heap.push_back({cases_[i].bound, kFloor, i});
-    std::ranges::make_heap(heap, std::greater{});
+    list(true);
     std::optional<std::pair<Next, Solution>> first;
     std::vector<std::size_t>
         cases;  // that may move no more than the best: their own bounds are as low
-    while (!heap.empty() && heap.front().bound <= best_ * (1 + 1e-9)) {
-      std::ranges::pop_heap(heap, std::greater{});
-      Next next = heap.back();
-      heap.pop_back();
-      const Case& c = cases_[next.at];
-      if (next.known != kOwn) {
-        const bool alike = next.known == kFloor;
-        const auto bound = alike ? bound_alike(c.order, c.cut) : bound_of(c.order, c.cut);
-        if (!bound || *bound == INFINITY) continue;
-        heap.push_back({*bound, alike ? kAlike : kOwn, next.at});
-        std::ranges::push_heap(heap, std::greater{});
-        continue;
-      }
-      cases.push_back(next.at);
+    while (const auto next = by_bound(best_ * (1 + 1e-9))) {
+      const Case& c = cases_[next->at];
+      cases.push_back(next->at);
       solve(c.order, c.cut, best_);
       if (r_.ranked.empty()) continue;
       Solution s = std::move(r_.ranked.back());
       r_.ranked.clear();
-      if (!first || std::tuple(rank(s), next.bound, next.at) <
+      if (!first || std::tuple(rank(s), next->bound, next->at) <
                         std::tuple(rank(first->second), first->first.bound, first->first.at))
-        first.emplace(next, std::move(s));
+        first.emplace(*next, std::move(s));
     }
     if (!first) return std::nullopt;
     BestOfCuts found{.solution = std::move(first->second), .cuts = {}};
@@ -124,6 +102,46 @@ class CutSearch {
     Order order;
     std::size_t cut = 0;  ///< of the order's last loops
   };
+
+  enum Known { kFloor, kAlike, kOwn };
+  /// A case that waits, by what its bound is known from.
+  struct Next {
+    double bound;
+    Known known;
+    std::size_t at;
+    bool operator>(const Next& o) const {
+      return std::tie(bound, known, at) > std::tie(o.bound, o.known, o.at);
+    }
+  };
+
+  /// All cases, bounded each by itself or, for by_bound(), by their floors.
+  void list(bool by_floor) {
+    Steps listed(listed_);
+    Order chosen;
+    by_floor_ = by_floor;
+    list_cases(0, chosen, listed);
+    if (!by_floor) return;
+    for (std::size_t i = 0; i < cases_.size(); ++i) heap_.push_back({cases_[i].bound, kFloor, i});
+    std::ranges::make_heap(heap_, std::greater{});
+  }
+
+  /// The case that comes next by its own bound, of those as listed the first; none where no bound
+  /// is at most the limit. A case whose other bound is higher waits without its own.
+  std::optional<Next> by_bound(double limit) {
+    while (!heap_.empty() && heap_.front().bound <= limit) {
+      std::ranges::pop_heap(heap_, std::greater{});
+      const Next next = heap_.back();
+      heap_.pop_back();
+      if (next.known == kOwn) return next;
+      const Case& c = cases_[next.at];
+      const bool alike = next.known == kFloor;
+      const auto bound = alike ? bound_alike(c.order, c.cut) : bound_of(c.order, c.cut);
+      if (!bound || *bound == INFINITY) continue;
+      heap_.push_back({*bound, alike ? kAlike : kOwn, next.at});
+      std::ranges::push_heap(heap_, std::greater{});
+    }
+    return std::nullopt;
+  }
 
   /// As many of the free loops as let all sets and orders be tried.
   std::size_t most_cut() {
@@ -312,7 +330,8 @@ class CutSearch {
   double listed_ = 1;  ///< cases of up to most_ loops
   std::int64_t tried_ = 0;
   std::vector<Case> cases_;
-  bool by_floor_ = false;                               ///< list_cases bounds cases by floor_of()
+  std::vector<Next> heap_;  ///< the cases that by_bound() has not given yet
+  bool by_floor_ = false;   ///< list_cases bounds cases by floor_of()
   std::map<std::vector<Mask>, double> floors_, alike_;  ///< what cases have in common
   std::vector<Mask> key_;
   std::vector<UseOfLoops> uses_;
@@ -325,7 +344,7 @@ class CutSearch {
 }  // namespace
 
 Result<Search> search_cut_loops(const Workload& w, Elements capacity, const Options& options) {
-  return CutSearch(w, capacity, options).run();
+  return CutSearch(w, capacity, options).run(options.counts);
 }
 
 std::optional<BestOfCuts> best_of_cut_loops(const Workload& w, Elements capacity,

@@ -395,6 +395,7 @@ Result<Proposal> propose(const Question& q, const Settings& settings) {
   const auto start = std::chrono::steady_clock::now();
   // Another model reads the plan alone. For caches few orders' best tiles fit, and ranking all of
   // them takes less time (drawn networks).
+  options.counts = !q.of_model;
   const bool alone = q.of_model && q.machine->level(level).managed == Managed::software;
   const auto search = alone ? best_plan_alone : best_plan;
   Result<BestPlan> best = search(w, *q.machine, level, options, room);

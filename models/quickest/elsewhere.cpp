@@ -3,7 +3,7 @@
 // times that models give it: what one leaves out, another has. Where no model knows how long the
 // whole takes, the one of fewest bytes into the planned level, of others' plans and of trees of our
 // own (fewest.h), as those count who count any plan's bytes and make none. Where the target itself
-// knows its programs' time, that counts alone, and tiles are searched by it.
+// knows its programs' time, that counts alone. Tiles are searched by the time that counts.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -51,13 +51,14 @@ Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
 /// operators with more loops than this, 8! orders, and as many products: that takes seconds.
 constexpr std::size_t kMostLoops = 8;
 constexpr std::ptrdiff_t kMostProducts = 3;
-/// Of each part, by the target's time: proposals whose tiles are searched, and plans tried for each
+/// Of each part, by time: proposals whose tiles are searched, and plans tried for each
 /// of their kernels; fewer of each where there are many operators.
 constexpr std::size_t kRefined = 3;
 constexpr int kTries = 96, kTriesOfAll = 2000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most, and of each part of the plan that is taken.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken = 1600;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Operators up to which every partition is considered.
 constexpr std::size_t kEveryPartition = 6;
 /// Operators up to which the parts that are taken are tried in halves.
@@ -82,7 +83,7 @@ class Chooser {
       if (by == kBytes && cuts[0][0].size() <= kEveryPartition)
         search_trees(cuts[0][0], kTreesOfTaken);
       // Tiles are searched where there is a plan at all.
-      if (by == kSeconds && clock_ != nullptr) {
+      if (by == kSeconds) {
         refines_ = false;
         if (std::ranges::none_of(cuts, [&](const auto& parts) { return has_plan(parts); }))
           continue;
@@ -90,22 +91,25 @@ class Chooser {
       }
       double least = std::numeric_limits<double>::infinity();
       std::vector<const Candidate*> best;
+      std::vector<std::vector<const Candidate*>> others;  // all that were put together
       for (const auto& parts : cuts) {
         double total = 0;
         std::vector<const Candidate*> chosen;
         double rest = 0;  // that the parts to come move at least
         if (by == kBytes)
           for (const Part& p : parts) rest += compulsory(p);
+        const double most = by == kBytes && lie_together() ? kNever : least;
         for (const Part& p : parts) {
-          if (total + rest >= least) {
-            total = least;
+          if (total + rest >= most) {
+            total = kNever;
             break;
           }
           if (by == kBytes) rest -= compulsory(p);
           total += cheapest(p, chosen);
           steps.done();
-          if (total >= least) break;
+          if (total >= most) break;
         }
+        if (total < kNever) others.push_back(chosen);
         if (total < least) least = total, best = chosen;
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
@@ -113,6 +117,7 @@ class Chooser {
       if (!best.empty() && cuts[0][0].size() <= kTakenApart)
         while (asks_others(least, best) || takes_apart(least, best) || puts_together(least, best)) {
         }
+      if (by == kBytes && !best.empty()) as_a_whole(least, best, others, cuts[0][0]);
       if (!best.empty()) return joined(best, least, why);
     }
     return Reason{refusals()};
@@ -186,7 +191,7 @@ class Chooser {
           (c.fits == best->fits && *its < *best->most[cost_]))
         best = &c;
     }
-    if (best != nullptr && cost_ == kSeconds && clock_ != nullptr && refines_ && !best->refined) {
+    if (best != nullptr && cost_ == kSeconds && refines_ && !best->refined) {
       std::vector<Candidate*> order;
       for (Candidate& c : candidates(p))
         if (c.most[cost_]) order.push_back(&c);
@@ -332,10 +337,10 @@ class Chooser {
     return false;
   }
 
-  /// Seconds of a plan by the target's own model; nothing where it is illegal or does not fit.
-  std::optional<double> by_target(const Plan& plan,
-                                  const std::shared_ptr<const Workload>& w) const {
-    return resolved(plan, w, q_) ? cost(*clock_, w, plan) : std::nullopt;
+  /// Seconds of a plan; nothing where it is illegal or does not fit.
+  std::optional<double> timed(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
+    if (!resolved(plan, w, q_)) return std::nullopt;
+    return clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
   }
 
   void search_tiles(Candidate& c) {
@@ -346,7 +351,7 @@ class Chooser {
     double seconds = *c.most[kSeconds];
     for (std::size_t k = 0; k < plan.kernels.size(); ++k)
       refine(plan, k, seconds, *c.workload, tries,
-             [&](const Plan& p) { return seen_.seen(by_target(p, c.workload)); });
+             [&](const Plan& p) { return seen_.seen(timed(p, c.workload)); });
     if (seconds >= *c.most[kSeconds]) return;
     const auto s = resolved(plan, c.workload, q_);
     if (!s || (q_.refuses && q_.refuses(*s))) return;
@@ -432,23 +437,71 @@ class Chooser {
     if (!c.priced[cost_]) {
       c.priced[cost_] = true;
       if (cost_ == kSeconds && clock_ != nullptr)
-        return c.most[cost_] = by_target(c.part.plan, c.workload);
+        return c.most[cost_] = timed(c.part.plan, c.workload);
       if (cost_ == kBytes) c.fits = resolved(c.part.plan, c.workload, q_).has_value();
       // Who makes no plans counts those of anybody: what it says is taken, where there is such a
       // one.
-      if (cost_ == kBytes) c.most[cost_] = most(c, true);
-      if (!c.most[cost_]) c.most[cost_] = most(c, false);
+      if (cost_ == kBytes) c.most[cost_] = most(c.part.plan, c.workload, true);
+      if (!c.most[cost_]) c.most[cost_] = most(c.part.plan, c.workload, false);
     }
     return c.most[cost_];
   }
 
-  /// What models say of it at most; `counting`: those that make no plans.
-  std::optional<double> most(const Candidate& c, bool counting) const {
+  /// Whether plans of few operators differ in how tensors between parts lie: in caches as one of
+  /// the parts has them, so that as one they move what no part alone says.
+  bool lie_together() const {
+    return q_.machine->level(q_.planned_level()).managed == Managed::hardware &&
+           q_.workload->operators().size() <= kTakenApart;
+  }
+
+  /// What the parts' plans move as one; nothing where they are none.
+  std::optional<double> together(const std::vector<const Candidate*>& those) const {
+    if (those.size() == 1) return those.front()->most[cost_];
+    std::vector<PartPlan> parts;
+    for (const Candidate* c : those) parts.push_back(c->part);
+    const Result<JoinedPlan> all = join_plans(*q_.workload, parts);
+    if (!all) return std::nullopt;
+    const auto w = rewritten(q_.workload, all->rewrites);
+    if (w == nullptr) return std::nullopt;
+    return most(all->plan, w, true);
+  }
+
+  /// On caches the plan that moves least as one: of those in `others`, of each model's own of the
+  /// whole, and of those that differ from the best in one part.
+  void as_a_whole(double& least, std::vector<const Candidate*>& best,
+                  std::vector<std::vector<const Candidate*>>& others, const Part& whole) {
+    if (!lie_together()) return;
+    for (Candidate& c : known_[whole].all)
+      if (cost(c)) others.push_back({&c});
+    const auto fit = [](const auto& those) { return std::ranges::all_of(those, &Candidate::fits); };
+    least = together(best).value_or(kNever);
+    const auto take = [&](const std::vector<const Candidate*>& those) {
+      if (fit(best) && !fit(those)) return false;
+      const auto its = together(those);
+      if (!its || (*its >= least && (fit(best) || !fit(those)))) return false;
+      least = *its, best = those;
+      return true;
+    };
+    for (const auto& those : others) take(those);
+    for (bool better = true; better;) {
+      better = false;
+      for (std::size_t i = 0; best.size() > 1 && i < best.size(); ++i)
+        for (Candidate& c : known_[best[i]->ops].all) {
+          std::vector<const Candidate*> those = best;
+          those[i] = &c;
+          if (&c != best[i] && cost(c) && take(those)) better = true;
+        }
+    }
+  }
+
+  /// What models say of a plan at most; `counting`: those that make no plans.
+  std::optional<double> most(const Plan& plan, const std::shared_ptr<const Workload>& w,
+                             bool counting) const {
     std::optional<double> most;
     for (const Model* e : q_.others)
       if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
           (!counting || e->propose == nullptr))
-        if (const auto its = cost(*e, c.workload, c.part.plan))
+        if (const auto its = cost(*e, w, plan))
           most = std::max(most.value_or(0), *its);
     return most;
   }
@@ -489,8 +542,11 @@ class Chooser {
                      clock_ != nullptr ? "of each part, what the target's time model gives its plan"
                                        : "of each part, the longest that a model gives its plan"}};
     } else {
-      out.detail = {{"volume_bytes", static_cast<std::int64_t>(cost)},
-                    {"volume_is", "of each part, what its plan moves: no model here knows time"}};
+      out.detail = {
+          {"volume_bytes", static_cast<std::int64_t>(cost)},
+          {"volume_is", lie_together() ? "of the whole plan: no model here knows time"
+                                       : "of each part, what its plan moves: no model here knows "
+                                         "time"}};
     }
     out.detail["parts_planned"] = ordered_json::array();
     for (const Candidate* c : best) {
@@ -502,7 +558,13 @@ class Chooser {
                                              {unit, or_null(c->most[cost_])}});
     }
     out.detail["candidates"] = seen_.json();
-    if (why) out.detail["edges"] = edges_json(*q_.workload, edges(best), unit);
+    if (why) {
+      std::vector<Edge> all = edges(best);
+      for (Edge& e : all)
+        if (cost_ == kBytes && lie_together() && e.note.empty())
+          e.note = "parts alone: together they may move more";
+      out.detail["edges"] = edges_json(*q_.workload, all, unit);
+    }
     return out;
   }
 

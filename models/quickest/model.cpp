@@ -21,8 +21,7 @@ using nlohmann::ordered_json;
 constexpr std::size_t kChoices = 12;       // of a kernel that are kept
 constexpr std::size_t kMostOfOthers = 24;  // operators of a workload that others are asked about
 constexpr int kMostRefused = 8;            // kernels that a target is asked about
-constexpr double kGain = 0.98;       // of our own kernel's seconds: threads share it as planned
-constexpr double kNearLeast = 1.05;  // of least_seconds: nobody else is asked
+constexpr double kNearLeast = 1.05;        // of least_seconds: nobody else is asked
 
 class Planner {
  public:
@@ -125,7 +124,7 @@ class Planner {
           its.times.push_back(kernel_time(*s, k, r_));
           its.seconds += its.times.back().seconds;
         }
-        if ((!best || its.seconds < kGain * best->seconds) && (!q_.refuses || !q_.refuses(*s)))
+        if ((!best || its.seconds < best->seconds) && (!q_.refuses || !q_.refuses(*s)))
           best = std::move(its);
       } catch (const InputError&) {
         continue;  // what the model cannot read

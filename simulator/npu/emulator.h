@@ -86,6 +86,8 @@ struct EmulatorOptions {
   bool timeline = false;  ///< keep Report::timeline
   int most_findings = 32;
   std::int64_t most_statements = 200'000'000;  ///< executed by all scalar units together
+  /// Elements of outputs that may stay unwritten, by tensor: of longer rows, what nobody reads.
+  std::map<std::string, std::int64_t> unwritten = {};
 };
 
 struct Report {

@@ -314,6 +314,8 @@ void Engine::report_unwritten() {
     const Object& object = code_.objects()[o];
     if (object.role != Role::output || global_[o] == nullptr) continue;
     const std::int64_t bytes = global_[o]->unwritten();
+    const auto may = options_.unwritten.find(object.name);
+    if (may != options_.unwritten.end() && bytes == may->second * object.element()) continue;
     if (bytes == 0 || !findings_.is_new(Fault::unwritten_output, 0, 0, static_cast<int>(o)))
       continue;
     const std::int64_t first = global_[o]->first_unwritten() / object.element();

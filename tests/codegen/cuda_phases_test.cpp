@@ -312,6 +312,17 @@ TEST(Phases, TilesOfOneTensorDifferInSize) {
   }
 }
 
+/// In the last blocks nothing of i0 is in reach: nobody loads its tile, and nobody reads it.
+TEST(Phases, ATileOfNothingIsNotRead) {
+  run({"name: past\ndtype: f64\nloops: {a: 64, c: 64}\n"
+       "tensors: {i0: [62, 193], i1: [63, 192]}\noperators:\n"
+       "  - \"t0[a,c] = i0[a, 3*c] - i1[c, 2*a + c + 2]\"\n"
+       "  - \"t1[a] = i0[a, a] + i0[a, a - 2] + t0[a, a]\"\noutputs: [t1]\n",
+       "a/1@grid ( ( L.i0@shared L.i1@shared C.t0 ) ( L.i0@shared C.t1 ) )",
+       {}},
+      1e-12);
+}
+
 /// Each barrier of the sub-graph left out.
 TEST(Phases, BarriersLeftOutAreFound) {
   const Schedule s = schedule_of(attention(20, 1, 16, 8, 8, 8, 16));

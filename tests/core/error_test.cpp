@@ -55,11 +55,12 @@ TEST(Nearest, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest(std::string(1000000, 'l'), keys), "");
 }
 
-TEST(Identifiers, AreSafeInSource) {
-  for (const char* good : {"m", "C1", "_x", "oc1", "a_b", "exp", "x0"})
+TEST(Identifiers, AreLettersDigitsAndUnderscores) {
+  // Emitted names have a prefix or an ending, so that words of a language are names like others.
+  for (const char* good : {"m", "C1", "_x", "oc1", "a_b", "exp", "x0", "int", "class", "i386",
+                           "co_await", "__asm__", "__global__", "restrict", "M_PI"})
     EXPECT_TRUE(is_identifier(good)) << good;
-  for (const char* bad : {"", "1a", "a-b", "a b", "a;b", "a\"", "int", "class", "xor", "co_await",
-                          "__asm__", "__global__", "restrict", "\xc3\xa9", "a\n"})
+  for (const char* bad : {"", "1a", "a-b", "a b", "a;b", "a\"", "\xc3\xa9", "a\n"})
     EXPECT_FALSE(is_identifier(bad)) << bad;
   EXPECT_TRUE(is_identifier(std::string(64, 'a')));
   EXPECT_FALSE(is_identifier(std::string(65, 'a')));

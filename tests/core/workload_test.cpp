@@ -282,7 +282,7 @@ TEST(Workload, RefusesBadSpecs) {
   };
   const Case cases[] = {
       {"'in t' is not an identifier", [](WorkloadSpec& s) { s.loops[0].name = "in t"; }},
-      {"'int' is not an identifier", [](WorkloadSpec& s) { s.tensors[0].name = "int"; }},
+      {"'2t' is not an identifier", [](WorkloadSpec& s) { s.tensors[0].name = "2t"; }},
       {"'a;b' is not an identifier", [](WorkloadSpec& s) { s.operators[0].name = "a;b"; }},
       {"name: '$(x)'", [](WorkloadSpec& s) { s.name = "$(x)"; }},
       {"loops.m: is declared twice", [](WorkloadSpec& s) { s.loops[1].name = "m"; }},

@@ -54,6 +54,19 @@ TEST(NpuRun, PartsOfAPackHaveTheirBlocks) {
   }
 }
 
+/// Rows may be longer than what their operator writes, where nobody reads the rest.
+TEST(NpuRun, WhatNobodyReadsMayStayUnwritten) {
+  const TemporaryDirectory folder;
+  const std::string file = (folder.path() / "part.yaml").string();
+  std::ofstream(file) << "name: part\ndtype: f32\nloops: {c: 35, d: 4, g: 64}\n"
+                         "tensors: {a: [35, 4], t: [42], b: [64]}\noperators:\n"
+                         "  - \"t: t[c] += a[c, d]\"\n  - \"y: y[g] = t[3] * b[g]\"\n"
+                         "outputs: [y]\n";
+  const Answer a = run({.subject = file, .machine = "ascend910"}, {.target = "npu"});
+  ASSERT_TRUE(a.ok()) << a.json.dump(2);
+  EXPECT_TRUE(a.json["verified"]) << a.json.dump(2);
+}
+
 /// Results of several kinds, and functions that are made of the unit's instructions.
 TEST(NpuRun, AnOperatorMakesSeveralResults) {
   const TemporaryDirectory folder;

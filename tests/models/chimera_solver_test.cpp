@@ -354,6 +354,14 @@ TEST(ChimeraSearch, ManyLoopsAreSearchedByThoseThatAreCut) {
   const auto one = solve(w, order_loops(w), Elements(1000), {});
   ASSERT_TRUE(one.ok()) << one.reason();
   EXPECT_LE(s->ranked.front().price.volume.value, one->price.volume.value);
+  // What is left out of the search changes nothing that is found.
+  const auto uncounted = try_search(w, Elements(1000), {.counts = false});
+  ASSERT_TRUE(uncounted.ok()) << uncounted.reason();
+  ASSERT_EQ(uncounted->ranked.size(), s->ranked.size());
+  for (std::size_t i = 0; i < s->ranked.size(); ++i) {
+    EXPECT_EQ(uncounted->ranked[i].order, s->ranked[i].order);
+    EXPECT_EQ(uncounted->ranked[i].tiles, s->ranked[i].tiles);
+  }
 }
 
 struct Drawn {

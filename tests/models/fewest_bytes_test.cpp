@@ -301,5 +301,39 @@ TEST(FewestBytes, NoTwoPartsMoveLess) {
   }
 }
 
+/// Tensors between kernels lie in memory as one of them has them, so that kernels of which each
+/// moves little alone may move much together: the planner's bytes are those of its whole plan, and
+/// no other model's plan moves fewer.
+TEST(FewestBytes, OnCachesPlansAreCountedAsAWhole) {
+  for (const char* name : {"residual-layernorm:rows=163,cols=360,dtype=f32",
+                           "conv-chain:ic=16,h=56,w=56,oc1=20,oc2=52,st1=1,st2=1,k1=1,k2=1"}) {
+    SCOPED_TRACE(name);
+    Question q{.workload = std::make_shared<const Workload>(named_workload(name))};
+    q.machine = std::make_shared<const Machine>(named_machine("cache:9K/9,100K/5"));
+    for (const Model& m : builtin_models())
+      if (m.name != planner().name) q.others.push_back(&m);
+    const auto bytes = [&](const Proposal& p) -> std::optional<std::int64_t> {
+      Question of = q;
+      of.workload = rewritten(q.workload, p.rewrites);
+      const Result<Price> price = planner().price(of, p.plan, {planner().options, {}, "planner"});
+      if (!price) return std::nullopt;
+      const TrafficEntry all = price->traffic.total(boundary_into(*q.machine, q.planned_level()));
+      return (all.read + all.written).value;
+    };
+    const Result<Proposal> ours = planner().propose(q, {planner().options, {}, "planner"});
+    ASSERT_TRUE(ours.ok()) << ours.reason();
+    const auto own = bytes(*ours);
+    ASSERT_TRUE(own);
+    EXPECT_EQ(ours->detail.at("volume_bytes").get<std::int64_t>(), *own);
+    for (const Model* m : q.others) {
+      if (m->propose == nullptr) continue;
+      const Result<Proposal> other = m->propose(q, {m->options, {}, m->name});
+      if (!other) continue;
+      const auto its = bytes(*other);
+      EXPECT_LE(*own, its.value_or(*own)) << m->name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewright::quickest

@@ -1,10 +1,13 @@
 """Models of every family with what they say changed: attributes, shapes, inputs, types, names of operators, values of
 constants. Each must be taken, or refused by an InputError; prints how many were, and what else came.
 
-    PYTHONPATH=tests/python python3 tests/python/onnx_mutations.py [--count 300] [--seed 1]"""
+    PYTHONPATH=tests/python python3 tests/python/onnx_mutations.py [--count 300] [--seed 1] [--keep FOLDER]
+
+With --keep every model is written there, too: build/tilewright or out/fuzz/tests/fuzz/fuzz_onnx reads them."""
 
 import argparse
 import collections
+import pathlib
 import random
 
 import numpy
@@ -66,7 +69,10 @@ def main():
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ask.add_argument("--count", type=int, default=300)
     ask.add_argument("--seed", type=int, default=1)
+    ask.add_argument("--keep", type=pathlib.Path, help="a folder for the models")
     how = ask.parse_args()
+    if how.keep:
+        how.keep.mkdir(parents=True, exist_ok=True)
     draw, counts = random.Random(how.seed), collections.Counter()
     bases = [onnx_cases.make(f, s) for f in onnx_cases.FAMILIES for s in range(4)]
     bases += [onnx_networks.make(f, 1) for f in onnx_networks.FAMILIES]
@@ -77,6 +83,8 @@ def main():
         with numpy.errstate(all="ignore"):
             for _ in range(draw.randint(1, 3)):
                 changed(model, draw, ops)
+        if how.keep:
+            (how.keep / f"{how.seed}-{i}.onnx").write_bytes(model.SerializeToString())
         try:
             _tilewright.import_onnx(model.SerializeToString(), "no-such.onnx", i % 4 == 0)
             counts["taken"] += 1

@@ -50,6 +50,18 @@ ordered_json findings_json(const Report& r, const std::string& kernel) {
   return findings;
 }
 
+/// Elements of a tensor that its operator does not write: readers ask for none of them.
+std::int64_t beyond_its_writer(const Workload& w, TensorId t) {
+  for (const Output& o : w.op(w.producer(t)).outputs) {
+    if (o.target.tensor != t) continue;
+    std::int64_t written = 1;
+    for (const Affine& index : o.target.index)
+      if (const auto loop = index.plain_loop()) written *= w.loop(*loop).extent;
+    return w.tensor(t).elements().value - written;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::optional<Reason> LoadedKernel::write(TensorId tensor, const void* elements) {
@@ -72,9 +84,15 @@ Result<double> LoadedKernel::run() {
   double seconds = 0;
   for (const KernelSource& k : source_.kernels) {
     TensorData data;  // a kernel is given what it reads: the rest holds nothing
-    for (const Tensor& t : k.program.tensors)
+    EmulatorOptions options{.timeline = timeline_.has_value()};
+    for (const Tensor& t : k.program.tensors) {
       if (t.role == Role::input) data[t.name] = data_.at(t.name);
-    reports_.push_back(emulate(k.program, *machine_, data, {.timeline = timeline_.has_value()}));
+      const auto id = workload_->find_tensor(t.name);
+      if (t.role != Role::output || !id || workload_->is_input(*id)) continue;
+      if (const std::int64_t n = beyond_its_writer(*workload_, *id); n > 0)
+        options.unwritten[t.name] = n;
+    }
+    reports_.push_back(emulate(k.program, *machine_, data, options));
     for (auto& [name, elements] : data) data_[name] = std::move(elements);
     seconds += reports_.back().seconds;
   }

@@ -142,9 +142,9 @@ std::optional<Looked> patches_of(const Workload& w, OpId id, const Access& read,
     other_loop = other_loop || !depth;
   }
   if (!patches || piece >= kLongPiece || !w.is_reduction(id, loops.back())) return std::nullopt;
-  const auto depth =
-      std::ranges::stable_partition(loops, [&](LoopId l) { return !w.is_reduction(id, l); });
-  std::ranges::stable_sort(depth, outer_first(other));
+  const auto depth = std::stable_partition(loops.begin(), loops.end(),
+                                           [&](LoopId l) { return !w.is_reduction(id, l); });
+  std::stable_sort(depth, loops.end(), outer_first(other));
   return looked_by(w, std::move(loops));
 }
 
