@@ -177,15 +177,20 @@ TEST(Twins, BothRightOperandsAreCopiedBeforeTheLaunchBeforeHasEnded) {
 
 /// Fewer blocks than SMs that copy much, behind clusters: they begin when all SMs are free.
 TEST(Twins, FewBlocksThatCopyMuchBehindClustersBeginOnIdleSms) {
-  const std::string alone, single = "m/128@grid n/64@grid ( l/64 ( C.down ) S.E )",
-                           clusters = "m/128@grid n/128@grid ( l/1408@cluster l/64 ( C.down ) S.E )";
-  const auto early = [](std::int64_t k, std::int64_t l, std::int64_t columns,
-                        const std::string& second) {
+  enum class Behind { itself, blocks, clusters };
+  using enum Behind;
+  const auto early = [](std::int64_t k, std::int64_t l, std::int64_t columns, Behind behind) {
+    const std::string second =
+        behind == itself   ? ""
+        : behind == blocks ? "m/128@grid n/64@grid ( l/64 ( C.down ) S.E )"
+                           : formatted("m/128@grid n/128@grid ( l/{}@cluster l/64 ( C.down ) S.E )",
+                                       (l / 8 + 63) / 64 * 64);
     const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: {}, l: {}, n: 2048}}\noperators:\n"
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: {}, l: {}{}}}\noperators:\n"
                   "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += X[m,k] * W[k,l]\n"
                   "  - H[m,l] = relu(G[m,l]) * U[m,l]\n{}",
-                  k, l, second.empty() ? "" : "  - down: E[m,n] += H[m,l] * D[l,n]\n"),
+                  k, l, second.empty() ? "" : ", n: 2048",
+                  second.empty() ? "" : "  - down: E[m,n] += H[m,l] * D[l,n]\n"),
         formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132, 1,
         second);
     const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
@@ -193,8 +198,8 @@ TEST(Twins, FewBlocksThatCopyMuchBehindClustersBeginOnIdleSms) {
     return source.launches.front().early;
   };
   EXPECT_FALSE(early(2048, 11008, 128, clusters));  // 86 blocks
-  EXPECT_TRUE(early(2048, 11008, 128, single));
-  EXPECT_TRUE(early(2048, 11008, 128, alone));
+  EXPECT_TRUE(early(2048, 11008, 128, blocks));
+  EXPECT_TRUE(early(2048, 11008, 128, itself));
   EXPECT_TRUE(early(256, 11008, 128, clusters));   // which copy little
   EXPECT_TRUE(early(2048, 11008, 64, clusters));   // 132 blocks, of 172 tiles
   EXPECT_TRUE(early(2048, 16128, 128, clusters));  // 126 blocks: nearly all SMs have one
