@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "codegen/common/expression.h"
+#include "core/lowering/gpu/warpgroup_time.h"
 #include "core/workload/text.h"
 
 namespace tilewright::cuda {
@@ -143,6 +144,18 @@ std::string operators_text(const Workload& w, const OperatorsAfter& after) {
   return out.text();
 }
 
+/// Whether the launch begins when the one before has ended: with fewer blocks than SMs, which copy
+/// much, behind a kernel of clusters. Their SMs become free a cluster at a time, side by side. Runs
+/// follow one another, so the last kernel is before the first.
+bool on_idle_sms(const Program& p, int index, const WarpgroupProduct& product) {
+  const int kernels = static_cast<int>(p.schedule.kernels.size());
+  if (kernels < 2) return false;
+  const auto before = lowering::warpgroup_product(p.schedule, (index + kernels - 1) % kernels);
+  if (!before || before->cluster() <= 2) return false;
+  const auto rates = lowering::block_rates(p.machine(), product.operand);
+  return rates && lowering::begins_on_idle_sms(product, p.workload(), *rates);
+}
+
 /// Stages of one operand that are copied before the launch before has ended. The TMA unit brings
 /// boxes in order: those of the other operand, which is written by then, wait for all of them, and
 /// the first product for both. Two take 0.90 to 1.00 of the time of all stages, and 0.96 to 1.01 of
@@ -161,7 +174,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
                 .blocks = product.grid,
                 .threads = product.threads(),
                 .shared_bytes = product.shared_bytes,
-                .early = true,
+                .early = !on_idle_sms(p, index, product),
                 .cluster = product.cluster()};
   const std::string out = element_type(w.tensor(product.result).dtype);
   const bool follows = !product.epilogue.operators.empty();
@@ -222,6 +235,8 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
   if (product.twin.valid()) add_sums(text, p, index, product.twin_product, {}, of_sums);
   add_sums(text, p, index, product.product, product.epilogue, of_sums);
   text.program = lowering::describe(product, p.schedule, index);
+  if (!text.launches.back().early)
+    text.program += "launch: when the one before has ended, with blocks evenly on all SMs\n";
   p.used.push_back("wgmma");
   return text;
 }

@@ -24,15 +24,17 @@ struct Case {
   std::string text;  ///< for messages
 };
 
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms,
-               int cluster = 1) {
+Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms, int cluster = 1,
+               const std::string& second = "") {
   auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
   Kernel kernel{.name = "one"};
   kernel.tree = parse_tree(tree);
   if (cluster > 1) kernel.launch.cluster = cluster;
   Machine m = named_machine("h200");
   m.units.front().count = sms;
-  auto s = resolve({.kernels = {std::move(kernel)}}, w, std::make_shared<const Machine>(m));
+  std::vector<Kernel> kernels = {std::move(kernel)};
+  if (!second.empty()) kernels.push_back({.name = "two", .tree = parse_tree(second)});
+  auto s = resolve({.kernels = std::move(kernels)}, w, std::make_shared<const Machine>(m));
   if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
   return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
 }
@@ -171,6 +173,36 @@ TEST(Twins, BothRightOperandsAreCopiedBeforeTheLaunchBeforeHasEnded) {
     EXPECT_TRUE(run->report.clean()) << run->report.findings.front().text;
     EXPECT_LT(run->error, 4e-3);
   }
+}
+
+/// Fewer blocks than SMs that copy much, behind clusters: they begin when all SMs are free.
+TEST(Twins, FewBlocksThatCopyMuchBehindClustersBeginOnIdleSms) {
+  enum class Behind { itself, blocks, clusters };
+  using enum Behind;
+  const auto early = [](std::int64_t k, std::int64_t l, std::int64_t columns, Behind behind) {
+    const std::string second =
+        behind == itself   ? ""
+        : behind == blocks ? "m/128@grid n/64@grid ( l/64 ( C.down ) S.E )"
+                           : formatted("m/128@grid n/128@grid ( l/{}@cluster l/64 ( C.down ) S.E )",
+                                       (l / 8 + 63) / 64 * 64);
+    const Case c = make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: {}, l: {}{}}}\noperators:\n"
+                  "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += X[m,k] * W[k,l]\n"
+                  "  - H[m,l] = relu(G[m,l]) * U[m,l]\n{}",
+                  k, l, second.empty() ? "" : ", n: 2048",
+                  second.empty() ? "" : "  - down: E[m,n] += H[m,l] * D[l,n]\n"),
+        formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132, 1,
+        second);
+    const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
+    EXPECT_TRUE(source.micro_kernel.starts_with("wgmma")) << source.micro_kernel;
+    return source.launches.front().early;
+  };
+  EXPECT_FALSE(early(2048, 11008, 128, clusters));  // 86 blocks
+  EXPECT_TRUE(early(2048, 11008, 128, blocks));
+  EXPECT_TRUE(early(2048, 11008, 128, itself));
+  EXPECT_TRUE(early(256, 11008, 128, clusters));   // which copy little
+  EXPECT_TRUE(early(2048, 11008, 64, clusters));   // 132 blocks, of 172 tiles
+  EXPECT_TRUE(early(2048, 16128, 128, clusters));  // 126 blocks: nearly all SMs have one
 }
 
 TEST(Twins, EachWaitThatIsLeftOutIsFound) {

@@ -44,6 +44,12 @@ constexpr double kClusterOfTwo = 1190, kClusterOfFour = 446, kClusterOfEight = 4
 constexpr double kBoxesOfParts = 0.83;
 constexpr RowsThatStraddle kRowsOfParts{1.06, 1.53};
 
+// Of launches with fewer blocks than SMs, chosen by gated layers, chains of 128 rows and products
+// on an H200 (h200-launches-on-idle-sms.json): what a group of SMs that all have blocks waits
+// longer for L2 than the price of all SMs says, and the cycles that a launch must be expected to
+// gain where it begins when the one before has ended. It loses about 1,000 by that.
+constexpr double kCrowded = 1.31, kOnIdleSms = 3000;
+
 double touched(const BoxMap& m, const RowsThatStraddle& by) {
   const std::int64_t row = m.stride[1];
   return row % 128 == 0 ? 1 : row % 32 == 0 ? by.lines : by.sectors;
@@ -93,8 +99,12 @@ double add_up(std::initializer_list<double> all) {
   return std::pow(sum, 1 / kTogether);
 }
 
+namespace {
+
+/// `of_group`: of what L2 gives to a group of SMs, the part that its blocks ask for; 0: of all SMs
+/// alike.
 PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
-                  double latency, const BlockRates& r) {
+                  double latency, const BlockRates& r, double of_group) {
   const bool shares = p.cluster() > p.share;
   const double rows = p.tile_rows(), own_columns = p.tile_columns, columns = p.right_columns(),
                rate = kBoxes * r.fill;
@@ -135,7 +145,8 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
     const double active = last ? blocks - (t.rounds - 1) * grid : grid;
     const double times = last ? 1 : t.rounds - 1;
     // Blocks of one SM share what fills it and its matrix units; all SMs share L2.
-    const double together = std::ceil(active / alone), busy = active / (together * sms);
+    const double together = std::ceil(active / alone),
+                 busy = of_group > 0 ? of_group : active / (together * sms);
     const double fill = depth * std::max(of_sm, busy * lines / from_l2);
     const double comes = latency + kBoxLatency + (shares ? kOthersLatency : 0) + fill;
     // A stage is free when the next one is full and its own products are done.
@@ -161,6 +172,22 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
   }
   t.seconds = (t.work + t.ends) / r.clock;
   return t;
+}
+
+}  // namespace
+
+PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out_bytes,
+                  double latency, const BlockRates& r) {
+  return time_of(p, w, out_bytes, latency, r, 0);
+}
+
+bool begins_on_idle_sms(const WarpgroupProduct& p, const Workload& w, const BlockRates& r) {
+  if (p.grid >= r.sms || p.cluster() > 1 || r.wgmma <= 0) return false;
+  const auto cycles = [&](double busy) {
+    return time_of(p, w, size_of(w.tensor(p.result).dtype), r.dram, r, busy).seconds * r.clock;
+  };
+  const double part = static_cast<double>(p.grid) / static_cast<double>(r.sms);
+  return cycles(kCrowded) - cycles(kCrowded * part) > kOnIdleSms;
 }
 
 PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_bytes, double latency,

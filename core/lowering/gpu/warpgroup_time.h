@@ -31,4 +31,10 @@ PhaseTime time_of(const WarpgroupProduct& p, const Workload& w, std::int64_t out
 PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_bytes, double latency,
                   const BlockRates& r);
 
+/// Whether a launch with fewer blocks than SMs had better begin when the one before, of clusters,
+/// has ended. All SMs are free then, and blocks are placed evenly on the groups of SMs that share
+/// what L2 gives them. Those of a launch that begins early go to the SMs that clusters leave first,
+/// which lie side by side.
+bool begins_on_idle_sms(const WarpgroupProduct& p, const Workload& w, const BlockRates& r);
+
 }  // namespace tilewright::lowering
