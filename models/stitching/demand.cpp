@@ -27,8 +27,11 @@ using lowering::Write;
 
 constexpr double kLoopsAhead = 4;  // turns of a loop whose loads are under way together
 constexpr double kLeastAhead = 3;  // loads under way, at least, where registers are short
-constexpr double kUnrolled = 8;    // turns of a loop over units that are unrolled whatever they do
-constexpr double kOfAccess = 2;    // instructions of an access: its address, itself
+// Registers of a thread with what it loads ahead, at most: of 53 kernels of which more were
+// supposed, ptxas of nvcc 13.0 gives 44 no more (h200-drawn-seconds-morning.json, -dawn, -dusk).
+constexpr double kMostAhead = 64;
+constexpr double kUnrolled = 8;  // turns of a loop over units that are unrolled whatever they do
+constexpr double kOfAccess = 2;  // instructions of an access: its address, itself
 // Registers of an access's address in a loop, whose turns share half of it, and that a thread has
 // beside these, its loads and what it keeps: indices (SASS of nvcc 13.0).
 constexpr double kOfAddress = 2, kOfThread = 8;
@@ -83,8 +86,7 @@ class Tally {
     out_.warps = static_cast<double>(p_.warps);
     out_.chain = d_.block + walk(part_ ? part_->body : p_.steps, 1) + alike_;
     if (p_.kernel->co_resident) out_.chain += d_.launch_together;
-    out_.registers = std::ceil(std::max(kept().most + loading_, ahead_registers_) + next_turn());
-    if (p_.f64) out_.registers *= 2;
+    out_.registers = registers();
     // Operations have their cycles; a warp's accesses are issued besides.
     out_.chain += kOfIssue * accessing_ / out_.warps;
     out_.instructions += kOfBlock * out_.warps;
@@ -106,6 +108,13 @@ class Tally {
   /// Values of a thread that the compiler loads for the next turn before one has ended, where warps
   /// meet in each.
   double next_turn() const { return meetings_ > 1 ? loaded_ / meetings_ : 0; }
+
+  /// Of a thread: loads ahead take no more than kMostAhead in all.
+  double registers() const {
+    const double words = p_.f64 ? 2 : 1, own = words * (kept().most + loading_);
+    const double all = words * (std::max(kept().most + loading_, ahead_registers_) + next_turn());
+    return std::ceil(std::clamp(all, own, std::max(own, kMostAhead)));
+  }
 
   /// What a step brings from memory or stores there, and how often a thread comes to it with all
   /// before it done.

@@ -177,6 +177,14 @@ TEST(Overlap, TheLongestDecidesAndOthersAdd) {
   EXPECT_NEAR((two.seconds - two.launch) / (one.seconds - one.launch), std::pow(2, 0.2), 1e-4);
 }
 
+TEST(DemandOf, LoadsAheadTakeNoMoreThan64Registers) {
+  // GPT-2's attention to 256 keys in 16 warps: ptxas gives it 64, and an SM two blocks of 512.
+  const Graph g = graph_from(
+      "loops: {r: 8, c: 4096}\ntensors: {x: [r, c], a: [r, c], s: [r]}\noutputs: [s]\n"
+      "operators:\n  - a[r,c] = abs(x[r,c])\n  - s[r] += a[r,c]\n");
+  EXPECT_LE(demand(g, "r/1@grid c/256@warp c/8@lane ( C.a C.s )").registers, 64);
+}
+
 TEST(DemandOf, WideAccessesAreFewerInstructionsAndNoMoreBytes) {
   const Graph g = graph_from(kAbs);
   const Demand wide = demand(g, "r/1@grid c/1024@grid c/4@thread ( C.a )");

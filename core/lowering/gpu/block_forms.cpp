@@ -9,8 +9,9 @@
 namespace tilewright::lowering {
 namespace {
 
-/// Registers of a contraction by fused multiply-adds, whose operands' places are kept and moved
-/// along: ptxas of nvcc 13.0 gives the six that it makes of ResNet-50 in f32 80 to 101.
+/// Registers of a contraction, whose operands' places are kept and moved along: ptxas of nvcc 13.0
+/// gives the six that it makes of ResNet-50 in f32 80 to 101, and by matrix units eight kernels of
+/// convolutions in h200-drawn-seconds-*.json 80 to 127.
 constexpr std::int64_t kContraction = 96;
 /// Registers of several sums point by point: it gives six kernels of attention of one query row in
 /// f32 115 to 168, and spills nothing with 128.
@@ -48,10 +49,9 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
                            : r.mma == 0 && work.sums > 0 ? fma_registers(work.sums, down)
                            : chained ? 44 + ceil_div(5 * work.sums, std::int64_t{4})
                                      : beside + work.sums;
-  const std::int64_t least = r.mma > 0       ? 0
-                             : by_points > 2 ? kSumsByPoints
-                             : contracts     ? kContraction
-                                             : 0;
+  const std::int64_t least = by_points > 2 && r.mma == 0 ? kSumsByPoints
+                             : contracts                 ? kContraction
+                                                         : 0;
   return std::min(most_registers(f.threads, r.registers), std::max(least, all + (rows ? 20 : 0)));
 }
 
