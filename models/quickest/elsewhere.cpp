@@ -501,8 +501,7 @@ class Chooser {
     for (const Model* e : q_.others)
       if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
           (!counting || e->propose == nullptr))
-        if (const auto its = cost(*e, w, plan))
-          most = std::max(most.value_or(0), *its);
+        if (const auto its = cost(*e, w, plan)) most = std::max(most.value_or(0), *its);
     return most;
   }
 

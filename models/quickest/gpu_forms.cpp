@@ -4,6 +4,7 @@
 // among those of a cluster, which add up before anything goes home.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/workload/access.h"
@@ -29,7 +30,7 @@ class Forms {
       : w_(w), products_(products), image_(image) {}
 
   std::vector<Form> run() {
-    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    order_ = in_order();
     for (const GpuProduct& p : products_)
       if (place(p.op) == order_.size()) return {};  // a rewrite has made something else of it
     const std::vector<std::string> outer = outer_loops();
@@ -54,7 +55,7 @@ class Forms {
   std::vector<Form> by_warpgroups() {
     if (products_.empty() || products_.size() > 2) return {};
     if (products_.size() == 2 ? window() : through_window()) return {};
-    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    order_ = in_order();
     if (side_by_side()) {
       add(outer_loops(), 64, {.warpgroups = true, .twins = true});
       return std::move(forms_);
@@ -78,7 +79,7 @@ class Forms {
   /// of the outermost channels, and clusters that share these.
   std::vector<Form> by_windows(bool clusters) {
     if (products_.size() != 1) return {};
-    for (OpId op : w_.topological_order()) order_.push_back(w_.op(op).name);
+    order_ = in_order();
     if (!elements_follow()) return {};
     const Operator& op = w_.op(*w_.find_op(products_.front().op));
     const Access& out = op.outputs.front().target;
@@ -141,6 +142,36 @@ class Forms {
   }
 
  private:
+  /// What an operator reads of the workload's, directly or not, itself with it.
+  std::set<OpId> needed(OpId op) const {
+    std::set<OpId> all{op};
+    std::vector<OpId> open{op};
+    while (!open.empty()) {
+      const OpId at = open.back();
+      open.pop_back();
+      for (const Access& a : w_.op(at).inputs)
+        if (const OpId p = w_.producer(a.tensor); p.valid() && all.insert(p).second)
+          open.push_back(p);
+    }
+    return all;
+  }
+
+  /// Each product after what it needs alone, then all others: an order in which operators are
+  /// declared, of several that are as right, decides nothing.
+  std::vector<std::string> in_order() const {
+    std::vector<std::string> all;
+    std::set<OpId> taken;
+    const auto take = [&](const auto& some) {
+      for (OpId op : w_.topological_order())
+        if (some(op) && taken.insert(op).second) all.push_back(w_.op(op).name);
+    };
+    for (const GpuProduct& p : products_)
+      if (const auto op = w_.find_op(p.op))
+        take([its = needed(*op)](OpId other) { return its.contains(other); });
+    take([](OpId) { return true; });
+    return all;
+  }
+
   /// Both products in one kernel: blocks have rows of all columns, or of some: more blocks, of
   /// which each makes the first product again.
   std::vector<Form> pair_by_warpgroups() {
@@ -185,7 +216,7 @@ class Forms {
     return a.rows == b.rows && a.columns == b.columns && a.depth == b.depth;
   }
 
-  static constexpr std::int64_t kMostColumns = 256;  // of an instruction
+  static constexpr std::int64_t kMostColumns = 256;   // of an instruction
   static constexpr std::int64_t kMostTogether = 192;  // rows of a block
   std::int64_t extent(const std::string& loop) const { return w_.loop(*w_.find_loop(loop)).extent; }
   std::size_t place(const std::string& op) const {
@@ -407,17 +438,36 @@ class Forms {
   Parts parts(bool within) const {
     Parts p;
     for (const GpuProduct& x : products_) p.products.push_back(x.op);
+    if (!within) p.after = order_;
+    for (const std::string& op : within ? order_ : std::vector<std::string>()) {
+      if (op == products_[1].op) continue;
+      (in_loop(op)                                                      ? p.inside
+       : needed(*w_.find_op(products_[1].op)).contains(*w_.find_op(op)) ? p.before
+                                                                        : p.after)
+          .push_back(op);
+    }
+    if (within) p.inside.push_back(products_[1].op);
     for (const std::string& op : order_) {
-      const std::size_t at = place(op);
-      std::vector<std::string>& to = !within || at > place(products_[1].op) ? p.after
-                                     : at < place(products_[0].op)          ? p.before
-                                                                            : p.inside;
-      to.push_back(op);
-      if (&to != &p.after && !(within && op == products_[1].op)) continue;
+      if (std::ranges::find(p.after, op) == p.after.end() && !(within && op == products_[1].op))
+        continue;
       for (const Output& o : w_.op(*w_.find_op(op)).outputs)
         if (w_.is_output(o.target.tensor)) p.stored.push_back(w_.tensor(o.target.tensor).name);
     }
     return p;
+  }
+
+  /// Whether an operator is in the loop that is the second product's depth: what lies between the
+  /// products, and what else iterates over that loop, but for what the first product needs. A sum
+  /// of what lies between (a softmax's) is there wherever it is declared.
+  bool in_loop(const std::string& name) const {
+    const OpId op = *w_.find_op(name), first = *w_.find_op(products_[0].op),
+               second = *w_.find_op(products_[1].op);
+    if (op == first || op == second) return true;
+    const std::set<OpId> its = needed(op);
+    if (its.contains(second) || needed(first).contains(op)) return false;
+    if (its.contains(first) && needed(second).contains(op)) return true;
+    return std::ranges::find(w_.op(op).loops, *w_.find_loop(products_[1].depth)) !=
+           w_.op(op).loops.end();
   }
 
   static Kernel kernel(const std::vector<Variable>& all, std::size_t blocks,

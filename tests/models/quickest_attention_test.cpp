@@ -86,5 +86,27 @@ TEST(PlannerOfAttention, WhatIsAddedBehindItStaysInItsKernel) {
   }
 }
 
+/// A softmax's sum that is declared behind the second product is in its loop all the same.
+TEST(PlannerOfAttention, TheOrderOfOperatorsChangesNothing) {
+  const std::vector<std::string> operators = {
+      "S[b,m,l] += Q[b,m,k] * K[b,l,k]",   "R[b,m] max= S[b,m,l]",
+      "P[b,m,l] = exp(S[b,m,l] - R[b,m])", "Z[b,m] += P[b,m,l]",
+      "O[b,m,n] += P[b,m,l] * V[b,l,n]",   "E[b,m,n] = O[b,m,n] / Z[b,m]"};
+  std::optional<double> seconds;
+  for (const std::vector<std::size_t>& order : std::vector<std::vector<std::size_t>>{
+           {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 3, 5}, {2, 0, 5, 4, 3, 1}, {5, 4, 3, 2, 1, 0}}) {
+    std::string text;
+    for (const std::size_t i : order) text += "  - " + operators[i] + "\n";
+    const Planned p = planned(
+        "name: attention\ndtype: f16\nloops: {b: 12, m: 512, l: 512, k: 64, \"n\": 64}\n"
+        "operators:\n" +
+        text);
+    ASSERT_EQ(p.schedule.kernels.size(), 1U) << text;
+    ASSERT_TRUE(p.proposal->price.traffic.seconds);
+    if (!seconds) seconds = p.proposal->price.traffic.seconds;
+    EXPECT_DOUBLE_EQ(*p.proposal->price.traffic.seconds, *seconds) << text;
+  }
+}
+
 }  // namespace
 }  // namespace tilewright
