@@ -156,8 +156,9 @@ class Forms {
     return all;
   }
 
-  /// Each product after what it needs alone, then all others: an order in which operators are
-  /// declared, of several that are as right, decides nothing.
+  /// Each product after what it needs alone, but what does not wait for the second of two, one
+  /// behind the other, before that: an order in which operators are declared, of several that are
+  /// as right, decides nothing.
   std::vector<std::string> in_order() const {
     std::vector<std::string> all;
     std::set<OpId> taken;
@@ -165,9 +166,16 @@ class Forms {
       for (OpId op : w_.topological_order())
         if (some(op) && taken.insert(op).second) all.push_back(w_.op(op).name);
     };
-    for (const GpuProduct& p : products_)
-      if (const auto op = w_.find_op(p.op))
-        take([its = needed(*op)](OpId other) { return its.contains(other); });
+    std::optional<OpId> before;
+    for (const GpuProduct& p : products_) {
+      const auto op = w_.find_op(p.op);
+      if (!op) continue;
+      const std::set<OpId> its = needed(*op);
+      if (before && its.contains(*before))
+        take([&](OpId other) { return !needed(other).contains(*op); });
+      take([&](OpId other) { return its.contains(other); });
+      before = op;
+    }
     take([](OpId) { return true; });
     return all;
   }
