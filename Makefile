@@ -1,5 +1,5 @@
 # make        the release command at build/tilewright
-# make demo   installs what is missing, builds, runs the whole way once, ends with demo.png
+# make demo   installs what is missing, builds, runs a chain and a network the whole way, ends with two pictures
 # make test   everything that a machine without a GPU can test
 # make test-long  emitted kernels at full length: every row of the papers' tables, 300 random plans a kind
 # make sanitize  the unit tests under the address and undefined-behaviour sanitizers; make dev: all

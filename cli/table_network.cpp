@@ -166,7 +166,9 @@ std::string layers_table(const ordered_json& j, bool each) {
   table.add({"bound, by layer", "", "", text(j, "bound_bytes"), share(j["bound_bytes"]), "", ""});
   table.add({"bound, in one kernel", "", "", text(j, "compulsory_bytes"),
              share(j["compulsory_bytes"]), "", ""});
-  return out + table.text();
+  out += table.text();
+  if (j.contains("counted")) out += "\n" + line("counted", text(j, "counted"));
+  return out;
 }
 
 std::string network_table(const ordered_json& j) {

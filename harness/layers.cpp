@@ -270,6 +270,10 @@ Answer explain_layers(const Request& request, const std::string& how, const std:
   name_workload(json, setting);
   json["machine"] = setting.machine->name;
   json["level"] = setting.machine->level(level_of(request, *setting.machine)).name;
+  if (setting.machine->level(level_of(request, *setting.machine)).managed == Managed::hardware)
+    json["counted"] =
+        "bytes between home and the level of each plan, which is taken to hold the plan's tiles "
+        "whole: of tiles larger than the cache they may be fewer than the bound";
   json["split"] = how;
   json["operators"] = setting.workload->operators().size();
   json["prepared_operators"] = all.prepared;

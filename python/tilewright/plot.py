@@ -8,7 +8,7 @@ What a file is drawn as depends on what it holds; where that is several pictures
   explain --curve or reproduce;
 - ``orders``: the ranking of loop orders, from explain; ``tree``: a plan's loops, tiles and residencies,
   from explain --resolved; ``edges``: what shares a kernel and what the other choice would cost, from
-  explain or plan --why;
+  explain or plan --why; ``layers``: what fusion is worth in each layer of a network, from explain;
 - ``roofline``: a plan before and after fusion, and ``convergence``: an evolutionary search, from plan;
 - ``traffic``: bytes by level and tensor, from predict, simulate and measure; ``compared``: every model's
   plan and price, from compare;
@@ -24,8 +24,8 @@ import json
 import os
 import sys
 
-from . import (plot_agreement, plot_counters, plot_edges, plot_growth, plot_occupancy, plot_orders,
-               plot_report, plot_table, plot_traffic, plot_tree, slope)
+from . import (plot_agreement, plot_counters, plot_edges, plot_growth, plot_layers, plot_occupancy,
+               plot_orders, plot_report, plot_table, plot_traffic, plot_tree, slope)
 from ._output import write_whole
 from .plot_agreement import LOG_FROM
 from .plot_input import BadInput
@@ -75,6 +75,7 @@ KINDS = [
     ("agreement", _has_points, _draw_agreement),
     ("residuals", _has_points, _draw_residuals),
     ("compared", plot_traffic.is_compared, _plain(plot_traffic.draw_compared)),
+    ("layers", plot_layers.is_layers, _plain(plot_layers.draw_layers)),
     ("edges", plot_edges.is_edges, _plain(plot_edges.draw_edges)),
     ("tree", plot_tree.is_tree, _plain(plot_tree.draw_tree)),
     ("orders", plot_orders.is_orders, _plain(plot_orders.draw_orders)),

@@ -392,8 +392,14 @@ TEST(DemandOf, WarpsThatMeetWaitForWhatAllOfThemLoad) {
   const Demand eight = demand(g, tree("r/8@grid r/1", "256"));
   EXPECT_THAT(eight.awaited, DoubleNear(8 * 3 * 32768 / 50.0, 1e-6));
   EXPECT_THAT(eight.chain - 100, DoubleNear(8 * (one.chain - 100), 1e-6));
-  // The eight values of x and z each that a thread has in the next turn are loaded early.
-  EXPECT_EQ(eight.registers, one.registers + 16);
+  // The eight values of x and z each that a thread has in the next turn are loaded early, as far as
+  // 64 registers go.
+  EXPECT_EQ(eight.registers, 64);
+  const Graph half = graph_from(
+      "loops: {r: 64, c: 4096}\ntensors: {x: [r, c], z: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
+      "operators:\n  - s[r] += x[r,c] * z[r,c]\n  - y[r,c] = x[r,c] - s[r] * z[r,c]\n");
+  EXPECT_EQ(demand(half, tree("r/8@grid r/1", "128")).registers,
+            demand(half, tree("r/1@grid", "128")).registers + 8);
   // A warp of fewer that stores y in eight turns has seven under way: an eighth was there before.
   EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).awaited,
               DoubleNear(8 * (3 - 1 / 8.0) * 32768 / 50.0, 1e-6));

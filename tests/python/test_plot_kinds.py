@@ -91,6 +91,22 @@ def test_edges(drawn):
            "kernels of their own", "0 of 1 tensors between operators stay in a kernel", "machine: h100")
 
 
+def test_layers(drawn):
+    answer = tilewright.explain("bert:layers=2,hidden=64,heads=2,seq=16,vocabulary=32", "scratchpad:16K", split="followed")
+    folded = next(layer for layer in answer["layers"] if layer["count"] > 1)
+    copies = sum(layer["count"] for layer in answer["layers"])
+    expect(drawn(answer, "layers"), f"{folded['layer']} x {folded['count']}", "a kernel for each operator", "bound",
+           f"{copies} layers, of which {len(answer['layers'])} differ", "machine: scratchpad:16K")
+
+
+def test_layers_without_a_number_are_refused(tmp_path, capsys):
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps({"layers": [{"layer": "a", "count": 1, "bound_bytes": 4, "unfused": {"bytes": "x"}, "plans": {}}]}))
+    assert plot.main([str(bad), "-o", str(tmp_path / "p.svg")]) == 2
+    assert "layers[0].unfused.bytes: 'x' is not accepted" in capsys.readouterr().err
+    assert not (tmp_path / "p.svg").exists()
+
+
 SIDE = {"title": "Several models", "machine": "h200", "seconds_by": "a model", "side_by_side": [
     {"workload": "softmax", "compulsory_bytes": 10, "plans": [
         {"model": "one", "kernels": 1, "bytes": 10, "seconds": 1e-6,
