@@ -92,7 +92,7 @@ def test_edges(drawn):
 
 
 def test_layers(drawn):
-    answer = tilewright.explain("bert:layers=2,hidden=64,heads=2,seq=16,vocabulary=32", "scratchpad:16K", split="followed")
+    answer = tilewright.explain("bert:layers=2,hidden=64,heads=2,seq=16", "scratchpad:16K", split="followed")
     folded = next(layer for layer in answer["layers"] if layer["count"] > 1)
     copies = sum(layer["count"] for layer in answer["layers"])
     expect(drawn(answer, "layers"), f"{folded['layer']} x {folded['count']}", "a kernel for each operator", "bound",
