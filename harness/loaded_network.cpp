@@ -1,12 +1,11 @@
 #include "harness/loaded_network.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
+#include "codegen/common/host_memory.h"
 #include "core/base/format.h"
-#include "core/base/toolchain.h"
 #include "core/workload/cut.h"
 #include "core/workload/reference/elements.h"
 #include "harness/pipeline.h"
@@ -27,16 +26,13 @@ std::optional<Reason> load_kernels(Program& program,
 
 }  // namespace
 
-void LoadedNetwork::Freed::operator()(void* memory) const { std::free(memory); }
-
 void* LoadedNetwork::take(std::int64_t bytes) {
   constexpr std::size_t kPage = 4096;
-  const auto size = (static_cast<std::size_t>(bytes) + kPage) / kPage * kPage;
-  const auto exact = static_cast<std::size_t>(under_address_sanitizer() ? bytes : size);
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kPage, exact) != 0) throw std::bad_alloc();
-  memory_.emplace_back(memory);
-  std::memset(memory, 0xff, exact);  // an element that is read and never written shows
+  const auto size = static_cast<std::size_t>(bytes);
+  memory_.push_back(codegen::host_memory(size, kPage));
+  void* const memory = memory_.back().get();
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0xff, size);  // an element that is read and never written shows
   return memory;
 }
 

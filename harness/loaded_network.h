@@ -33,9 +33,6 @@ class LoadedNetwork {
   const std::vector<TensorId>& inputs() const { return inputs_; }
 
  private:
-  struct Freed {
-    void operator()(void* memory) const;
-  };
   void* take(std::int64_t bytes);
   void place(const Program& program);
   std::optional<Reason> launch(const Launch& launch);
@@ -45,7 +42,7 @@ class LoadedNetwork {
   std::vector<const Launch*> each_call_;
   std::optional<double> predicted_ = {};  ///< seconds of each_call_
   std::vector<void*> at_;                 ///< by TensorId
-  std::vector<std::unique_ptr<void, Freed>> memory_;
+  std::vector<std::shared_ptr<void>> memory_;
   std::mutex busy_;
 };
 

@@ -25,12 +25,6 @@ inline constexpr std::int64_t kKeptBytes = 16 << 10, kLeastKeptSteps = 128;
 /// Whether panels of so many bytes a step are cut along their depth to stay in the first cache.
 constexpr bool cuts_panels(std::int64_t step) { return kLeastKeptSteps * step <= kKeptBytes; }
 
-/// Into how many parts.
-constexpr std::int64_t kept_parts(std::int64_t depth, std::int64_t step) {
-  const std::int64_t steps = kKeptBytes / step;
-  return cuts_panels(step) && depth > 2 * steps ? (depth + steps / 2) / steps : 1;
-}
-
 /// Whether panels are kept of an operand whose rows lie `apart` bytes apart: where hardware does
 /// not bring the next ones by itself. Where panels are cut and many groups of `group` rows read
 /// them, so are rows that are closer but do not stay in the first cache: they may begin anywhere in

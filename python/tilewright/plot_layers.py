@@ -80,7 +80,9 @@ def draw_layers(document, where):
     panels = figure.subplots(1, 2, sharey=True) if timed else [figure.subplots()]
     scale, unit = unit_for([v for layer in shown for v in layer.values["bytes"].values() if v is not None])
     beyond = _panel(panels[0], shown, "bytes", scale, others, "tilewright")
-    panels[0].set_xlabel(f"bytes into {text(document, 'level', 'the level')} ({unit})")
+    # Where it is said how bytes are counted, they are not all of one level.
+    into = "" if document.get("counted") is not None else f" into {text(document, 'level', 'the level')}"
+    panels[0].set_xlabel(f"bytes{into} ({unit})")
     if timed:
         beyond += _panel(panels[1], shown, "seconds", 1e-6, others, "tilewright")
         panels[1].set_xlabel("predicted time (µs)")
