@@ -163,22 +163,21 @@ TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t
 // first ones.
 struct Runs {
   int64_t count, begin[kMostTaps + 1], taps[kMostTaps + 1], low[kMostTaps + 1], high[kMostTaps + 1];
-  PointProduct product[kMostTaps + 1];
+  PointProduct product[kMostTaps + 1], last[kMostTaps + 1];  // of a whole group of rows; of the last one
   Reads reads[kMostReads];
 };
 // What runs were listed for. `first`: the channel; `x`: the first point, kAnyPoint of all points that
 // no tap moves beyond an edge.
 constexpr int64_t kAnyPoint = -1;
 struct ListedFor {
-  int64_t first, x, points, vectors;
+  int64_t first, x, points;
   uint64_t inside;
 };
 inline bool same(const ListedFor& a, const ListedFor& b) {
-  return a.first == b.first && a.x == b.x && a.points == b.points && a.vectors == b.vectors &&
-         a.inside == b.inside;
+  return a.first == b.first && a.x == b.x && a.points == b.points && a.inside == b.inside;
 }
-// Of points [x, x + points) of a row, by `vectors` of A's rows; `inside`: taps whose row is. Reads begin
-// at the first of the channels.
+// Of points [x, x + points) of a row; `inside`: taps whose row is. The last group of A's rows has
+// `vectors` of them. Reads begin at the first of the channels.
 template <int MI, int NI, int STEP, int64_t M>
 void find_runs(int64_t vectors, const Window& w, const Depth& d, int64_t channels,
                const int64_t* channel, uint64_t inside, int64_t x, int64_t points, Runs& runs) {
@@ -211,7 +210,8 @@ void find_runs(int64_t vectors, const Window& w, const Depth& d, int64_t channel
         runs.reads[taken++] = {channel[i] - channel[0] + source[t],
                                i * d.taps * NI * kLanes + its[t]};
     runs.low[runs.count] = from, runs.high[runs.count] = until;
-    runs.product[runs.count] = of_shape<MI, NI, STEP, M>(until - from, vectors);
+    runs.product[runs.count] = of_shape<MI, NI, STEP, M>(until - from, NI);
+    runs.last[runs.count] = of_shape<MI, NI, STEP, M>(until - from, vectors);
     for (int64_t t = d.taps - 1; t >= 0; --t)
       if (inside >> t & 1) from = low[t], until = high[t];
   }
@@ -230,6 +230,7 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
   const int64_t groups = (rows + kGroup - 1) / kGroup;
+  const int64_t last = (rows - (groups - 1) * kGroup + kLanes - 1) / kLanes;  // vectors
   Kept own = {};
   Kept& kept = d.kept ? *d.kept : own;
   const Real* const packed = d.prepared ? d.prepared : d.packed;
@@ -278,12 +279,12 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
             const bool within = column + low_tap >= 0 &&
                                 column + (points - 1) * STEP + high_tap < w.columns;
             const int64_t from_channel = even ? 0 : first;
-            const ListedFor wanted = {from_channel, within ? kAnyPoint : x, points, vectors, inside};
+            const ListedFor wanted = {from_channel, within ? kAnyPoint : x, points, inside};
             if (at >= known || !same(listed[at], wanted))
               for (at = 0; at < known && !same(listed[at], wanted);) ++at;
             if (at == known) {
               at = next, next = (next + 1) % kListed, known = max(known, at + 1);
-              find_runs<MI, NI, STEP, M>(vectors, w, d, min(block, d.channels - from_channel),
+              find_runs<MI, NI, STEP, M>(last, w, d, min(block, d.channels - from_channel),
                                          d.channel + from_channel, inside, x, points, lists[at]);
               listed[at] = wanted;
             }
@@ -292,9 +293,10 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
                 w.source + d.channel[first] + y * w.row_step * w.source_row + x * STEP;
             Vector* const to = sums + ((y - h) * w.width + x) * vectors;
             for (int64_t r = 0; r < runs.count; ++r)
-              runs.product[r](runs.taps[r] * channels, runs.reads + runs.begin[r],
-                              its + first * of_channel, of_channel, from + runs.low[r] * STEP,
-                              first == 0 && r == 0, to + runs.low[r] * vectors, ahead);
+              (vectors == NI ? runs.product : runs.last)[r](
+                  runs.taps[r] * channels, runs.reads + runs.begin[r], its + first * of_channel,
+                  of_channel, from + runs.low[r] * STEP, first == 0 && r == 0,
+                  to + runs.low[r] * vectors, ahead);
           }
         }
       }
