@@ -242,17 +242,13 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
   // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py
-  // --windows). Vectors of 32 bytes have others, chosen by twelve windows on a Zen 3 with AVX2:
-  // half as many of them lie across two lines, and a stride is taken apart by shuffles.
-  const bool few = unit.registers < 32;
-  // A vector of the image copied, its part in each phase stored.
-  const double kCopied = !few ? 3.2 : p.column_step > 1 ? 2.3 : 2.0;
-  const double kSplat = few ? 1.5 : 7.5;  // what a tap is joined with, in all lanes of a vector
-  // Multiply-adds a tap that is joined with a vector from memory.
-  const double kJoined = few ? 1.05 : 1.45;
-  constexpr double kLoad = 0.5;        // a vector that begins anywhere
-  constexpr double kStore = 1;         // a vector of points
-  const double kBlock = few ? 4 : 11;  // rows of points begun
+  // --windows).
+  constexpr double kCopied = 3.2;   // a vector of the image copied, its part in each phase stored
+  constexpr double kSplat = 7.5;    // what a tap is joined with, in all lanes of a vector
+  constexpr double kJoined = 1.45;  // multiply-adds a tap that is joined with a vector from memory
+  constexpr double kLoad = 0.5;     // a vector that begins anywhere
+  constexpr double kStore = 1;      // a vector of points
+  constexpr double kBlock = 11;     // rows of points begun
   const auto lanes = static_cast<double>(unit.lanes);
   const double vectors = std::ceil(static_cast<double>(columns) / lanes);
   const double copied = std::ceil(static_cast<double>(columns + p.reach) / lanes);
@@ -260,9 +256,7 @@ PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_
   const double image_rows =
       static_cast<double>(p.row_step * rows) +
       bands * static_cast<double>(std::max<std::int64_t>(0, p.image_rows(1) - p.row_step));
-  const auto step = static_cast<double>(p.column_step);
-  // Of a vector of each phase, `step` are read; with AVX2 each of them is shuffled as often.
-  const double copy = copied * image_rows * step * kCopied * (few ? step : 1);
+  const double copy = copied * image_rows * static_cast<double>(p.column_step) * kCopied;
   const double blocks = std::ceil(static_cast<double>(rows) / static_cast<double>(p.points));
   const double taps = static_cast<double>(p.taps_across * p.taps_down);
   const double sums =

@@ -54,7 +54,7 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
                                         const std::vector<std::int64_t>& sizes,
                                         const VectorUnit& unit);
 /// Cycles of so many rows and columns of points of one image, one thread: of the copy, and of the
-/// rest. The constants are fitted to drawn windows on a Zen 4, those of AVX2 on a Zen 3.
+/// rest. The constants are fitted to drawn windows on a Zen 4.
 struct PlaneCycles {
   double copy = 0, points = 0;
 };

@@ -301,6 +301,7 @@ BufferId Compute::buffer_read(int input) const {
 }
 
 std::optional<double> Compute::taps(const Product& x) const {
+  constexpr double kFewRows = 3;
   constexpr double kAtEdge = 2;  // cycles more of a vector that lies partly in the padding: lanes
                                  // are chosen for each tap
   const Operator& op = w_.op(n_.op);
@@ -325,7 +326,7 @@ std::optional<double> Compute::taps(const Product& x) const {
         edges = (reach.lo < 0) + (reach.hi > w_.tensor(right.tensor).shape[d]);
       }
   }
-  if (rows > kFewRowsOfGroup) return std::nullopt;
+  if (rows > kFewRows) return std::nullopt;
   // A load that begins anywhere in a line and a multiply-add a tap; elements that lie apart are two
   // loads and put together.
   const double tap = apart ? r_.tap_apart : r_.tap;
@@ -560,14 +561,10 @@ double Compute::points(const InRegisters& registers) const {
   // What a loop leaves over of its last vector costs a vector, too.
   const double run = most(vector), rows = points / run;
   double seconds = rows * (vector < 0 ? 1 : std::ceil(run / lanes)) * each;
-  // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles where a
-  // row of one vector begins beside, as it is measured, and three where it only follows (depthwise
-  // convolutions of 28, 14 and 7 columns). Sums of a row, and what stays in registers, leave lanes
-  // out by one more operation.
-  constexpr double kPartFollows = 3;
-  const double part = follows ? std::min(r_.part, kPartFollows * r_.cycle) : r_.part;
+  // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles. Sums of
+  // a row, and what stays in registers, leave lanes out by one more operation.
   if (vector >= 0 && std::fmod(run, lanes) != 0)
-    seconds += rows * (unstored || w_.is_reduction(n_.op, along) ? light : part);
+    seconds += rows * (unstored || w_.is_reduction(n_.op, along) ? light : r_.part);
   for (const Output& out : op.outputs) seconds += rows * row_seconds(op, out.value, along);
   if (vector >= 0 && w_.is_reduction(n_.op, along)) seconds += joined(registers, follows, vector);
   // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.

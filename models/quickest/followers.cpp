@@ -132,16 +132,13 @@ class Finder {
   }
 
   /// A convolution of few steps, or of so few points that they are broadcast, and vectors run along
-  /// its rows. One of few rows a group, as a depthwise one, has vectors along points.
+  /// its rows.
   bool by_points(OpId id) const {
     constexpr double kEdges = 1.6;
     constexpr std::int64_t kFewSteps = 48;
     const auto product = product_of(w_, id);
     if (!product) return false;
     const Operator& op = w_.op(id);
-    const auto rows =
-        product->rows < 0 ? 1 : w_.loop(op.loops[static_cast<std::size_t>(product->rows)]).extent;
-    if (product->window && rows <= kFewRowsOfGroup) return false;
     std::int64_t steps = 1;
     for (LoopId l : w_.reduction_loops(id)) steps *= w_.loop(l).extent;
     const auto& image = op.inputs[static_cast<std::size_t>(product->right)].index;

@@ -98,9 +98,6 @@ std::optional<Product> product_of(const Workload& w, OpId op, bool rescaled = fa
 
 /// Several loops in one dimension, or one by steps of several elements: a window.
 bool through_window(const Access& a);
-/// Rows of the left operand that a product through a window has a group, at most, where vectors
-/// run along its points tap by tap, as in depthwise convolutions.
-inline constexpr std::int64_t kFewRowsOfGroup = 3;
 
 /// Cycles of a multiply-add until the next one can add to its sum.
 inline constexpr double kLatency = 4;
