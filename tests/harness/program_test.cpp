@@ -274,6 +274,13 @@ TEST(Program, ANetworkRunsWithoutAPlanAndIsVerified) {
 
 /// Joins along the first dimension, one of them in another: their kernels copy nothing, and what
 /// they join lies side by side.
+/// A mistyped interpreter was once found out after planning and building the whole.
+TEST(Program, AnInterpreterThatIsNotThereIsNamedAtOnce) {
+  Request request;
+  request.subject = "gelu:rows=4,cols=8", request.machine = "host";
+  EXPECT_THROW((void)run(request, {.beside = "no-such-python"}), InputError);
+}
+
 TEST(Program, WhatIsJoinedLiesInItsPlace) {
   TemporaryFolder folder;
   const std::string path =
