@@ -281,6 +281,16 @@ TEST(Program, AnInterpreterThatIsNotThereIsNamedAtOnce) {
   EXPECT_THROW((void)run(request, {.beside = "no-such-python"}), InputError);
 }
 
+TEST(Program, AMachineWithoutMemoryOfSoftwareIsNamed) {
+  Request request;
+  request.subject = "gemm:m=8,n=8,k=8", request.machine = "host";
+  const Answer answer = run(request, {.target = "cuda-emulated"});
+  ASSERT_FALSE(answer.ok());
+  const std::string why = answer.json["reason"].get<std::string>();
+  EXPECT_NE(why.find("machine host are filled by hardware"), std::string::npos) << why;
+  EXPECT_NE(why.find("machines of kind gpu"), std::string::npos) << why;
+}
+
 TEST(Program, WhatIsJoinedLiesInItsPlace) {
   TemporaryFolder folder;
   const std::string path =
