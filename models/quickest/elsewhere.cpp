@@ -61,8 +61,9 @@ constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken =
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Operators up to which every partition is considered.
 constexpr std::size_t kEveryPartition = 6;
-/// Operators up to which the parts that are taken are tried in halves.
-constexpr std::size_t kTakenApart = 12;
+/// Operators up to which the other choice of each edge is tried: by bytes more, as no tiles are
+/// searched.
+constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 
 class Chooser {
  public:
@@ -114,7 +115,7 @@ class Chooser {
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
-      if (!best.empty() && cuts[0][0].size() <= kTakenApart)
+      if (!best.empty() && cuts[0][0].size() <= (by == kBytes ? kTakenApartByBytes : kTakenApart))
         while (asks_others(least, best) || changes_edge(least, best)) {
         }
       if (by == kBytes && !best.empty()) as_a_whole(least, best, others, cuts[0][0]);

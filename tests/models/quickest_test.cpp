@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <tuple>
 
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
@@ -375,7 +376,7 @@ TEST(Planner, EdgesOnCachesAreOfTheWholePlan) {
 /// 269 rows on 32 cores: nine rows a core are one turn. Rows of a product stay multiples of 16.
 TEST(Planner, TilesOfFewRowsAreSearched) {
   for (const auto& [name, tree, best] :
-       {std::tuple("softmax:rows=269,cols=64", "rows/4@grid cols/64 ( C.max )", 9.0),
+       {std::tuple("softmax:rows=269,cols=64", "r/4@grid c/64 ( C.rowmax )", 9.0),
         std::tuple("gemm:m=269,n=64,k=64", "m/16@grid n/64 k/64 ( C.gemm )", 16.0)}) {
     const auto w = question(name, "epyc-zen5").workload;
     Plan plan{.kernels = {{.tree = parse_tree(tree)}}};
