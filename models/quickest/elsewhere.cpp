@@ -338,10 +338,18 @@ class Chooser {
     return better;
   }
 
-  /// Seconds of a plan; nothing where it is illegal or does not fit.
-  std::optional<double> timed(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
-    if (!resolved(plan, w, q_)) return std::nullopt;
-    return clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
+  /// Seconds of a plan; nothing where it is illegal or does not fit. Searches of tiles meet the
+  /// same plans from several beginnings, and a target may walk all of a plan to time it.
+  std::optional<double> timed(Plan plan, const std::shared_ptr<const Workload>& w) {
+    for (Kernel& k : plan.kernels) k.name.clear(), k.by.clear();
+    auto& known = timed_[w];
+    const auto at = std::ranges::find(known, plan, &std::pair<Plan, std::optional<double>>::first);
+    if (at != known.end()) return at->second;
+    std::optional<double> seconds;
+    if (resolved(plan, w, q_))
+      seconds = clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
+    known.emplace_back(std::move(plan), seconds);
+    return seconds;
   }
 
   void search_tiles(Candidate& c) {
@@ -434,7 +442,7 @@ class Chooser {
     }
   }
 
-  std::optional<double> cost(Candidate& c) const {
+  std::optional<double> cost(Candidate& c) {
     if (!c.priced[cost_]) {
       c.priced[cost_] = true;
       if (cost_ == kSeconds && clock_ != nullptr)
@@ -628,6 +636,9 @@ class Chooser {
       own_;
   std::map<Part, std::vector<Part>> pieces_;
   std::map<Part, double> compulsory_;
+  /// What plans of a workload take, without names.
+  std::map<std::shared_ptr<const Workload>, std::vector<std::pair<Plan, std::optional<double>>>>
+      timed_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };
