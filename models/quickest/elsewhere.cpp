@@ -585,6 +585,7 @@ class Chooser {
                     double cost) {
     for (Edge& e : edges) {
       if (!e.note.empty()) continue;
+      if (e.fused && e.apart && e.halves.empty()) e.note = "one kernel of a plan of several";
       const std::vector<const Candidate*> those = otherwise(best, e);
       (e.fused ? e.together : e.apart) = cost;
       (e.fused ? e.apart : e.together) = those.empty() ? std::nullopt : together(those);

@@ -7,8 +7,8 @@
 namespace tilewright::quickest {
 namespace {
 
-constexpr std::int64_t kGrain =
-    16;  ///< tiles of more than this are multiples of it, of contractions all
+/// Tiles of more than this are multiples of it; a contraction's, all.
+constexpr std::int64_t kGrain = 16;
 
 /// Whether a contraction has the loop: matrix units take tiles of the grain.
 bool of_contraction(const Workload& w, LoopId loop) {
