@@ -10,7 +10,6 @@
 #include "models/exact/exact.h"
 #include "models/quickest/partition.h"
 #include "tests/models/planner_support.h"
-#include "tests/support/drawn_graphs.h"
 
 namespace tilewright::quickest {
 namespace {
