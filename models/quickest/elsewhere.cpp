@@ -61,8 +61,9 @@ constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600, kTreesOfTaken =
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// Operators up to which every partition is considered.
 constexpr std::size_t kEveryPartition = 6;
-/// Operators up to which the parts that are taken are tried in halves.
-constexpr std::size_t kTakenApart = 12;
+/// Operators up to which the other choice of each edge is tried: by bytes more, as no tiles are
+/// searched.
+constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 
 class Chooser {
  public:
@@ -114,8 +115,8 @@ class Chooser {
       }
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
-      if (!best.empty() && cuts[0][0].size() <= kTakenApart)
-        while (asks_others(least, best) || takes_apart(least, best) || puts_together(least, best)) {
+      if (!best.empty() && cuts[0][0].size() <= (by == kBytes ? kTakenApartByBytes : kTakenApart))
+        while (asks_others(least, best) || changes_edge(least, best)) {
         }
       if (by == kBytes && !best.empty()) as_a_whole(least, best, others, cuts[0][0]);
       if (!best.empty()) return joined(best, least, why);
@@ -266,28 +267,59 @@ class Chooser {
     }
   }
 
-  /// Two in the place of a part, where a tensor within it had better go home: of halves other
-  /// models have been asked, too. False where none had.
-  bool takes_apart(double& least, std::vector<const Candidate*>& best) {
+  /// The parts with an edge's other choice: two in the place of one, or one in the place of two.
+  /// Empty where there is no such plan.
+  std::vector<const Candidate*> otherwise(const std::vector<const Candidate*>& best,
+                                          const Edge& e) {
+    const auto part_with = [&best](OpId op) {
+      return std::ranges::find_if(
+          best, [op](const Candidate* c) { return std::ranges::find(c->ops, op) != c->ops.end(); });
+    };
+    const auto first = part_with(e.from), second = part_with(e.to);
+    if (first == best.end() || second == best.end() || e.fused != (first == second)) return {};
+    std::vector<Part> instead = e.halves;
+    if (!e.fused) {
+      Part both = (*first)->ops;
+      both.insert(both.end(), (*second)->ops.begin(), (*second)->ops.end());
+      std::ranges::sort(both);
+      instead = {std::move(both)};
+    }
+    if (instead.empty()) return {};
+    std::vector<const Candidate*> others;
+    for (const Part& p : instead) {
+      const Candidate* c = best_of(p);
+      if (c == nullptr || !c->fits) return {};
+      others.push_back(c);
+    }
+    std::vector<const Candidate*> next;
+    for (auto at = best.begin(); at != best.end(); ++at)
+      if (at == first)
+        next.push_back(others.front());
+      else if (at != second)
+        next.push_back(*at);
+    next.insert(next.end(), others.begin() + 1, others.end());
+    std::vector<PartPlan> parts;
+    for (const Candidate* c : next) parts.push_back(c->part);
+    if (!join_plans(*q_.workload, parts)) return {};  // others would wait for one another
+    return next;
+  }
+
+  static double sum(const std::vector<const Candidate*>& parts, Cost by) {
+    double all = 0;
+    for (const Candidate* c : parts) all += *c->most[by];
+    return all;
+  }
+
+  /// The other choice of an edge, where that costs less: of halves, and of two as one, other models
+  /// have been asked, too. False where none does.
+  bool changes_edge(double& least, std::vector<const Candidate*>& best) {
     for (const Edge& e : edges(best)) {
-      if (e.halves.empty() || !e.together || !e.apart || *e.apart >= *e.together) continue;
-      Part whole = e.halves[0];
-      whole.insert(whole.end(), e.halves[1].begin(), e.halves[1].end());
-      std::ranges::sort(whole);
-      const auto at = std::ranges::find(best, whole, [](const Candidate* c) {
-        Part ops = c->ops;
-        std::ranges::sort(ops);
-        return ops;
-      });
-      if (at == best.end()) continue;
-      const Candidate* first = best_of(e.halves[0]);
-      const Candidate* second = best_of(e.halves[1]);
-      if (first == nullptr || second == nullptr || !first->fits || !second->fits) continue;
-      const double gain = *(*at)->most[cost_] - *first->most[cost_] - *second->most[cost_];
-      if (gain <= 0) continue;
-      least -= gain;
-      *at = first;
-      best.push_back(second);
+      if (!e.together || !e.apart) continue;
+      if (e.fused ? *e.apart >= *e.together : *e.together >= *e.apart) continue;
+      std::vector<const Candidate*> next = otherwise(best, e);
+      if (next.empty() || sum(next, cost_) >= sum(best, cost_)) continue;
+      best = std::move(next);
+      least = sum(best, cost_);
       return true;
     }
     return false;
@@ -306,41 +338,18 @@ class Chooser {
     return better;
   }
 
-  /// One in the place of two parts, of which other models make one kernel that moves less. False
-  /// where none does.
-  bool puts_together(double& least, std::vector<const Candidate*>& best) {
-    const auto part_with = [&best](OpId op) {
-      return std::ranges::find_if(
-          best, [op](const Candidate* c) { return std::ranges::find(c->ops, op) != c->ops.end(); });
-    };
-    for (const Edge& e : edges(best)) {
-      if (e.fused || !e.together || !e.apart || *e.together >= *e.apart) continue;
-      const auto first = part_with(e.from), second = part_with(e.to);
-      if (first == second) continue;
-      Part both = (*first)->ops;
-      both.insert(both.end(), (*second)->ops.begin(), (*second)->ops.end());
-      std::ranges::sort(both);
-      const Candidate* one = best_of(both);
-      if (one == nullptr || !one->fits) continue;
-      const double gain = *(*first)->most[cost_] + *(*second)->most[cost_] - *one->most[cost_];
-      if (gain <= 0) continue;
-      std::vector<const Candidate*> next;
-      std::vector<PartPlan> parts;
-      for (auto at = best.begin(); at != best.end(); ++at)
-        if (at != second) next.push_back(at == first ? one : *at);
-      for (const Candidate* c : next) parts.push_back(c->part);
-      if (!join_plans(*q_.workload, parts)) continue;  // others would wait for one another
-      least -= gain;
-      best = std::move(next);
-      return true;
-    }
-    return false;
-  }
-
-  /// Seconds of a plan; nothing where it is illegal or does not fit.
-  std::optional<double> timed(const Plan& plan, const std::shared_ptr<const Workload>& w) const {
-    if (!resolved(plan, w, q_)) return std::nullopt;
-    return clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
+  /// Seconds of a plan; nothing where it is illegal or does not fit. Searches of tiles meet the
+  /// same plans from several beginnings, and a target may walk all of a plan to time it.
+  std::optional<double> timed(Plan plan, const std::shared_ptr<const Workload>& w) {
+    for (Kernel& k : plan.kernels) k.name.clear(), k.by.clear();
+    auto& known = timed_[w];
+    const auto at = std::ranges::find(known, plan, &std::pair<Plan, std::optional<double>>::first);
+    if (at != known.end()) return at->second;
+    std::optional<double> seconds;
+    if (resolved(plan, w, q_))
+      seconds = clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
+    known.emplace_back(std::move(plan), seconds);
+    return seconds;
   }
 
   void search_tiles(Candidate& c) {
@@ -433,7 +442,7 @@ class Chooser {
     }
   }
 
-  std::optional<double> cost(Candidate& c) const {
+  std::optional<double> cost(Candidate& c) {
     if (!c.priced[cost_]) {
       c.priced[cost_] = true;
       if (cost_ == kSeconds && clock_ != nullptr)
@@ -467,7 +476,7 @@ class Chooser {
   }
 
   /// On caches the plan that moves least as one: of those in `others`, of each model's own of the
-  /// whole, and of those that differ from the best in one part.
+  /// whole, and of those that differ from the best in one part or one edge.
   void as_a_whole(double& least, std::vector<const Candidate*>& best,
                   std::vector<std::vector<const Candidate*>>& others, const Part& whole) {
     if (!lie_together()) return;
@@ -491,6 +500,12 @@ class Chooser {
           those[i] = &c;
           if (&c != best[i] && cost(c) && take(those)) better = true;
         }
+      for (const Edge& e : edges(best)) {
+        const std::vector<const Candidate*> those = otherwise(best, e);
+        if (those.empty() || !take(those)) continue;
+        better = true;
+        break;  // the others are of parts that are gone
+      }
     }
   }
 
@@ -559,12 +574,22 @@ class Chooser {
     out.detail["candidates"] = seen_.json();
     if (why) {
       std::vector<Edge> all = edges(best);
-      for (Edge& e : all)
-        if (cost_ == kBytes && lie_together() && e.note.empty())
-          e.note = "parts alone: together they may move more";
+      if (cost_ == kBytes && lie_together()) of_the_whole(all, best, cost);
       out.detail["edges"] = edges_json(*q_.workload, all, unit);
     }
     return out;
+  }
+
+  /// What the whole moves with either choice of each edge, where parts' sums do not say it.
+  void of_the_whole(std::vector<Edge>& edges, const std::vector<const Candidate*>& best,
+                    double cost) {
+    for (Edge& e : edges) {
+      if (!e.note.empty()) continue;
+      if (e.fused && e.apart && e.halves.empty()) e.note = "one kernel of a plan of several";
+      const std::vector<const Candidate*> those = otherwise(best, e);
+      (e.fused ? e.together : e.apart) = cost;
+      (e.fused ? e.apart : e.together) = those.empty() ? std::nullopt : together(those);
+    }
   }
 
   /// What a part's plan and the plans of its neighbours as one, or of its halves, cost.
@@ -612,6 +637,9 @@ class Chooser {
       own_;
   std::map<Part, std::vector<Part>> pieces_;
   std::map<Part, double> compulsory_;
+  /// What plans of a workload take, without names.
+  std::map<std::shared_ptr<const Workload>, std::vector<std::pair<Plan, std::optional<double>>>>
+      timed_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };

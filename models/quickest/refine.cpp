@@ -1,17 +1,30 @@
 // A kernel's tiles moved, one loop at a time, for as long as the target says that it gets faster.
+#include "models/quickest/refine.h"
+
 #include <algorithm>
 #include <set>
-
-#include "models/quickest/refine.h"
 
 namespace tilewright::quickest {
 namespace {
 
-constexpr std::int64_t kGrain = 16;  ///< tiles of more than this are multiples of it
+/// Tiles of more than this are multiples of it; a contraction's, all.
+constexpr std::int64_t kGrain = 16;
 
-/// Steps that differ in their number of trips, ascending: multiples of the grain, the whole loop last.
-std::vector<std::int64_t> steps_of(std::int64_t extent) {
+/// Whether a contraction has the loop: matrix units take tiles of the grain.
+bool of_contraction(const Workload& w, LoopId loop) {
+  for (std::size_t i = 0; i < w.operators().size(); ++i)
+    if (w.is_contraction(OpId(i)) &&
+        std::ranges::find(w.op(OpId(i)).loops, loop) != w.op(OpId(i)).loops.end())
+      return true;
+  return false;
+}
+
+/// Steps that differ in their number of trips, ascending: multiples of the grain, where `fine`
+/// those below it, too, the whole loop last.
+std::vector<std::int64_t> steps_of(std::int64_t extent, bool fine) {
   std::set<std::int64_t> all, trips;
+  for (std::int64_t t = 1; fine && t < std::min(kGrain, extent); ++t)
+    if (trips.insert(ceil_div(extent, t)).second) all.insert(t);
   for (std::int64_t t = kGrain; t < extent; t += kGrain)
     if (trips.insert(ceil_div(extent, t)).second) all.insert(t);
   all.insert(extent);
@@ -19,8 +32,8 @@ std::vector<std::int64_t> steps_of(std::int64_t extent) {
 }
 
 /// The steps around one: the next ones, and those next to twice and half of it.
-std::vector<std::int64_t> around(std::int64_t step, std::int64_t extent) {
-  const std::vector<std::int64_t> all = steps_of(extent);
+std::vector<std::int64_t> around(std::int64_t step, std::int64_t extent, bool fine) {
+  const std::vector<std::int64_t> all = steps_of(extent, fine);
   std::set<std::int64_t> near;
   for (const std::int64_t goal : {step / 2, step - 1, step + 1, 2 * step}) {
     const auto above = std::ranges::lower_bound(all, goal);
@@ -64,7 +77,8 @@ int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, i
       const auto [name, step] = steps_in(plan.kernels[kernel])[i];
       const auto loop = w.find_loop(name);
       if (!loop) continue;
-      for (const std::int64_t other : around(*step, w.loop(*loop).extent)) {
+      for (const std::int64_t other :
+           around(*step, w.loop(*loop).extent, !of_contraction(w, *loop))) {
         if (tried >= tries) break;
         Plan moved = plan;
         *steps_in(moved.kernels[kernel])[i].second = other;

@@ -14,6 +14,8 @@ using nlohmann::ordered_json;
 using namespace shown;
 
 constexpr std::size_t kMostNames = 6;
+/// Rows of an explanation, so that it is a screen.
+constexpr std::size_t kMostParts = 16, kMostEdges = 22;
 
 std::string without_digits(std::string name) {
   std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -34,16 +36,20 @@ class Folded {
       }
     keys_.push_back(std::move(key)), rows_.push_back(std::move(row)), counts_.push_back(1);
   }
-  std::string text(std::vector<std::string> header) const {
+  std::size_t size() const { return rows_.size(); }
+  /// The first `most` rows, and how many more there are.
+  std::string text(std::vector<std::string> header, std::size_t most, const char* what) const {
     const bool many = std::ranges::any_of(counts_, [](int n) { return n > 1; });
     if (many) header.emplace_back("alike");
     Table table(header);
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(most, rows_.size()); ++i) {
       std::vector<std::string> row = rows_[i];
       if (many) row.push_back(std::to_string(counts_[i]));
       table.add(std::move(row));
     }
-    return table.text();
+    if (rows_.size() <= most) return table.text();
+    return table.text() +
+           formatted("and {} more {}, which --json lists\n", rows_.size() - most, what);
   }
 
  private:
@@ -67,8 +73,8 @@ std::string cost(const ordered_json& j, const std::string& after) {
 }
 
 /// Of a plan that is joined of parts: whose each is, what it costs, and why edges are fused. Empty
-/// for other plans.
-std::string parts_text(const ordered_json& j) {
+/// for other plans. `a_screen`: not all rows.
+std::string parts_text(const ordered_json& j, bool a_screen) {
   const ordered_json& parts =
       get(j, j.contains("parts_planned") ? "parts_planned" : "kernels_predicted");
   if (!parts.is_array() || parts.empty() || !parts.front().contains("by")) return "";
@@ -77,22 +83,25 @@ std::string parts_text(const ordered_json& j) {
     rows.add({some_of(p["operators"]), text(p, "by"), cost(p, "")});
   const bool timed = parts.front().contains("seconds");
   std::string out = "\n" + rows.text({"part", "proposed by",
-                                      timed ? "predicted" : "bytes, most that a model counts"});
+                                      timed ? "predicted" : "bytes, most that a model counts"},
+                                     a_screen ? kMostParts : rows.size(), "parts");
   if (!j.contains("edges")) return out;
   Folded edges;
   for (const ordered_json& e : j["edges"])
     edges.add({formatted("{} > {} > {}", text(e, "from"), text(e, "tensor"), text(e, "to")),
                e["fused"].get<bool>() ? "fused" : "apart", cost(e, "_fused"), cost(e, "_apart"),
                cost(e, "_fused") != "-" && cost(e, "_apart") != "-" ? "" : text(e, "why")});
-  return out + "\n" + edges.text({"edge", "is", "fused", "apart", "note"});
+  return out + "\n" +
+         edges.text({"edge", "is", "fused", "apart", "note"}, a_screen ? kMostEdges : edges.size(),
+                    "edges");
 }
 
 std::string explained(const ordered_json& j) {
-  return j.contains("edges") ? heading(j) + parts_text(j) : "";
+  return j.contains("edges") ? heading(j) + parts_text(j, true) : "";
 }
 
 std::string planned(const ordered_json& j, const std::string& figures) {
-  return figures + parts_text(j);
+  return figures + parts_text(j, false);
 }
 
 }  // namespace

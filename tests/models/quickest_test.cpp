@@ -10,7 +10,6 @@
 #include "models/exact/exact.h"
 #include "models/quickest/partition.h"
 #include "tests/models/planner_support.h"
-#include "tests/support/drawn_graphs.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -295,49 +294,6 @@ TEST(Planner, WithoutTimesTheFewestBytesAreTaken) {
     }
   EXPECT_GT(fewer, 3);
   EXPECT_GE(by_bytes, 26);  // every one on the scratchpads
-}
-
-/// Where other models know time, a small graph's plan has the cheaper choice of each edge. The
-/// first is one whose plan had not.
-TEST(Planner, EdgesBySecondsHaveTheCheaperChoice) {
-  std::vector<std::string> texts = {R"yaml(
-name: edges
-dtype: bf16
-loops: {a: 48, b: 1, c: 5, d: 1}
-tensors: {i0: [d, b], i1: [a, c], i2: [c], i3: [a, 2], i4: [d], n: [b], i5: [50, d]}
-dtypes: {n: i32}
-operators:
-  - "o0: t0[d,b] = relu(i0[d,b])"
-  - "o1: t1[] += i1[a,c]"
-  - "o2: t2[] += t1[] * i2[c]"
-  - "o3: t3[a,d,b] = exp(0 - abs(t1[])) * i3[a,2*b]"
-  - "o4: t4[] max= i4[d]"
-  - "o5: t5[] += t1[] * i5[n[b],d]"
-  - "o7: t7[d,b] = sigmoid(t2[])"
-  - "o8: t8[c] = t4[] * 0.5 - t5[]"
-)yaml"};
-  for (unsigned seed = 1; seed <= 12; ++seed) texts.push_back(testing::GraphDrawer(seed).text(7));
-  int compared = 0;
-  for (const std::string& text : texts)
-    for (const char* machine : {"mlu370", "ascend910"}) {
-      Question q{.workload = std::make_shared<const Workload>(workload_from_yaml(text, "edges"))};
-      q.machine = std::make_shared<const Machine>(named_machine(machine));
-      for (const Model& m : builtin_models())
-        if (m.name != planner().name) q.others.push_back(&m);
-      const Result<Proposal> p =
-          planner().propose(q, {planner().options, {{"why", {"on"}}}, "planner"});
-      if (!p) continue;
-      for (const auto& e : p->detail.at("edges")) {
-        if (!e.contains("seconds_fused") || e["seconds_fused"].is_null() ||
-            e["seconds_apart"].is_null())
-          continue;
-        ++compared;
-        const double fused = e["seconds_fused"], apart = e["seconds_apart"];
-        EXPECT_LE(e["fused"].get<bool>() ? fused : apart, 1.02 * std::min(fused, apart))
-            << text << machine << ": " << e["tensor"];
-      }
-    }
-  EXPECT_GT(compared, 10);
 }
 
 /// Three products of a gate, more than a kernel that is searched for: on a processor others' plans
