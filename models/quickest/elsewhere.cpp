@@ -116,7 +116,7 @@ class Chooser {
       if (by == kBytes || (clock_ == nullptr && !best.empty())) with_own_partition(least, best);
       if (by == kBytes) polish(least, best);
       if (!best.empty() && cuts[0][0].size() <= (by == kBytes ? kTakenApartByBytes : kTakenApart))
-        while (asks_others(least, best) || changes_edge(least, best)) {
+        while (asks_others(least, best) || changes_edges(least, best)) {
         }
       if (by == kBytes && !best.empty()) as_a_whole(least, best, others, cuts[0][0]);
       if (!best.empty()) return joined(best, least, why);
@@ -267,6 +267,12 @@ class Chooser {
     }
   }
 
+  static Part as_one(Part a, const Part& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    std::ranges::sort(a);
+    return a;
+  }
+
   /// The parts with an edge's other choice: two in the place of one, or one in the place of two.
   /// Empty where there is no such plan.
   std::vector<const Candidate*> otherwise(const std::vector<const Candidate*>& best,
@@ -278,13 +284,12 @@ class Chooser {
     const auto first = part_with(e.from), second = part_with(e.to);
     if (first == best.end() || second == best.end() || e.fused != (first == second)) return {};
     std::vector<Part> instead = e.halves;
-    if (!e.fused) {
-      Part both = (*first)->ops;
-      both.insert(both.end(), (*second)->ops.begin(), (*second)->ops.end());
-      std::ranges::sort(both);
-      instead = {std::move(both)};
+    if (e.fused) {
+      if (instead.size() != 2 || as_one(instead[0], instead[1]) != as_one((*first)->ops, {}))
+        return {};  // the part is another by now
+    } else {
+      instead = {as_one((*first)->ops, (*second)->ops)};
     }
-    if (instead.empty()) return {};
     std::vector<const Candidate*> others;
     for (const Part& p : instead) {
       const Candidate* c = best_of(p);
@@ -310,9 +315,10 @@ class Chooser {
     return all;
   }
 
-  /// The other choice of an edge, where that costs less: of halves, and of two as one, other models
-  /// have been asked, too. False where none does.
-  bool changes_edge(double& least, std::vector<const Candidate*>& best) {
+  /// The other choice of each edge that costs less: of halves, and of two as one, other models have
+  /// been asked, too. False where none does.
+  bool changes_edges(double& least, std::vector<const Candidate*>& best) {
+    bool better = false;
     for (const Edge& e : edges(best)) {
       if (!e.together || !e.apart) continue;
       if (e.fused ? *e.apart >= *e.together : *e.together >= *e.apart) continue;
@@ -320,9 +326,9 @@ class Chooser {
       if (next.empty() || sum(next, cost_) >= sum(best, cost_)) continue;
       best = std::move(next);
       least = sum(best, cost_);
-      return true;
+      better = true;
     }
-    return false;
+    return better;
   }
 
   /// Other models' plans of the parts that are taken. False: none moves less.
@@ -502,9 +508,7 @@ class Chooser {
         }
       for (const Edge& e : edges(best)) {
         const std::vector<const Candidate*> those = otherwise(best, e);
-        if (those.empty() || !take(those)) continue;
-        better = true;
-        break;  // the others are of parts that are gone
+        if (!those.empty() && take(those)) better = true;
       }
     }
   }
