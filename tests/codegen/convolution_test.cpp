@@ -242,6 +242,39 @@ TEST(Convolutions, ChainsDrawnAtRandom) {
         << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
 }
 
+/// A column that is left over of tiles of sixteen is seventeen vectors row by row, and three where
+/// its rows are summed one behind the other and set apart afterwards. So are columns of an output
+/// that lies at home.
+TEST(Convolutions, ShortRowsAreSummedOneBehindTheOther) {
+  if (!cpu::host_runs(cpu::Isa::avx2)) GTEST_SKIP() << "not run by this processor";
+  std::vector<Schedule> schedules;
+  std::vector<cpu::Source> sources;
+  for (const std::string tiles : {"h/17 w/16", "oc/24 h/9 w/9 ( ic/5"})
+    for (const bool in_place : {false, true}) {
+      const auto w = std::make_shared<const Workload>(workload_from_yaml(
+          "name: left\nloops: {ic: 16, oc: 40, h: 17, w: 17, r: 3, s: 3}\n"
+          "tensors: {X: [ic, 34, 34], W: [oc, ic, r, s], Y: [oc, h, w]}\noperators:\n"
+          "  - \"y: Y[oc,h,w] += X[ic,2*h+r-1,2*w+s-1] * W[oc,ic,r,s]\"\n",
+          "test"));
+      const std::string closed = tiles.find('(') == std::string::npos ? " )" : " ) )";
+      const auto machine = testing::worked_machine("scratchpad:4M");
+      auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tiles + " ( C.y" + closed)}}}, w,
+                       in_place ? testing::cached(*machine) : machine);
+      ASSERT_TRUE(s.ok()) << s.reason();
+      schedules.push_back(std::move(s).value());
+      auto source = cpu::emit(schedules.back(), {.isa = cpu::Isa::avx2,
+                                                 .prefix = "k" + std::to_string(sources.size())});
+      ASSERT_TRUE(source.ok()) << source.reason();
+      EXPECT_THAT(source->text, ::testing::HasSubstr(", Keep{}, reinterpret_cast<Real*>(memory"))
+          << tiles << in_place;
+      sources.push_back(std::move(source).value());
+    }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5) << i;
+}
+
 /// A panel of five vectors beside two rows fills registers as well, and leaves no rows over, but
 /// takes a fifth longer: its vectors come from the caches again for every two rows.
 TEST(Convolutions, BlocksOfSixteenRegistersHaveThreeRowsAtLeast) {
