@@ -32,8 +32,8 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
                                 std::int64_t begins, bool at_groups) {
   constexpr double kLatency = 4;
-  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers takes
-  // longer for all of it than for few multiply-adds.
+  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers
+  // takes longer for all of it than for few multiply-adds.
   constexpr double kOthers = 6, kIssued = 4.3;
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
@@ -159,8 +159,9 @@ std::int64_t KernelEmitter::band_set_apart(NodeId id, const Window& x, const Sym
   constexpr std::int64_t kMostBytes = 256 << 10;
   const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
   if (x.outer < 0 || !x.channels_first || depth.channels() * depth.taps() < kFewSteps) return 0;
-  const std::int64_t band = std::min(band_of(id, x, ranges, depth),
-                                     kMostBytes / (most(x.rows) * most(x.columns) * p_.element_bytes));
+  const std::int64_t band =
+      std::min(band_of(id, x, ranges, depth),
+               kMostBytes / (most(x.rows) * most(x.columns) * p_.element_bytes));
   return band > 1 ? band : 0;
 }
 
