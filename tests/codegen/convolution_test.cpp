@@ -249,12 +249,12 @@ TEST(Convolutions, ShortRowsAreSummedOneBehindTheOther) {
   if (!cpu::host_runs(cpu::Isa::avx2)) GTEST_SKIP() << "not run by this processor";
   std::vector<Schedule> schedules;
   std::vector<cpu::Source> sources;
-  for (const std::string tree : {"h/17 w/16 ( C.y )", "oc/24 h/17 w/16 ( ic/8 ( C.y ) )"})
+  for (const std::string tree : {"h/17 w/16 ( C.y )", "oc/48 h/17 w/16 ( ic/8 ( C.y ) )"})
     for (const bool in_place : {false, true}) {
       const auto w = std::make_shared<const Workload>(workload_from_yaml(
-          "name: left\nloops: {ic: 16, oc: 40, h: 17, w: 17, r: 3, s: 3}\n"
-          "tensors: {X: [ic, 34, 34], W: [oc, ic, r, s], Y: [oc, h, w]}\noperators:\n"
-          "  - \"y: Y[oc,h,w] += X[ic,2*h+r-1,2*w+s-1] * W[oc,ic,r,s]\"\n",
+          "name: left\nloops: {ic: 16, oc: 96, h: 17, w: 17, r: 3, s: 3}\n"
+          "tensors: {X: [ic, h, w], W: [oc, ic, r, s], Y: [oc, h, w]}\noperators:\n"
+          "  - \"y: Y[oc,h,w] += X[ic,h+r-1,w+s-1] * W[oc,ic,r,s]\"\n",
           "test"));
       const auto machine = testing::worked_machine("scratchpad:4M");
       auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, w,
