@@ -32,8 +32,8 @@ std::int64_t channels_of_block(std::int64_t bytes, std::int64_t taps, std::int64
 std::pair<int, int> block_shape(std::int64_t rows, std::int64_t vectors, int registers,
                                 std::int64_t begins, bool at_groups) {
   constexpr double kLatency = 4;
-  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers takes
-  // longer for all of it than for few multiply-adds.
+  // Beside multiply-adds and loads a step counts and asks for lines: a Zen 3 with 16 registers
+  // takes longer for all of it than for few multiply-adds.
   constexpr double kOthers = 6, kIssued = 4.3;
   constexpr double kNotPacked = 1.1;  // rows of weights far from one another
   std::pair<int, int> best;
@@ -152,6 +152,19 @@ std::int64_t KernelEmitter::band_of(NodeId id, const Window& x, const SymRanges&
   return best;
 }
 
+/// The same where rows of points are apart in the result, and are summed one behind the other in
+/// the second cache before they go there; 0: they are not.
+std::int64_t KernelEmitter::band_set_apart(NodeId id, const Window& x, const SymRanges& ranges,
+                                           const Depth& depth) {
+  constexpr std::int64_t kMostBytes = 256 << 10;
+  const auto most = [&](int l) { return l < 0 ? 1 : range(ranges, k_.node(id).op, l).most; };
+  if (x.outer < 0 || !x.channels_first || depth.channels() * depth.taps() < kFewSteps) return 0;
+  const std::int64_t band =
+      std::min(band_of(id, x, ranges, depth),
+               kMostBytes / (most(x.rows) * most(x.columns) * p_.element_bytes));
+  return band > 1 ? band : 0;
+}
+
 /// Cycles of the tile where lines of points are vectors.
 double KernelEmitter::lines_cycles(NodeId id, const Window& x, const SymRanges& ranges,
                                    const Depth& depth) {
@@ -163,7 +176,9 @@ double KernelEmitter::lines_cycles(NodeId id, const Window& x, const SymRanges& 
       x.outer < 0 ||
       dense(in_c, stride_of(p_.workload().op(n.op), c, in_c, x.outer), most(x.columns));
   const double rows = static_cast<double>(most(x.outer));
-  return rows * band_cycles(id, x, ranges, depth, follow ? band_of(id, x, ranges, depth) : 1);
+  const std::int64_t band =
+      follow ? band_of(id, x, ranges, depth) : band_set_apart(id, x, ranges, depth);
+  return rows * band_cycles(id, x, ranges, depth, std::max<std::int64_t>(1, band));
 }
 
 /// The same where points are broadcast: taps that fall into the padding are left out, weights that
@@ -250,10 +265,12 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
   const std::int64_t c_line = stride_of(op, c, in_c, x.outer), width = known(x.columns);
   const bool follow = x.outer < 0 || (width > 0 && c_line == width);
   Depth depth(*this, id, x, ranges);
-  const std::int64_t band = band_of(id, x, ranges, depth);
-  const std::int64_t all = follow ? most(x.columns) * band : most(x.columns);
+  const std::int64_t set_apart = follow ? 0 : band_set_apart(id, x, ranges, depth);
+  const std::int64_t band = set_apart > 0 ? set_apart : band_of(id, x, ranges, depth);
+  const std::int64_t all = follow || set_apart > 0 ? most(x.columns) * band : most(x.columns);
   const std::int64_t even = known(x.outer) % band == 0 ? band : 0;  // rows of points of each band
-  const std::int64_t points = !follow       ? known(x.columns)
+  const std::int64_t points = set_apart > 0 ? 0
+                              : !follow     ? known(x.columns)
                               : x.outer < 0 ? known(x.columns)
                                             : known(x.columns) * (known(x.outer) > 0 ? even : 0);
   // Rows that are packed once are packed in groups: tiles that begin within one do not find them.
@@ -309,6 +326,9 @@ void KernelEmitter::read_lines(NodeId id, const Window& x, const Surroundings& s
     followers =
         followers_of_window(id, x, ranges, s.at, points > 0 && points % lanes == 0, width, after);
   if (!after.empty()) after = ", " + after;
+  if (set_apart > 0)
+    after = ", Keep{}, " +
+            scratch(most(x.rows) * all * p_.element_bytes + p_.vector_bytes, offset, "Real");
   out_.line("convolve_lines<" + std::to_string(rows) + ", " + std::to_string(vectors) + ", " +
             std::to_string(x.step) + ", " + known_size(n.op, x.rows, ranges) + ", " +
             std::to_string(points) + ", " + (block == channels ? "true" : "false") + ">(" +

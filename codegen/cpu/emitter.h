@@ -275,6 +275,8 @@ class KernelEmitter : private RangeEmitter {
                                 std::int64_t height);
   class Depth;
   std::int64_t band_of(NodeId id, const Window& x, const SymRanges& ranges, const Depth& depth);
+  std::int64_t band_set_apart(NodeId id, const Window& x, const SymRanges& ranges,
+                              const Depth& depth);
   bool prepares_left(NodeId id, const Window& x, std::int64_t group, const SymRanges& ranges) const;
   int registers() const { return p_.vector_bytes == 64 ? 32 : 16; }
   /// Sums of fewer steps pass through a tile: rows of many channels at once would wait for memory.

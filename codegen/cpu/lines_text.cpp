@@ -312,19 +312,56 @@ TILEWRIGHT_TARGET void convolve_band(int64_t rows, const Real* a, int64_t a_row,
   }
 }
 
+// Sums that lie row after row of points, to where their rows are c_line apart.
+TILEWRIGHT_TARGET inline void set_apart(int64_t rows, int64_t height, int64_t width, const Real* sums,
+                                        Real* c, int64_t c_row, int64_t c_line, bool fresh) {
+  const int64_t left = width % kLanes;
+  const Lanes lanes = first_lanes(left);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t y = 0; y < height; ++y, sums += width) {
+      Real* const to = c + i * c_row + y * c_line;
+      for (int64_t x = 0; x + kLanes <= width; x += kLanes) {
+        Vector sum = *reinterpret_cast<const Unaligned*>(sums + x);
+        if (!fresh) sum += *reinterpret_cast<const Unaligned*>(to + x);
+        *reinterpret_cast<Unaligned*>(to + x) = sum;
+      }
+      if (left == 0) continue;
+      Vector sum = load_part(sums + width - left, lanes);
+      if (!fresh) sum += load_part(to + width - left, lanes);
+      store_part(to + width - left, lanes, sum);
+    }
+}
+
+// Whether rows of points fill so many more vectors one behind the other than each alone that their
+// sums had better be set apart afterwards, which takes some cycles a vector.
+inline bool fill_more(const Window& w, int64_t steps) {
+  const int64_t alone = w.height * ((w.width + kLanes - 1) / kLanes);
+  const int64_t together = (w.height * w.width + kLanes - 1) / kLanes;
+  return (alone - together) * steps > 16 * alone;
+}
+
 // The same by bands of so many rows of points: copies of more channels have room then, and what is
-// added to once for each block of them stays in the second cache.
+// added to once for each block of them stays in the second cache. Rows that are apart in C are summed
+// one behind the other in `apart` where that fills more lanes; null: they are not.
 template <int MI, int NI, int STEP, int64_t M, int64_t N, bool Once, class After = Keep>
 TILEWRIGHT_TARGET void convolve_lines(int64_t rows, const Real* a, int64_t a_row, int64_t a_k,
                                       int64_t group, const Window& w, const Depth& d, int64_t band,
                                       int64_t block, int64_t copied, int64_t room, Real* c,
                                       int64_t c_row, int64_t c_line, bool fresh,
-                                      const After& after = {}) {
+                                      const After& after = {}, Real* apart = nullptr) {
   for (int64_t h = 0; h < w.height; h += band) {
     Window part = w;
     part.height = min(band, w.height - h);
     part.first_row += h * w.row_step;
     part.source += h * w.row_step * w.source_row;
+    if constexpr (N == 0 && !After::kWhole)
+      if (apart && c_line != w.width && fill_more(part, d.steps)) {
+        convolve_band<MI, NI, STEP, M, 0, Once>(rows, a, a_row, a_k, group, part, d, block, copied,
+                                                room, apart, part.height * w.width, w.width, 0, true,
+                                                after);
+        set_apart(rows, part.height, w.width, apart, c + h * c_line, c_row, c_line, fresh);
+        continue;
+      }
     convolve_band<MI, NI, STEP, M, N, Once>(rows, a, a_row, a_k, group, part, d, block, copied, room,
                                             c + h * c_line, c_row, c_line, h * w.width, fresh, after);
   }

@@ -51,7 +51,7 @@ ProductBox Compute::box_of(const Product& x) const {
 }
 
 /// The loop of rows of points that are columns of one product, as they follow one another in the
-/// output, or in a tile of its own; -1: none.
+/// output, or in a tile of its own, or are summed so and set apart; -1: none.
 int Compute::rows_of_points(const Product& x) const {
   const Operator& op = w_.op(n_.op);
   const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
@@ -65,8 +65,8 @@ int Compute::rows_of_points(const Product& x) const {
   const int local = w_.local_index(n_.op, *outer);
   if (local == x.rows || local == x.columns || local == x.depth) return -1;
   const auto width = extents_[static_cast<std::size_t>(x.columns)];
-  const bool flat =
-      !places_.in_place(n_.writes.front().buffer) || w_.tensor(c.tensor).shape[in_c - 1] == width;
+  const bool flat = x.window || !places_.in_place(n_.writes.front().buffer) ||
+                    w_.tensor(c.tensor).shape[in_c - 1] == width;
   // Without a window the input is read where it lies.
   const bool lies = x.window || (b.index[in_b - 1] == c.index[in_c - 1] &&
                                  b.index[in_b - 2] == c.index[in_c - 2] &&

@@ -155,9 +155,9 @@ TEST_P(OnEveryIsa, BroadcastsPoints) {
     cpu::EmitOptions options{.isa = GetParam(), .prefix = "k" + std::to_string(sources.size())};
     if (sources.empty()) options.constant = {"W1"};
     sources.push_back(cpu::emit(schedules.back(), options).value());
-    // Of the last one lines and points cost about the same. With 16 registers of 32 bytes the second
-    // one's lines are faster, too: of the first layer's 37 x 29 points they take 0.68 of the time on
-    // a Zen 3.
+    // Of the last one lines and points cost about the same. With 16 registers of 32 bytes the
+    // second one's lines are faster, too: of the first layer's 37 x 29 points they take 0.68 of the
+    // time on a Zen 3.
     const std::size_t broadcast = GetParam() == cpu::Isa::avx512 ? 2 : 1;
     if (GetParam() != cpu::Isa::generic && sources.size() <= broadcast) {
       EXPECT_TRUE(sources.back().text.find(" convolve<") != std::string::npos) << c.workload;
@@ -240,6 +240,38 @@ TEST(Convolutions, ChainsDrawnAtRandom) {
     EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i], sources[i].kept_bytes),
               1e-5)
         << "seed " << kSeed << ": " << all[i].workload << " " << all[i].tree << " " << all[i].tiles;
+}
+
+/// A column that is left over of tiles of sixteen is seventeen vectors row by row, and three where
+/// its rows are summed one behind the other and set apart afterwards. So are columns of an output
+/// that lies at home.
+TEST(Convolutions, ShortRowsAreSummedOneBehindTheOther) {
+  if (!cpu::host_runs(cpu::Isa::avx2)) GTEST_SKIP() << "not run by this processor";
+  std::vector<Schedule> schedules;
+  std::vector<cpu::Source> sources;
+  for (const std::string tree : {"h/17 w/16 ( C.y )", "oc/48 h/17 w/16 ( ic/8 ( C.y ) )"})
+    for (const bool in_place : {false, true}) {
+      const auto w = std::make_shared<const Workload>(workload_from_yaml(
+          "name: left\nloops: {ic: 16, oc: 96, h: 17, w: 17, r: 3, s: 3}\n"
+          "tensors: {X: [ic, h, w], W: [oc, ic, r, s], Y: [oc, h, w]}\noperators:\n"
+          "  - \"y: Y[oc,h,w] += X[ic,h+r-1,w+s-1] * W[oc,ic,r,s]\"\n",
+          "test"));
+      const auto machine = testing::worked_machine("scratchpad:4M");
+      auto s = resolve(Plan{.kernels = {{.tree = parse_tree(tree)}}}, w,
+                       in_place ? testing::cached(*machine) : machine);
+      ASSERT_TRUE(s.ok()) << s.reason();
+      schedules.push_back(std::move(s).value());
+      auto source = cpu::emit(schedules.back(), {.isa = cpu::Isa::avx2,
+                                                 .prefix = "k" + std::to_string(sources.size())});
+      ASSERT_TRUE(source.ok()) << source.reason();
+      EXPECT_THAT(source->text, ::testing::HasSubstr(", Keep{}, reinterpret_cast<Real*>(memory"))
+          << tree << in_place;
+      sources.push_back(std::move(source).value());
+    }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    EXPECT_LT(error_of<float>(*schedules[i].workload, kernels.value()[i]), 1e-5) << i;
 }
 
 /// A panel of five vectors beside two rows fills registers as well, and leaves no rows over, but
