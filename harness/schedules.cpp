@@ -11,6 +11,9 @@
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/shares.h"
+#include "models/cached/cached.h"
+#include "models/model.h"
+#include "simulator/simulator.h"
 
 namespace tilewright::harness {
 
@@ -442,6 +445,40 @@ Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
   Result<Alone> alone = Count(plan, *schedule, most_nodes).alone();
   if (alone) alone.value().schedule = std::move(schedule).value();
   return alone;
+}
+
+Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
+  const auto at = exact.memory.find(m.level(level).name);
+  return at == exact.memory.end() ? Bytes(0) : at->second;
+}
+
+Result<Moved> moved_at(const Setting& setting, const Plan& plan, LevelId level, const Alone& alone,
+                       Bytes room, Layout layout) {
+  constexpr std::int64_t kMostWork = 2'000'000'000;  // seconds
+  const Machine& m = *setting.machine;
+  if (m.level(level).managed != Managed::hardware || held_at(alone.exact, m, level) <= room)
+    return Moved{.bytes = alone.total()};
+  auto machine = setting.machine;
+  if (room != m.level(level).capacity) {
+    // Of another size than the machine's, it has no ways to speak of.
+    auto other = std::make_shared<Machine>(m);
+    Level& cache = other->levels[level.index()];
+    cache.ways = 0;
+    cache.capacity = Bytes(std::max(room.value / cache.line.value, std::int64_t{1}) * cache.line.value);
+    machine = std::move(other);
+  }
+  const Result<Schedule> schedule = resolve(plan, setting.workload, machine);
+  if (!schedule) return Reason{schedule.reason()};
+  Result<Traffic> counted = cached_traffic(*schedule, layout);
+  if (!counted) {
+    Simulated walked = simulate_in_detail(*schedule, {.layout = layout, .most_work = kMostWork});
+    if (!walked.finished)
+      return Reason{"its tiles are larger than the cache; " + counted.reason() +
+                    ", and simulating it takes too long"};
+    counted = std::move(walked.traffic);
+  }
+  const TrafficEntry all = counted->total(boundary_into(m, level));
+  return Moved{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
 }
 
 }  // namespace tilewright::harness

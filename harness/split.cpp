@@ -414,8 +414,12 @@ class Planner {
         best.price.traffic.entries.empty() ? ordered_json(nullptr) : ordered_json(bytes);
     json["seconds"] = or_null(best.price.traffic.seconds);
     const Result<Alone> alone = alone_at(part, best.plan, best.level);
-    json["exact_bytes"] = alone ? ordered_json(alone->total().value) : ordered_json(nullptr);
-    if (!alone) json["exact_reason"] = alone.reason();
+    const Result<Moved> moved =
+        alone ? moved_at(part, best.plan, best.level, *alone,
+                         capacity_of(request_, part, best.level), layout_of(request_))
+              : Reason{alone.reason()};
+    json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
+    if (!moved) json["exact_reason"] = moved.reason();
     std::int64_t again = 0;
     if (alone)
       for (std::size_t i = 0; i < part.workload->operators().size(); ++i) {
