@@ -113,17 +113,16 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Bytes capacity = capacity_of(request, setting, best->level);
   // A cache's plan may have tiles larger than the level: what does not stay there is read again.
   const Result<Moved> moved =
-      alone ? moved_at(setting, best->plan, best->level, *alone, capacity, layout_of(request))
-            : Reason{alone.reason()};
+      alone ? moved_at(request, setting, best->plan, best->level, *alone) : Reason{alone.reason()};
   if (alone && !json.contains("memory")) {
     json["memory"] = {{setting.machine->level(best->level).name,
                        held_at(alone->exact, *setting.machine, best->level).value}};
     json["capacity_bytes"] = capacity.value;
   }
   const bool fits = alone && held_at(alone->exact, *setting.machine, best->level) <= capacity;
-  json["bounds"] = bounds::bounds_json(*setting.workload, capacity,
-                                       moved && (fits || moved->walked) ? std::optional(moved->bytes)
-                                                                        : std::nullopt);
+  json["bounds"] = bounds::bounds_json(
+      *setting.workload, capacity,
+      moved && (fits || moved->walked) ? std::optional(moved->bytes) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
@@ -134,9 +133,9 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
   if (fits) TW_CHECK(moved->bytes >= bound, "a plan cannot move less than what is proven");
   if (json["gap"].is_null())
-    json["gap_reason"] = !moved                     ? moved.reason()
+    json["gap_reason"] = !moved                    ? moved.reason()
                          : (fits || moved->walked) ? "nothing must move"
-                                                    : "its tiles are larger than the level";
+                                                   : "its tiles are larger than the level";
   if (alone) json["operations_over_least"] = or_null(over_least(alone->exact, *setting.workload));
   return written(std::move(json));
 }

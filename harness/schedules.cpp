@@ -10,8 +10,8 @@
 #include "core/plan/shares.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/registry.h"
 #include "harness/shares.h"
-#include "models/cached/cached.h"
 #include "models/model.h"
 #include "simulator/simulator.h"
 
@@ -452,33 +452,40 @@ Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
   return at == exact.memory.end() ? Bytes(0) : at->second;
 }
 
-Result<Moved> moved_at(const Setting& setting, const Plan& plan, LevelId level, const Alone& alone,
-                       Bytes room, Layout layout) {
+Result<Moved> moved_at(const Request& request, const Setting& setting, const Plan& plan,
+                       LevelId level, const Alone& alone) {
   constexpr std::int64_t kMostWork = 2'000'000'000;  // seconds
   const Machine& m = *setting.machine;
+  const Bytes room = capacity_of(request, setting, level);
   if (m.level(level).managed != Managed::hardware || held_at(alone.exact, m, level) <= room)
     return Moved{.bytes = alone.total()};
-  auto machine = setting.machine;
+  Setting on = setting;
   if (room != m.level(level).capacity) {
     // Of another size than the machine's, it has no ways to speak of.
     auto other = std::make_shared<Machine>(m);
     Level& cache = other->levels[level.index()];
     cache.ways = 0;
-    cache.capacity = Bytes(std::max(room.value / cache.line.value, std::int64_t{1}) * cache.line.value);
-    machine = std::move(other);
+    cache.capacity =
+        Bytes(std::max(room.value / cache.line.value, std::int64_t{1}) * cache.line.value);
+    on.machine = std::move(other);
   }
-  const Result<Schedule> schedule = resolve(plan, setting.workload, machine);
+  const std::string boundary = boundary_into(m, level);
+  const auto all_of = [&](const Traffic& t) {
+    const TrafficEntry all = t.total(boundary);
+    return Moved{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
+  };
+  // Who makes no plans counts those of anybody.
+  for (const Model& by : models()) {
+    if (by.price == nullptr || by.propose != nullptr || by.times) continue;
+    if (const Result<Price> counted = price(by, request, on, plan))
+      if (const Moved moved = all_of(counted->traffic); moved.bytes > Bytes(0)) return moved;
+  }
+  const Result<Schedule> schedule = resolve(plan, on.workload, on.machine);
   if (!schedule) return Reason{schedule.reason()};
-  Result<Traffic> counted = cached_traffic(*schedule, layout);
-  if (!counted) {
-    Simulated walked = simulate_in_detail(*schedule, {.layout = layout, .most_work = kMostWork});
-    if (!walked.finished)
-      return Reason{"its tiles are larger than the cache; " + counted.reason() +
-                    ", and simulating it takes too long"};
-    counted = std::move(walked.traffic);
-  }
-  const TrafficEntry all = counted->total(boundary_into(m, level));
-  return Moved{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
+  const Simulated walked =
+      simulate_in_detail(*schedule, {.layout = layout_of(request), .most_work = kMostWork});
+  if (walked.finished) return all_of(walked.traffic);
+  return Reason{"its tiles are larger than the cache, and simulating it takes too long"};
 }
 
 }  // namespace tilewright::harness

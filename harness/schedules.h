@@ -82,13 +82,15 @@ inline constexpr const char* kWalkedTiles =
 struct Moved {
   Bytes bytes;
   /// The level is a cache that the plan's tiles do not fit: the bytes are those of a walk of the
-  /// tiles (cached, else the simulator), with what is left to be written at the end.
+  /// tiles, by a model that counts anybody's plans, else simulated; with what is left to be written
+  /// at the end.
   bool walked = false;
 };
-/// Of alone_at(): `exact` where the tiles fit into `room` or software manages the level. A Reason
-/// where nothing says it. Cost: `cached` on the whole plan, else a simulation of seconds at most.
-Result<Moved> moved_at(const Setting& setting, const Plan& plan, LevelId level, const Alone& alone,
-                       Bytes room, Layout layout);
+/// By `exact`, which is `alone`'s, where the tiles fit into what is asked for of the level or
+/// software manages it. A Reason where nothing says it. Cost: elsewhere a model's price, some
+/// milliseconds, or a simulation of seconds at most.
+Result<Moved> moved_at(const Request& request, const Setting& setting, const Plan& plan,
+                       LevelId level, const Alone& alone);
 /// Every kernel's inputs and outputs, each once a kernel; none where a kernel's operators are no
 /// workload of their own.
 std::optional<Bytes> each_kernel_once(const Plan& plan, const Workload& w);

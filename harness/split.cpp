@@ -415,9 +415,7 @@ class Planner {
     json["seconds"] = or_null(best.price.traffic.seconds);
     const Result<Alone> alone = alone_at(part, best.plan, best.level);
     const Result<Moved> moved =
-        alone ? moved_at(part, best.plan, best.level, *alone,
-                         capacity_of(request_, part, best.level), layout_of(request_))
-              : Reason{alone.reason()};
+        alone ? moved_at(request_, part, best.plan, best.level, *alone) : Reason{alone.reason()};
     json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
     if (!moved) json["exact_reason"] = moved.reason();
     std::int64_t again = 0;
@@ -476,8 +474,7 @@ std::optional<std::vector<Part>> parts_named(const std::string& how, const Workl
   if (how == "each") return cut_each(w);
   if (how == "contractions") return cut_contractions(w);
   if (how == "followed")
-    return cut_followed(
-        w, in_place ? joins_of_nothing(w, tensors_inside(w)) : std::vector<bool>());
+    return cut_followed(w, in_place ? joins_of_nothing(w, tensors_inside(w)) : std::vector<bool>());
   return std::nullopt;
 }
 

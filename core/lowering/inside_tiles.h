@@ -11,9 +11,10 @@ namespace tilewright {
 /// innermost cache that hardware manages; nothing where every compute's fit. A plan does not say
 /// how a compute walks its tile, and where the tile fits that moves no line. Where it does not, the
 /// order is that of the kernels that are emitted for processors:
-/// - A product goes by panels of columns, as wide as a block of sums in vector registers. A panel is
-///   cut along the depth to half the cache. Each part of a panel meets all rows, one group after the
-///   other.
+/// - A product goes by panels of columns, as wide as a block of sums in vector registers. A panel
+/// is
+///   cut along the depth to half the cache. Each part of a panel meets all rows, one group after
+///   the other.
 /// - Anything else goes by its outputs as declared. The loop along their last dimension is the
 ///   innermost of these, a line at a time, and reductions run within it.
 /// What of that order fits into the cache is one step: its lines are touched once whatever is done
