@@ -36,7 +36,8 @@ enum class Freedom : std::uint8_t {
   unfused,           ///< one operator a kernel: intermediates go home and come back
 };
 
-/// A lower bound on the bytes between home and `capacity` bytes of memory. Cost: microseconds.
+/// A lower bound on the bytes between home and `capacity` bytes of memory. Cost: microseconds; for
+/// a network, some ten microseconds a product.
 ///
 /// A product of V multiply-adds whose tensors have T_1, T_2, T_3 elements, every loop of it
 /// indexing two or three of them (batch loops: all), moves at least the largest of
@@ -54,15 +55,26 @@ enum class Freedom : std::uint8_t {
 /// K < sqrt(S): with M = N = 100, K = 4, S = 21 a plan moves 20,400 words; it would say 27,457.
 /// The third is the same argument with unequal weights on the tensors.
 ///
+/// A convolution is such a product of its image as pairs of a place and a tap, its taps and its
+/// output. An element of the image serves p pairs at most (all taps where the stride is 1), so that
+/// V / sqrt(p) takes the place of V. What lies in the padding is not counted.
+///
 /// unfused: the sum over operators (kernels meet at home, plan.md rule 15). A shared input counts
-/// for each. no_recomputation: the operators of a chain together obey the same bound with V summed
-/// and tensors joined in three classes, one of each class an operator; what an intermediate's first
-/// residency saves is taken off once: fused >= bound(V_1 + V_2, classes) - |C|. For two matrix
-/// products that is one product of M x L x (K + N), less M L. Chains may also be cut in parts that
-/// are added up. any: a chain's intermediate may be computed again instead of kept, from ab/K^2
-/// pairs of rows and columns on chip (again Loomis-Whitney); a segment of x words then does at most
-/// max over t of sqrt(x - 2t) t + t^2/(4K) multiply-adds. Never above no_recomputation's.
-/// What is no chain of such products, or mixes element types, gets the compulsory bound.
+/// for each. no_recomputation: products of a graph together obey the same bound with V summed and
+/// tensors joined in three classes, one of each class a product, where each product in turn has one
+/// tensor in common with those before it at most. (Then the sum of sqrt(a b c) over the products is
+/// at most the square root of the product of sums; with two in common it may be more.) Tensors that
+/// element-wise operators make one of the other count as one, the scores and the weights of
+/// attention for example. What the first residency of an intermediate saves is taken off once:
+/// fused >= bound(V_1 + V_2, classes) - |C|. For two matrix products that is one product of M x L x
+/// (K + N), less M L. Products may also be put in several sets that are added up, where no two sets
+/// read the same tensor. All that the sets leave out counts as compulsory. any: only products that
+/// read inputs form sets, and a pair of products, whose intermediate may be computed again instead
+/// of kept, from ab/K^2 pairs of rows and columns on chip (again Loomis-Whitney); a segment of x
+/// words then does at most max over t of sqrt(x - 2t) t + t^2/(4K) multiply-adds. Never above
+/// no_recomputation's. Products that a mask by loops' indices (causal attention) hides parts of are
+/// left out, and so are those that gather, and running ones (online softmax). Where types differ,
+/// an element is a word of the smallest among these tensors.
 Proven proven(const Workload& w, Bytes capacity, Freedom freedom = Freedom::any);
 
 // ---- Attainable ---------------------------------------------------------------------------------

@@ -9,11 +9,17 @@
 
 namespace tilewright::bounds {
 
-/// out[..] += x[..] * y[..], every subscript a loop and every loop in two of the three tensors.
+/// out[..] += x[..] * y[..], every loop in two of the three tensors at least. A loop has one place
+/// in a tensor's subscripts; the inputs' may add several loops up, as a convolution's do. Only
+/// multiply-adds whose operands lie inside their tensors count: padding needs nothing on chip.
 struct Contraction {
   OpId op;
   TensorId x, y, out;
   double volume = 0;  ///< multiply-adds
+  /// No set of a elements of x, b of y and c of out allows more than sqrt(spread a b c) of them. An
+  /// element of a convolution's image serves `spread` pairs of a place and a tap; else it is 1.
+  double spread = 1;
+  double elements_x = 0, elements_y = 0, elements_out = 0;  ///< that they touch
 };
 std::optional<Contraction> contraction_of(const Workload& w, OpId op);
 

@@ -2,7 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "models/bounds/bounds.h"
 #include "models/bounds/product.h"
@@ -13,6 +18,9 @@ namespace {
 constexpr const char* kCompulsory = "compulsory: every input read once, every output written once";
 constexpr const char* kIo = "I/O lower bound 2 V / sqrt(S)";
 constexpr const char* kResident = "I/O lower bound V^2 / (T S) + T, a whole loop in one residency";
+constexpr const char* kAgain =
+    "I/O lower bound of the chain, which may compute its intermediate again";
+constexpr std::size_t kMostTogether = 8;  // products under one bound
 
 /// Words, and what bounds them.
 struct Words {
@@ -36,109 +44,98 @@ double elements(const Workload& w, TensorId t) {
   return static_cast<double>(w.tensor(t).elements().value);
 }
 
-/// Contractions one after the other, each reading what the last made, directly or through
-/// element-wise operators of the same subscripts; all of the workload.
-struct Links {
-  std::vector<Contraction> ops;
-  std::vector<double> made;   ///< by link: the intermediate's elements
-  std::vector<double> other;  ///< by operator: the input that is not the last one's result
-  double rest = 0;            ///< inputs of the operators in between
+/// Where every subscript is a loop of its own that runs over the whole dimension: these loops.
+std::optional<std::set<LoopId>> whole_loops(const Workload& w, const Access& a) {
+  std::set<LoopId> loops;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const auto loop = a.index[d].plain_loop();
+    if (!loop || !loops.insert(*loop).second) return std::nullopt;
+    if (w.loop(*loop).extent != w.tensor(a.tensor).shape[d]) return std::nullopt;
+  }
+  return loops;
+}
+
+/// Tensors whose elements are made one of one by element-wise operators, as one: an element is on
+/// chip while one of these tensors has it there. It comes by a load of one of them, or with the
+/// first of them that a reduction makes.
+struct Values {
+  bool input = false;  ///< the first is an input: every time it comes, it is loaded
+  double made = 0;     ///< elements of the first, unless it is an input
+  double least = 0;    ///< words of inputs and outputs among them that every plan moves
+  bool output = false;
+  bool masked = false;  ///< a loop's index decides whether an element of them matters
 };
 
-/// The tensor that an element-wise operator makes of `from` under the same subscripts.
-std::optional<TensorId> mapped(const Workload& w, OpId id, TensorId from) {
-  const Operator& op = w.op(id);
-  if (op.outputs.size() != 1 || op.outputs[0].combine != Combine::assign) return std::nullopt;
-  if (!w.reduction_loops(id).empty()) return std::nullopt;
-  for (const Access& in : op.inputs)
-    if (in.tensor == from) {
-      if (in.index == op.outputs[0].target.index) return op.outputs[0].target.tensor;
-    } else if (!w.is_input(in.tensor)) {
+bool has_index(const Expr& e) {
+  return e.kind == Expr::Kind::index || std::ranges::any_of(e.args, has_index);
+}
+
+class Graph {
+ public:
+  explicit Graph(const Workload& w) : w_(w), of_(w.tensors().size()) {
+    for (std::size_t t = 0; t < of_.size(); ++t)
+      if (w.is_input(TensorId(t))) of_[t] = add(TensorId(t));
+    for (OpId id : w.topological_order()) {
+      const std::optional<std::size_t> from = element_wise(id);
+      for (const Output& out : w.op(id).outputs)
+        of_[out.target.tensor.index()] = from ? *from : add(out.target.tensor);
+      if (auto c = contraction_of(w, id)) products_.push_back(*std::move(c));
+      for (const Output& out : w.op(id).outputs) {
+        if (!has_index(out.value)) continue;
+        values_[of(out.target.tensor)].masked = true;
+        for (const Access& in : w.op(id).inputs) values_[of(in.tensor)].masked = true;
+      }
+    }
+    // An element counts as a word of the smallest type that it may be held in.
+    std::vector<bool> read(values_.size());
+    for (const Contraction& c : products_)
+      for (TensorId t : {c.x, c.y, c.out}) read[of(t)] = true;
+    for (std::size_t t = 0; t < of_.size(); ++t)
+      if (read[of_[t]])
+        word_ = std::min(word_ ? word_ : INT64_MAX, size_of(w.tensor(TensorId(t)).dtype));
+    for (std::size_t t = 0; word_ > 0 && t < of_.size(); ++t) {
+      const TensorId id(t);
+      const double words =
+          static_cast<double>(w.tensor(id).bytes().value) / static_cast<double>(word_);
+      Values& v = values_[of_[t]];
+      if (w.is_input(id)) v.least += words;
+      if (w.is_output(id)) v.least += words, v.output = true;
+    }
+  }
+
+  const std::vector<Contraction>& products() const { return products_; }
+  std::size_t of(TensorId t) const { return of_[t.index()]; }
+  const Values& values(std::size_t i) const { return values_[i]; }
+  std::size_t size() const { return values_.size(); }
+  std::int64_t word() const { return word_; }
+
+ private:
+  std::size_t add(TensorId t) {
+    values_.push_back({.input = w_.is_input(t), .made = w_.is_input(t) ? 0 : elements(w_, t)});
+    return values_.size() - 1;
+  }
+
+  /// What the operator's result is made of, element by element: rather what an operator made than
+  /// an input, since products are chained by it.
+  std::optional<std::size_t> element_wise(OpId id) const {
+    const Operator& op = w_.op(id);
+    if (op.running || !w_.reduction_loops(id).empty() || op.outputs.size() != 1 ||
+        op.outputs[0].combine != Combine::assign)
       return std::nullopt;
-    }
-  return std::nullopt;
-}
-
-std::optional<Links> links_of(const Workload& w) {
-  Links links;
-  std::set<TensorId> seen;
-  std::optional<TensorId> last;
-  double counted = 0;
-  for (OpId id : w.topological_order()) {
-    if (last) {
-      const auto readers = w.consumers(*last);
-      if (!w.is_intermediate(*last) || readers.size() != 1 || readers[0] != id) return std::nullopt;
-    }
-    const auto c = contraction_of(w, id);
-    if (!c) {
-      if (!last) return std::nullopt;
-      last = mapped(w, id, *last);
-      if (!last) return std::nullopt;
-      continue;
-    }
-    if (last && c->x != *last && c->y != *last) return std::nullopt;
-    const TensorId other = last && c->x == *last ? c->y : c->x;
-    for (TensorId t : {c->x, c->y})
-      if (!(last && t == *last) && (!w.is_input(t) || !seen.insert(t).second)) return std::nullopt;
-    if (last) links.made.push_back(elements(w, *last));
-    links.other.push_back(elements(w, other));
-    counted += elements(w, other) + (last ? 0 : elements(w, c->y));
-    links.ops.push_back(*c);
-    last = c->out;
+    const auto loops = whole_loops(w_, op.outputs[0].target);
+    if (!loops) return std::nullopt;
+    std::optional<std::size_t> from;
+    for (const Access& in : op.inputs)
+      if (whole_loops(w_, in) == loops && (!from || values_[*from].input)) from = of(in.tensor);
+    return from;
   }
-  if (!last || links.ops.empty() || links.ops.size() > 8 || !w.is_output(*last))
-    return std::nullopt;
-  if (links.ops.back().out != *last) return std::nullopt;  // element-wise operators at the end
-  counted += elements(w, *last);
-  links.rest =
-      static_cast<double>(w.compulsory_bytes().value) / static_cast<double>(word_bytes(w)) -
-      counted;
-  return links;
-}
 
-/// Operators [from, to) of the chain as one: the best over the ways to put their tensors into three
-/// classes, less each intermediate's first residency.
-Words part_bound(const Workload& w, const Links& chain, std::size_t from, std::size_t to,
-                 double s) {
-  double volume = 0, saved = 0;
-  for (std::size_t i = from; i < to; ++i) volume += chain.ops[i].volume;
-  if (from > 0) saved += chain.made[from - 1];
-  for (std::size_t i = from; i + 1 < chain.ops.size() && i < to; ++i) saved += chain.made[i];
-  Words best;
-  for (unsigned ways = 0; ways < (1u << (to - from - 1)); ++ways) {
-    std::array<double, 3> sizes{};
-    // The first operator's inputs in classes 0 and 1, its output in 2; then the class of what goes
-    // on is given, and the others may be swapped.
-    const Contraction& first = chain.ops[from];
-    sizes[0] += elements(w, first.x);
-    sizes[1] += elements(w, first.y);
-    sizes[2] += elements(w, first.out);
-    int at = 2, x = 0, y = 1;
-    for (std::size_t i = from + 1; i < to; ++i) {
-      if (ways >> (i - from - 1) & 1) std::swap(x, y);
-      sizes[static_cast<std::size_t>(x)] += chain.other[i];
-      sizes[static_cast<std::size_t>(y)] += elements(w, chain.ops[i].out);
-      std::swap(at, y);
-    }
-    const Words one = io_bound(volume, sizes, s);
-    if (one.words - saved > best.words) best = {one.words - saved, one.is};
-  }
-  return best;
-}
-
-/// The chain cut into runs of operators, their bounds added up; the best way to cut it.
-Words without_recomputation(const Workload& w, const Links& chain, double s) {
-  std::vector<Words> best(chain.ops.size() + 1);
-  for (std::size_t to = 1; to <= chain.ops.size(); ++to)
-    for (std::size_t from = 0; from < to; ++from) {
-      Words part = part_bound(w, chain, from, to, s);
-      part.words += best[from].words;
-      if (best[from].is != kCompulsory) part.is = best[from].is;
-      if (from == 0 || part.words > best[to].words) best[to] = part;
-    }
-  best.back().words += chain.rest;
-  return best.back();
-}
+  const Workload& w_;
+  std::vector<std::size_t> of_;
+  std::vector<Values> values_;
+  std::vector<Contraction> products_;
+  std::int64_t word_ = 0;
+};
 
 /// Most multiply-adds of the first two products in a segment: c counts v an event, the rest 1; the
 /// first product's result may be made again from rows and columns on chip. An upper bound of the
@@ -154,69 +151,179 @@ double segment(double s, double x, double v, double k) {
   return most;
 }
 
-Words with_recomputation(const Workload& w, const Links& chain, double s) {
-  double compulsory =
-      elements(w, chain.ops.front().y) + elements(w, chain.ops.back().out) + chain.rest;
-  for (double other : chain.other) compulsory += other;
-  Words best{compulsory, kCompulsory};
-  if (chain.ops.size() < 2) return best;
-  const Contraction &one = chain.ops[0], &two = chain.ops[1];
-  const double made = elements(w, one.out), volume = one.volume + two.volume;
-  double outside = compulsory - elements(w, one.x) - elements(w, one.y) - chain.other[1];
-  if (chain.ops.size() == 2)
-    outside -= elements(w, two.out);
-  else
-    outside -= elements(w, two.out);  // its first residency is free as well
-  const double k = one.volume / made;
-  const double share = std::min(1.0, volume / made * volume / made / s);
-  for (double v : {share, 1.0})
-    for (double x : {s / 2, s, 2 * s, 4 * s})
-      if (x > 1)
-        best.raise((x - 1) * volume / segment(s, x, v, k) - v * made + outside,
-                   "I/O lower bound of the chain, which may compute its intermediate again");
-  return best;
-}
-
-/// Any plan of any workload: one product that reads inputs only, and what else is compulsory.
-Words any_product(const Workload& w, double compulsory, double s) {
-  Words best{compulsory, kCompulsory};
-  for (OpId id : w.topological_order()) {
-    const auto c = contraction_of(w, id);
-    if (!c || !w.is_input(c->x) || !w.is_input(c->y)) continue;
-    const std::array<double, 3> sizes{elements(w, c->x), elements(w, c->y), elements(w, c->out)};
-    double all = sizes[0] + sizes[1];
-    const double made = w.is_output(c->out) ? 0 : sizes[2];
-    if (made == 0) all += sizes[2];
-    const Words one = io_bound(c->volume, sizes, s);
-    best.raise(one.words - made + compulsory - all, one.is);
+/// What bounds of products add to the compulsory words.
+class Gains {
+ public:
+  Gains(const Graph& graph, double s, Freedom freedom) : graph_(graph), s_(s) {
+    readers_.resize(graph.size());
+    const auto given = [&](TensorId t) { return graph.values(graph.of(t)).input; };
+    for (const Contraction& c : graph.products()) {
+      const std::set<std::size_t> three = {graph.of(c.x), graph.of(c.y), graph.of(c.out)};
+      // Kernels may skip what a mask hides.
+      if (three.size() < 3 ||
+          std::ranges::any_of(three, [&](std::size_t v) { return graph.values(v).masked; }))
+        continue;
+      // Where an operand may be computed again, how often it comes on chip says nothing.
+      const bool reads_inputs = given(c.x) && given(c.y);
+      if (freedom == Freedom::any && !reads_inputs && !follows(c)) continue;
+      products_.push_back(&c);
+      alone_.push_back(freedom == Freedom::no_recomputation || reads_inputs);
+      for (TensorId t : {c.x, c.y}) ++readers_[graph.of(t)];
+    }
   }
-  return best;
-}
+
+  /// The products in their order, cut into runs; the best way to cut them. Runs have no values in
+  /// common but those that one makes and the other reads.
+  Words most() const {
+    std::vector<Words> best(products_.size() + 1);
+    for (std::size_t to = 1; to <= products_.size(); ++to) {
+      best[to] = best[to - 1];
+      for (std::size_t from = to - std::min(to, kMostTogether); from < to; ++from) {
+        Words run = together(from, to);
+        if (to - from == 2) {
+          const Words two = computed_again(*products_[from], *products_[from + 1]);
+          run.raise(two.words, two.is);
+        }
+        if (run.words > 0) best[to].raise(best[from].words + run.words, run.is);
+      }
+    }
+    return best.back();
+  }
+
+ private:
+  /// The product whose result this one reads, and that result's values.
+  bool follows(const Contraction& c) const {
+    const std::size_t x = graph_.of(c.x), y = graph_.of(c.y);
+    return graph_.values(x).input != graph_.values(y).input;
+  }
+
+  bool read_by_these_alone(const std::vector<const Contraction*>& run) const {
+    std::map<std::size_t, std::size_t> reads;
+    for (const Contraction* c : run)
+      for (TensorId t : {c->x, c->y}) ++reads[graph_.of(t)];
+    return std::ranges::all_of(reads, [&](const auto& r) { return readers_[r.first] == r.second; });
+  }
+
+  /// What is moved at least of some values, and what of them comes on chip without being moved.
+  double known(std::size_t v) const {
+    const Values& values = graph_.values(v);
+    return values.least + (values.output ? 0 : values.made);
+  }
+
+  /// Products [from, to) under one bound, the best over the ways to put their values into three
+  /// classes. Each product shares one tensor with those before it at most, so that sums of
+  /// sqrt(a b c) over them are at most the square root of the product of sums. What does not join
+  /// is left out.
+  Words together(std::size_t from, std::size_t to) const {
+    struct Joined {
+      std::array<std::size_t, 3> local;  ///< of x, y, out: position in `seen`
+      std::size_t shared;                ///< which of these an earlier product has; of the first, 0
+    };
+    std::vector<Joined> run;
+    std::vector<std::size_t> seen;
+    std::vector<double> touched;  ///< elements, by position in `seen`
+    std::vector<const Contraction*> these;
+    double volume = 0, moved = 0;
+    for (std::size_t i = from; i < to; ++i) {
+      const Contraction& c = *products_[i];
+      if (!alone_[i]) continue;
+      const std::size_t values[3] = {graph_.of(c.x), graph_.of(c.y), graph_.of(c.out)};
+      const double elements[3] = {c.elements_x, c.elements_y, c.elements_out};
+      const std::size_t before = seen.size();
+      Joined joined{};
+      int shared = 0;
+      for (std::size_t t = 0; t < 3; ++t) {
+        const auto at = std::find(seen.begin(), seen.begin() + before, values[t]) - seen.begin();
+        joined.local[t] = static_cast<std::size_t>(at);
+        if (joined.local[t] < before) {
+          joined.shared = t, ++shared;
+        } else {
+          joined.local[t] = seen.size();
+          seen.push_back(values[t]);
+        }
+      }
+      if (shared != (run.empty() ? 0 : 1)) {
+        seen.resize(before);
+        if (run.empty()) return {};
+        continue;
+      }
+      touched.resize(seen.size(), 0);
+      for (std::size_t t = 0; t < 3; ++t)
+        touched[joined.local[t]] = std::max(touched[joined.local[t]], elements[t]);
+      volume += c.volume / std::sqrt(c.spread);
+      run.push_back(joined);
+      these.push_back(&c);
+    }
+    if (run.empty() || these.front() != products_[from] || !read_by_these_alone(these)) return {};
+    for (std::size_t v : seen) moved += known(v);
+    Words best;
+    std::vector<std::size_t> colour(seen.size());
+    for (unsigned ways = 0; ways < 1u << (run.size() - 1); ++ways) {
+      for (std::size_t i = 0; i < run.size(); ++i) {
+        const auto& local = run[i].local;
+        const std::size_t at = run[i].shared, is = i == 0 ? 0 : colour[local[at]];
+        const std::size_t swapped = i > 0 && (ways >> (i - 1) & 1) ? 2 : 1;
+        colour[local[at]] = is;
+        colour[local[(at + 1) % 3]] = (is + swapped) % 3;
+        colour[local[(at + 2) % 3]] = (is + 3 - swapped) % 3;
+      }
+      std::array<double, 3> sizes{};
+      for (std::size_t v = 0; v < seen.size(); ++v) sizes[colour[v]] += touched[v];
+      const Words one = io_bound(volume, sizes, s_);
+      best.raise(one.words - moved, one.is);
+    }
+    return best;
+  }
+
+  /// The second reads what the first makes of inputs, and an input.
+  Words computed_again(const Contraction& one, const Contraction& two) const {
+    const std::size_t made = graph_.of(one.out);
+    const std::size_t from[2] = {graph_.of(one.x), graph_.of(one.y)};
+    if (!graph_.values(from[0]).input || !graph_.values(from[1]).input) return {};
+    if (graph_.values(made).input || one.spread > 1 || two.spread > 1) return {};
+    const bool straight = graph_.of(two.x) == made;
+    if (!straight && graph_.of(two.y) != made) return {};
+    const std::size_t other = graph_.of(straight ? two.y : two.x), out = graph_.of(two.out);
+    if (!graph_.values(other).input || other == from[0] || other == from[1]) return {};
+    if (out == made || !read_by_these_alone({&one, &two})) return {};
+    double outside = graph_.values(made).least;
+    for (std::size_t v : {from[0], from[1], other, out}) outside += known(v);
+    const double volume = one.volume + two.volume, c = one.elements_out;
+    const double k = one.volume / c, share = std::min(1.0, volume / c * volume / c / s_);
+    Words best;
+    for (double v : {share, 1.0})
+      for (double x : {s_ / 2, s_, 2 * s_, 4 * s_})
+        if (x > 1) best.raise((x - 1) * volume / segment(s_, x, v, k) - v * c - outside, kAgain);
+    return best;
+  }
+
+  const Graph& graph_;
+  double s_;
+  std::vector<const Contraction*> products_;
+  std::vector<bool> alone_;           ///< whether a bound of this product and others like it holds
+  std::vector<std::size_t> readers_;  ///< by values: how many of the products read them
+};
 
 double whole_tensors(const Workload& w, const Operator& op) {
   double sum = 0;
   std::set<TensorId> seen;
   const auto add = [&](const Access& a) {
-    if (!seen.insert(a.tensor).second) return;
-    std::set<LoopId> loops;
-    for (std::size_t d = 0; d < a.index.size(); ++d) {
-      const auto loop = a.index[d].plain_loop();
-      if (!loop || !loops.insert(*loop).second) return;
-      if (w.loop(*loop).extent != w.tensor(a.tensor).shape[d]) return;
-    }
-    sum += elements(w, a.tensor);
+    if (seen.insert(a.tensor).second && whole_loops(w, a)) sum += elements(w, a.tensor);
   };
   for (const Access& in : op.inputs) add(in);
   for (const Output& out : op.outputs) add(out.target);
   return sum;
 }
 
+/// Bytes an element where all tensors have one type; else elements of each operator's count as
+/// words of the smallest.
 Words each_alone(const Workload& w, double s) {
   Words sum;
   for (OpId id : w.topological_order()) {
     Words one{whole_tensors(w, w.op(id)), kCompulsory};
     if (const auto c = contraction_of(w, id))
-      one = io_bound(c->volume, {elements(w, c->x), elements(w, c->y), elements(w, c->out)}, s);
+      one = io_bound(c->volume / std::sqrt(c->spread),
+                     {c->elements_x, c->elements_y, c->elements_out}, s);
     sum.words += one.words;
     if (one.is != kCompulsory) sum.is = one.is;
   }
@@ -226,21 +333,23 @@ Words each_alone(const Workload& w, double s) {
 }  // namespace
 
 Proven proven(const Workload& w, Bytes capacity, Freedom freedom) {
-  const std::int64_t word = word_bytes(w);
   const Bytes compulsory = w.compulsory_bytes();
+  std::int64_t smallest = INT64_MAX;
+  for (const Tensor& t : w.tensors()) smallest = std::min(smallest, size_of(t.dtype));
+  const Graph graph(w);
+  const std::int64_t word = freedom == Freedom::unfused ? smallest : graph.word();
   if (word == 0) return {compulsory, kCompulsory};
   const double s = static_cast<double>(std::max<std::int64_t>(1, capacity.value / word));
   const double least = static_cast<double>(compulsory.value) / static_cast<double>(word);
-  Words best = any_product(w, least, s);
+  Words best{least, kCompulsory};
   if (freedom == Freedom::unfused) {
-    best = each_alone(w, s);
-    best.raise(least, kCompulsory);
-  } else if (const auto chain = links_of(w)) {
-    const Words again = with_recomputation(w, *chain, s);
-    best.raise(again.words, again.is);
-    if (freedom == Freedom::no_recomputation) {
-      const Words once = without_recomputation(w, *chain, s);
-      best.raise(once.words, once.is);
+    const Words alone = each_alone(w, s);
+    best.raise(alone.words, alone.is);
+  } else {
+    for (Freedom f : {Freedom::any, Freedom::no_recomputation}) {
+      if (f == Freedom::no_recomputation && freedom == Freedom::any) continue;
+      const Words gain = Gains(graph, s, f).most();
+      best.raise(least + gain.words, gain.is);
     }
   }
   // Words are whole; the factor is for rounding in the sums above.

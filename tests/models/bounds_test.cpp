@@ -160,6 +160,62 @@ TEST(Proven, OrderedAndFalling) {
   }
 }
 
+Bytes above_compulsory(const Workload& w, Bytes memory, Freedom freedom) {
+  return bounds::proven(w, memory, freedom).bytes - w.compulsory_bytes();
+}
+
+std::shared_ptr<const Workload> of(const std::string& loops, const std::string& operators,
+                                   const std::string& more = {}) {
+  return std::make_shared<const Workload>(workload_from_yaml(
+      "name: w\nloops: {" + loops + "}\n" + more + "operators: [" + operators + "]\n", "test"));
+}
+
+/// Attention is the chain of its two products; row sums and exponentials add nothing to it.
+TEST(Proven, AttentionAsItsChain) {
+  for (const char* sizes : {"m=64,l=64,k=16,n=16", "m=33,l=100,k=7,n=40", "m=200,l=30,k=64,n=8"}) {
+    const auto chain = named(std::string("gemm-chain:") + sizes);
+    const auto attention = named(std::string("attention:") + sizes);
+    for (Freedom f : {Freedom::any, Freedom::no_recomputation})
+      for (std::int64_t memory : {64, 256, 1024, 4096})
+        EXPECT_EQ(above_compulsory(*attention, Bytes(memory), f),
+                  above_compulsory(*chain, Bytes(memory), f))
+            << sizes << " " << memory;
+    EXPECT_GT(above_compulsory(*attention, Bytes(64), Freedom::any).value, 0) << sizes;
+  }
+}
+
+/// What a causal mask hides need not be computed.
+TEST(Proven, MaskedAttentionIsCompulsory) {
+  const auto w = named("attention:m=64,l=64,k=16,n=16,causal=1");
+  EXPECT_EQ(bounds::proven(*w, Bytes(256)).bytes, w->compulsory_bytes());
+}
+
+/// Three products of one input are one product with all their columns.
+TEST(Proven, ProductsOfOneInput) {
+  const auto three = of("m: 40, k: 30, n: 20",
+                        "\"Q[m,n] += X[m,k] * A[k,n]\", \"K[m,n] += X[m,k] * B[k,n]\", "
+                        "\"V[m,n] += X[m,k] * C[k,n]\"");
+  const auto one = gemm(40, 60, 30);
+  for (Freedom f : {Freedom::any, Freedom::no_recomputation})
+    for (std::int64_t memory : {64, 256, 1024})
+      EXPECT_EQ(bounds::proven(*three, Bytes(memory), f), bounds::proven(*one, Bytes(memory), f));
+  EXPECT_GT(above_compulsory(*three, Bytes(64), Freedom::any).value, 0);
+}
+
+/// A convolution whose places have no element in common is the product of its patches; where they
+/// have, each element serves nine pairs of a place and a tap, and the bound is a third.
+TEST(Proven, ConvolutionsAsProducts) {
+  const std::string loops = "o: 16, h: 10, w: 10, c: 8, r: 3, s: 3";
+  const auto apart = of(loops, "\"O[o,h,w] += I[c,3*h+r,3*w+s] * F[o,c,r,s]\"");
+  const auto product = gemm(100, 16, 72);
+  const auto near = of(loops, "\"O[o,h,w] += I[c,h+r,w+s] * F[o,c,r,s]\"");
+  for (std::int64_t memory : {64, 256, 1024})
+    EXPECT_EQ(bounds::proven(*apart, Bytes(memory)).bytes,
+              bounds::proven(*product, Bytes(memory)).bytes);
+  const double whole = double(bounds::proven(*apart, Bytes(64)).bytes.value);
+  EXPECT_NEAR(double(bounds::proven(*near, Bytes(64)).bytes.value), whole / 3, 4);
+}
+
 TEST(Attained, LongLoopsToo) {
   int n = 0;
   for (const char* name : {"gemm-chain:m=512,k=64,l=512,n=64", "gemm-chain:m=301,k=7,l=211,n=97"}) {
@@ -383,6 +439,61 @@ TEST_P(BoundsRandom, NoNestMovesLess) {
   if (HasFailure()) return;
   EXPECT_GT(fused.on, 5);
   EXPECT_GT(fused.plans, 600);
+}
+
+/// Random plans of random graphs move no less than the bounds with the memory that they use.
+struct Graphs {
+  int plans = 0;
+  int compulsory = 0;    ///< whose bound says more than compulsory
+  double nearest = 1e9;  ///< bytes over the bound, of these
+};
+
+Graphs hold_graphs(std::uint64_t seed, int wanted, testing::RandomOptions options) {
+  options.two_levels = options.grid = options.units = false;
+  std::mt19937_64 random(seed);
+  Graphs held;
+  for (int tries = 0; held.plans < wanted && tries < 100 * wanted; ++tries) {
+    const auto c = random_case(random, options);
+    if (!c) continue;
+    std::optional<Schedule> schedule;
+    try {
+      auto resolved = resolve(c->plan, c->workload, c->machine);
+      if (resolved.ok()) schedule = std::move(resolved).value();
+    } catch (const InputError&) {
+    }
+    if (!schedule) continue;
+    const Workload& w = *c->workload;
+    const Bytes memory = memory_use(*schedule).at("L1"), bytes = moved(*schedule);
+    ++held.plans;
+    Bytes bound = bounds::proven(w, memory).bytes;
+    EXPECT_LE(bound, bytes) << describe(*c);
+    if (!recomputes(*schedule)) {
+      const Bytes once = bounds::proven(w, memory, Freedom::no_recomputation).bytes;
+      EXPECT_LE(bound, once) << describe(*c);
+      EXPECT_LE(once, bytes) << describe(*c);
+      bound = once;
+    }
+    if (::testing::Test::HasFailure()) return held;
+    if (bound == w.compulsory_bytes()) continue;
+    ++held.compulsory;
+    held.nearest = std::min(held.nearest, double(bytes.value) / double(bound.value));
+  }
+  return held;
+}
+
+TEST_P(BoundsRandom, NoPlanOfAGraphMovesLess) {
+  const testing::RandomOptions kinds[] = {{.most_operators = 4},
+                                          {.planes = true},
+                                          {.most_operators = 5, .einsums = true},
+                                          {.recompute = true},
+                                          {.most_operators = 3, .indices = true}};
+  for (const testing::RandomOptions& options : kinds) {
+    const Graphs held = hold_graphs(GetParam() + 400, 300, options);
+    if (HasFailure()) return;
+    EXPECT_EQ(held.plans, 300);
+    std::cout << held.plans << " plans, " << held.compulsory
+              << " with more than compulsory, nearest " << held.nearest << "\n";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BoundsRandom, ::testing::Range<std::uint64_t>(1, 7));
