@@ -274,7 +274,8 @@ double Window::asked_in_set(const Spot& x, std::int64_t line, std::int64_t sets,
     for (std::uint64_t rest = table_[at].lines; rest != 0; rest &= rest - 1)
       if (const std::int64_t y = table_[at].number * kWord + std::countr_zero(rest); y != own)
         asked_.push_back(y);
-  for (const auto& [inner, ways] : within) {
+  for (const auto& level : within) {
+    const std::int64_t inner = level.first, ways = level.second;
     inner_.assign(static_cast<std::size_t>(inner), 0);
     ++inner_[static_cast<std::size_t>(own % inner)];
     for (const std::int64_t y : asked_) ++inner_[static_cast<std::size_t>(y % inner)];

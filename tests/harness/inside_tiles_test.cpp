@@ -4,12 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/plan/file.h"
+#include "core/workload/text.h"
 #include "models/bounds/bounds.h"
 #include "models/cached/cached.h"
 #include "simulator/simulator.h"
@@ -84,12 +90,11 @@ TEST(InsideTiles, ProductsGoByPanelsAsKernelsDo) {
 
 /// Rows of a sum that are longer than the cache: vectors of columns run down all rows.
 TEST(InsideTiles, WhatIsReadOnceIsReadOnce) {
-  for (const std::string w : {"softmax:rows=300,cols=700", "column-norm:rows=300,cols=700"}) {
+  for (const std::string w : {"softmax:rows=300,cols=704", "column-norm:rows=300,cols=704"}) {
     std::string kernels;
-    const PlanFile file = plan_file_from_yaml("workload: \"" + w + "\"\nkernels: []\n", "the plan");
-    for (const Operator& op : file.workload.operators())
-      kernels += "  - {tree: 'C." + op.name + "'}\n";
-    const Schedule s = schedule_of(w, kernels, "cache:16K/0");
+    const Workload whole = named_workload(w);
+    for (const Operator& op : whole.operators()) kernels += "  - {tree: 'C." + op.name + "'}\n";
+    const Schedule s = schedule_of(w, kernels, "cache:16K/256");
     const std::int64_t line = 64;
     const Traffic t = simulate(s, {.layout = Layout::row_major});
     std::int64_t least = 0, most = 0;  // each operator reads and writes its tensors
@@ -152,16 +157,18 @@ TEST(InsideTiles, NothingIsBelowABoundAndCachedCountsAsTheSimulator) {
   int beyond = 0;
   for (int plans = 0; plans < 120;) {
     const std::string caches =
-        draw.one<std::string>({"4K/4,64K/8", "8K/0,128K/8", "6K/12,48K/3", "16K/8,256K/16"});
+        draw.one<std::string>({"4K/4,64K/8", "8K/128,128K/8", "6K/12,48K/3", "16K/8,256K/16"});
     const std::string machine = "cache:" + caches;
     const std::int64_t capacity = named_machine(machine).levels.back().capacity.value;
     std::vector<std::string> loops;
     std::string workload, kernels;
     const auto number = [](int n) { return std::to_string(n); };
     const auto tree = [&](const std::vector<std::string>& names, const std::string& body) {
+      const Workload w = named_workload(workload);
       std::string text;
       for (const std::string& l : draw.shuffled(names))
-        text += l + "/" + number(draw.size(1, 300)) + " ";
+        text +=
+            l + "/" + number(draw.size(1, static_cast<int>(w.loop(*w.find_loop(l)).extent))) + " ";
       kernels += "  - {tree: '" + text + "( " + body + " )'}\n";
     };
     switch (draw.size(1, 3)) {
