@@ -226,7 +226,7 @@ TEST(InsideTiles, NothingIsBelowABoundAndCachedCountsAsTheSimulator) {
       "the bound; cached, all estimated: R2 %.4f, mean %.2f %%, worst %.1f %% of\n%s",
       static_cast<unsigned long long>(seed()), fit.count, beyond, least, fit.r2(),
       100 * fit.off / fit.count, 100 * fit.worst, worst.c_str());
-  EXPECT_GT(beyond, 30);
+  EXPECT_GT(beyond, 10);  // of these draws, about a sixth
   EXPECT_GE(fit.r2(), 0.99);
   EXPECT_LT(fit.off / fit.count, 0.03);
 }
