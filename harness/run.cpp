@@ -1,5 +1,6 @@
 // emit and run: a schedule to source, to a verified kernel, to seconds.
 #include "core/base/format.h"
+#include "core/base/toolchain.h"
 #include "core/machine/host_facts.h"
 #include "core/workload/import/onnx_import.h"
 #include "harness/ask.h"
@@ -161,6 +162,11 @@ bool is_network(const Request& request, const RunOptions& options) {
 }  // namespace
 
 Answer run(const Request& request, const RunOptions& options) {
+  if (options.beside && *options.beside != "none" && find_program(*options.beside).empty())
+    throw InputError({.where = "--beside",
+                      .value = *options.beside,
+                      .problem = "is no program",
+                      .accepted = "a Python that has onnxruntime, or none"});
   const bool network = is_network(request, options);
   if (options.tune_log && (!options.tune || network))
     throw InputError({.where = "--tune-log",

@@ -1,6 +1,7 @@
 #include "harness/split.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -186,6 +187,12 @@ std::vector<Task> tasks_of(const Request& request, const std::string& how, const
   const bool in_place = request.target && target_named(request.target).threads;
   const auto parts = parts_named(how, w, in_place);
   if (!parts && how.find('=') != std::string::npos) return tasks_in(how, w, standard);
+  if (!parts && !std::filesystem::exists(how))
+    throw InputError({.where = "--split",
+                      .value = how,
+                      .problem = "is no way to cut, and no file of that name is there",
+                      .accepted = "each, contractions, followed, 'OP OP=MODEL; OP=MODEL', "
+                                  "a YAML file of parts"});
   if (!parts) return read_tasks(how, w, standard);
   std::vector<Task> tasks;
   for (const Part& part : *parts) tasks.push_back({.ops = part, .models = standard});

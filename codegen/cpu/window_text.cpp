@@ -158,13 +158,26 @@ TILEWRIGHT_TARGET inline void deliver(const Vector* sums, int64_t apart, int64_t
 }
 
 // The steps of a block of channels in runs whose taps find the same points [low, high) of a block inside:
-// all of them in the first, which may have no steps, in the others what is left where padding begins.
+// all of them in the first, which may have no steps, in the others what is left where padding begins. A
+// run's first step is `begin`, and each channel has `taps` of its steps, so that fewer channels are its
+// first ones.
 struct Runs {
-  int64_t count, end[kMostTaps + 1], low[kMostTaps + 1], high[kMostTaps + 1];
-  PointProduct product[kMostTaps + 1];
+  int64_t count, begin[kMostTaps + 1], taps[kMostTaps + 1], low[kMostTaps + 1], high[kMostTaps + 1];
+  PointProduct product[kMostTaps + 1], last[kMostTaps + 1];  // of a whole group of rows; of the last one
   Reads reads[kMostReads];
 };
-// Of points [x, x + points) of a row, by `vectors` of A's rows; `inside`: taps whose row is.
+// What runs were listed for. `first`: the channel; `x`: the first point, kAnyPoint of all points that
+// no tap moves beyond an edge.
+constexpr int64_t kAnyPoint = -1;
+struct ListedFor {
+  int64_t first, x, points;
+  uint64_t inside;
+};
+inline bool same(const ListedFor& a, const ListedFor& b) {
+  return a.first == b.first && a.x == b.x && a.points == b.points && a.inside == b.inside;
+}
+// Of points [x, x + points) of a row; `inside`: taps whose row is. The last group of A's rows has
+// `vectors` of them. Reads begin at the first of the channels.
 template <int MI, int NI, int STEP, int64_t M>
 void find_runs(int64_t vectors, const Window& w, const Depth& d, int64_t channels,
                const int64_t* channel, uint64_t inside, int64_t x, int64_t points, Runs& runs) {
@@ -191,11 +204,14 @@ void find_runs(int64_t vectors, const Window& w, const Depth& d, int64_t channel
       source[count++] = d.tap[t].row * w.source_row + d.tap[t].column;
       inside &= ~(uint64_t{1} << t);
     }
+    runs.begin[runs.count] = taken, runs.taps[runs.count] = count;
     for (int64_t i = 0; i < channels; ++i)
       for (int64_t t = 0; t < count; ++t)
-        runs.reads[taken++] = {channel[i] + source[t], i * d.taps * NI * kLanes + its[t]};
-    runs.end[runs.count] = taken, runs.low[runs.count] = from, runs.high[runs.count] = until;
-    runs.product[runs.count] = of_shape<MI, NI, STEP, M>(until - from, vectors);
+        runs.reads[taken++] = {channel[i] - channel[0] + source[t],
+                               i * d.taps * NI * kLanes + its[t]};
+    runs.low[runs.count] = from, runs.high[runs.count] = until;
+    runs.product[runs.count] = of_shape<MI, NI, STEP, M>(until - from, NI);
+    runs.last[runs.count] = of_shape<MI, NI, STEP, M>(until - from, vectors);
     for (int64_t t = d.taps - 1; t >= 0; --t)
       if (inside >> t & 1) from = low[t], until = high[t];
   }
@@ -214,6 +230,7 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
   if (rows <= 0 || w.width <= 0 || w.height <= 0 || d.steps <= 0) return;
   constexpr int64_t kGroup = NI * kLanes;
   const int64_t groups = (rows + kGroup - 1) / kGroup;
+  const int64_t last = (rows - (groups - 1) * kGroup + kLanes - 1) / kLanes;  // vectors
   Kept own = {};
   Kept& kept = d.kept ? *d.kept : own;
   const Real* const packed = d.prepared ? d.prepared : d.packed;
@@ -225,12 +242,20 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
     kept = {a, rows, d.steps};
   }
   const int64_t of_channel = d.taps * kGroup;
-  // What the runs were found for: the next group of rows, or row of points, may want the same.
-  Runs runs;
-  struct {
-    int64_t first, x, points, vectors;
-    uint64_t inside;
-  } found = {-1, 0, 0, 0, 0};
+  // Runs are listed once for all groups of rows, rows of points and, where channels are equally far
+  // apart, blocks of channels that find the same points inside.
+  bool even = true;
+  for (int64_t i = 2; i < d.channels; ++i)
+    even &= d.channel[i] - d.channel[i - 1] == d.channel[1] - d.channel[0];
+  int64_t low_tap = 0, high_tap = 0;
+  for (int64_t t = 0; t < d.taps; ++t) {
+    low_tap = min(low_tap, d.tap[t].column);
+    high_tap = max(high_tap, d.tap[t].column);
+  }
+  constexpr int kListed = 12;  // a corner's four edges, and what lies between, of two sizes
+  Runs lists[kListed];
+  ListedFor listed[kListed];
+  int known = 0, next = 0, at = 0;
   for (int64_t h = 0; h < w.height; h += band) {
     const int64_t end = min(h + band, w.height);
     for (int64_t g = 0; g < groups; ++g) {
@@ -250,18 +275,28 @@ TILEWRIGHT_TARGET void convolve(int64_t rows, const Real* a, int64_t a_row, int6
               const int64_t row = w.first_row + y * w.row_step + d.tap[t].row;
               if (row >= 0 && row < w.rows) inside |= uint64_t{1} << t;
             }
-            if (found.first != first || found.x != x || found.points != points ||
-                found.vectors != vectors || found.inside != inside) {
-              find_runs<MI, NI, STEP, M>(vectors, w, d, channels, d.channel + first, inside, x, points,
-                                      runs);
-              found = {first, x, points, vectors, inside};
+            const int64_t column = w.first_column + x * STEP;
+            const bool within = column + low_tap >= 0 &&
+                                column + (points - 1) * STEP + high_tap < w.columns;
+            const int64_t from_channel = even ? 0 : first;
+            const ListedFor wanted = {from_channel, within ? kAnyPoint : x, points, inside};
+            if (at >= known || !same(listed[at], wanted))
+              for (at = 0; at < known && !same(listed[at], wanted);) ++at;
+            if (at == known) {
+              at = next, next = (next + 1) % kListed, known = max(known, at + 1);
+              find_runs<MI, NI, STEP, M>(last, w, d, min(block, d.channels - from_channel),
+                                         d.channel + from_channel, inside, x, points, lists[at]);
+              listed[at] = wanted;
             }
-            const Real* const from = w.source + y * w.row_step * w.source_row + x * STEP;
+            const Runs& runs = lists[at];
+            const Real* const from =
+                w.source + d.channel[first] + y * w.row_step * w.source_row + x * STEP;
             Vector* const to = sums + ((y - h) * w.width + x) * vectors;
-            for (int64_t r = 0, at = 0; r < runs.count; at = runs.end[r++])
-              runs.product[r](runs.end[r] - at, runs.reads + at, its + first * of_channel, of_channel,
-                              from + runs.low[r] * STEP, first == 0 && r == 0,
-                              to + runs.low[r] * vectors, ahead);
+            for (int64_t r = 0; r < runs.count; ++r)
+              (vectors == NI ? runs.product : runs.last)[r](
+                  runs.taps[r] * channels, runs.reads + runs.begin[r], its + first * of_channel,
+                  of_channel, from + runs.low[r] * STEP, first == 0 && r == 0,
+                  to + runs.low[r] * vectors, ahead);
           }
         }
       }

@@ -131,7 +131,9 @@ void KernelEmitter::check() const {
     const Level& level = p_.machine().level(b.level);
     const std::string what = tensor_name(b.tensor) + " at " + level.name;
     if (level.managed != Managed::software)
-      throw Refused{what + ": hardware puts tiles there, and no kernel does"};
+      throw Refused{what + ": the caches of machine " + p_.machine().name +
+                    " are filled by hardware, and this target's kernels fill levels that software "
+                    "manages, as machines of kind gpu have them"};
     if (level.private_to < Unit::grid)
       throw Refused{what + ": no memory that software manages is shared by blocks"};
     if (level.private_to == Unit::cluster)

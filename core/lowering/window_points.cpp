@@ -15,7 +15,7 @@ double cycles_by(const WindowPoints& p, std::int64_t vectors) {
   // Beside multiply-adds, loads and broadcasts a step asks for a line, finds its operands and
   // counts. A Zen 3 with 16 registers of 32 bytes takes longer for that than for the step's few
   // multiply-adds; with twice as many registers of 64 bytes it is hidden.
-  constexpr double kOthers = 8, kIssued = 3.5;
+  constexpr double kOthers = 5, kIssued = 3.5;
   constexpr double kVectorBytes = 32;
   const bool few = p.registers < 32;
   const auto all = static_cast<std::int64_t>(std::ceil(p.rows / static_cast<double>(p.lanes)));

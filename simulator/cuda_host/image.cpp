@@ -80,6 +80,10 @@ constexpr const char* kFlags[] = {"-std=c++17",
                                   "-c",
                                   "-o"};
 
+// Addresses are checked by the hooks; overflow, shifts and alignment are checked where the process
+// is under a sanitizer.
+constexpr const char* kChecked[] = {"-fsanitize=undefined", "-fno-sanitize-recover=undefined"};
+
 struct Extent {
   std::uintptr_t base, end;
 };
@@ -116,12 +120,14 @@ Result<std::shared_ptr<Image>> Image::build(const Program& program, const BuildO
     if (!write_file(dir / h.name, h.text))
       return Reason{"cannot write " + h.name + " to " + dir.string()};
   std::vector<std::string> words = *command;
+  if (under_address_sanitizer()) words.insert(words.end(), std::begin(kChecked), std::end(kChecked));
   words.insert(words.end(), std::begin(kFlags), std::end(kFlags));
   for (const fs::path& p : {dir / "kernel.o", dir / "tilewright_entry.cpp"})
     words.push_back(p.string());
   if (auto reason = run_program(words, dir / "log")) return *reason;
-  // Linked without -fsanitize: the hooks are in the object itself.
+  // Linked without -fsanitize=thread: the hooks are in the object itself.
   words = *command;
+  if (under_address_sanitizer()) words.insert(words.end(), std::begin(kChecked), std::end(kChecked));
   for (const char* w : {"-shared", "-Wl,-Bsymbolic", "-Wl,-z,now", "-Wl,-z,defs", "-o"})
     words.emplace_back(w);
   for (const fs::path& p : {dir / "kernel.so", dir / "kernel.o"}) words.push_back(p.string());

@@ -418,6 +418,53 @@ TEST(BlockTime, GroupsOfThreadsCopyFirstTiles) {
   EXPECT_NEAR(ends(4), ends(3), 0.05 * ends(3));
 }
 
+/// Drawn plans of an H200 whose prices were 5.3, 2.5 and 2.3 times their times: a result that is
+/// read in the same block stays until its body ends, and leaves once
+/// (h200-drawn-seconds-measured-twice); a contraction of two products needs few registers
+/// (-other-constants); rows of one dimension that begin anywhere are moved together by 44
+/// instructions at edges, some of them under way together
+/// (-dawn).
+TEST(BlockTime, RecordedResultsThatStayShallowContractionsAndLargeShiftedTiles) {
+  const auto near = [](const std::string& yaml, const std::string& tree, double recorded,
+                       double off) -> Result<BlockTime> {
+    const auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "test"));
+    const Machine m = h200();
+    const auto s = resolve({.kernels = {{.name = "k", .tree = parse_tree(tree)}}}, w,
+                           std::make_shared<const Machine>(m));
+    if (!s) return Reason{s.reason()};
+    auto t = block_time(*s, 0, *block_rates(m, w->dtype()));
+    if (t.ok()) {
+      EXPECT_NEAR(t->seconds, recorded, off * recorded) << tree;
+    }
+    return t;
+  };
+  const auto norm = near(
+      "name: norm\ndtype: f16\nloops: {a: 142, b: 45, c: 420}\noperators:\n"
+      "  - \"add: t[a,b,c] = x[a,b,c] + z[a,b,c]\"\n  - \"sum: s[c] += t[a,b,c]\"\n"
+      "  - \"centre: d[a,b,c] = t[a,b,c] - s[c] * 0.000156495\"\n"
+      "  - \"squares: q[c] += d[a,b,c] * d[a,b,c]\"\n"
+      "  - \"norm: y[a,b,c] = d[a,b,c] * rsqrt(q[c] * 0.000156495 + 0.001) * gain[b] + bias[b]\"\n"
+      "outputs: [t, y]\n",
+      "c/4@grid ( b/1 a/142 ( C.add C.sum ) b/1 a/142 ( C.centre C.squares ) b/1 a/142 ( C.norm ) "
+      ")",
+      103.5e-6, 0.4);
+  ASSERT_TRUE(norm.ok()) << norm.reason();
+  const auto shallow = near(
+      "name: shallow\ndtype: f32\nloops: {b: 7, t: 2496, c: 64, r: 2}\n"
+      "tensors: {x: [b, t, c]}\noperators:\n"
+      "  - \"conv: y[b,t,c] += x[b,t + r - 1,c] * w[r,c]\"\n"
+      "  - \"gate: z[b,t,c] = y[b,t,c] * sigmoid(y[b,t,c])\"\n",
+      "c/1@grid b/7@grid t/64@grid ( r/2 ( C.conv ) C.gate )", 26.2e-6, 1.1);
+  ASSERT_TRUE(shallow.ok()) << shallow.reason();
+  EXPECT_EQ(shallow->registers, 48);
+  const auto shifted = near(
+      "name: shifted\ndtype: f16\nloops: {m: 209, n: 62, k: 234}\noperators:\n"
+      "  - \"qkv: Q[m,n] += X[m,k] * Wq[k,n]; K[m,n] += X[m,k] * Wk[k,n]; "
+      "V[m,n] += X[m,k] * Wv[k,n]\"\noutputs: [Q, K, V]\n",
+      "m/16@grid ( L.X L.Wq L.Wk L.Wv C.qkv S.Q S.K S.V )", 5.6e-6, 0.5);
+  ASSERT_TRUE(shifted.ok()) << shifted.reason();
+}
+
 TEST(BlockTime, ASlowerMachineIsNotFaster) {
   const auto at = [](auto change) {
     Machine m = h200();

@@ -274,6 +274,23 @@ TEST(Program, ANetworkRunsWithoutAPlanAndIsVerified) {
 
 /// Joins along the first dimension, one of them in another: their kernels copy nothing, and what
 /// they join lies side by side.
+/// A mistyped interpreter was once found out after planning and building the whole.
+TEST(Program, AnInterpreterThatIsNotThereIsNamedAtOnce) {
+  Request request;
+  request.subject = "gelu:rows=4,cols=8", request.machine = "host";
+  EXPECT_THROW((void)run(request, {.beside = "no-such-python"}), InputError);
+}
+
+TEST(Program, AMachineWithoutMemoryOfSoftwareIsNamed) {
+  Request request;
+  request.subject = "gemm:m=8,n=8,k=8", request.machine = "host";
+  const Answer answer = run(request, {.target = "cuda-emulated"});
+  ASSERT_FALSE(answer.ok());
+  const std::string why = answer.json["reason"].get<std::string>();
+  EXPECT_NE(why.find("machine host are filled by hardware"), std::string::npos) << why;
+  EXPECT_NE(why.find("machines of kind gpu"), std::string::npos) << why;
+}
+
 TEST(Program, WhatIsJoinedLiesInItsPlace) {
   TemporaryFolder folder;
   const std::string path =

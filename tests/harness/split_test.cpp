@@ -162,6 +162,12 @@ TEST(Split, PartsAndModelsWithoutAFile) {
   for (const char* bad : {"qk=", "=mcfuser", "qk=mcfuser; pv", "qk=nobody", "none=mcfuser",
                           "qk=mcfuser; qk pv=mcfuser", "qk=exact", ";="})
     EXPECT_THROW((void)plan_in_parts(asking(), bad, {}), InputError) << bad;
+  try {
+    (void)plan_in_parts(asking(), "every", {});
+    FAIL() << "taken";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("contractions"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Part, IsPlannedAsAWorkload) {

@@ -34,6 +34,15 @@ def test_drawn_networks(family, seed, tmp_path):
     assert trace.read_text().count('"ph": "X"') == ran["launches"] - ran["prepared"]
 
 
+@pytest.mark.parametrize("family", onnx_networks.FAMILIES, ids=lambda f: f.__name__)
+def test_drawn_networks_as_cuda(family, tmp_path):
+    """The same networks, planned for a GPU and run by the emulation of CUDA."""
+    path = str(tmp_path / f"{family.__name__}.onnx")
+    onnx.save(onnx_networks.make(family, FIRST), path)
+    ran = tilewright.run(path, machine="h200", target="cuda-emulated", seconds=0)
+    assert ran["verified"] and ran["kernels_verified"] == ran["compiled"]
+
+
 def test_what_is_no_onnxruntime_is_said(tmp_path):
     path = str(tmp_path / "mlp.onnx")
     onnx.save(onnx_networks.make(onnx_networks.mlp, 1), path)

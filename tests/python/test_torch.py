@@ -161,6 +161,20 @@ def test_indices_from_the_end_and_beyond():
         f(x, torch.tensor([0, 5]))
 
 
+def test_constants_within_the_graph():
+    """A tensor that the traced function makes of numbers is an attribute of the graph: DeBERTa's scale is one."""
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(6, 5)
+
+        def forward(self, x):
+            return self.layer(x) / torch.sqrt(torch.tensor(5, dtype=torch.float))
+
+    reports = assert_trained(Scaled(), (torch.randn(3, 6),), "a constant")
+    assert any(r.programs for r in reports)
+
+
 def test_results_that_repeat_elements():
     """What the backward graph keeps of an expanded tensor has a stride of zero."""
     rows = torch.arange(4.0).expand(3, 4).contiguous()

@@ -158,6 +158,33 @@ def test_whole_numbers_of_constants_are_known(tmp_path):
     assert numpy.array_equal(got, x + [3, 10, 6, 6])
 
 
+def test_tensors_without_elements(tmp_path):
+    """What a rotation of a part of the features makes where the part is all of them: slices and halves of nothing."""
+    def of(name, target, args, shape):
+        return node(name, target, args, "float32", shape)
+
+    halves = graphs.Node("h", "call", "aten.split_with_sizes.default", [graphs.Ref("x"), [4, 0], 1], {},
+                         [graphs.Meta("float32", (4, 4)), graphs.Meta("float32", (4, 0))])
+    graph = graph_of(of("s", "aten.slice.Tensor", [graphs.Ref("x"), 1, 4, 9], (4, 0)),
+                     of("n", "aten.neg.default", [graphs.Ref("s")], (4, 0)), halves,
+                     of("a", "getitem", [graphs.Ref("h"), 0], (4, 4)), of("b", "getitem", [graphs.Ref("h"), 1], (4, 0)),
+                     of("c", "aten.cat.default", [[graphs.Ref("a"), graphs.Ref("n"), graphs.Ref("b")], 1], (4, 4)),
+                     of("r", "aten.relu.default", [graphs.Ref("c")], (4, 4)))
+    _, made, left_out = export.lowered(graph, str(tmp_path / "empty.onnx"), False)
+    assert left_out == []
+    workload, names = made["workload"], made["names"]
+    x = numpy.arange(16.0).reshape(4, 4) - 8
+    for tensor in workload["tensors"]:
+        if tensor["name"] == names["x"]:
+            tensor["values"] = x.reshape(-1).tolist()
+    assert numpy.array_equal(reference.evaluate(workload)[names["output/0"]], numpy.maximum(x, 0))
+    # A sum of nothing is zero, not nothing: it is named.
+    graph = graph_of(of("s", "aten.slice.Tensor", [graphs.Ref("x"), 1, 4, 9], (4, 0)),
+                     of("t", "aten.sum.dim_IntList", [graphs.Ref("s"), [1]], (4,)))
+    with pytest.raises(tilewright.InputError, match="t: aten.sum.dim_IntList: a tensor without elements"):
+        export.lowered(graph, str(tmp_path / "sum.onnx"), False)
+
+
 def test_recordings_read_back(recording):
     assert graphs.from_json(json.loads(json.dumps(graphs.to_json(recording.graph)))) == recording.graph
 

@@ -16,13 +16,13 @@ constexpr double kOfChain = 1.25, kOfLoop = 2.2, kOfCopies = 1.6;
 // swizzle, the read, the choice); of an element of its sums on its way to or from a tile; of an
 // element copied alone; of a piece of 16 bytes of a tile that is copied whole, of one whose row or
 // column may not exist, of one among rows of several dimensions, of one that is moved together from
-// several, and where each row is looked at (rows of one dimension are moved by 19 instructions, and
-// 44 at edges, since: kernels of such copies take longer than priced already, so the price has the
-// former numbers); of one more dimension among rows; of a ring's turn, and for each dimension of
-// its box; of an exponential or a division beside the special unit's.
+// several, along rows of one dimension, the same at edges, and where each row is looked at; of one
+// more dimension among rows; of a ring's turn, and for each dimension of its box; of an exponential
+// or a division beside the special unit's.
 constexpr double kOfIndex = 5, kOfElement = 13, kOfSum = 12, kOfCopied = 32, kOfWhole = 3,
-                 kOfEdge = 5, kOfPiece = 24, kOfShifted = 30, kOfShiftedRows = 79,
-                 kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11, kOfExpensive = 7;
+                 kOfEdge = 5, kOfPiece = 24, kOfShifted = 19, kOfShiftedEdge = 44,
+                 kOfShiftedRows = 79, kOfRowDim = 13, kOfRing = 36, kOfRingDim = 11,
+                 kOfExpensive = 7;
 // Of an element that a thread reads or writes where its place follows from the last one's: loops of
 // 4 to 10 instructions a point with one or two of them in the SASS of nvcc 13.0.
 constexpr double kOfPointAccess = 2.5;
@@ -199,12 +199,18 @@ ActTime copy_time(const CopyRun& x, const BlockWork& work, double latency, int a
     // What a thread has under way comes before it begins with more; groups have a tile each.
     // Where a box is smaller than its tile, whose rows are whole blocks. Elements of 4 bytes and
     // more are never moved together: they are copied in pieces.
-    const bool smaller = tile.columns % (16 / work.element(tile.buffer)) != 0 ||
-                         tile.need_columns != tile.columns;
-    const double edges = more > 0 || smaller ? 1 : x.partial;
-    const double one = kOfShifted + edges * (kOfShiftedRows - kOfShifted) + more,
+    const bool smaller =
+        tile.columns % (16 / work.element(tile.buffer)) != 0 || tile.need_columns != tile.columns;
+    const bool of_rows = x.row_dims <= 1;
+    const double edges = smaller ? 1 : x.partial;
+    const double one = of_rows ? kOfShifted + edges * (kOfShiftedEdge - kOfShifted)
+                               : kOfShiftedRows + more,
                  longer = std::ceil(rows * lanes * groups / threads) * std::ceil(pieces / lanes);
-    t.alone = (longer * chain(one, r) + std::ceil(longer / at_once) * latency) / groups;
+    // Pieces of rows of one dimension that are under way together do not wait for one another.
+    const double together = of_rows ? std::floor(longer / at_once) * at_once : 0;
+    t.alone = (together * loop(one, r) + (longer - together) * chain(one, r) +
+               std::ceil(longer / at_once) * latency) /
+              groups;
     t.issue = each * one * warps / kSchedulers;
     return t;
   }

@@ -13,6 +13,9 @@ namespace {
 /// gives the six that it makes of ResNet-50 in f32 80 to 101, and by matrix units eight kernels of
 /// convolutions in h200-drawn-seconds-*.json 80 to 127.
 constexpr std::int64_t kContraction = 96;
+/// Of one whose depth is no more than so many products, of which no places are moved along: it
+/// gives 16 of 19 such kernels in h200-drawn-seconds-*.json 27 to 47.
+constexpr std::int64_t kShallow = 8, kShallowContraction = 48;
 /// Registers of several sums point by point: it gives six kernels of attention of one query row in
 /// f32 115 to 168, and spills nothing with 128.
 constexpr std::int64_t kSumsByPoints = 112;
@@ -30,12 +33,13 @@ std::int64_t beside_sums(const ProductRun& x, const BlockForms& f) {
 /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next product's
 /// operand are rounded beside themselves, values of rows are kept.
 std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const BlockRates& r) {
-  bool chained = false, rows = false, contracts = false;
+  bool chained = false, rows = false, contracts = false, shallow = false;
   int by_points = 0;
   for (const BlockPhase& p : work.phases) {
     for (const ProductRun& x : p.products) {
       chained = chained || x.left_sums;
-      contracts = contracts || x.contraction;
+      if (!x.contraction) continue;
+      (x.contraction->depth * x.contraction->turns > kShallow ? contracts : shallow) = true;
     }
     for (const PointsRun& x : p.points) {
       rows = rows || (x.reduces && x.in_registers);
@@ -51,6 +55,7 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
                                      : beside + work.sums;
   const std::int64_t least = by_points > 2 && r.mma == 0 ? kSumsByPoints
                              : contracts                 ? kContraction
+                             : shallow                   ? kShallowContraction
                                                          : 0;
   return std::min(most_registers(f.threads, r.registers), std::max(least, all + (rows ? 20 : 0)));
 }

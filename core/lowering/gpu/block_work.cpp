@@ -195,10 +195,15 @@ class BlockWalk {
   /// that changes it and of all around that.
   template <class BoxOf>
   double changes(const BoxOf& box, const Ranges& ranges) const {
+    return changes(box, ranges, path_.size());
+  }
+  /// The same of a box that the outermost `depth` loops decide.
+  template <class BoxOf>
+  double changes(const BoxOf& box, const Ranges& ranges, std::size_t depth) const {
     const Box first = box(ranges);
     double runs = 1;
     bool counts = false;
-    for (std::size_t d = path_.size(); d-- > 0;) {
+    for (std::size_t d = depth; d-- > 0;) {
       if (k_.node(path_[d].loop).binding == Binding::grid || path_[d].trips <= 1) continue;
       counts = counts || first != box(other(d));
       if (counts) runs *= path_[d].trips;
@@ -208,14 +213,23 @@ class BlockWalk {
 
   /// How many such boxes there are in one block.
   template <class BoxOf>
-  double boxes(const BoxOf& box, const Ranges& ranges) const {
+  double boxes(const BoxOf& box, const Ranges& ranges, std::size_t depth) const {
     const Box first = box(ranges);
     double all = 1;
-    for (std::size_t d = 0; d < path_.size(); ++d)
+    for (std::size_t d = 0; d < depth; ++d)
       if (k_.node(path_[d].loop).binding != Binding::grid && path_[d].trips > 1 &&
           first != box(other(d)))
         all *= path_[d].trips;
     return all;
+  }
+
+  /// How many loops of the path decide which box of its tensor a buffer has: a tile that is fixed
+  /// stays for all turns of the loops within the body where it is.
+  std::size_t deciding(const Buffer& b) const {
+    if (!b.fixed_at.valid()) return path_.size();
+    std::size_t depth = path_.size();
+    while (depth > 0 && path_[depth - 1].loop != b.fixed_at) --depth;
+    return depth;
   }
 
   void visit_load(NodeId id, const Ranges& ranges) {
@@ -379,16 +393,16 @@ class BlockWalk {
       // Written where another takes its place, or at the end, without a store node.
       const Buffer& b = k_.buffer(use.buffer);
       if ((b.role != BufferRole::output && !b.leaves) || b.store.valid()) continue;
-      const double bytes =
-          static_cast<double>(volume(of(ranges)) * size_of(w_.tensor(b.tensor).dtype));
-      const double leaves = changes(of, ranges);
+      const double bytes = static_cast<double>(volume(*t.now) * size_of(w_.tensor(b.tensor).dtype));
+      const std::size_t depth = deciding(b);
+      const double leaves = changes(of, ranges, depth);
       (b.atomic ? phase().added : phase().stored) += leaves * bytes;
       if (!rows_aligned(b.tensor)) leaves_in_pieces(use.buffer, leaves * bytes, b.atomic);
       stores(use.buffer, leaves, b.atomic);
       needs(b.tensor);
       // A sum that left before it was complete comes back.
       if (b.atomic || w_.reduction_loops(n.op).empty()) continue;
-      const double comes_back = leaves - boxes(of, ranges);
+      const double comes_back = leaves - boxes(of, ranges, depth);
       phase().returns += comes_back;
       phase().returned += comes_back * bytes;
     }

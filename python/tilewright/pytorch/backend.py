@@ -243,11 +243,14 @@ def _covered(gm, way, options, verify):
     """The graph with programs in place of what is covered."""
     import copy
 
+    import torch
+
     report = Report(way)
     coverage = _Coverage(gm)
     excluded = {}
     while True:
-        work = copy.deepcopy(gm)
+        # Constants are shared: within PyTorch's tracing of shapes a tensor with values cannot be copied.
+        work = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))
         checked, again = {}, False
         for name in _partitioned(work, coverage, excluded):
             lowering, lines, data = _check_import(graph_of(getattr(work, name).graph, name))

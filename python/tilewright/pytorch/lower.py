@@ -8,7 +8,8 @@ from collections import namedtuple
 from .graph import Meta, Ref
 from .onnx_file import Model, TYPES
 
-# What an argument stands for: a name in the model, PyTorch's type, a tuple
+# What an argument stands for: a name in the model (none where it has no elements: nothing computes it), PyTorch's type,
+# a tuple
 Value = namedtuple("Value", "name dtype shape")
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -198,6 +199,8 @@ class Lowering:
             return x
         shape = list(x.shape)
         shape[dim] = len(range(start, end, step))
+        if shape[dim] == 0:
+            return Value("", x.dtype, tuple(shape))
         if end < 0:  # backwards to the first
             end = -(1 << 62)
         return self.emit("Slice", [x] + [self.integers([i]) for i in (start, end, dim, step)], shape)
@@ -282,7 +285,12 @@ class Lowering:
         for meta in node.value if isinstance(node.value, list) else [node.value]:
             if meta is not None and meta.dtype not in TYPES:
                 raise NotCovered(f"a tensor of type {meta.dtype}")
-        made = entry.function(self, node, self.arguments(node, entry.arguments))
+        if isinstance(node.value, Meta) and 0 in node.value.shape:
+            return Value("", *node.value)
+        arguments = self.arguments(node, entry.arguments)
+        if base(node.target) != "aten.cat" and any(isinstance(v, Value) and not v.name for v in arguments.values()):
+            raise NotCovered("a tensor without elements")
+        made = entry.function(self, node, arguments)
         if isinstance(made, Value):
             return self.cast(made, node.value.dtype) if isinstance(node.value, Meta) else made
         return [self.cast(v, m.dtype) if v is not None and m is not None else v for v, m in zip(made, node.value)]
@@ -294,7 +302,7 @@ class Lowering:
             x = stack.pop(0)
             if isinstance(x, Ref):
                 value = self.values.get(x.name)
-                inputs += [v for v in (value if isinstance(value, list) else [value]) if v is not None]
+                inputs += [v for v in (value if isinstance(value, list) else [value]) if v is not None and v.name]
             elif type(x) in (list, tuple):
                 stack = list(x) + stack
             elif isinstance(x, dict):
@@ -312,7 +320,7 @@ class Lowering:
         flat = node.args[0] if type(node.args[0]) in (list, tuple) else [node.args[0]]
         for i, x in enumerate(flat):
             value = self.values.get(x.name) if isinstance(x, Ref) else None
-            if not isinstance(value, Value):
+            if not isinstance(value, Value) or not value.name:
                 self.outputs.append(None)
                 continue
             name = f"output/{i}"
