@@ -17,11 +17,13 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "core/lowering/inside_tiles.h"
 #include "core/machine/machine.h"
 #include "core/plan/file.h"
 #include "core/plan/schedule.h"
@@ -106,8 +108,9 @@ struct Seen {
 class Walk {
  public:
   Walk(const Schedule& s, Layout layout)
-      : s_(s),
-        nest_(s, layout),
+      : inside_(with_loops_inside(s)),
+        s_(inside_ ? *inside_ : s),
+        nest_(s_, AddressMap(s, layout)),
         map_(s, layout),
         caches_(*s.machine),
         judge_(nest_, caches_.levels()) {}
@@ -211,6 +214,7 @@ class Walk {
     for (std::size_t v = 0; v < missed; ++v) ++s.misses[v];
   }
 
+  std::optional<Schedule> inside_;
   const Schedule& s_;
   cached::Nest nest_;
   AddressMap map_;

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/lowering/inside_tiles.h"
 #include "core/plan/names.h"
 #include "core/workload/subgraph.h"
 #include "simulator/cache.h"
@@ -50,17 +52,19 @@ double computes_of(const ScheduledKernel& k) {
 class Simulation {
  public:
   Simulation(const Schedule& s, const SimulateOptions& options, const SetShare& share = {})
-      : s_(s),
+      : of_(s),
+        inside_(with_loops_inside(s)),
+        s_(inside_ ? *inside_ : s),
         options_(options),
         share_(share),
         w_(*s.workload),
         m_(*s.machine),
         gathers_(w_, options.seed),
-        contents_(s, [this](const Movement& m) { moved(m); }) {
+        contents_(s_, [this](const Movement& m) { moved(m); }) {
     operations_.assign(w_.operators().size(), -1);
     set_up_caches();
     if (options.attribute && caches_) set_up_loops();
-    for (const ScheduledKernel& k : s.kernels) {
+    for (const ScheduledKernel& k : s_.kernels) {
       auto& routes = routes_.emplace_back();
       for (const Buffer& b : k.buffers) {
         software_ = software_ || managed_by_software(b.level);
@@ -259,7 +263,7 @@ class Simulation {
                                           .dram = m_.level(m_.home()).rows,
                                           .seed = options_.seed,
                                           .attribute = options_.attribute});
-    map_ = std::make_unique<AddressMap>(s_, options_.layout);
+    map_ = std::make_unique<AddressMap>(of_, options_.layout);
   }
 
   std::size_t intern(LevelId a, LevelId b) {
@@ -485,13 +489,15 @@ class Simulation {
           t.entries.push_back(std::move(e));
       }
     }
-    t.memory = memory_use(s_);
+    t.memory = memory_use(of_);
     for (std::size_t o = 0; o < operations_.size(); ++o)
       if (operations_[o] >= 0) t.operations[w_.operators()[o].name] = Operations(operations_[o]);
     return t;
   }
 
-  const Schedule& s_;
+  const Schedule& of_;               ///< as it was given: says where tensors lie
+  std::optional<Schedule> inside_;   ///< with loops within tiles that are larger than the cache
+  const Schedule& s_;                ///< what is walked
   SimulateOptions options_;
   SetShare share_;
   const Workload& w_;

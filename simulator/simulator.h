@@ -88,7 +88,9 @@ struct Simulated {
 ///
 /// Hardware caches (`by` "cache"): set-associative, of the machine's policies, see CacheHierarchy.
 /// Each compute touches its inputs as written, then its outputs (each line read unless initialised,
-/// then written), in contiguous runs of rows along the last dimension, at the addresses of
+/// then written). One whose operands do not fit the innermost cache does so in steps that fit, in
+/// the order of with_loops_inside (core/lowering/inside_tiles.h). Lines are touched in contiguous
+/// runs of rows along the last dimension, at the addresses of
 /// AddressMap; touches enter at the innermost cache. A gather touches the elements that the indices
 /// of random_inputs(workload, seed) name, in rows where it reads along one. Where a
 /// software-managed level lies inside caches (shared memory under an L2, registers under an L1),

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "core/base/format.h"
+#include "core/lowering/inside_tiles.h"
 #include "models/cached/cached.h"
 #include "models/cached/outcome.h"
 #include "models/cached/strata.h"
@@ -390,7 +392,8 @@ Result<Traffic> cached_traffic(const Schedule& schedule, Layout layout, CachedCo
                       .ways = level.ways == 0 ? lines : level.ways});
     ids.push_back(LevelId(l));
   }
-  const Nest nest(schedule, layout);
+  const std::optional<Schedule> inside = with_loops_inside(schedule);
+  const Nest nest(inside ? *inside : schedule, AddressMap(schedule, layout));
   if (cost != nullptr) *cost = {};
   if (most_steps > 0)
     if (const auto counts = walked(nest, levels, most_steps)) {

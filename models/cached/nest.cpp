@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace tilewright::cached {
 
@@ -53,7 +54,7 @@ void Narrowing::apply(Ranges& r, Ranges& scratch) const {
   }
 }
 
-Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
+Nest::Nest(const Schedule& s, AddressMap map) : s_(s), map_(std::move(map)) {
   nodes_.push_back({.kind = NodeKind::sequence});
   for (const ScheduledKernel& k : s.kernels) whole_.push_back(whole_ranges(s, k));
   for (std::size_t k = 0; k < s.kernels.size(); ++k) add_kernel(static_cast<int>(k));
@@ -78,7 +79,7 @@ Nest::Nest(const Schedule& s, Layout layout) : s_(s), map_(s, layout) {
   }
   find_strides();
   size_tiles();
-  lay_out(layout);
+  lay_out();
   fuse();
 }
 
@@ -310,7 +311,7 @@ void Nest::size_tiles() {
   }
 }
 
-void Nest::lay_out(Layout layout) {
+void Nest::lay_out() {
   for (std::size_t a = 0; a < arrays_.size(); ++a) {
     Array& array = arrays_[a];
     if (!array.packed) array.base = map_.base(array.tensor);
@@ -318,7 +319,7 @@ void Nest::lay_out(Layout layout) {
       if (array.packed && r.kernel == keys_[a].kernel && r.buffer == keys_[a].buffer)
         array.base = r.base;
     array.block = array.extent;
-    if (layout == Layout::tiled && !array.packed && map_.tiled(array.tensor))
+    if (!array.packed && map_.tiled(array.tensor))
       for (int d = 0; d < array.rank; ++d) {
         const auto i = static_cast<std::size_t>(d);
         array.block[i] = std::min(map_.block(array.tensor)[d].size(), array.extent[i]);

@@ -127,7 +127,9 @@ class Path {
 
 class Nest {
  public:
-  Nest(const Schedule& s, Layout layout);
+  Nest(const Schedule& s, Layout layout) : Nest(s, AddressMap(s, layout)) {}
+  /// With tensors where the map says, which may be of a schedule with other loops around computes.
+  Nest(const Schedule& s, AddressMap map);
 
   const Schedule& schedule() const { return s_; }
   const AddressMap& map() const { return map_; }
@@ -183,7 +185,7 @@ class Nest {
   void find_strides();
   void find_stride(const NestNode& n, Reach::Dimension& d) const;
   void size_tiles();
-  void lay_out(Layout layout);
+  void lay_out();
   void fuse();
   void enter_body(const NestNode& n, Ranges& r, Path* path) const;
   /// Cuts the ranges of a loop to some iterations.
