@@ -71,7 +71,8 @@ std::string plan_table(const ordered_json& j) {
                     (j.contains("memory_paper_bytes")
                          ? formatted(" (the paper's figure: {} B)", text(j, "memory_paper_bytes"))
                          : ""));
-  lines.add("exact", bytes(get(j, "exact_bytes")));
+  lines.add(j.contains("exact_bytes_of") ? "walked" : "exact", bytes(get(j, "exact_bytes")));
+  lines.add("bytes", text(j, "exact_bytes_of"));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
                                 fixed(get(j, "gap"), 4), text(j, "bound_is")));
   const ordered_json& least = j["bounds"]["attainable"];

@@ -151,8 +151,9 @@ class Layers {
       if (const auto schedule = resolve(best->plan, part.workload, part.machine); !schedule)
         return {.reason = schedule.reason()};
       Cost cost{.kernels = best->plan.kernels.size()};
-      if (const Result<Alone> moved = alone_at(part, best->plan, best->level))
-        cost.bytes = moved->total().value;
+      if (const Result<Alone> alone = alone_at(part, best->plan, best->level))
+        if (const Result<Moved> moved = moved_at(request_, part, best->plan, best->level, *alone))
+          cost.bytes = moved->bytes.value;
       std::int64_t own = 0;
       for (const TrafficEntry& e : best->price.traffic.entries) own += (e.read + e.written).value;
       if (!best->price.traffic.entries.empty()) cost.own_bytes = own;
@@ -272,8 +273,8 @@ Answer explain_layers(const Request& request, const std::string& how, const std:
   json["level"] = setting.machine->level(level_of(request, *setting.machine)).name;
   if (setting.machine->level(level_of(request, *setting.machine)).managed == Managed::hardware)
     json["counted"] =
-        "bytes between home and the level of each plan, which is taken to hold the plan's tiles "
-        "whole: of tiles larger than the cache they may be fewer than the bound";
+        "bytes into the level of each plan, between that and home; of plans whose tiles are larger "
+        "than the cache, as kernels for processors walk them";
   json["split"] = how;
   json["operators"] = setting.workload->operators().size();
   json["prepared_operators"] = all.prepared;

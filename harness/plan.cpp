@@ -33,12 +33,6 @@ ordered_json roofline_json(const Workload& w, const Machine& m, LevelId level) {
   return json;
 }
 
-/// Bytes that the plan's tiles take of the level at most.
-Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
-  const auto at = exact.memory.find(m.level(level).name);
-  return at == exact.memory.end() ? Bytes(0) : at->second;
-}
-
 }  // namespace
 
 Answer plan(const Request& request, const std::optional<std::string>& out) {
@@ -116,31 +110,32 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   if (all) return written(std::move(json));
 
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
-  const Result<Bytes> exactly = alone ? Result<Bytes>(alone->total()) : Reason{alone.reason()};
   const Bytes capacity = capacity_of(request, setting, best->level);
+  // A cache's plan may have tiles larger than the level: what does not stay there is read again.
+  const Result<Moved> moved =
+      alone ? moved_at(request, setting, best->plan, best->level, *alone) : Reason{alone.reason()};
   if (alone && !json.contains("memory")) {
     json["memory"] = {{setting.machine->level(best->level).name,
                        held_at(alone->exact, *setting.machine, best->level).value}};
     json["capacity_bytes"] = capacity.value;
   }
-  // A cache's plan may hold more than the level, whose bytes are then no bound's equal.
-  const bool fits = exactly && held_at(alone->exact, *setting.machine, best->level) <= capacity;
-  json["bounds"] = bounds::bounds_json(*setting.workload, capacity,
-                                       fits ? std::optional(*exactly) : std::nullopt);
+  const bool fits = alone && held_at(alone->exact, *setting.machine, best->level) <= capacity;
+  json["bounds"] = bounds::bounds_json(
+      *setting.workload, capacity,
+      moved && (fits || moved->walked) ? std::optional(moved->bytes) : std::nullopt);
   const Bytes bound(json["bounds"]["proven"]["bytes"].get<std::int64_t>());
   json["bound_bytes"] = bound.value;
   json["bound"] = "proven";
   json["bound_is"] = json["bounds"]["proven"]["is"];
-  json["exact_bytes"] = exactly ? ordered_json(exactly->value) : ordered_json(nullptr);
+  json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
+  if (moved && moved->walked) json["exact_bytes_of"] = kWalkedTiles;
   json["gap"] = json["bounds"]["proven"]["gap"];
   json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
-  if (fits) TW_CHECK(*exactly >= bound, "a plan cannot move less than what is proven");
+  if (fits) TW_CHECK(moved->bytes >= bound, "a plan cannot move less than what is proven");
   if (json["gap"].is_null())
-    json["gap_reason"] = !exactly ? exactly.reason()
-                         : fits
-                             ? "nothing must move"
-                             : "its tiles are larger than the level, which is a cache: what does "
-                               "not stay there is read again";
+    json["gap_reason"] = !moved                    ? moved.reason()
+                         : (fits || moved->walked) ? "nothing must move"
+                                                   : "its tiles are larger than the level";
   if (alone) json["operations_over_least"] = or_null(over_least(alone->exact, *setting.workload));
   return written(std::move(json));
 }

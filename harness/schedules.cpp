@@ -10,7 +10,10 @@
 #include "core/plan/shares.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/registry.h"
 #include "harness/shares.h"
+#include "models/model.h"
+#include "simulator/simulator.h"
 
 namespace tilewright::harness {
 
@@ -442,6 +445,47 @@ Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
   Result<Alone> alone = Count(plan, *schedule, most_nodes).alone();
   if (alone) alone.value().schedule = std::move(schedule).value();
   return alone;
+}
+
+Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
+  const auto at = exact.memory.find(m.level(level).name);
+  return at == exact.memory.end() ? Bytes(0) : at->second;
+}
+
+Result<Moved> moved_at(const Request& request, const Setting& setting, const Plan& plan,
+                       LevelId level, const Alone& alone) {
+  constexpr std::int64_t kMostWork = 2'000'000'000;  // seconds
+  const Machine& m = *setting.machine;
+  const Bytes room = capacity_of(request, setting, level);
+  if (m.level(level).managed != Managed::hardware || held_at(alone.exact, m, level) <= room)
+    return Moved{.bytes = alone.total()};
+  Setting on = setting;
+  if (room != m.level(level).capacity) {
+    // Of another size than the machine's, it has no ways to speak of.
+    auto other = std::make_shared<Machine>(m);
+    Level& cache = other->levels[level.index()];
+    cache.ways = 0;
+    cache.capacity =
+        Bytes(std::max(room.value / cache.line.value, std::int64_t{1}) * cache.line.value);
+    on.machine = std::move(other);
+  }
+  const std::string boundary = boundary_into(m, level);
+  const auto all_of = [&](const Traffic& t) {
+    const TrafficEntry all = t.total(boundary);
+    return Moved{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
+  };
+  // Who makes no plans counts those of anybody.
+  for (const Model& by : models()) {
+    if (by.price == nullptr || by.propose != nullptr || by.times) continue;
+    if (const Result<Price> counted = price(by, request, on, plan))
+      if (const Moved moved = all_of(counted->traffic); moved.bytes > Bytes(0)) return moved;
+  }
+  const Result<Schedule> schedule = resolve(plan, on.workload, on.machine);
+  if (!schedule) return Reason{schedule.reason()};
+  const Simulated walked =
+      simulate_in_detail(*schedule, {.layout = layout_of(request), .most_work = kMostWork});
+  if (walked.finished) return all_of(walked.traffic);
+  return Reason{"its tiles are larger than the cache, and simulating it takes too long"};
 }
 
 }  // namespace tilewright::harness

@@ -421,8 +421,10 @@ class Planner {
         best.price.traffic.entries.empty() ? ordered_json(nullptr) : ordered_json(bytes);
     json["seconds"] = or_null(best.price.traffic.seconds);
     const Result<Alone> alone = alone_at(part, best.plan, best.level);
-    json["exact_bytes"] = alone ? ordered_json(alone->total().value) : ordered_json(nullptr);
-    if (!alone) json["exact_reason"] = alone.reason();
+    const Result<Moved> moved =
+        alone ? moved_at(request_, part, best.plan, best.level, *alone) : Reason{alone.reason()};
+    json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
+    if (!moved) json["exact_reason"] = moved.reason();
     std::int64_t again = 0;
     if (alone)
       for (std::size_t i = 0; i < part.workload->operators().size(); ++i) {
@@ -479,8 +481,7 @@ std::optional<std::vector<Part>> parts_named(const std::string& how, const Workl
   if (how == "each") return cut_each(w);
   if (how == "contractions") return cut_contractions(w);
   if (how == "followed")
-    return cut_followed(
-        w, in_place ? joins_of_nothing(w, tensors_inside(w)) : std::vector<bool>());
+    return cut_followed(w, in_place ? joins_of_nothing(w, tensors_inside(w)) : std::vector<bool>());
   return std::nullopt;
 }
 

@@ -495,9 +495,9 @@ class Simulation {
     return t;
   }
 
-  const Schedule& of_;               ///< as it was given: says where tensors lie
-  std::optional<Schedule> inside_;   ///< with loops within tiles that are larger than the cache
-  const Schedule& s_;                ///< what is walked
+  const Schedule& of_;              ///< as it was given: says where tensors lie
+  std::optional<Schedule> inside_;  ///< with loops within tiles that are larger than the cache
+  const Schedule& s_;               ///< what is walked
   SimulateOptions options_;
   SetShare share_;
   const Workload& w_;

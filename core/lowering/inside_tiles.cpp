@@ -74,7 +74,8 @@ class Inside {
     for (std::size_t d = 0; d < a.index.size(); ++d) all *= extent(a, d, sizes);
     return all;
   }
-  /// Lines, where its rows begin anywhere in one.
+  /// Lines: as many as whole lines take where all rows begin and end with one, else as where they
+  /// begin anywhere.
   std::int64_t lines(const Access& a, const Sizes& sizes) const {
     if (is_gather(a)) return elements(a, sizes);
     std::int64_t rows = 1, row = element(a);
@@ -84,7 +85,10 @@ class Inside {
       (whole ? row : rows) *= size;
       whole = whole && size == w_.tensor(a.tensor).shape[d];
     }
-    return rows * ((row + cache_.line.value - 2) / cache_.line.value + 1);
+    const std::int64_t line = cache_.line.value;
+    const std::int64_t pitch = a.index.empty() ? 0 : w_.tensor(a.tensor).shape.back() * element(a);
+    if (row % line == 0 && pitch % line == 0) return rows * (row / line);
+    return rows * ((row + line - 2) / line + 1);
   }
   bool fits(const Sizes& sizes) const {
     std::int64_t sum = 0;
@@ -102,9 +106,8 @@ class Inside {
   }
   /// A product of matrices, of which one has rows alone.
   bool is_product(int along) const {
-    return w_.is_contraction(id_) && std::ranges::any_of(op_.inputs, [&](const Access& a) {
-             return !indexed_by(a, along);
-           });
+    return w_.is_contraction(id_) &&
+           std::ranges::any_of(op_.inputs, [&](const Access& a) { return !indexed_by(a, along); });
   }
 
   std::int64_t full(int l) const { return full_[static_cast<std::size_t>(l)]; }
@@ -154,7 +157,7 @@ class Inside {
       if (l == along) continue;
       std::size_t of_right = 0, of_left = 0;
       for (const Access& a : op_.inputs) (right(a) ? of_right : of_left) += indexed_by(a, l);
-      (is_reduction(l)                  ? depth
+      (is_reduction(l)                 ? depth
        : of_right != 0 && of_left != 0 ? outer
        : of_right != 0                 ? columns
                                        : rows)
@@ -169,13 +172,13 @@ class Inside {
         break;
       }
     const RegisterBlock block = register_blocks(registers).front();
-    begin(columns, std::max<std::int64_t>(
-                       block.vectors * vector / element(op_.outputs.front().target), 1));
+    begin(columns,
+          std::max<std::int64_t>(block.vectors * vector / element(op_.outputs.front().target), 1));
     grow_all(depth, [&](const Sizes& sizes) {
       std::int64_t panel = 0;
       for (const Access& a : op_.inputs)
-        if (right(a)) panel += elements(a, sizes) * element(a);
-      return panel <= cache_.capacity.value / 2;
+        if (right(a)) panel += lines(a, sizes);
+      return panel <= cache_.capacity.value / cache_.line.value / 2;
     });
     begin(rows, block.rows);
     for (const auto* loops : {&rows, &depth, &columns}) shrink(*loops);
@@ -190,8 +193,8 @@ class Inside {
       if (l != along && !is_reduction(l)) order_.push_back(l);
     if (along >= 0) {
       order_.push_back(along);
-      begin({along}, std::max<std::int64_t>(
-                         cache_.line.value / element(op_.outputs.front().target), 1));
+      begin({along},
+            std::max<std::int64_t>(cache_.line.value / element(op_.outputs.front().target), 1));
     }
     for (int l = 0; l < static_cast<int>(full_.size()); ++l)
       if (is_reduction(l)) order_.push_back(l);
@@ -214,8 +217,7 @@ class Inside {
 
 const Level* innermost_cache(const Machine& m) {
   for (std::size_t l = m.levels.size(); l-- > 1;)
-    if (m.levels[l].managed == Managed::hardware && m.levels[l].line.value > 0)
-      return &m.levels[l];
+    if (m.levels[l].managed == Managed::hardware && m.levels[l].line.value > 0) return &m.levels[l];
   return nullptr;
 }
 
@@ -239,8 +241,7 @@ Sizes most_sizes(const Workload& w, const ScheduledKernel& k, const ScheduleNode
   for (const LoopId l : op.loops) sizes.push_back(w.loop(l).extent);
   for (NodeId at = n.parent; at.valid(); at = k.node(at).parent) {
     const ScheduleNode& around = k.node(at);
-    if (std::ranges::find(around.infer, n.op, &Inference::producer) != around.infer.end())
-      break;
+    if (std::ranges::find(around.infer, n.op, &Inference::producer) != around.infer.end()) break;
     for (const OpLoop& c : around.cuts)
       if (c.op == n.op) {
         std::int64_t& size = sizes[static_cast<std::size_t>(c.local)];

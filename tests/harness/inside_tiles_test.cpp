@@ -69,7 +69,7 @@ TEST(InsideTiles, WhatFitsStaysAsItIs) {
   EXPECT_FALSE(with_loops_inside(software).has_value());
 }
 
-/// Panels of two vectors of 32 bytes, cut along the depth; all rows meet a part.
+/// Panels of two vectors of 32 bytes, cut along the depth to half the cache; all rows meet a part.
 TEST(InsideTiles, ProductsGoByPanelsAsKernelsDo) {
   const Schedule s =
       schedule_of("gemm:m=1024,n=1024,k=1024", "  - {tree: 'C.gemm'}\n", "cache:32K/8");
@@ -82,7 +82,7 @@ TEST(InsideTiles, ProductsGoByPanelsAsKernelsDo) {
     if (n.kind == NodeKind::loop)
       loops = s.workload->loop(n.loop).name + "/" + std::to_string(n.step) + " " + loops;
   }
-  EXPECT_EQ(loops, "n/16 k/128 m/23 ");
+  EXPECT_EQ(loops, "n/16 k/256 m/15 ");
   std::int64_t operations = 0;
   walk(*inside, [&](const AccessEvent& e) { operations += e.operations; });
   EXPECT_EQ(operations, std::int64_t{1} << 30);
