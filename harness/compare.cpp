@@ -320,7 +320,7 @@ ordered_json plan_row(const Model& maker, const std::vector<const Model*>& price
   }
   add_truth(row, setting, *alone, bound, most_steps, walks, planned);
   if (row["fits"] == false && setting.machine->level(best->level).managed == Managed::hardware) {
-    const Result<Moved> moved = moved_at(request, setting, planned.plan, planned.level, *alone);
+    const Result<MovedAt> moved = moved_at(request, setting, planned.plan, planned.level, *alone);
     row["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
     if (!moved) row["exact_reason"] = moved.reason();
     row["gap"] = moved && bound.value > 0 ? ordered_json(static_cast<double>(moved->bytes.value) /

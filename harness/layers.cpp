@@ -152,7 +152,7 @@ class Layers {
         return {.reason = schedule.reason()};
       Cost cost{.kernels = best->plan.kernels.size()};
       if (const Result<Alone> alone = alone_at(part, best->plan, best->level))
-        if (const Result<Moved> moved = moved_at(request_, part, best->plan, best->level, *alone))
+        if (const Result<MovedAt> moved = moved_at(request_, part, best->plan, best->level, *alone))
           cost.bytes = moved->bytes.value;
       std::int64_t own = 0;
       for (const TrafficEntry& e : best->price.traffic.entries) own += (e.read + e.written).value;

@@ -112,7 +112,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   const Result<Alone> alone = alone_at(setting, best->plan, best->level);
   const Bytes capacity = capacity_of(request, setting, best->level);
   // A cache's plan may have tiles larger than the level: what does not stay there is read again.
-  const Result<Moved> moved =
+  const Result<MovedAt> moved =
       alone ? moved_at(request, setting, best->plan, best->level, *alone) : Reason{alone.reason()};
   if (alone && !json.contains("memory")) {
     json["memory"] = {{setting.machine->level(best->level).name,

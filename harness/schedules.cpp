@@ -452,13 +452,13 @@ Bytes held_at(const Traffic& exact, const Machine& m, LevelId level) {
   return at == exact.memory.end() ? Bytes(0) : at->second;
 }
 
-Result<Moved> moved_at(const Request& request, const Setting& setting, const Plan& plan,
-                       LevelId level, const Alone& alone) {
+Result<MovedAt> moved_at(const Request& request, const Setting& setting, const Plan& plan,
+                         LevelId level, const Alone& alone) {
   constexpr std::int64_t kMostWork = 2'000'000'000;  // seconds
   const Machine& m = *setting.machine;
   const Bytes room = capacity_of(request, setting, level);
   if (m.level(level).managed != Managed::hardware || held_at(alone.exact, m, level) <= room)
-    return Moved{.bytes = alone.total()};
+    return MovedAt{.bytes = alone.total()};
   Setting on = setting;
   if (room != m.level(level).capacity) {
     // Of another size than the machine's, it has no ways to speak of.
@@ -472,13 +472,13 @@ Result<Moved> moved_at(const Request& request, const Setting& setting, const Pla
   const std::string boundary = boundary_into(m, level);
   const auto all_of = [&](const Traffic& t) {
     const TrafficEntry all = t.total(boundary);
-    return Moved{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
+    return MovedAt{.bytes = all.read + all.written + all.resident_dirty, .walked = true};
   };
   // Who makes no plans counts those of anybody.
   for (const Model& by : models()) {
     if (by.price == nullptr || by.propose != nullptr || by.times) continue;
     if (const Result<Price> counted = price(by, request, on, plan))
-      if (const Moved moved = all_of(counted->traffic); moved.bytes > Bytes(0)) return moved;
+      if (const MovedAt moved = all_of(counted->traffic); moved.bytes > Bytes(0)) return moved;
   }
   const Result<Schedule> schedule = resolve(plan, on.workload, on.machine);
   if (!schedule) return Reason{schedule.reason()};

@@ -75,11 +75,11 @@ Result<Alone> alone_at(const Setting& setting, const Plan& plan, LevelId level,
                        std::int64_t most_nodes = kMostExactNodes);
 /// Bytes that the plan's tiles take at a level, at most at one time.
 Bytes held_at(const Traffic& exact, const Machine& m, LevelId level);
-/// Said beside bytes that are Moved::walked.
+/// Said beside bytes that are MovedAt::walked.
 inline constexpr const char* kWalkedTiles =
     "tiles are larger than the cache: counted as kernels for processors walk them";
 /// What a plan moves into a level, read and written.
-struct Moved {
+struct MovedAt {
   Bytes bytes;
   /// The level is a cache that the plan's tiles do not fit: the bytes are those of a walk of the
   /// tiles, by a model that counts anybody's plans, else simulated; with what is left to be written
@@ -89,8 +89,8 @@ struct Moved {
 /// By `exact`, which is `alone`'s, where the tiles fit into what is asked for of the level or
 /// software manages it. A Reason where nothing says it. Cost: elsewhere a model's price, some
 /// milliseconds, or a simulation of seconds at most.
-Result<Moved> moved_at(const Request& request, const Setting& setting, const Plan& plan,
-                       LevelId level, const Alone& alone);
+Result<MovedAt> moved_at(const Request& request, const Setting& setting, const Plan& plan,
+                         LevelId level, const Alone& alone);
 /// Every kernel's inputs and outputs, each once a kernel; none where a kernel's operators are no
 /// workload of their own.
 std::optional<Bytes> each_kernel_once(const Plan& plan, const Workload& w);

@@ -421,7 +421,7 @@ class Planner {
         best.price.traffic.entries.empty() ? ordered_json(nullptr) : ordered_json(bytes);
     json["seconds"] = or_null(best.price.traffic.seconds);
     const Result<Alone> alone = alone_at(part, best.plan, best.level);
-    const Result<Moved> moved =
+    const Result<MovedAt> moved =
         alone ? moved_at(request_, part, best.plan, best.level, *alone) : Reason{alone.reason()};
     json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
     if (!moved) json["exact_reason"] = moved.reason();
