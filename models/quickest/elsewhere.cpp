@@ -292,6 +292,7 @@ class Chooser {
     }
     std::vector<const Candidate*> others;
     for (const Part& p : instead) {
+      if (no_subgraph(*q_.workload, p)) return {};
       const Candidate* c = best_of(p);
       if (c == nullptr || !c->fits) return {};
       others.push_back(c);

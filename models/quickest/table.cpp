@@ -15,7 +15,7 @@ using namespace shown;
 
 constexpr std::size_t kMostNames = 6;
 /// Rows of an explanation, so that it is a screen.
-constexpr std::size_t kMostParts = 16, kMostEdges = 22;
+constexpr std::size_t kMostParts = 16, kMostEdges = 16;
 
 std::string without_digits(std::string name) {
   std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });

@@ -132,6 +132,7 @@ TEST(SimulateVerb, BlocksRunSideBySideOnAGpu) {
 TEST(SimulateVerb, WhatIsSkippedAndWhoWalksChangesNoCount) {
   Request r = chain();
   r.subject = "gemm-chain:m=256,n=32,k=64,l=64";
+  r.machine = "cache:2K/2,4K/4";  // a tile's operands fit into the innermost
   const Answer some = simulate(r), all = simulate(r, {.skip = false});
   r.threads = 3;
   const Answer shared = simulate(r);

@@ -38,10 +38,10 @@ def expect(text, *parts):
 
 
 def test_traffic(drawn):
-    answer = tilewright.simulate(CHAIN, "cache:1K/4,16K/8", **IN_PLACE)
+    answer = tilewright.simulate(CHAIN, "cache:16K/4,64K/8", **IN_PLACE)
     read = sum(t["read_bytes"] for t in answer["traffic"] if t["boundary"] == "L2/L1")
     expect(drawn(answer), "DRAM/L2", "L2/L1", "read", "written", "bytes moved (KiB)", CHAIN,
-           f"{read / 1024:.3g}", "simulated by cache", "machine: cache:1K/4,16K/8",
+           f"{read / 1024:.3g}", "simulated by cache", "machine: cache:16K/4,64K/8",
            "write-allocate counted as read")
 
 

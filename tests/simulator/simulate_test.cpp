@@ -151,7 +151,7 @@ TEST(Simulate, WhereItStopsTheLastTilesOperandsAreInTheirBuffers) {
   EXPECT_EQ(held, expected);
 }
 
-// The nest of mlkn, written out, element by element.
+// The nest of mlkn, written out, element by element. Its tiles fit into the innermost cache.
 TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
   const std::int64_t M = 52, N = 37, K = 41, L = 45, m = 8, n = 12, k = 7, l = 16;
   const Given g{.workload =
@@ -160,7 +160,7 @@ TEST(Simulate, AgreesWithTheNestWrittenOutByHand) {
                     "'gemm2: E[m,n] += C[m,l] * D[l,n]']",
                 .tree = kMlkn,
                 .tiles = {{"m", m}, {"n", n}, {"k", k}, {"l", l}}};
-  const Machine machine = parse_synthetic_machine("cache:1536B/3,4K/4,12K/16");
+  const Machine machine = parse_synthetic_machine("cache:2K/4,4K/4,12K/16");
   const Schedule s = scheduled(g, machine);
   const AddressMap map(s, Layout::row_major);
   const auto base = [&](const char* t) { return map.base(*s.workload->find_tensor(t)); };
