@@ -36,8 +36,8 @@ enum class Freedom : std::uint8_t {
   unfused,           ///< one operator a kernel: intermediates go home and come back
 };
 
-/// A lower bound on the bytes between home and `capacity` bytes of memory. Cost: microseconds; for
-/// a network, some ten microseconds a product.
+/// A lower bound on the bytes between home and `capacity` bytes of memory. Cost: linear in the
+/// products.
 ///
 /// A product of V multiply-adds whose tensors have T_1, T_2, T_3 elements, every loop of it
 /// indexing two or three of them (batch loops: all), moves at least the largest of

@@ -191,7 +191,7 @@ class Gains {
   }
 
  private:
-  /// The product whose result this one reads, and that result's values.
+  /// Whether one operand is an input and the other is made: it may be the second of a pair.
   bool follows(const Contraction& c) const {
     const std::size_t x = graph_.of(c.x), y = graph_.of(c.y);
     return graph_.values(x).input != graph_.values(y).input;
@@ -315,8 +315,7 @@ double whole_tensors(const Workload& w, const Operator& op) {
   return sum;
 }
 
-/// Bytes an element where all tensors have one type; else elements of each operator's count as
-/// words of the smallest.
+/// Words of the smallest type, an element one at least.
 Words each_alone(const Workload& w, double s) {
   Words sum;
   for (OpId id : w.topological_order()) {
