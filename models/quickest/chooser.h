@@ -73,6 +73,8 @@ class Chooser {
   /// Seconds of a plan; nothing where it is illegal or does not fit. Searches of tiles meet the
   /// same plans from several beginnings, and a target may walk all of a plan to time it.
   std::optional<double> timed(Plan plan, const std::shared_ptr<const Workload>& w);
+  /// The operators as a workload, the same one for equal ones; null where they are none.
+  std::shared_ptr<const Workload> alone(const Workload& w, const Part& ops);
   void search_tiles(Candidate& c);
   /// What each model proposes of the part. Parts that differ in names alone are asked about once.
   std::deque<Candidate>& candidates(const Part& p);
@@ -141,6 +143,7 @@ class Chooser {
   /// What plans of a workload take, without names.
   std::map<std::shared_ptr<const Workload>, std::vector<std::pair<Plan, std::optional<double>>>>
       timed_;
+  std::vector<std::shared_ptr<const Workload>> alone_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };

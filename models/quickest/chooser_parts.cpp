@@ -122,20 +122,49 @@ std::optional<double> Chooser::timed(Plan plan, const std::shared_ptr<const Work
   return seconds;
 }
 
+std::shared_ptr<const Workload> Chooser::alone(const Workload& w, const Part& ops) {
+  if (no_subgraph(w, ops)) return nullptr;
+  auto own = std::make_shared<const Workload>(subgraph(w, ops));
+  const auto known =
+      std::ranges::find_if(alone_, [&](const auto& other) { return *other == *own; });
+  if (known != alone_.end()) return *known;
+  return alone_.emplace_back(std::move(own));
+}
+
 void Chooser::search_tiles(Candidate& c) {
   c.refined = true;
+  const auto before = resolved(c.part.plan, c.workload, q_);
+  if (!before) return;
   const int all = static_cast<int>(q_.workload->operators().size());
   const int tries = std::clamp(kTriesOfAll / std::max(all, 1) / 8, 4, kTries);
+  const auto search = [&](Plan& plan, std::size_t k, double& seconds,
+                          const std::shared_ptr<const Workload>& w) {
+    refine(plan, k, seconds, *w, tries, [&](const Plan& p) { return seen_.seen(timed(p, w)); });
+  };
   Plan plan = c.part.plan;
   double seconds = *c.most[kSeconds];
-  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
-    refine(plan, k, seconds, *c.workload, tries,
-           [&](const Plan& p) { return seen_.seen(timed(p, c.workload)); });
-  if (seconds >= *c.most[kSeconds]) return;
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    // A target's seconds are a sum over kernels, and many plans have the same kernel.
+    Part ops = before->kernels[k].ops;
+    std::ranges::sort(ops);
+    const auto w = clock_ != nullptr && plan.kernels.size() > 1 ? alone(*c.workload, ops) : nullptr;
+    Plan one{.kernels = {plan.kernels[k]}};
+    auto its = w != nullptr ? timed(one, w) : std::nullopt;
+    if (!its) {
+      seconds = timed(plan, c.workload).value_or(seconds);
+      search(plan, k, seconds, c.workload);
+      continue;
+    }
+    search(one, 0, *its, w);
+    plan.kernels[k] = std::move(one.kernels.front());
+  }
+  if (plan == c.part.plan) return;
+  const auto its = timed(plan, c.workload);
+  if (!its || *its >= *c.most[kSeconds]) return;
   const auto s = resolved(plan, c.workload, q_);
   if (!s || (q_.refuses && q_.refuses(*s))) return;
   c.part.plan = std::move(plan);
-  c.most[kSeconds] = seconds;
+  c.most[kSeconds] = its;
 }
 
 std::deque<Candidate>& Chooser::candidates(const Part& p) {
