@@ -23,13 +23,17 @@ build: setup
 	@cmake --preset $(PRESET) >/dev/null
 	@cmake --build --preset $(PRESET) -j $(JOBS) --target tilewright
 
-# The tests and the benchmarks as well.
+# The tests and the benchmarks as well. With STRICT=1 a warning fails the build. It is found in the log and not by
+# -Werror, so that ccache gives CI the objects of an ordinary build.
 everything: setup
 	@cmake --preset $(PRESET) >/dev/null
-	@cmake --build --preset $(PRESET) -j $(JOBS)
+	@set -o pipefail; log=$$(mktemp); trap 'rm -f $$log' EXIT; \
+	  cmake --build --preset $(PRESET) -j $(JOBS) | tee $$log || exit; \
+	  if [ "$(STRICT)" = 1 ] && grep -q 'warning:' $$log; then \
+	    echo 'warnings, which STRICT=1 takes as errors:' >&2; grep 'warning:' $$log | sort -u >&2; exit 1; fi
 
 python: setup
-	@scripts/setup python $(PRESET)
+	@scripts/setup python
 
 demo: build
 	@scripts/setup plots

@@ -33,9 +33,6 @@ set(TILEWRIGHT_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds>
   $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-if(TILEWRIGHT_WERROR)
-  list(APPEND TILEWRIGHT_WARNINGS -Werror)
-endif()
 
 # What runs once an invocation (parsers, printers, emitters, tables) and tests: compiling it takes a third
 # less time at -O1, and running it is no slower that anyone could see. (Tests take as long to compile at -O0.)

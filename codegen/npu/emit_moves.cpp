@@ -10,8 +10,7 @@ namespace {
 /// Position of `matrix`, one of the matrices of `box`.
 std::int64_t index_of(const Box& box, const Box& matrix) {
   std::int64_t index = 0;
-  for (int d = 0; d + 2 < box.rank(); ++d)
-    index = index * box[d].size() + matrix[d].lo - box[d].lo;
+  for (int d = 0; d + 2 < box.rank(); ++d) index = index * box[d].size() + matrix[d].lo - box[d].lo;
   return index;
 }
 
@@ -57,8 +56,8 @@ KernelEmitter::Within KernelEmitter::within_tile(BufferId b, const Box& matrix) 
   const TilePlace& p = places_[b.index()];
   const Tile& t = tiles_[b.index()];
   if (!contains(t.box, matrix))
-    throw Refused{tensor_name(buffer(b).tensor) + " is used at " +
-                  std::string(name_of(p.memory)) + " beyond its tile there"};
+    throw Refused{tensor_name(buffer(b).tensor) + " is used at " + std::string(name_of(p.memory)) +
+                  " beyond its tile there"};
   const Matrices whole = matrices_of(t.box), part = matrices_of(matrix);
   std::int64_t row = row_of(matrix) - row_of(t.box), column = column_of(matrix) - column_of(t.box);
   std::int64_t rows = part.rows, columns = part.columns;
@@ -71,8 +70,7 @@ KernelEmitter::Within KernelEmitter::within_tile(BufferId b, const Box& matrix) 
     length = (rows - 1) * pitch + columns;
   } else {
     if (row % kFractal != 0 || column % kFractal != 0)
-      throw Refused{tensor_name(buffer(b).tensor) + " is cut at " +
-                    std::string(name_of(p.memory)) +
+      throw Refused{tensor_name(buffer(b).tensor) + " is cut at " + std::string(name_of(p.memory)) +
                     " inside a fractal: tiles are multiples of 16, or what is left of a loop"};
     const bool by_columns = p.layout == Layout::Nz;
     const std::int64_t major = by_columns ? column : row, minor = by_columns ? row : column;
@@ -103,9 +101,10 @@ Piece KernelEmitter::sums(BufferId b, const SumBlock& block, std::int64_t row) c
   const Matrices m = matrices_of(block.box);
   const std::int64_t pitch = round_up(m.rows, kFractal);
   const std::int64_t begin = tiles_[b.index()].copy * p.elements + block.offset;
-  Piece piece{.memory = Memory::l0c,
-              .type = p.type,
-              .at = {.place = {p.name, begin + row * kFractal}, .layout = p.layout, .pitch = pitch}};
+  Piece piece{
+      .memory = Memory::l0c,
+      .type = p.type,
+      .at = {.place = {p.name, begin + row * kFractal}, .layout = p.layout, .pitch = pitch}};
   const std::int64_t size = size_of(p.type);
   piece.touches.push_back(
       {.memory = Memory::l0c,
@@ -142,19 +141,43 @@ Piece KernelEmitter::transit(Transit& t, TensorId tensor, Layout layout, DType t
   return piece;
 }
 
+const KernelEmitter::Way& KernelEmitter::way(Memory from, Memory to) {
+  Way& known = ways_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
+  if (known.path == nullptr) {
+    const auto pipe = copy_pipe(core(), from, to);
+    if (!pipe)
+      throw Refused{"the machine has no path from " + std::string(name_of(from)) + " to " +
+                    std::string(name_of(to))};
+    known = {.path = path_between(core(), from, to), .pipe = *pipe};
+  }
+  return known;
+}
+
+bool KernelEmitter::keeps_copies_from(Memory from) const {
+  return !measuring_ && (kept_ == Kept::all || (kept_ == Kept::reads && from == Memory::gm));
+}
+
+/// Between a part of the buffer's tile and where that comes from or goes to.
+void KernelEmitter::count_copy(BufferId b, const Box& part, bool inward) {
+  const BufferId outer = buffer(b).outer;
+  const Memory own = places_[b.index()].memory;
+  const Memory other = outer.valid() ? places_[outer.index()].memory : Memory::gm;
+  if (inward && outer.valid()) within_tile(outer, part);
+  within_tile(b, part);
+  if (!inward && outer.valid()) within_tile(outer, part);
+  way(inward ? other : own, inward ? own : other);
+  charge(1);
+}
+
 /// `rows` x `columns` are the source's.
 void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
                          bool transpose) {
-  const auto pipe = copy_pipe(core(), from.memory, to.memory);
-  if (!pipe)
-    throw Refused{"the machine has no path from " + std::string(name_of(from.memory)) + " to " +
-                  std::string(name_of(to.memory))};
+  const auto& [path, pipe] = way(from.memory, to.memory);
   std::vector<TraceTouch> touches = from.touches;
   for (TraceTouch& t : to.touches) {
     t.write = true;
     touches.push_back(std::move(t));
   }
-  const DataPath& path = *path_between(core(), from.memory, to.memory);
   const std::int64_t bytes = rows * columns * size_of(to.type);
   const std::int64_t moved =
       std::max(moved_at(from, rows, columns),
@@ -164,10 +187,10 @@ void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::in
                                  .rows = rows,
                                  .columns = columns,
                                  .transpose = transpose},
-             .pipe = *pipe,
+             .pipe = pipe,
              .touches = std::move(touches),
-             .cycles = path.startup + ceil_div(bytes, path.width.value),
-             .latency = path.latency,
+             .cycles = path->startup + ceil_div(bytes, path->width.value),
+             .latency = path->latency,
              .moved = moved});
 }
 
@@ -181,8 +204,7 @@ void KernelEmitter::move_in(BufferId b, const Box& box) {
   const TilePlace& p = places_[b.index()];
   if (p.memory == Memory::l0c) return sums_in(b, box);
   const BufferId outer = buffer(b).outer;
-  if (outer.valid() && places_[outer.index()].memory == Memory::l0c)
-    return sums_out(outer, b);
+  if (outer.valid() && places_[outer.index()].memory == Memory::l0c) return sums_out(outer, b);
   const Matrices m = matrices_of(box);
   const bool through = widened(b) || (outer.valid() && widened(outer));
   if (measuring_ && !through) return charge(m.count);
@@ -199,7 +221,14 @@ void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
   std::vector<Box> parts{matrix};
   if (narrows || widens) parts = slices(matrix, type, fractals);
   if (measuring_) return charge(static_cast<std::int64_t>(parts.size()));
+  const Memory source = outer.valid() ? places_[outer.index()].memory : Memory::gm;
+  const bool counted =
+      !keeps_copies_from(source) && !narrows && !widens && (!fractals || source == Memory::l1);
   for (const Box& part : parts) {
+    if (counted) {
+      count_copy(b, part, true);
+      continue;
+    }
     const Matrices m = matrices_of(part);
     Piece from = outer_of(b, part);
     if (narrows) {
@@ -234,7 +263,12 @@ void KernelEmitter::matrix_out(BufferId b, const Box& matrix) {
   const DType type = w_.tensor(t).dtype;
   std::vector<Box> parts{matrix};
   if (widened(b)) parts = slices(matrix, type, false);
+  const bool counted = !keeps_copies_from(places_[b.index()].memory) && (measuring_ || !widened(b));
   for (const Box& part : parts) {
+    if (counted) {
+      count_copy(b, part, false);
+      continue;
+    }
     const Matrices m = matrices_of(part);
     Piece from = tile(b, part);
     if (widened(b) && !measuring_) {
@@ -310,10 +344,9 @@ void KernelEmitter::sums_out(BufferId b, BufferId to) {
     widest_slice_ = std::max(widest_slice_, std::min(kFractal, m.rows) * row_bytes);
     slice_bytes_ = std::max(slice_bytes_, m.rows * row_bytes);
     if (measuring_) continue;
-    const std::int64_t step =
-        ub_transit_->bytes >= m.rows * row_bytes
-            ? m.rows
-            : ub_transit_->bytes / row_bytes / kFractal * kFractal;
+    const std::int64_t step = ub_transit_->bytes >= m.rows * row_bytes
+                                  ? m.rows
+                                  : ub_transit_->bytes / row_bytes / kFractal * kFractal;
     for (std::int64_t row = 0; row < m.rows; row += step) {
       const std::int64_t rows = std::min(step, m.rows - row);
       Box slice = block.box;
@@ -342,8 +375,7 @@ void KernelEmitter::sums_in(BufferId b, const Box& box) {
     if (measuring_) continue;
     Piece from = outer_of(b, block.box);
     if (!direct) {
-      Piece through =
-          transit(*ub_transit_, t, Layout::nd, w_.tensor(t).dtype, m.rows, m.columns);
+      Piece through = transit(*ub_transit_, t, Layout::nd, w_.tensor(t).dtype, m.rows, m.columns);
       copy(through, from, m.rows, m.columns);
       from = std::move(through);
     }

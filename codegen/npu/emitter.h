@@ -130,6 +130,16 @@ class KernelEmitter : private BlockWalk {
   void copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
             bool transpose = false);
   void cast(const Piece& to, const Piece& from, std::int64_t rows, std::int64_t columns);
+  struct Way {
+    const DataPath* path = nullptr;
+    Pipe pipe = Pipe::scalar;
+  };
+  /// Refuses memories between which no path is.
+  const Way& way(Memory from, Memory to);
+  /// Whether a copy's step stays in the trace; else copies may be counted, as count_copy() does.
+  bool keeps_copies_from(Memory from) const;
+  /// Refuses what copy() would of the same, and makes no step.
+  void count_copy(BufferId b, const Box& part, bool inward);
   std::vector<Box> slices(const Box& matrix, DType type, bool whole);
   void matrix_in(BufferId b, const Box& matrix);
   void matrix_out(BufferId b, const Box& matrix);
@@ -238,6 +248,7 @@ class KernelEmitter : private BlockWalk {
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;
+  std::array<std::array<Way, kMemories>, kMemories> ways_ = {};
   std::vector<Buffer> extra_;                     ///< tensors' names for the transits, and scratch
   std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most
   std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB

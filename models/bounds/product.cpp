@@ -5,25 +5,8 @@
 namespace tilewright::bounds {
 namespace {
 
-/// The loops that index a tensor, where every subscript is a loop of its own.
-std::optional<std::vector<LoopId>> plain(const Access& access) {
-  std::vector<LoopId> loops;
-  for (const Affine& index : access.index) {
-    const auto loop = index.plain_loop();
-    if (!loop || std::ranges::find(loops, *loop) != loops.end()) return std::nullopt;
-    loops.push_back(*loop);
-  }
-  return loops;
-}
-
 bool has(const std::vector<LoopId>& loops, LoopId l) {
   return std::ranges::find(loops, l) != loops.end();
-}
-
-bool whole(const Workload& w, const Access& access, const std::vector<LoopId>& loops) {
-  for (std::size_t d = 0; d < loops.size(); ++d)
-    if (w.tensor(access.tensor).shape[d] != w.loop(loops[d]).extent) return false;
-  return true;
 }
 
 /// What subscripts touch of a tensor while their loops run.
@@ -70,14 +53,25 @@ std::optional<Touched> touched(const Workload& w, const Access& access) {
 
 }  // namespace
 
+std::optional<std::vector<LoopId>> whole_loops(const Workload& w, const Access& a) {
+  std::vector<LoopId> loops;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const auto loop = a.index[d].plain_loop();
+    if (!loop || has(loops, *loop)) return std::nullopt;
+    if (w.loop(*loop).extent != w.tensor(a.tensor).shape[d]) return std::nullopt;
+    loops.push_back(*loop);
+  }
+  return loops;
+}
+
 std::optional<Contraction> contraction_of(const Workload& w, OpId id) {
   const Operator& op = w.op(id);
   if (!w.is_contraction(id) || op.running || op.inputs.size() != 2 || op.outputs.size() != 1)
     return std::nullopt;
   const Access &x = op.inputs[0], &y = op.inputs[1], &out = op.outputs[0].target;
   if (x.tensor == y.tensor) return std::nullopt;
-  const auto lo = plain(out);
-  if (!lo || !whole(w, out, *lo)) return std::nullopt;
+  const auto lo = whole_loops(w, out);
+  if (!lo) return std::nullopt;
   const auto tx = touched(w, x), ty = touched(w, y);
   if (!tx || !ty) return std::nullopt;
   // Which iterations have both operands is a product of counts where one operand alone may be
@@ -113,10 +107,9 @@ std::optional<Product> product_of(const Workload& w, OpId id) {
   const auto c = contraction_of(w, id);
   if (!c) return std::nullopt;
   const Operator& op = w.op(id);
-  const auto la_ = plain(op.inputs[0]), lb_ = plain(op.inputs[1]);
-  if (!la_ || !lb_ || !whole(w, op.inputs[0], *la_) || !whole(w, op.inputs[1], *lb_))
-    return std::nullopt;
-  const std::vector<LoopId>&la = *la_, &lb = *lb_, lc = *plain(op.outputs[0].target);
+  const auto la_ = whole_loops(w, op.inputs[0]), lb_ = whole_loops(w, op.inputs[1]);
+  if (!la_ || !lb_) return std::nullopt;
+  const std::vector<LoopId>&la = *la_, &lb = *lb_, lc = *whole_loops(w, op.outputs[0].target);
   Product p{.op = id, .a = c->x, .b = c->y, .c = c->out};
   for (LoopId l : op.loops) {
     const std::int64_t extent = w.loop(l).extent;

@@ -9,6 +9,10 @@
 
 namespace tilewright::bounds {
 
+/// The loops of an access, by dimension, where every subscript is a loop of its own that runs over
+/// the whole dimension.
+std::optional<std::vector<LoopId>> whole_loops(const Workload& w, const Access& a);
+
 /// out[..] += x[..] * y[..], every loop in two of the three tensors at least. A loop has one place
 /// in a tensor's subscripts; the inputs' may add several loops up, as a convolution's do. Only
 /// multiply-adds whose operands lie inside their tensors count: padding needs nothing on chip.

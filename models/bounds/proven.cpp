@@ -44,17 +44,6 @@ double elements(const Workload& w, TensorId t) {
   return static_cast<double>(w.tensor(t).elements().value);
 }
 
-/// Where every subscript is a loop of its own that runs over the whole dimension: these loops.
-std::optional<std::set<LoopId>> whole_loops(const Workload& w, const Access& a) {
-  std::set<LoopId> loops;
-  for (std::size_t d = 0; d < a.index.size(); ++d) {
-    const auto loop = a.index[d].plain_loop();
-    if (!loop || !loops.insert(*loop).second) return std::nullopt;
-    if (w.loop(*loop).extent != w.tensor(a.tensor).shape[d]) return std::nullopt;
-  }
-  return loops;
-}
-
 /// Tensors whose elements are made one of one by element-wise operators, as one: an element is on
 /// chip while one of these tensors has it there. It comes by a load of one of them, or with the
 /// first of them that a reduction makes.
@@ -125,8 +114,11 @@ class Graph {
     const auto loops = whole_loops(w_, op.outputs[0].target);
     if (!loops) return std::nullopt;
     std::optional<std::size_t> from;
-    for (const Access& in : op.inputs)
-      if (whole_loops(w_, in) == loops && (!from || values_[*from].input)) from = of(in.tensor);
+    for (const Access& in : op.inputs) {
+      const auto its = whole_loops(w_, in);
+      if (its && std::ranges::is_permutation(*its, *loops) && (!from || values_[*from].input))
+        from = of(in.tensor);
+    }
     return from;
   }
 

@@ -14,6 +14,19 @@ constexpr double kFull = 1.75;
 constexpr std::int64_t kMostListed = 2048, kFewSets = 256;
 }  // namespace
 
+Judge::Judge(const Nest& nest, std::vector<CacheLevel> levels)
+    : nest_(nest), levels_(std::move(levels)), look_(nest), window_(nest) {
+  listed_ = levels_.front().sets * levels_.front().ways;
+  apart_.assign(levels_.size(), false);
+  for (std::size_t v = 0; v < levels_.size(); ++v) {
+    const CacheLevel& level = levels_[v];
+    for (const auto& [sets, ways] : within_)
+      if (level.sets % sets != 0) apart_[v] = true;
+    if (apart_[v]) listed_ = std::max(listed_, level.sets * level.ways);
+    within_.emplace_back(level.sets, level.ways);
+  }
+}
+
 Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
                         std::array<double, kMostLevels>* fullness, bool writes) {
   window_.clear();
@@ -21,12 +34,13 @@ Judge::Step Judge::back(const Path& now, const Spot& x, std::size_t from,
   if (fullness != nullptr && !step.found) fullness->fill(INFINITY);
   if (!step.found) return step;
   const CacheLevel& inner = levels_.front();
-  window_.settle(x, inner.line, std::min(2 * inner.sets * inner.ways, kMostListed));
+  window_.settle(x, inner.line, std::min(2 * listed_, kMostListed));
   for (std::size_t v = from; v < levels_.size(); ++v) {
     const CacheLevel& level = levels_[v];
     const double lines =
-        window_.lines() < level.ways
-            ? static_cast<double>(window_.lines())
+        window_.lines() < level.ways ? static_cast<double>(window_.lines())
+        : v > 0 && apart_[v] && window_.listed()
+            ? window_.asked_in_set(x, level.line, level.sets, std::span(within_).first(v))
             : window_.in_set(x, level.line, level.sets, kFull * static_cast<double>(level.ways));
     const bool misses = lines >= static_cast<double>(level.ways);
     if (fullness != nullptr) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "models/cached/window.h"
@@ -40,8 +41,7 @@ struct Left {
 
 class Judge {
  public:
-  Judge(const Nest& nest, std::vector<CacheLevel> levels)
-      : nest_(nest), levels_(std::move(levels)), look_(nest), window_(nest) {}
+  Judge(const Nest& nest, std::vector<CacheLevel> levels);
 
   /// `alike`: what the same access touches as it touches x.
   Outcome of(const Path& touch, const Spot& x, const std::vector<Piece>& alike = {});
@@ -66,6 +66,11 @@ class Judge {
 
   const Nest& nest_;
   std::vector<CacheLevel> levels_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> within_ = {};  ///< sets and ways, by level
+  /// By level: whether lines of one of its sets are in several sets of a level within it. Else all
+  /// of them are where the line is that is looked for, and where that is lost, they are asked for.
+  std::vector<bool> apart_ = {};
+  std::int64_t listed_ = 0;  ///< lines of the largest level of those, and of the innermost one
   Lookback look_;
   Window window_;
   Path before_, now_, jump_, end_;

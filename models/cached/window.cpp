@@ -266,6 +266,26 @@ double Window::in_set(const Spot& x, std::int64_t line, std::int64_t sets, doubl
   return std::max(sum - own, 0.0);
 }
 
+double Window::asked_in_set(const Spot& x, std::int64_t line, std::int64_t sets,
+                            std::span<const std::pair<std::int64_t, std::int64_t>> within) {
+  const std::int64_t own = x.address / line;
+  asked_.clear();
+  for (const std::size_t at : list_)
+    for (std::uint64_t rest = table_[at].lines; rest != 0; rest &= rest - 1)
+      if (const std::int64_t y = table_[at].number * kWord + std::countr_zero(rest); y != own)
+        asked_.push_back(y);
+  for (const auto& [inner, ways] : within) {
+    inner_.assign(static_cast<std::size_t>(inner), 0);
+    ++inner_[static_cast<std::size_t>(own % inner)];
+    for (const std::int64_t y : asked_) ++inner_[static_cast<std::size_t>(y % inner)];
+    std::erase_if(asked_, [&](std::int64_t y) {
+      return inner_[static_cast<std::size_t>(y % inner)] <= ways;
+    });
+  }
+  return static_cast<double>(
+      std::ranges::count_if(asked_, [&](std::int64_t y) { return (y - own) % sets == 0; }));
+}
+
 std::int64_t Window::fullest(std::int64_t sets) {
   if (counted_ == sets) return most_;
   counts_.assign(static_cast<std::size_t>(sets), 0);

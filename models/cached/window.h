@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,12 @@ class Window {
   /// Lines in the set of that line, it itself not counted; where they are `enough`, some number
   /// from there on.
   double in_set(const Spot& x, std::int64_t line, std::int64_t sets, double enough) const;
+  /// Of a level that is asked by those in `within`, innermost first: of the lines that in_set()
+  /// counts those that all of them ask for again and again, since each has more lines in that
+  /// line's set than ways. What an inner level keeps takes no place further out. `within`: sets and
+  /// ways. Where lines are listed. Cost: the lines and the sets.
+  double asked_in_set(const Spot& x, std::int64_t line, std::int64_t sets,
+                      std::span<const std::pair<std::int64_t, std::int64_t>> within);
   /// Where lines are listed: those in the set that has most. Cost: the lines and the sets.
   std::int64_t fullest(std::int64_t sets);
   /// After fullest(): of the lines of pieces that are touched alike, the share that has lost its
@@ -54,7 +61,8 @@ class Window {
   std::vector<std::pair<double, std::size_t>> order_ = {};
   std::vector<std::pair<std::int64_t, std::int64_t>> rows_ = {};
   std::vector<std::int64_t> counts_ = {};  ///< lines by set
-  std::int64_t most_ = 0;                  ///< of them
+  std::vector<std::int64_t> asked_ = {}, inner_ = {};
+  std::int64_t most_ = 0;  ///< of them
   // Lines by number, each a bit of a word of 64, and a table to find words: an entry is of use only
   // where its stamp is now's.
   struct Word {

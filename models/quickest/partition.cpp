@@ -13,7 +13,6 @@
 namespace tilewright::quickest {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostOperators = 32;  // of a kernel
 constexpr int kMostProducts = 2;            // of a kernel
 constexpr std::size_t kPacked = 3;          // parts that come next, to be run beside

@@ -19,6 +19,8 @@ namespace tilewright::quickest {
 
 /// Parts of a workload of which every partition is considered.
 constexpr std::size_t kMostExact = 7;
+/// What no plan costs.
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// What is known of a group: the best plan of it, and others behind it.
 struct Best {

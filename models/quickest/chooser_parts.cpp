@@ -1,0 +1,283 @@
+// The plans of a part: those that others propose, and trees of our own, with what each costs.
+#include <algorithm>
+
+#include "core/base/progress.h"
+#include "core/plan/names.h"
+#include "core/workload/cut.h"
+#include "core/workload/subgraph.h"
+#include "models/quickest/chooser.h"
+#include "models/quickest/fewest.h"
+#include "models/quickest/refine.h"
+
+namespace tilewright::quickest {
+namespace {
+
+/// Models of bytes rank orders of loops. They are not asked about a part of more than kMostExact
+/// operators with more loops than this, 8! orders, and as many products: that takes seconds.
+constexpr std::size_t kMostLoops = 8;
+constexpr std::ptrdiff_t kMostProducts = 3;
+/// Of each part, by time: proposals whose tiles are searched, and plans tried for each
+/// of their kernels; fewer of each where there are many operators.
+constexpr std::size_t kRefined = 3;
+constexpr int kTries = 96, kTriesOfAll = 2000;
+/// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
+/// and at most.
+constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
+
+Question question_of(const Question& q, std::shared_ptr<const Workload> w) {
+  Question of = q.to_other();
+  of.workload = std::move(w);
+  return of;
+}
+
+}  // namespace
+
+const std::vector<Part>& Chooser::pieces_of(const Part& p) {
+  const auto known = pieces_.find(p);
+  if (known != pieces_.end()) return known->second;
+  const Workload part = subgraph(*q_.workload, p);
+  std::vector<Part> pieces = cut_contractions(part, false);
+  for (Part& piece : pieces) {
+    for (OpId& op : piece) op = *q_.workload->find_op(part.op(op).name);
+    std::ranges::sort(piece);
+  }
+  return pieces_[p] = std::move(pieces);
+}
+
+double Chooser::compulsory(const Part& p) {
+  const auto [at, is_new] = compulsory_.try_emplace(p, 0.0);
+  if (is_new) at->second = static_cast<double>(subgraph(*q_.workload, p).compulsory_bytes().value);
+  return at->second;
+}
+
+const Candidate* Chooser::best_of(const Part& p, bool asked) {
+  const Candidate* best = nullptr;
+  if (cost_ == kBytes) {
+    search_trees(p, trees_of_each());
+    for (Candidate& c : known_[p].all)
+      if (cost(c) && c.fits && *c.most[cost_] <= compulsory(p)) asked = false;
+  }
+  for (Candidate& c : asked || cost_ == kSeconds ? candidates(p) : known_[p].all) {
+    const auto its = cost(c);
+    if (!its) continue;
+    if (best == nullptr || (c.fits && !best->fits) ||
+        (c.fits == best->fits && *its < *best->most[cost_]))
+      best = &c;
+  }
+  if (best != nullptr && cost_ == kSeconds && refines_ && !best->refined) {
+    std::vector<Candidate*> order;
+    for (Candidate& c : candidates(p))
+      if (c.most[cost_]) order.push_back(&c);
+    std::ranges::stable_sort(order, {}, [](const Candidate* c) { return *c->most[kSeconds]; });
+    if (order.size() > kRefined) order.resize(kRefined);
+    for (Candidate* c : order) search_tiles(*c);
+    return best_of(p);
+  }
+  return best;
+}
+
+int Chooser::trees_of_each() {
+  if (atoms_ == 0) atoms_ = cut_each(*q_.workload).size();
+  const std::size_t parts =
+      atoms_ <= kEveryPartition ? std::size_t{1} << atoms_ : 2 * q_.workload->operators().size();
+  return std::clamp(kTrees / static_cast<int>(parts), kLeastTrees, kMostTrees);
+}
+
+void Chooser::search_trees(const Part& p, int effort) {
+  Known& known = known_[p];
+  if (known.trees >= effort) return;
+  known.trees = effort;
+  const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
+  auto& [like, kernel] = own_[{signature(*w), effort}];
+  if (like == nullptr) like = w, kernel = fewest_bytes(q_, *w, effort, seen_);
+  if (!kernel) return;
+  Plan plan{.kernels = {Names(*like, *w).rename(*kernel)}};
+  const auto s = resolved(plan, w, q_);
+  if (!s || (q_.refuses && q_.refuses(*s))) return;
+  known.all.push_back(
+      {.ops = p, .part = {.part = *w, .plan = std::move(plan), .by = "tilewright"}, .workload = w});
+}
+
+void Chooser::polish(double& least, std::vector<const Candidate*>& best) {
+  if (best.empty()) return;
+  const int effort = kTreesOfTaken / static_cast<int>(best.size());
+  least = 0;
+  for (const Candidate*& c : best) {
+    if (*c->most[cost_] > static_cast<double>(c->workload->compulsory_bytes().value))
+      search_trees(c->ops, effort);
+    c = best_of(c->ops, false);
+    least += *c->most[cost_];
+  }
+}
+
+std::optional<double> Chooser::timed(Plan plan, const std::shared_ptr<const Workload>& w) {
+  for (Kernel& k : plan.kernels) k.name.clear(), k.by.clear();
+  auto& known = timed_[w];
+  const auto at = std::ranges::find(known, plan, &std::pair<Plan, std::optional<double>>::first);
+  if (at != known.end()) return at->second;
+  std::optional<double> seconds;
+  if (resolved(plan, w, q_))
+    seconds = clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
+  known.emplace_back(std::move(plan), seconds);
+  return seconds;
+}
+
+std::shared_ptr<const Workload> Chooser::alone(const Workload& w, const Part& ops) {
+  if (no_subgraph(w, ops)) return nullptr;
+  auto own = std::make_shared<const Workload>(subgraph(w, ops));
+  const auto known =
+      std::ranges::find_if(alone_, [&](const auto& other) { return *other == *own; });
+  if (known != alone_.end()) return *known;
+  return alone_.emplace_back(std::move(own));
+}
+
+void Chooser::search_tiles(Candidate& c) {
+  c.refined = true;
+  const auto before = resolved(c.part.plan, c.workload, q_);
+  if (!before) return;
+  const int all = static_cast<int>(q_.workload->operators().size());
+  const int tries = std::clamp(kTriesOfAll / std::max(all, 1) / 8, 4, kTries);
+  const auto search = [&](Plan& plan, std::size_t k, double& seconds,
+                          const std::shared_ptr<const Workload>& w) {
+    refine(plan, k, seconds, *w, tries, [&](const Plan& p) { return seen_.seen(timed(p, w)); });
+  };
+  Plan plan = c.part.plan;
+  double seconds = *c.most[kSeconds];
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
+    // A target's seconds are a sum over kernels, and many plans have the same kernel.
+    Part ops = before->kernels[k].ops;
+    std::ranges::sort(ops);
+    const auto w = clock_ != nullptr && plan.kernels.size() > 1 ? alone(*c.workload, ops) : nullptr;
+    Plan one{.kernels = {plan.kernels[k]}};
+    auto its = w != nullptr ? timed(one, w) : std::nullopt;
+    if (!its) {
+      seconds = timed(plan, c.workload).value_or(seconds);
+      search(plan, k, seconds, c.workload);
+      continue;
+    }
+    search(one, 0, *its, w);
+    plan.kernels[k] = std::move(one.kernels.front());
+  }
+  if (plan == c.part.plan) return;
+  const auto its = timed(plan, c.workload);
+  if (!its || *its >= *c.most[kSeconds]) return;
+  const auto s = resolved(plan, c.workload, q_);
+  if (!s || (q_.refuses && q_.refuses(*s))) return;
+  c.part.plan = std::move(plan);
+  c.most[kSeconds] = its;
+}
+
+std::deque<Candidate>& Chooser::candidates(const Part& p) {
+  Known& known = known_[p];
+  std::deque<Candidate>& all = known.all;
+  if (std::exchange(known.asked, true)) return all;
+  const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
+  const auto [like, first] = shapes_.try_emplace(signature(*w), p);
+  const std::deque<Candidate>* others = first ? nullptr : &known_.at(like->second).all;
+  Steps asked(static_cast<double>(q_.others.size()));
+  for (const Model* m : q_.others) {
+    asked.done();
+    if (m->propose == nullptr || !worth_asking(*m, *w)) continue;
+    if (others == nullptr) {
+      ask(*m, p, w, all);
+      continue;
+    }
+    const auto same =
+        std::ranges::find(*others, m->name, [](const Candidate& c) { return c.part.by; });
+    if (same == others->end()) continue;
+    const auto own = rewritten(w, same->part.rewrites);
+    const auto names =
+        own == nullptr ? std::nullopt : names_alike(same->part.part, *own, same->part.rewrites);
+    if (!names) {
+      ask(*m, p, w, all);
+      continue;
+    }
+    Candidate c = *same;
+    c.ops = p;
+    c.workload = own;
+    c.part.part = *own;
+    for (Kernel& k : c.part.plan.kernels) k = names->rename(std::move(k));
+    all.push_back(std::move(c));
+  }
+  return all;
+}
+
+bool Chooser::worth_asking(const Model& m, const Workload& w) {
+  if (m.times || w.operators().size() <= kMostExact || w.loops().size() <= kMostLoops) return true;
+  std::ptrdiff_t products = 0;
+  for (std::size_t i = 0; i < w.operators().size(); ++i) products += w.is_contraction(OpId(i));
+  return products < kMostProducts;
+}
+
+void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
+                  std::deque<Candidate>& all) {
+  try {
+    const Result<Proposal> proposal = m.propose(question_of(q_, w), standard(m));
+    if (!proposal) {
+      refused_[m.name] = proposal.reason();
+      return;
+    }
+    ++seen_.generated;
+    auto own = rewritten(w, proposal->rewrites);
+    if (own == nullptr) return;
+    const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
+    if (!s) return;
+    if (q_.refuses)
+      if (const auto why = q_.refuses(*s)) {
+        refused_[m.name] = why->text;
+        return;
+      }
+    ++seen_.priced;
+    all.push_back({.ops = p,
+                   .part = {.part = *own,
+                            .plan = proposal->plan,
+                            .rewrites = proposal->rewrites,
+                            .by = m.name},
+                   .workload = std::move(own)});
+  } catch (const InputError& e) {
+    refused_[m.name] = e.what();
+  }
+}
+
+std::optional<double> Chooser::cost(Candidate& c) {
+  if (!c.priced[cost_]) {
+    c.priced[cost_] = true;
+    if (cost_ == kSeconds && clock_ != nullptr)
+      return c.most[cost_] = timed(c.part.plan, c.workload);
+    if (cost_ == kBytes) c.fits = resolved(c.part.plan, c.workload, q_).has_value();
+    // Who makes no plans counts those of anybody: what it says is taken, where there is such a
+    // one.
+    if (cost_ == kBytes) c.most[cost_] = most(c.part.plan, c.workload, true);
+    if (!c.most[cost_]) c.most[cost_] = most(c.part.plan, c.workload, false);
+  }
+  return c.most[cost_];
+}
+
+std::optional<double> Chooser::most(const Plan& plan, const std::shared_ptr<const Workload>& w,
+                                    bool counting) const {
+  std::optional<double> most;
+  for (const Model* e : q_.others)
+    if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
+        (!counting || e->propose == nullptr))
+      if (const auto its = cost(*e, w, plan)) most = std::max(most.value_or(0), *its);
+  return most;
+}
+
+std::optional<double> Chooser::cost(const Model& e, std::shared_ptr<const Workload> w,
+                                    const Plan& plan) const {
+  try {
+    const Result<Price> price = e.price(question_of(q_, std::move(w)), plan, standard(e));
+    if (!price) return std::nullopt;
+    if (cost_ == kSeconds) return price->traffic.seconds;
+    const std::string boundary = boundary_into(*q_.machine, q_.planned_level());
+    const TrafficEntry all = price->traffic.total(boundary);
+    if (std::ranges::none_of(price->traffic.entries,
+                             [&](const TrafficEntry& e) { return e.boundary == boundary; }))
+      return std::nullopt;
+    return static_cast<double>(all.read.value + all.written.value);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace tilewright::quickest
