@@ -28,6 +28,7 @@ struct Candidate {
   std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
   std::array<bool, 2> priced{};                 ///< by Cost
   bool refined = false;                         ///< its tiles have been searched
+  bool asked = false;                           ///< the target was, whether it takes the plan
   bool fits = true;                             ///< what it holds
 };
 
@@ -88,6 +89,8 @@ class Chooser {
   /// All candidates, by the target's time model: where one has a time in few steps, those that take
   /// many are left out.
   void time_all(Known& known);
+  /// Whether the target does not take the plan. It costs nothing then, that is, it has no price.
+  bool refused(Candidate& c);
   /// Searches of tiles meet the same plans from several beginnings, and a target may walk all of a
   /// plan to time it: each is timed once.
   const Timed& timed(Plan plan, const std::shared_ptr<const Workload>& w,

@@ -56,7 +56,7 @@ double Chooser::compulsory(const Part& p) {
 }
 
 const Candidate* Chooser::best_of(const Part& p, bool asked) {
-  const Candidate* best = nullptr;
+  Candidate* best = nullptr;
   if (cost_ == kBytes) {
     search_trees(p, trees_of_each());
     for (Candidate& c : known_[p].all)
@@ -70,6 +70,7 @@ const Candidate* Chooser::best_of(const Part& p, bool asked) {
         (c.fits == best->fits && *its < *best->most[cost_]))
       best = &c;
   }
+  if (best != nullptr && refused(*best)) return best_of(p, asked);
   if (best != nullptr && cost_ == kSeconds && refines_ && !best->refined) {
     std::vector<Candidate*> order;
     for (Candidate& c : candidates(p))
@@ -134,14 +135,35 @@ const Chooser::Timed& Chooser::timed(Plan plan, const std::shared_ptr<const Work
 
 void Chooser::time_all(Known& known) {
   if (std::exchange(known.timed, true)) return;
-  for (const std::int64_t most : {kFewSteps, std::numeric_limits<std::int64_t>::max()}) {
-    bool any = false;
-    for (Candidate& c : known.all) {
-      c.most[kSeconds] = timed(c.part.plan, c.workload, most).seconds;
-      any |= c.most[kSeconds].has_value();
+  const auto any = [&] {
+    return std::ranges::any_of(known.all,
+                               [](const Candidate& c) { return c.most[kSeconds].has_value(); });
+  };
+  for (Candidate& c : known.all)
+    c.most[kSeconds] = timed(c.part.plan, c.workload, kFewSteps).seconds;
+  if (any()) return;
+  for (Candidate& c : known.all)
+    for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
+      const std::optional<double> its = timed(larger, c.workload, kFewSteps).seconds;
+      if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
+        if (c.most[kSeconds]) break;
+        continue;
+      }
+      c.part.plan = larger, c.most[kSeconds] = its;
     }
-    if (any) return;
-  }
+  if (any()) return;
+  for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
+}
+
+/// To find out may take a target as long as to emit the plan: it is asked of those that are taken.
+bool Chooser::refused(Candidate& c) {
+  if (clock_ == nullptr || std::exchange(c.asked, true) || !q_.refuses) return false;
+  const auto s = resolved(c.part.plan, c.workload, q_);
+  const auto why = s ? q_.refuses(*s) : std::nullopt;
+  if (!why) return false;
+  refused_[c.part.by] = why->text;
+  c.most = {}, c.priced = {true, true};
+  return true;
 }
 
 std::shared_ptr<const Workload> Chooser::alone(const Workload& w, const Part& ops) {
