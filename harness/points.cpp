@@ -93,7 +93,9 @@ void Points::open(const std::string& path, const std::string& experiment,
   Journal journal = read_journal(text);
   if (!begins_a_journal(text, journal))
     cannot(option, path, "holds something else", "a new file, or one that this option wrote");
-  if (journal.header.contains("experiment") && journal.header["experiment"] != experiment)
+  // A folder of results is begun anew by another experiment; a file that a person names is not.
+  if (option != "--out" && journal.header.contains("experiment") &&
+      journal.header["experiment"] != experiment)
     cannot(option, path, "holds points of " + journal.header["experiment"].dump(),
            "a new file, or one that this option wrote");
   const ordered_json header = header_of(experiment, fingerprint);

@@ -26,7 +26,7 @@ class Points {
 
   /// Goes on with the journal at `path` where it has this fingerprint, and begins it anew where it
   /// has another or `fresh` is set. Throws InputError where it cannot be written, is another
-  /// experiment's, or another process is writing it; `option` is what named it.
+  /// experiment's and not of --out, or is being written; `option` is what named it.
   void open(const std::string& path, const std::string& experiment, const std::string& fingerprint,
             bool fresh, const std::string& option = "--out");
   /// Takes the points of another experiment's journal as finished, where its fingerprint is this

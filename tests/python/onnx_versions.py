@@ -300,7 +300,7 @@ def windows(n):
                 more["output_shape"] = [s * t + n.integer(0, 1) for s, t in zip(size, more.get("strides", [1] * d))]
         return n.node(op, [n.input([n.integer(1, 2), ci, *size]), w, *([n.drawn([co])] if n.integer(0, 1) else [])], **more)
     if op == "MaxPool" and n.opset >= 10 or op == "AveragePool" and n.opset >= 19 or op == "LpPool" and n.opset >= 18:
-        if dilated:
+        if dilated and auto == "NOTSET":  # onnxruntime pads for a window that is not dilated
             more["dilations"] = [n.integer(1, 2) for _ in range(d)]
     if (op in ("MaxPool", "AveragePool") and n.opset >= 10 or op == "LpPool" and n.opset >= 18) and auto == "NOTSET" and n.integer(0, 1):
         more["ceil_mode"] = 1
@@ -493,6 +493,7 @@ def recurrent(n):
 def quantised(n):
     if n.opset < 10:
         return None
+    n.kind = "f32"  # whatever is drawn
     kind = n.pick(numpy.uint8, numpy.int8)
     shape = n.shape(3, 2, 4)
     more = {}
