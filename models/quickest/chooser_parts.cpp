@@ -267,7 +267,15 @@ bool Chooser::worth_asking(const Model& m, const Workload& w) {
 void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
                   std::deque<Candidate>& all) {
   try {
-    const Result<Proposal> proposal = m.propose(question_of(q_, w), standard(m));
+    Question of_part = question_of(q_, w);
+    Result<Proposal> proposal = m.propose(of_part, standard(m));
+    if (!proposal && clock_ != nullptr && q_.refuses) {
+      // The target may take the same tree with larger tiles.
+      of_part.refuses = nullptr;
+      const std::string why = proposal.reason();
+      proposal = m.propose(of_part, standard(m));
+      if (!proposal) proposal = Reason{why};
+    }
     if (!proposal) {
       refused_[m.name] = proposal.reason();
       return;
