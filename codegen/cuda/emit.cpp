@@ -231,9 +231,15 @@ Result<KernelText> print_kernel(Program& p, int index, Source& source, bool& sti
                                 lowering::lets_next_begin(p.schedule, index, threads));
   std::string description = lowering::describe(program);
   if (from_last) description += "  the last block begins first\n";
+  const Machine& m = p.machine();
+  const std::int64_t resident =
+      m.kind == "gpu" ? program.asked(m.units.front().count, m.units.front().registers) : 0;
   ProgramPrinter printer(std::move(program), from_last, launched);
-  KernelText text = launch_text(
-      p, index, {.body = printer.body(), .threads = threads, .shared_bytes = shared_bytes});
+  KernelText text = launch_text(p, index,
+                                {.body = printer.body(),
+                                 .threads = threads,
+                                 .shared_bytes = shared_bytes,
+                                 .resident = resident});
   text.tiles = printer.tiles(p.machine());
   text.program = std::move(description);
   return text;

@@ -98,26 +98,33 @@ Result<KernelText> KernelEmitter::emit() {
 /// A chain of convolutions spills with 40 registers; drawn kernels of 64 and more do not.
 constexpr std::int64_t kLeastOfBounds = 64;
 
-/// Blocks of an SM that ptxas has to leave registers for: as many as the price supposes, of floats,
-/// unless that leaves a thread fewer registers than kLeastOfBounds. Left alone, ptxas gives it up
-/// to 255, and half of the blocks have room.
+/// Blocks of an SM that ptxas has to leave registers for. Of floats as many as the price supposes,
+/// unless that leaves a thread fewer registers than kLeastOfBounds: left alone, ptxas gives it up
+/// to 255, and half of the blocks have room. Else as many as there are, where the price supposes
+/// those.
 std::int64_t KernelEmitter::resident() const {
   if (const std::int64_t blocks = block_.program().registers.blocks; blocks > 0) return blocks;
-  const auto known = lowering::block_rates(p_.machine(), DType::f32);
+  const Machine& m = p_.machine();
+  if (m.kind != "gpu") return 0;
+  const std::int64_t asked =
+      lowering::blocks_asked(k_.blocks, threads() + copying_threads(), m.units.front().count,
+                             m.units.front().registers, lowering::kLeastOfTiled);
   const bool floats = std::ranges::all_of(workload_.tensors(), [](const Tensor& t) {
     return t.dtype == DType::f32 || is_integer(t.dtype);
   });
-  if (!known || !floats) return 0;
-  lowering::BlockRates rates = *known;
-  (block_.micro_kernel().matrix ? rates.mma : rates.tf32) =
-      block_.micro_kernel().matrix ? rates.tf32 : 0;
+  const auto known = lowering::block_rates(m, floats ? DType::f32 : workload_.dtype());
   const auto work = lowering::block_work(p_.schedule, index_, choices_);
-  if (!work) return 0;
+  if (!known || !work) return asked;
+  lowering::BlockRates rates = *known;
+  if (floats)
+    (block_.micro_kernel().matrix ? rates.mma : rates.tf32) =
+        block_.micro_kernel().matrix ? rates.tf32 : 0;
   const auto forms = lowering::block_forms(*work, rates);
-  if (!forms || forms->resident <= 1) return 0;
+  if (!forms) return asked;
   const std::int64_t left =
       lowering::most_registers(forms->threads, rates.registers / forms->resident);
-  return left >= kLeastOfBounds ? forms->resident : 0;
+  if (floats && forms->resident > 1 && left >= kLeastOfBounds) return forms->resident;
+  return asked <= forms->resident ? asked : 0;
 }
 
 /// What this target has no code for.

@@ -474,6 +474,31 @@ TEST(Stitched, CombiningCompilesForBothArchitectures) {
   }
 }
 
+// Without a number of blocks ptxas leaves a thread few registers, and its loads wait for one
+// another.
+TEST(Stitched, LaunchesAskForRegistersWhereAllBlocksHaveRoom) {
+  const auto bounds = [](const Case& c) {
+    const auto source = cuda::emit(schedule_of(c), {});
+    if (!source) return source.reason();
+    const std::size_t at = source->text.find("__launch_bounds__");
+    return source->text.substr(at, source->text.find(')', at) + 1 - at);
+  };
+  const auto sms = machine()->units.front().count;
+  const auto softmax = [&](std::int64_t blocks) {
+    return Case{"softmax:rows=" + std::to_string(8 * blocks) + ",cols=256", {kSoftmax}};
+  };
+  EXPECT_EQ(bounds(softmax(1)), "__launch_bounds__(256, 1)");
+  EXPECT_EQ(bounds(softmax(sms)), "__launch_bounds__(256, 1)");
+  EXPECT_EQ(bounds(softmax(4 * sms)), "__launch_bounds__(256, 4)");
+  // Threads of more blocks would have fewer than 64.
+  EXPECT_EQ(bounds(softmax(4 * sms + 1)), "__launch_bounds__(256)");
+  // 64 of a thread have no room for forty elements and what is computed of them.
+  const char* const row =
+      "r/1@grid ( L.x c/1280@warp c/40@lane ( C.sum ) Y.block C.mean c/1280@warp c/40@lane ( C.sub "
+      "C.sq C.varsum ) Y.block C.rstd c/1280@warp c/40@lane ( C.norm ) )";
+  EXPECT_EQ(bounds({"layernorm:rows=4,cols=40960", {row}}), "__launch_bounds__(1024)");
+}
+
 TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
   testing::BarriersLeftOut seen;
   std::vector<Case> some = combined_cases();

@@ -190,6 +190,17 @@ TEST(BlockTime, RecordedShallowProducts) {
   EXPECT_NEAR(odd.seconds, 11.77e-6, 0.15 * 11.77e-6);
 }
 
+TEST(BlockTime, LaunchesAskForAsManyBlocksAsThereAre) {
+  EXPECT_EQ(blocks_asked(1, 160, 132, 65536, kLeastOfTiled), 1);
+  EXPECT_EQ(blocks_asked(133, 160, 132, 65536, kLeastOfTiled), 2);
+  EXPECT_EQ(blocks_asked(264, 256, 132, 65536, kLeastOfTiled), 2);
+  // Three of 256 threads would leave a thread 85.
+  EXPECT_EQ(blocks_asked(265, 256, 132, 65536, kLeastOfTiled), 0);
+  EXPECT_EQ(blocks_asked(265, 256, 132, 65536, kLeastOfStitched), 3);
+  EXPECT_EQ(blocks_asked(1, 160, 132, 0, kLeastOfTiled),
+            0);  // a machine that does not say how many
+}
+
 /// Whole fours of warps: 14 warps of 144 registers a thread would have room by their number.
 TEST(BlockTime, RegistersAreGivenOutToFoursOfWarps) {
   EXPECT_EQ(blocks_by_registers(224, 144, 65536), 1);

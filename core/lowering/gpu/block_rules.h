@@ -78,6 +78,19 @@ constexpr std::int64_t blocks_by_registers(std::int64_t threads, std::int64_t re
   return warps / ((threads + 31) / 32);
 }
 
+/// Registers that a thread has at least of a launch whose text asks ptxas to leave them
+/// (`__launch_bounds__`): of stitched kernels, and of kernels whose blocks have tiles. With fewer
+/// they take longer where ptxas gave a thread more (h200-registers-asked-turns.json).
+inline constexpr std::int64_t kLeastOfStitched = 64, kLeastOfTiled = 128;
+/// Blocks for which it asks: as many as each multiprocessor has where all are under way together;
+/// 0, for nothing, where they have no room. Not asked, ptxas gives a thread few registers, so that
+/// each of its loads waits for the one before; of many blocks others hide that.
+constexpr std::int64_t blocks_asked(std::int64_t blocks, std::int64_t threads, std::int64_t sms,
+                                    std::int64_t of_sm, std::int64_t least) {
+  const std::int64_t each = (blocks + sms - 1) / sms;
+  return each * threads * least <= of_sm ? each : 0;
+}
+
 /// Cycles of a scheduler for the two parts of a float: three instructions, of which two have half
 /// of the units.
 inline constexpr double kOfParts = 5;
