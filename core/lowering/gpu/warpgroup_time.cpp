@@ -72,15 +72,19 @@ double operators_time(const WarpgroupProduct& p, const Workload& w, double laten
          (p.epilogue.reads.empty() ? 0 : latency);
 }
 
-// Of two products with operators between them. Fitted to h100-attention-masks.json, -long and
-// -at-will, and to the fourteen chains by warpgroups of h100-chain-plans.json, of an H100: of
-// products and of operators, the part of the shorter that is not hidden beside the longer; cycles
-// of a turn beside both where operators reduce rows, and beside one warpgroup's own where no other
-// hides them; cycles of a tile beside its first and last products and its results. The root of the
-// mean square of log(price / time) is 0.094 over attention (with h100-attention-three.json, by
-// which three warpgroups have a number of their own), 0.069 over the chains.
-constexpr double kNotBeside = 0.70, kNotBesideOfThree = 0.5, kPairTurn = 210, kPairAlone = 327,
-                 kPairTile = 800;
+// Of two products with operators between them. Fitted to h200-pairs-drawn.json, 306 plans of 80
+// drawn chains and attentions: of products and of operators, the part of the shorter that is not
+// hidden beside the longer; cycles of a turn beside both where operators reduce rows, and where
+// several warpgroups take turns; cycles of a turn of a warpgroup that no other hides, beside its
+// own, and more where operators reduce rows; how much longer operators take that one warp of a
+// scheduler has by itself; cycles of a tile beside its first and last products and its results, of
+// several warpgroups more; and of a launch with blocks on both multiprocessors of each pair, which
+// share what they get from L2. The root of the mean square of log(price / time) is 0.077 (0.107 by
+// what was fitted to h100-attention-masks.json and h100-chain-plans.json).
+constexpr double kNotBeside = 0.36, kNotBesideOfThree = 0.31, kPairTurn = 210,
+                 kPairTurnOfSeveral = 133, kPairAlone = 289, kPairTurnAlone = 93,
+                 kPairOperatorsAlone = 1.42, kPairTile = 530, kPairTileOfSeveral = 680,
+                 kPairNeighbours = 800;
 // Of what these kernels share with products by warpgroups, what their numbers were fitted beside.
 // Then launches did not overlap, and 1,050 cycles of one were left, which are left out now: chains
 // of h200-chains-third.json, by warpgroups, were priced 1.19 times their time with them.
@@ -235,9 +239,12 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   const double products = together * groups * (first + second),
                others = together * groups * operators;
   const double apart = p.groups == 3 ? kNotBesideOfThree : kNotBeside;
-  const double turn = std::max(std::max(products, others) + apart * std::min(products, others),
-                               first + std::max(second, operators) + kPairAlone) +
-                      (exchanges ? kPairTurn : 0);
+  const bool several = groups * together > 1;
+  const double beside = std::max(products, others) + apart * std::min(products, others) +
+                        (exchanges ? kPairTurn : 0) + (several ? kPairTurnOfSeveral : 0),
+               alone = first + std::max(second, kPairOperatorsAlone * operators) + kPairAlone +
+                       (exchanges ? kPairTurnAlone : 0),
+               turn = std::max(beside, alone);
   PhaseTime t{.blocks = p.grid};
   t.rounds = static_cast<double>(ceil_div(p.tiles, p.grid));
   const auto turns = static_cast<double>(p.most_turns());
@@ -263,7 +270,10 @@ PhaseTime time_of(const WarpgroupPair& p, const Workload& w, std::int64_t out_by
   t.work = turns * turn;
   t.fill = t.copies + t.rounds * results;
   // A tile's first product waits for its operands, its results for its last product.
-  t.ends = comes + t.rounds * (kPairResults + results + first + second + kPairTile);
+  const double sms = static_cast<double>(r.sms), paired = static_cast<double>(p.grid) - sms / 2;
+  t.ends = comes + kPairNeighbours * std::clamp(paired / (sms / 2), 0.0, 1.0) +
+           t.rounds * (kPairResults + results + first + second + kPairTile +
+                       (p.groups > 1 ? kPairTileOfSeveral : 0));
   t.seconds = (r.block + std::max({t.work, t.waits, together * t.copies}) + t.ends) / r.clock;
   return t;
 }
