@@ -116,6 +116,12 @@ Answer tuned(const Job& planned) {
     one["reason"] = nullptr;
     if (job.refusal) one["reason"] = *job.refusal;
     one["from_log"] = !now && !job.refusal;
+    one["plan"] = to_json(PlanFile{.workload = job.on.setting.as_named(),
+                                   .workload_name = job.on.setting.workload_name,
+                                   .machine = planned.request.machine,
+                                   .model = {},
+                                   .plan = job.on.plan,
+                                   .rewrites = job.on.setting.rewrites});
     tried.push_back(std::move(one));
     if (tried.size() == 1) first_seconds = seconds;
     if (!best || (seconds && (!best_seconds || *seconds < *best_seconds))) {
