@@ -40,6 +40,16 @@ std::string parts_table(const ordered_json& j) {
   return trees(j["plan"]) + table.text() + "\n" + lines.str();
 }
 
+/// Of the first run, and of runs that follow one another where that is something else.
+std::string times(const ordered_json& j) {
+  const ordered_json& again = get(j, "seconds_in_runs");
+  return seconds(get(j, "seconds")) +
+         (again.is_number()
+              ? formatted(" from memory; {} in runs that follow one another, as run times them",
+                          seconds(again))
+              : "");
+}
+
 /// The figures, and around them what models say of their own.
 std::string with_own(const ordered_json& j, std::string figures) {
   for (const ModelTable& of : model_tables())
@@ -71,7 +81,9 @@ std::string plan_table(const ordered_json& j) {
                     (j.contains("memory_paper_bytes")
                          ? formatted(" (the paper's figure: {} B)", text(j, "memory_paper_bytes"))
                          : ""));
-  lines.add(j.contains("exact_bytes_of") ? "walked" : "exact", bytes(get(j, "exact_bytes")));
+  lines.add(j.contains("exact_bytes_of") ? "walked" : "exact",
+            bytes(get(j, "exact_bytes")) +
+                (j.contains("exact_is") ? ", " + text(j, "exact_is") : std::string()));
   lines.add("bytes", text(j, "exact_bytes_of"));
   lines.add("proven", formatted("{}; gap {} ({})", bytes(get(j, "bound_bytes")),
                                 fixed(get(j, "gap"), 4), text(j, "bound_is")));
@@ -85,7 +97,7 @@ std::string plan_table(const ordered_json& j) {
   if (unfused.is_number() && exact.is_number() && exact.get<double>() > 0)
     lines.add("unfused", formatted("{} with a kernel for each operator, {:.2f} times the plan's",
                                    bytes(unfused), unfused.get<double>() / exact.get<double>()));
-  lines.add("time", seconds(get(j, "seconds")));
+  lines.add("time", times(j));
   lines.add("search", seconds(get(j, "search_seconds")));
   lines.add("candidates", cell(get(j, "candidates")));
   lines.add("written", text(j, "written"));
@@ -109,7 +121,7 @@ std::string traffic_table(const ordered_json& j) {
   if (get(j, "operations").is_object())
     for (const auto& [op, n] : j["operations"].items()) lines.add("operations", op + " " + cell(n));
   lines.add("order", text(j, "order"));
-  lines.add("seconds", seconds(get(j, "seconds")));
+  lines.add("seconds", times(j));
   lines.add("fits", text(j, "fits"));
   if (j.contains("layout"))
     lines.add("layout", formatted("{}; packing, in no figure above: {}", text(j, "layout"),

@@ -172,6 +172,13 @@ class Emitted {
                                                      nlohmann::ordered_json& answer) = 0;
 };
 
+/// Seconds that a target's time model gives, and the steps of the walk that found them, each about
+/// a microsecond.
+struct Predicted {
+  double seconds = 0;
+  std::int64_t steps = 0;
+};
+
 /// What a target's seconds are.
 enum class Clock : std::uint8_t {
   none,       ///< nothing that says how fast the kernel is
@@ -215,7 +222,8 @@ struct Target {
   /// Seconds of a schedule's kernels, one after the other, as the target emits them: predicted by a
   /// model of the target's own, and nothing runs. A Reason where the target would refuse the
   /// schedule. Null: it has no such model.
-  Result<double> (*predicted_seconds)(const Schedule&) = nullptr;
+  /// So it is where that would take more than `most_steps`.
+  Result<Predicted> (*predicted_seconds)(const Schedule&, std::int64_t most_steps) = nullptr;
   /// Our own planner gives machines of this kind (Machine::kind) what this target can run, even
   /// where no target is named; empty: of none.
   std::string_view plans_of = {};

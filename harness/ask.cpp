@@ -35,12 +35,13 @@ const Model* time_model_of(const codegen::Target& target) {
                                              const Settings&) -> Result<Price> {
                       const Result<Schedule> s = resolve(plan, q.workload, q.machine);
                       if (!s) return Reason{s.reason()};
-                      const Result<double> its = seconds(*s);
+                      const auto its = seconds(*s, q.most_steps);
                       if (!its) return Reason{its.reason()};
                       Price price;
                       price.traffic.by = name;
                       price.traffic.machine = q.machine->name;
-                      price.traffic.seconds = *its;
+                      price.traffic.seconds = its->seconds;
+                      price.steps = its->steps;
                       return price;
                     }};
     }

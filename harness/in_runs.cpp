@@ -5,6 +5,7 @@
 
 #include "core/machine/assumed_speed.h"
 #include "core/machine/written.h"
+#include "harness/ask.h"
 
 namespace tilewright::harness {
 
@@ -48,6 +49,16 @@ std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const 
           cycles->second *= comes;
   }
   return warm != nullptr ? warm : machine;
+}
+
+void add_seconds_in_runs(nlohmann::ordered_json& json, const Model& model, const Request& request,
+                         const Setting& setting, const Plan& plan) {
+  if (&model != &planning_model() || !json.contains("seconds") || json["seconds"].is_null()) return;
+  Setting warm = setting;
+  warm.machine = in_runs(*warm.workload, warm.machine);
+  if (warm.machine == setting.machine) return;
+  const Result<Price> again = price(model, request, warm, plan);
+  if (again && again->traffic.seconds) json["seconds_in_runs"] = *again->traffic.seconds;
 }
 
 std::shared_ptr<const Machine> as_part_of(const Workload& whole, const Workload& part,

@@ -5,6 +5,7 @@
 
 #include "core/machine/machine.h"
 #include "core/workload/workload.h"
+#include "harness/registry.h"
 
 namespace tilewright::harness {
 
@@ -13,6 +14,11 @@ namespace tilewright::harness {
 /// memory all share, twice the largest. Of a program the whole is asked: a part, priced alone,
 /// would not know how much the others touch.
 std::shared_ptr<const Machine> in_runs(const Workload& w, std::shared_ptr<const Machine> machine);
+
+/// Beside the planner's seconds of a plan, which are of the first run: `seconds_in_runs`, of runs
+/// that follow one another as `run` times them, where caches then hold some of the data.
+void add_seconds_in_runs(nlohmann::ordered_json& json, const Model& model, const Request& request,
+                         const Setting& setting, const Plan& plan);
 
 /// The machine as a part of a program finds it, where a level is filled by software and caches lie
 /// behind it: of a cache the part has as much as its tensors are of all that the program uses

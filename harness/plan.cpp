@@ -3,6 +3,8 @@
 
 #include "core/base/document.h"
 #include "harness/ask.h"
+#include "harness/files.h"
+#include "harness/in_runs.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
 #include "harness/verbs.h"
@@ -67,6 +69,8 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     return refuse(std::move(json), "--level all: " + model.name +
                                        " plans for one level; for every level: " + join(able));
   }
+  std::optional<OutputFile> written_to;  // opened before the work: a wrong path is said at once
+  if (out) written_to.emplace(*out, "-o");
   if (request.progress) request.progress("searching", 0);
   const Setting before = setting;
   Result<Proposal> best = propose(model, request, setting);
@@ -98,11 +102,13 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   json["plan"] = to_json(file);
   json["level"] = all ? "all" : setting.machine->level(best->level).name;
   merge(json, best->detail);
+  add_seconds_in_runs(json, model, request, setting, best->plan);
   const auto written = [&](ordered_json done) {
     if (out) {
       const std::string text = to_yaml(file);
       check_length(text, *out);
-      write_file(*out, text, "-o");
+      written_to->stream() << text;
+      written_to->finish();
       done["written"] = *out;
     }
     return Answer{std::move(done), Status::done};
@@ -129,6 +135,16 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
   json["bound_is"] = json["bounds"]["proven"]["is"];
   json["exact_bytes"] = moved ? ordered_json(moved->bytes.value) : ordered_json(nullptr);
   if (moved && moved->walked) json["exact_bytes_of"] = kWalkedTiles;
+  // The planner counts what the cache brings in; the bound and the gap are of a level that software
+  // manages.
+  const bool counted_lines = &model == &planning_model() && moved && !moved->walked &&
+                             setting.machine->level(best->level).managed == Managed::hardware &&
+                             !best->price.traffic.seconds && json.contains("volume_bytes");
+  if (counted_lines && json["volume_bytes"] != json["exact_bytes"])
+    json["exact_is"] =
+        "were the level managed by software; the volume is the cache's: whole lines, and lines "
+        "that "
+        "are filled before they are written";
   json["gap"] = json["bounds"]["proven"]["gap"];
   json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
   if (fits) TW_CHECK(moved->bytes >= bound, "a plan cannot move less than what is proven");

@@ -57,11 +57,11 @@ Journal read_journal(std::string_view text) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string_view::npos) break;
     ordered_json line = ordered_json::parse(text.substr(begin, end - begin), nullptr, false);
-    if (!line.is_object()) break;
     if (begin == 0) {
+      if (!line.is_object()) break;
       journal.header = std::move(line);
-    } else {
-      if (!line.contains("point") || !line["point"].is_string() || !line.contains("value")) break;
+    } else if (line.is_object() && line.contains("point") && line["point"].is_string() &&
+               line.contains("value")) {
       const std::string point = line["point"].get<std::string>();
       journal.points[point] = std::move(line["value"]);
     }
@@ -84,7 +84,8 @@ void Points::open(const std::string& path, const std::string& experiment,
     cannot(option, path, std::string("cannot be written (") + std::strerror(errno) + ")",
            "a folder that can be written");
   if (::flock(file_, LOCK_EX | LOCK_NB) != 0)
-    cannot(option, path, "is being written by another process", "a folder of its own for each run");
+    cannot(option, path, "is being written by another process",
+           "a file that no other run is writing");
   struct stat there = {};
   if (::fstat(file_, &there) != 0 || !S_ISREG(there.st_mode))
     cannot(option, path, "is no regular file", "a file that can be read and written");
@@ -92,6 +93,11 @@ void Points::open(const std::string& path, const std::string& experiment,
   Journal journal = read_journal(text);
   if (!begins_a_journal(text, journal))
     cannot(option, path, "holds something else", "a new file, or one that this option wrote");
+  // A folder of results is begun anew by another experiment; a file that a person names is not.
+  if (option != "--out" && journal.header.contains("experiment") &&
+      journal.header["experiment"] != experiment)
+    cannot(option, path, "holds points of " + journal.header["experiment"].dump(),
+           "a new file, or one that this option wrote");
   const ordered_json header = header_of(experiment, fingerprint);
   const bool ours = !fresh && journal.header == header;
   if (::ftruncate(file_, ours ? static_cast<off_t>(journal.end) : 0) != 0)

@@ -14,8 +14,8 @@ namespace tilewright::harness {
 
 /// A journal of lines of JSON: first {"schema", "experiment", "fingerprint"}, then a line a
 /// finished point, {"point", "value"}. A line is written whole and flushed to the disk before the
-/// point counts as finished; a torn last line is cut off when the file is opened again. One process
-/// at a time.
+/// point counts as finished; a torn last line is cut off when the file is opened again, other lines
+/// that are no points are passed over. One process at a time.
 class Points {
  public:
   /// Keeps nothing: every point is computed.
@@ -25,8 +25,8 @@ class Points {
   Points& operator=(const Points&) = delete;
 
   /// Goes on with the journal at `path` where it has this fingerprint, and begins it anew where it
-  /// has another or `fresh` is set. Throws InputError where it cannot be written, or where another
-  /// process is writing it; `option` is what named it.
+  /// has another or `fresh` is set. Throws InputError where it cannot be written, is another
+  /// experiment's and not of --out, or is being written; `option` is what named it.
   void open(const std::string& path, const std::string& experiment, const std::string& fingerprint,
             bool fresh, const std::string& option = "--out");
   /// Takes the points of another experiment's journal as finished, where its fingerprint is this
@@ -52,8 +52,8 @@ class Points {
   mutable std::mutex mutex_;
 };
 
-/// What a journal holds: its header, its points, and where its last whole line ends. Reading stops
-/// at the first line that is none of ours.
+/// What a journal holds: its header, its points, and where its last whole line ends. Of several
+/// lines of one point the last counts; lines that are no points are passed over.
 struct Journal {
   nlohmann::ordered_json header;
   std::map<std::string, nlohmann::ordered_json> points;

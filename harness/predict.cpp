@@ -12,7 +12,6 @@ using nlohmann::ordered_json;
 struct Priced {
   std::optional<Plan> plan;
   Result<Price> price = Reason{""};
-  bool in_runs = false;  ///< caches hold what the run before has left
 };
 
 /// Of the plan that the request says, else of the model's own.
@@ -32,11 +31,7 @@ Priced priced(const Model& model, const Request& request, Setting& setting) {
   }
   const Result<Proposal> said = proposal_of(request, setting);
   if (!said) return {.plan = {}, .price = Reason{said.reason()}};
-  Setting asked = setting;
-  if (&model == &planning_model()) asked.machine = in_runs(*asked.workload, asked.machine);
-  return {.plan = said->plan,
-          .price = price(model, request, asked, said->plan),
-          .in_runs = asked.machine != setting.machine};
+  return {.plan = said->plan, .price = price(model, request, setting, said->plan)};
 }
 
 }  // namespace
@@ -75,10 +70,7 @@ Answer predicted(const Model& model, const Request& request, Setting setting) {
   const Traffic& traffic = said.price->traffic;
   merge(json, to_json(traffic));
   merge(json, said.price->detail);
-  if (said.in_runs)
-    json["seconds_are"] =
-        "of runs that follow one another: what a cache holds of the tensors is not "
-        "brought again; plan prices the first run";
+  if (said.plan) add_seconds_in_runs(json, model, request, setting, *said.plan);
   if (traffic.entries.empty() && !traffic.unavailable.empty())
     return refused(model.name + ": not available: " + traffic.unavailable.begin()->second);
   return {std::move(json), Status::done};

@@ -229,6 +229,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
                          {"packed_once_bytes", packed_once(kernel)},
                          {"predicted_seconds", number_or_null(predicted[all.size()])},
                          {"seconds", nullptr},
+                         {"seconds_min", nullptr},
                          {"flops", w.flops()},
                          {"compulsory_bytes", w.compulsory_bytes().value},
                          {"exact_bytes", kernel.bytes ? ordered_json(*kernel.bytes) : nullptr},
@@ -236,6 +237,7 @@ ordered_json kernels_json(const Program& program, const Machine& m) {
     if (!once && !l.seconds.empty()) {
       const double seconds = median(l.seconds);
       line["seconds"] = seconds;
+      line["seconds_min"] = *std::ranges::min_element(l.seconds);
       if (least && seconds > 0) line["roof"] = *least / seconds;
     }
     all.push_back(std::move(line));

@@ -14,6 +14,7 @@
 #include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
+#include "harness/files.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -531,6 +532,8 @@ Answer plan_in_parts(const Request& request, const std::string& how,
                       .value = request.subject,
                       .problem = "is a plan already",
                       .accepted = "a workload"});
+  std::optional<OutputFile> written_to;  // opened before the work: a wrong path is said at once
+  if (out) written_to.emplace(*out, "-o");
   Result<SplitPlan> split = split_plan(request, how, setting);
   if (!split) return refused(split.reason());
   rewrite(setting, split->rewrites, "--split");
@@ -551,7 +554,8 @@ Answer plan_in_parts(const Request& request, const std::string& how,
   if (out) {
     const std::string text = to_yaml(file);
     check_length(text, *out);
-    write_file(*out, text, "-o");
+    written_to->stream() << text;
+    written_to->finish();
     json["written"] = *out;
   }
   return {std::move(json), Status::done};

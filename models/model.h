@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -43,6 +44,8 @@ struct Question {
   /// Those who make or price plans, beside the one that is asked: for a model that chooses among
   /// others' plans.
   std::vector<const Model*> others = {};
+  /// Price::steps at most; a price that would take more is a Reason.
+  std::int64_t most_steps = std::numeric_limits<std::int64_t>::max();
   /// Another model asks, which reads plans, bytes and seconds: what is for display may be left out.
   bool of_model = false;
 
@@ -72,6 +75,9 @@ struct Price {
   Traffic traffic;  ///< with its seconds, where the model knows time
   /// What the model alone has to say. For display only: nothing is read back from it.
   nlohmann::ordered_json detail;
+  /// Of a walk that found the price, each about a microsecond; 0: none did. A search that ends by
+  /// them ends at the same plan on every machine.
+  std::int64_t steps = 0;
 };
 
 /// What may stand in a kernel's place.

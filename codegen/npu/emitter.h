@@ -79,8 +79,9 @@ class KernelEmitter : private BlockWalk {
   Result<KernelSource> emit();
   /// Why emit() gives none, found by walking the blocks alone.
   std::optional<Reason> refusal();
-  /// Cycles of the whole kernel, predicted (predicted_seconds).
-  Result<double> cycles();
+  /// Cycles of the whole kernel, predicted (predicted_seconds), and the instructions that were
+  /// walked through added to `steps`.
+  Result<double> cycles(std::int64_t* steps);
 
  private:
   /// Steps that stay in the trace.

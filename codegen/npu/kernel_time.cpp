@@ -229,7 +229,7 @@ std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, Kept kept) {
   return trace_;
 }
 
-Result<double> KernelEmitter::cycles() {
+Result<double> KernelEmitter::cycles(std::int64_t* steps) {
   try {
     check();
     choose_places();
@@ -292,20 +292,22 @@ Result<double> KernelEmitter::cycles() {
       }
       all += last;
     }
+    if (steps != nullptr) *steps += measured_ + emitted_;
     return all;
   } catch (const NeedsMoves&) {
-    return with_moves().cycles();
+    return with_moves().cycles(steps);
   } catch (const Refused& refused) {
     return Reason{k_.name + ": " + refused.text, refused.shortage};
   }
 }
 
-Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options) {
+Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options,
+                                 std::int64_t* steps) {
   const Machine& m = *schedule.machine;
   if (!m.npu_core) return Reason{"machine " + m.name + " has no npu_core"};
   double cycles = 0;
   for (std::size_t k = 0; k < schedule.kernels.size(); ++k) {
-    const Result<double> its = KernelEmitter(schedule, static_cast<int>(k), options).cycles();
+    const Result<double> its = KernelEmitter(schedule, static_cast<int>(k), options).cycles(steps);
     if (!its) return its.why();
     cycles += *its;
   }

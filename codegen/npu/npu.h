@@ -53,29 +53,32 @@ struct Source {
 
 struct EmitOptions {
   std::string micro_kernel = {};  ///< empty: mad
-  /// Copies of a tile, where there is room, so that one is filled while another is used; a plan's x2
-  /// is kept to. 1: no more than the plan says.
+  /// Copies of a tile, where there is room, so that one is filled while another is used; a plan's
+  /// x2 is kept to. 1: no more than the plan says.
   int copies = 2;
-  /// Most instructions, of all blocks together, that a kernel is unrolled to before loops are found.
+  /// Most instructions, of all blocks together, that a kernel is unrolled to before loops are
+  /// found.
   std::int64_t most_instructions = 1'000'000;
 };
 
-/// Translates a schedule on a machine with an npu_core, whose tensors are at L1, UB, L0A, L0B and L0C
-/// as the plan pins them. A Reason: what cannot be emitted, and why. Cost: about a microsecond an
-/// instruction of all blocks together.
+/// Translates a schedule on a machine with an npu_core, whose tensors are at L1, UB, L0A, L0B and
+/// L0C as the plan pins them. A Reason: what cannot be emitted, and why. Cost: about a microsecond
+/// an instruction of all blocks together.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
 /// Why emit() gives none, in about a fifth of its time: no program is written.
 std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options = {});
 
 /// Seconds that emit()'s kernels take one after the other, predicted. Of each kernel one core is
-/// followed, the one with most blocks: its pipes in order, with the flags between them, each step as
-/// long as the machine file says. The other cores are taken to be at the same step at the same time,
-/// so that what all of them move through the L2 at once shares its bandwidth, and what none has read
-/// before that of DRAM. Blocks beyond kFollowedBlocks of a core take as long as those before them.
-/// A Reason where emit() refuses the schedule by what this sees of it. Cost: about a microsecond an
-/// instruction of the blocks that are followed and of their neighbours on other cores.
-Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options = {});
+/// followed, the one with most blocks: its pipes in order, with the flags between them, each step
+/// as long as the machine file says. The other cores are taken to be at the same step at the same
+/// time, so that what all of them move through the L2 at once shares its bandwidth, and what none
+/// has read before that of DRAM. Blocks beyond kFollowedBlocks of a core take as long as those
+/// before them. A Reason where emit() refuses the schedule by what this sees of it. Cost: about a
+/// microsecond an instruction of the blocks that are followed and of their neighbours on other
+/// cores. `steps`: those instructions are added to it.
+Result<double> predicted_seconds(const Schedule& schedule, const EmitOptions& options = {},
+                                 std::int64_t* steps = nullptr);
 /// Of a core, in one kernel.
 inline constexpr std::int64_t kFollowedBlocks = 6;
 

@@ -241,14 +241,26 @@ std::optional<WindowPlane> window_plane(const Workload& w, OpId op,
 
 PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_t columns,
                             const VectorUnit& unit) {
-  // Cycles, fitted to 70 drawn windows on a Zen 4 while others used it (experiments/cpu/networks.py
-  // --windows).
-  constexpr double kCopied = 3.2;   // a vector of the image copied, its part in each phase stored
-  constexpr double kSplat = 7.5;    // what a tap is joined with, in all lanes of a vector
-  constexpr double kJoined = 1.45;  // multiply-adds a tap that is joined with a vector from memory
-  constexpr double kLoad = 0.5;     // a vector that begins anywhere
-  constexpr double kStore = 1;      // a vector of points
-  constexpr double kBlock = 11;     // rows of points begun
+  // Cycles, fitted to drawn windows (experiments/cpu/networks.py --windows): 70 on a Zen 4, with
+  // vectors of 64 bytes, while others used it, and 30 on a Zen 3, with vectors of 32.
+  struct Cycles {
+    double copied;  ///< a vector of the image copied, its part in each phase stored
+    double apart;   ///< the same, of every second element, and 1.5 times as long of fewer
+    double splat;   ///< what a tap is joined with, in all lanes of a vector
+    double joined;  ///< multiply-adds a tap that is joined with a vector from memory
+    double load;    ///< a vector that begins anywhere
+    double store;   ///< a vector of points
+    double block;   ///< rows of points begun
+  };
+  static constexpr Cycles kLong = {3.2, 3.2, 7.5, 1.45, 0.5, 1, 11};
+  static constexpr Cycles kShort = {1.75, 3.7, 0.5, 1.28, 0.6, 1.2, 4};
+  constexpr std::int64_t kShortBytes = 32;
+  const Cycles& c = unit.lanes * unit.element_bytes > kShortBytes ? kLong : kShort;
+  const double kSplat = c.splat, kJoined = c.joined, kLoad = c.load, kStore = c.store,
+               kBlock = c.block;
+  const double kCopied = p.column_step == 1                          ? c.copied
+                         : p.column_step == 2 || c.apart <= c.copied ? c.apart
+                                                                     : 1.5 * c.apart;
   const auto lanes = static_cast<double>(unit.lanes);
   const double vectors = std::ceil(static_cast<double>(columns) / lanes);
   const double copied = std::ceil(static_cast<double>(columns + p.reach) / lanes);

@@ -34,7 +34,7 @@ def in_other_order(rng, operators):
 
 
 def changed(rng, content, what):
-    """The workload with other names, its loops declared in another order, or its operators in another order that is as right."""
+    """The workload with other names, its loops and tensors declared in another order, or its operators in another order that is as right."""
     names = [*content["loops"], *content.get("tensors", {})]
     for one in content["operators"]:
         (name, text), = one.items()
@@ -61,7 +61,10 @@ def changed(rng, content, what):
     lines = ["name: " + content["name"], "dtype: " + content["dtype"], "loops: " + flow(loops)]
     for key in ("tensors", "dtypes", "ranges", "values"):
         if content.get(key):
-            lines.append(f"{key}: " + flow(content[key].items()))
+            pairs = list(content[key].items())
+            if "loops" in what:
+                rng.shuffle(pairs)
+            lines.append(f"{key}: " + flow(pairs))
     lines.append("operators:")
     for one in operators:
         (name, text), = one.items()

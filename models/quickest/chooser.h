@@ -28,6 +28,7 @@ struct Candidate {
   std::array<std::optional<double>, 2> most{};  ///< by Cost: what a model gives it at most
   std::array<bool, 2> priced{};                 ///< by Cost
   bool refined = false;                         ///< its tiles have been searched
+  bool asked = false;                           ///< the target was, whether it takes the plan
   bool fits = true;                             ///< what it holds
 };
 
@@ -38,6 +39,8 @@ constexpr std::size_t kEveryPartition = 6;
 constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 /// Trees of our own that are counted for the parts of the plan that is taken, together.
 constexpr int kTreesOfTaken = 1600;
+/// Steps (Price::steps) of all searches of tiles of a question.
+constexpr std::int64_t kSteps = 12'000'000;
 
 /// The plan of one question: run() once.
 class Chooser {
@@ -58,6 +61,12 @@ class Chooser {
   std::string refusals() const;
 
   // ---- chooser_parts.cpp: plans of a part, and what they cost
+  struct Known {
+    std::deque<Candidate> all;
+    bool asked = false;  ///< others were
+    bool timed = false;  ///< by the target's time model
+    int trees = 0;       ///< of our own, that were counted
+  };
   const std::vector<Part>& pieces_of(const Part& p);
   /// Bytes that must move, however the part is planned.
   double compulsory(const Part& p);
@@ -70,9 +79,22 @@ class Chooser {
   void search_trees(const Part& p, int effort);
   /// More trees of each part that is taken.
   void polish(double& least, std::vector<const Candidate*>& best);
-  /// Seconds of a plan; nothing where it is illegal or does not fit. Searches of tiles meet the
-  /// same plans from several beginnings, and a target may walk all of a plan to time it.
-  std::optional<double> timed(Plan plan, const std::shared_ptr<const Workload>& w);
+  /// What a plan takes.
+  struct Timed {
+    Plan plan = {};                      ///< without names
+    std::optional<double> seconds = {};  ///< none: illegal, does not fit, or longer than most_steps
+    std::int64_t most_steps = -1;        ///< Question::most_steps that it was timed with
+    std::int64_t steps = 0;              ///< that the price took
+  };
+  /// All candidates, by the target's time model: where one has a time in few steps, those that take
+  /// many are left out.
+  void time_all(Known& known);
+  /// Whether the target does not take the plan. It costs nothing then, that is, it has no price.
+  bool refused(Candidate& c);
+  /// Searches of tiles meet the same plans from several beginnings, and a target may walk all of a
+  /// plan to time it: each is timed once.
+  const Timed& timed(Plan plan, const std::shared_ptr<const Workload>& w,
+                     std::int64_t most_steps = std::numeric_limits<std::int64_t>::max());
   /// The operators as a workload, the same one for equal ones; null where they are none.
   std::shared_ptr<const Workload> alone(const Workload& w, const Part& ops);
   void search_tiles(Candidate& c);
@@ -84,9 +106,9 @@ class Chooser {
   std::optional<double> cost(Candidate& c);
   /// What models say of a plan at most; `counting`: those that make no plans.
   std::optional<double> most(const Plan& plan, const std::shared_ptr<const Workload>& w,
-                             bool counting) const;
-  std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w,
-                             const Plan& plan) const;
+                             bool counting);
+  std::optional<double> cost(const Model& e, std::shared_ptr<const Workload> w, const Plan& plan,
+                             std::int64_t most_steps = std::numeric_limits<std::int64_t>::max());
 
   // ---- chooser_edges.cpp: the other choice of each edge
   static Part as_one(Part a, const Part& b) {
@@ -111,7 +133,7 @@ class Chooser {
   /// the parts has them, so that as one they move what no part alone says.
   bool lie_together() const;
   /// What the parts' plans move as one; nothing where they are none.
-  std::optional<double> together(const std::vector<const Candidate*>& those) const;
+  std::optional<double> together(const std::vector<const Candidate*>& those);
   /// On caches the plan that moves least as one: of those in `others`, of each model's own of the
   /// whole, and of those that differ from the best in one part or one edge.
   void as_a_whole(double& least, std::vector<const Candidate*>& best,
@@ -126,13 +148,10 @@ class Chooser {
   const Model* clock_;     ///< whose seconds alone count; null: nobody's
   bool refines_ = true;    ///< tiles are searched
   std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
+  /// Steps of all prices so far, and those that searches of tiles may still take.
+  std::int64_t walked_ = 0, left_ = kSteps;
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
-  struct Known {
-    std::deque<Candidate> all;
-    bool asked = false;  ///< others were
-    int trees = 0;       ///< of our own, that were counted
-  };
   std::map<Part, Known> known_;
   /// By signature and effort: the first such part, and our own kernel of it.
   std::map<std::pair<std::string, int>,
@@ -141,8 +160,7 @@ class Chooser {
   std::map<Part, std::vector<Part>> pieces_;
   std::map<Part, double> compulsory_;
   /// What plans of a workload take, without names.
-  std::map<std::shared_ptr<const Workload>, std::vector<std::pair<Plan, std::optional<double>>>>
-      timed_;
+  std::map<std::shared_ptr<const Workload>, std::deque<Timed>> timed_;
   std::vector<std::shared_ptr<const Workload>> alone_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;

@@ -72,7 +72,7 @@ bool Chooser::lie_together() const {
          q_.workload->operators().size() <= kTakenApart;
 }
 
-std::optional<double> Chooser::together(const std::vector<const Candidate*>& those) const {
+std::optional<double> Chooser::together(const std::vector<const Candidate*>& those) {
   if (those.size() == 1) return those.front()->most[cost_];
   std::vector<PartPlan> parts;
   for (const Candidate* c : those) parts.push_back(c->part);

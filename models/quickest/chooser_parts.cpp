@@ -20,6 +20,11 @@ constexpr std::ptrdiff_t kMostProducts = 3;
 /// of their kernels; fewer of each where there are many operators.
 constexpr std::size_t kRefined = 3;
 constexpr int kTries = 96, kTriesOfAll = 2000;
+/// Of what is left of the steps (Price::steps) for searches of tiles, one kernel may take this
+/// part.
+constexpr std::int64_t kShare = 8;
+/// Where a plan of a part has no more steps than this, plans that have more are not timed.
+constexpr std::int64_t kFewSteps = 100'000;
 /// Of fewest bytes: trees of our own that are counted for all parts together, of a part at least
 /// and at most.
 constexpr int kTrees = 4000, kLeastTrees = 40, kMostTrees = 600;
@@ -51,12 +56,13 @@ double Chooser::compulsory(const Part& p) {
 }
 
 const Candidate* Chooser::best_of(const Part& p, bool asked) {
-  const Candidate* best = nullptr;
+  Candidate* best = nullptr;
   if (cost_ == kBytes) {
     search_trees(p, trees_of_each());
     for (Candidate& c : known_[p].all)
       if (cost(c) && c.fits && *c.most[cost_] <= compulsory(p)) asked = false;
   }
+  if (cost_ == kSeconds && clock_ != nullptr) candidates(p), time_all(known_[p]);
   for (Candidate& c : asked || cost_ == kSeconds ? candidates(p) : known_[p].all) {
     const auto its = cost(c);
     if (!its) continue;
@@ -64,6 +70,7 @@ const Candidate* Chooser::best_of(const Part& p, bool asked) {
         (c.fits == best->fits && *its < *best->most[cost_]))
       best = &c;
   }
+  if (best != nullptr && refused(*best)) return best_of(p, asked);
   if (best != nullptr && cost_ == kSeconds && refines_ && !best->refined) {
     std::vector<Candidate*> order;
     for (Candidate& c : candidates(p))
@@ -110,16 +117,53 @@ void Chooser::polish(double& least, std::vector<const Candidate*>& best) {
   }
 }
 
-std::optional<double> Chooser::timed(Plan plan, const std::shared_ptr<const Workload>& w) {
+const Chooser::Timed& Chooser::timed(Plan plan, const std::shared_ptr<const Workload>& w,
+                                     std::int64_t most_steps) {
   for (Kernel& k : plan.kernels) k.name.clear(), k.by.clear();
   auto& known = timed_[w];
-  const auto at = std::ranges::find(known, plan, &std::pair<Plan, std::optional<double>>::first);
-  if (at != known.end()) return at->second;
-  std::optional<double> seconds;
-  if (resolved(plan, w, q_))
-    seconds = clock_ != nullptr ? cost(*clock_, w, plan) : most(plan, w, false);
-  known.emplace_back(std::move(plan), seconds);
-  return seconds;
+  auto at = std::ranges::find(known, plan, &Timed::plan);
+  if (at == known.end()) at = known.insert(at, {.plan = std::move(plan)});
+  if (at->seconds || at->most_steps >= most_steps) return *at;
+  at->most_steps = most_steps;
+  const std::int64_t before = walked_;
+  if (resolved(at->plan, w, q_))
+    at->seconds =
+        clock_ != nullptr ? cost(*clock_, w, at->plan, most_steps) : most(at->plan, w, false);
+  at->steps = walked_ - before;
+  return *at;
+}
+
+void Chooser::time_all(Known& known) {
+  if (std::exchange(known.timed, true)) return;
+  const auto any = [&] {
+    return std::ranges::any_of(known.all,
+                               [](const Candidate& c) { return c.most[kSeconds].has_value(); });
+  };
+  for (Candidate& c : known.all)
+    c.most[kSeconds] = timed(c.part.plan, c.workload, kFewSteps).seconds;
+  if (any()) return;
+  for (Candidate& c : known.all)
+    for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
+      const std::optional<double> its = timed(larger, c.workload, kFewSteps).seconds;
+      if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
+        if (c.most[kSeconds]) break;
+        continue;
+      }
+      c.part.plan = larger, c.most[kSeconds] = its;
+    }
+  if (any()) return;
+  for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
+}
+
+/// To find out may take a target as long as to emit the plan: it is asked of those that are taken.
+bool Chooser::refused(Candidate& c) {
+  if (clock_ == nullptr || std::exchange(c.asked, true) || !q_.refuses) return false;
+  const auto s = resolved(c.part.plan, c.workload, q_);
+  const auto why = s ? q_.refuses(*s) : std::nullopt;
+  if (!why) return false;
+  refused_[c.part.by] = why->text;
+  c.most = {}, c.priced = {true, true};
+  return true;
 }
 
 std::shared_ptr<const Workload> Chooser::alone(const Workload& w, const Part& ops) {
@@ -139,7 +183,18 @@ void Chooser::search_tiles(Candidate& c) {
   const int tries = std::clamp(kTriesOfAll / std::max(all, 1) / 8, 4, kTries);
   const auto search = [&](Plan& plan, std::size_t k, double& seconds,
                           const std::shared_ptr<const Workload>& w) {
-    refine(plan, k, seconds, *w, tries, [&](const Plan& p) { return seen_.seen(timed(p, w)); });
+    // Longer programs are seldom faster.
+    std::int64_t most = std::max(kFewSteps / 4, 2 * timed(plan, w, kFewSteps).steps);
+    std::int64_t left = left_ / kShare;
+    refine(plan, k, seconds, *w, tries, [&](const Plan& p) -> std::optional<double> {
+      if (left <= 0) return std::nullopt;
+      const std::int64_t before = walked_;
+      const Timed& its = timed(p, w, most);
+      const std::int64_t took = its.seconds ? walked_ - before : most;
+      left -= took, left_ -= took;
+      if (its.seconds && *its.seconds < seconds) most = std::max(kFewSteps / 4, 2 * its.steps);
+      return seen_.seen(its.seconds);
+    });
   };
   Plan plan = c.part.plan;
   double seconds = *c.most[kSeconds];
@@ -149,9 +204,9 @@ void Chooser::search_tiles(Candidate& c) {
     std::ranges::sort(ops);
     const auto w = clock_ != nullptr && plan.kernels.size() > 1 ? alone(*c.workload, ops) : nullptr;
     Plan one{.kernels = {plan.kernels[k]}};
-    auto its = w != nullptr ? timed(one, w) : std::nullopt;
+    auto its = w != nullptr ? timed(one, w).seconds : std::nullopt;
     if (!its) {
-      seconds = timed(plan, c.workload).value_or(seconds);
+      seconds = timed(plan, c.workload).seconds.value_or(seconds);
       search(plan, k, seconds, c.workload);
       continue;
     }
@@ -159,7 +214,7 @@ void Chooser::search_tiles(Candidate& c) {
     plan.kernels[k] = std::move(one.kernels.front());
   }
   if (plan == c.part.plan) return;
-  const auto its = timed(plan, c.workload);
+  const auto its = timed(plan, c.workload).seconds;
   if (!its || *its >= *c.most[kSeconds]) return;
   const auto s = resolved(plan, c.workload, q_);
   if (!s || (q_.refuses && q_.refuses(*s))) return;
@@ -240,10 +295,9 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
 }
 
 std::optional<double> Chooser::cost(Candidate& c) {
+  if (cost_ == kSeconds && clock_ != nullptr) return c.most[cost_];  // by time_all()
   if (!c.priced[cost_]) {
     c.priced[cost_] = true;
-    if (cost_ == kSeconds && clock_ != nullptr)
-      return c.most[cost_] = timed(c.part.plan, c.workload);
     if (cost_ == kBytes) c.fits = resolved(c.part.plan, c.workload, q_).has_value();
     // Who makes no plans counts those of anybody: what it says is taken, where there is such a
     // one.
@@ -254,7 +308,7 @@ std::optional<double> Chooser::cost(Candidate& c) {
 }
 
 std::optional<double> Chooser::most(const Plan& plan, const std::shared_ptr<const Workload>& w,
-                                    bool counting) const {
+                                    bool counting) {
   std::optional<double> most;
   for (const Model* e : q_.others)
     if (e->times == (cost_ == kSeconds) && e->price != nullptr &&
@@ -264,10 +318,13 @@ std::optional<double> Chooser::most(const Plan& plan, const std::shared_ptr<cons
 }
 
 std::optional<double> Chooser::cost(const Model& e, std::shared_ptr<const Workload> w,
-                                    const Plan& plan) const {
+                                    const Plan& plan, std::int64_t most_steps) {
   try {
-    const Result<Price> price = e.price(question_of(q_, std::move(w)), plan, standard(e));
+    Question q = question_of(q_, std::move(w));
+    q.most_steps = most_steps;
+    const Result<Price> price = e.price(q, plan, standard(e));
     if (!price) return std::nullopt;
+    walked_ += price->steps;
     if (cost_ == kSeconds) return price->traffic.seconds;
     const std::string boundary = boundary_into(*q_.machine, q_.planned_level());
     const TrafficEntry all = price->traffic.total(boundary);

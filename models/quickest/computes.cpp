@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/row_values.h"
@@ -214,13 +215,23 @@ double Compute::panels_begun(const Product& x, const ProductBox& box) const {
 /// Seconds of rows of the left operand that a loop over the depth cuts: each begins anew in each
 /// of its blocks, before hardware brings it ahead.
 double Compute::rows_begun(const Product& x, const ProductBox& box) const {
-  constexpr double kBegins = 40;  // cycles
+  constexpr double kBegins = 40;   // cycles
+  constexpr double kStreams = 16;  // of lines that hardware follows at once (assumed)
   if (r_.caches.size() < 2 || x.depth < 0) return 0;
   const LoopId depth = w_.op(n_.op).loops[static_cast<std::size_t>(x.depth)];
   const BufferId left = buffer_read(x.left);
   if (extents_[static_cast<std::size_t>(x.depth)] == w_.loop(depth).extent ||
       !places_.in_place(left))
     return 0;
+  // A few rows go on where the tile before has ended, if that is the step of the depth before.
+  NodeId around = n_.parent;
+  const auto moves = [&](NodeId id, int local) {
+    return std::ranges::any_of(k_.node(id).cuts,
+                               [&](const OpLoop& c) { return c.op == n_.op && c.local == local; });
+  };
+  while (around.valid() && !moves(around, x.depth) && !moves(around, x.rows))
+    around = k_.node(around).parent;
+  if (box.rows <= kStreams && around.valid() && moves(around, x.depth)) return 0;
   const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
   return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
 }
@@ -570,8 +581,49 @@ double Compute::points(const InRegisters& registers) const {
   // A row begins; `join` and `part` are measured with rows of one vector, and have most of it.
   constexpr double kRowBegins = 0.5;  // cycles
   if (!follows) seconds += r_.visit + rows * kRowBegins * r_.cycle;
-  if (reads_sums_together(vector)) seconds += r_.reread;
+  if (reads_sums_together(vector))
+    seconds += r_.reread;
+  else
+    seconds += waits_for_rows(vector);
   return seconds;
+}
+
+/// How often this compute is visited in the iteration in which its kernel has the operator; 0: the
+/// kernel has not.
+double Compute::visits_since(OpId by) const {
+  const auto made = std::ranges::find_if(
+      k_.nodes, [by](const ScheduleNode& n) { return n.kind == NodeKind::compute && n.op == by; });
+  if (made == k_.nodes.end()) return 0;
+  std::set<NodeId> around;
+  for (NodeId at = made->parent; at.valid(); at = k_.node(at).parent) around.insert(at);
+  double visits = 1;
+  for (NodeId at = n_.parent; at.valid() && !around.contains(at); at = k_.node(at).parent)
+    if (k_.node(at).kind == NodeKind::loop)
+      visits *= static_cast<double>(std::max<std::int64_t>(1, k_.node(at).max_trips));
+  return visits;
+}
+
+/// Seconds until what was made of a row just before is there, once a tile: the last row's sum is
+/// joined, or its root found, before this compute begins with it, and no other row is left that
+/// could be worked on meanwhile.
+double Compute::waits_for_rows(int along) const {
+  constexpr double kJoined = 32, kRoot = 32, kValue = 10;  // cycles
+  const Operator& op = w_.op(n_.op);
+  double waits = 0;
+  for (const Access& a : op.inputs) {
+    const OpId by = w_.producer(a.tensor);
+    if (!by.valid() || product_of(w_, by)) continue;
+    if (along >= 0 && moves(a, op.loops[static_cast<std::size_t>(along)])) continue;
+    const bool sums = !w_.reduction_loops(by).empty();
+    const bool light = std::ranges::all_of(w_.op(by).outputs, [](const Output& o) {
+      return o.value.kind != Expr::Kind::call || (find_expr_function(o.value.function) != nullptr &&
+                                                  find_expr_function(o.value.function)->light == 1);
+    });
+    if (along < 0 && !sums) continue;  // a point alone
+    const double visits = visits_since(by);
+    if (visits > 0) waits = std::max(waits, (sums ? kJoined : light ? kValue : kRoot) / visits);
+  }
+  return waits * r_.cycle;
 }
 
 }  // namespace tilewright::quickest

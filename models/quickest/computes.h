@@ -66,6 +66,8 @@ class Compute {
   double put_together(const Product& x, const ProductBox& box) const;
   int vector_loop() const;
   bool reads_sums_together(int along) const;
+  double visits_since(OpId by) const;
+  double waits_for_rows(int along) const;
   bool uniform(const Expr& e, LoopId along) const;
   double seconds_of(const Operator& op, const Expr& e, LoopId along,
                     std::vector<const Expr*>& known) const;

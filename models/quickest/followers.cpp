@@ -6,6 +6,7 @@
 
 #include "core/lowering/byte_products.h"
 #include "core/lowering/checks.h"
+#include "core/lowering/window_planes.h"
 #include "core/workload/access.h"
 #include "models/quickest/quickest.h"
 
@@ -38,7 +39,7 @@ class Finder {
     if (!producer.valid() || followers_.contains(producer)) return;
     const ScheduleNode& n = k_.node(producer);
     if (n.once || n.writes.size() != 1 || n.writes[0].atomic || !complete(producer) ||
-        by_points(n.op) || leaves_loops_over(producer))
+        (by_points(n.op) && !by_planes(producer)) || leaves_loops_over(producer))
       return;
     std::set<BufferId> made = {n.writes[0].buffer};
     std::set<NodeId> taken;
@@ -105,21 +106,43 @@ class Finder {
     const Access& left = o.inputs[static_cast<std::size_t>(product->left)];
     const bool bytes = multiplies_bytes(w_, op);
     if (bytes && w_.tensor(left.tensor).values) return false;
-    std::vector<NodeId> around = open_;
-    add_path(open_.back(), producer, around);
+    const std::vector<std::int64_t> extents = extents_at(producer);
     for (int l = 0; l < static_cast<int>(o.loops.size()); ++l) {
       const LoopId loop = o.loops[static_cast<std::size_t>(l)];
       if (l == product->rows || l == product->columns || l == product->depth) continue;
       if (!bytes && !(indexes(left, loop) &&
                       indexes(o.inputs[static_cast<std::size_t>(product->right)], loop)))
         continue;
-      std::int64_t extent = w_.loop(loop).extent;
-      for (NodeId id : around)
-        for (const OpLoop& cut : k_.node(id).cuts)
-          if (cut.op == op && cut.local == l) extent = std::min(extent, k_.node(id).step);
-      if (extent > 1) return true;
+      if (extents[static_cast<std::size_t>(l)] > 1) return true;
     }
     return false;
+  }
+  /// Of a tile of the compute, as long as steps of the loops around it are.
+  std::vector<std::int64_t> extents_at(NodeId compute) const {
+    const OpId op = k_.node(compute).op;
+    std::vector<std::int64_t> extents;
+    for (LoopId l : w_.op(op).loops) extents.push_back(w_.loop(l).extent);
+    std::vector<NodeId> around = open_;
+    add_path(open_.back(), compute, around);
+    for (NodeId id : around)
+      for (const OpLoop& cut : k_.node(id).cuts)
+        if (cut.op == op) {
+          std::int64_t& extent = extents[static_cast<std::size_t>(cut.local)];
+          extent = std::min(extent, k_.node(id).step);
+        }
+    return extents;
+  }
+  /// A window over each channel alone: what follows takes its points as they are stored
+  /// (codegen/cpu/emit_planes.cpp).
+  bool by_planes(NodeId producer) const {
+    constexpr std::int64_t kFewRows = 3;  // as Compute::taps has it
+    const OpId op = k_.node(producer).op;
+    const std::vector<std::int64_t> extents = extents_at(producer);
+    const auto product = product_of(w_, op, extents);
+    if (product && product->rows >= 0 &&
+        extents[static_cast<std::size_t>(product->rows)] > kFewRows)
+      return false;
+    return window_plane(w_, op, extents, {.lanes = lanes_}).has_value();
   }
   bool add_path(NodeId from, NodeId to, std::vector<NodeId>& path) const {
     if (from == to) return true;

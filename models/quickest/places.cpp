@@ -266,6 +266,20 @@ bool Places::turns(const ReadRef& read) const {
   return b.index.back().plain_loop() != op.loops[static_cast<std::size_t>(p->columns)];
 }
 
+/// Whether a tile of a product's right operand is columns and steps of the depth alone.
+bool Places::is_one_matrix(const ReadRef& read, const Ranges& ranges) const {
+  const Operator& op = w_.op(read.op);
+  const auto extents = extents_of(s_, k_, ranges, read.op);
+  const auto p = product_of(w_, read.op, extents);
+  if (!p) return false;
+  const Access& b = op.inputs[static_cast<std::size_t>(p->right)];
+  for (int l = 0; l < static_cast<int>(op.loops.size()); ++l)
+    if (l != p->columns && l != p->depth && extents[static_cast<std::size_t>(l)] > 1 &&
+        indexes(b, op.loops[static_cast<std::size_t>(l)]))
+      return false;
+  return true;
+}
+
 /// What a micro-kernel walks of an operand while a block of the output stays in registers.
 Box Places::panel(const ReadRef& read, Ranges ranges) const {
   const Operator& op = w_.op(read.op);

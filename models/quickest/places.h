@@ -80,6 +80,9 @@ class Places {
   /// Whether a product's kernel turns its right operand before it reads it: columns are no
   /// neighbours there (codegen/cpu/emit_operand.cpp).
   bool turns(const ReadRef& read) const;
+  /// Whether the tile that it turns is one matrix: such a one is turned before the outermost loop
+  /// that does not move it.
+  bool is_one_matrix(const ReadRef& read, const Ranges& ranges) const;
 
  private:
   struct RightRows {

@@ -15,6 +15,27 @@ double loads_of_step(double rows, double vectors) {
   return rows + vectors + (rows > kAddresses + 1 ? rows - kAddresses : 0);
 }
 
+/// Whether the right operand is an image with padding around points that are columns: kernels walk
+/// it as a window of one tap (codegen/cpu/emit_window.cpp).
+bool is_padded_image(const Workload& w, const Operator& op, const Access& left,
+                     const Access& right) {
+  const Access& out = op.outputs[0].target;
+  if (right.index.size() < 2 || out.index.empty() || lowering::can_leave(w, op, left) ||
+      !lowering::can_leave(w, op, right))
+    return false;
+  std::vector<Interval> whole;
+  for (LoopId l : op.loops) whole.push_back({0, w.loop(l).extent});
+  for (std::size_t d = 0; d < right.index.size(); ++d) {
+    const Interval inside{0, w.tensor(right.tensor).shape[d]};
+    if (contains(inside, footprint(op, right.index[d], whole))) continue;
+    for (const Term& t : right.index[d].terms)
+      if (!indexes(out, t.loop)) return false;  // joined along the depth: no padding
+  }
+  const auto loop = out.index.back().plain_loop();
+  const std::vector<Term>& along = right.index.back().terms;
+  return loop && along.size() == 1 && along[0].loop == *loop && !indexes(left, *loop);
+}
+
 }  // namespace
 
 bool through_window(const Access& a) {
@@ -43,7 +64,7 @@ std::optional<Product> product_of(const Workload& w, OpId id,
               .right = e.args[static_cast<std::size_t>(1 - left)].input};
     const Access& a = op.inputs[static_cast<std::size_t>(p.left)];
     const Access& b = op.inputs[static_cast<std::size_t>(p.right)];
-    p.window = through_window(a) || through_window(b);
+    p.window = through_window(a) || through_window(b) || is_padded_image(w, op, a, b);
     // What may lie outside of its tensor is asked point by point.
     if (!p.window && (lowering::can_leave(w, op, a) || lowering::can_leave(w, op, b))) continue;
     for (int l = 0; l < static_cast<int>(op.loops.size()); ++l) {

@@ -95,4 +95,24 @@ int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, i
   return tried;
 }
 
+std::vector<Plan> coarser(const Plan& plan, const Workload& w) {
+  constexpr std::int64_t kMost = 64;
+  std::set<std::string> loops;
+  for (Kernel k : plan.kernels)
+    for (const auto& [name, step] : steps_in(k)) loops.insert(name);
+  std::vector<Plan> all;
+  const auto add = [&](const std::set<std::string>& which, std::int64_t times) {
+    Plan larger = plan;
+    for (Kernel& k : larger.kernels)
+      for (const auto& [name, step] : steps_in(k))
+        if (const auto loop = w.find_loop(name); loop && which.contains(name))
+          *step = std::min(*step * times, w.loop(*loop).extent);
+    if (larger != plan) all.push_back(std::move(larger));
+  };
+  for (std::int64_t times = 2; times <= kMost; times *= 2) add(loops, times);
+  for (const std::string& name : loops)
+    for (std::int64_t times = 2; times <= kMost; times *= 2) add({name}, times);
+  return all;
+}
+
 }  // namespace tilewright::quickest

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "core/plan/plan.h"
 #include "core/workload/workload.h"
@@ -11,9 +12,13 @@ namespace tilewright::quickest {
 
 /// Changes the steps of one of the plan's kernels, one loop at a time to the next size that changes
 /// its number of trips, or to about half or twice, where that takes fewer seconds; ends where none
-/// does, or after `tries`. `timed`: seconds of the kernel; nothing where the plan is illegal, does not
-/// fit or is refused. Returns how many were tried; the plan and its seconds are the best then.
+/// does, or after `tries`. `timed`: seconds of the kernel; nothing where the plan is illegal, does
+/// not fit or is refused. Returns how many were tried; the plan and its seconds are the best then.
 int refine(Plan& plan, std::size_t kernel, double& seconds, const Workload& w, int tries,
            const std::function<std::optional<double>(const Plan&)>& timed);
+
+/// The plan with tiles of all loops 2, 4, .. 64 times as large, in turn, and then with those of one
+/// loop so; none larger than its loop. For plans of more tiles than anybody wants to walk.
+std::vector<Plan> coarser(const Plan& plan, const Workload& w);
 
 }  // namespace tilewright::quickest

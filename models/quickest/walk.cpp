@@ -24,6 +24,9 @@ struct Pending {
   double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
+  /// It is turned once for all iterations of the outermost loop that it does not depend on
+  /// (codegen/cpu/emit_operand.cpp).
+  bool turned_before = false;
 };
 
 struct Visit {
@@ -230,7 +233,8 @@ class Walk {
     for (Pending& p : body.loads) {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       // In what threads share, each iteration has buffers of its own.
-      p.changes = p.changes || id == shared_loop_ || depends(p.load, id);
+      const bool moves = id == shared_loop_ || depends(p.load, id);
+      p.changes = moves || (p.changes && !p.turned_before);
       if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
@@ -356,10 +360,13 @@ class Walk {
     places_.decide(id, box, ranges);
     if (places_.in_place(n.buffer)) {
       constexpr double kTurned = 2;  // beside a line that is copied
-      if (std::ranges::any_of(n.reads_below, [&](const ReadRef& r) { return places_.turns(r); }))
+      const auto turned =
+          std::ranges::find_if(n.reads_below, [&](const ReadRef& r) { return places_.turns(r); });
+      if (turned != n.reads_below.end())
         v.loads.push_back(
             {.load = id,
-             .lines = kTurned * places_.bytes_of_box(n.tensor, box, true) / places_.line()});
+             .lines = kTurned * places_.bytes_of_box(n.tensor, box, true) / places_.line(),
+             .turned_before = places_.is_one_matrix(*turned, ranges)});
       return v;
     }
     note_tile(n.buffer, box);

@@ -228,5 +228,58 @@ TEST(PriceOfForms, PointsThatAreBroadcastTakeWhatAZen3Takes) {
   }
 }
 
+/// Keys are turned before the outermost loop that does not move them, once, also where loops within
+/// it cut them into parts. A tile of several heads is no one matrix, and is turned where it is
+/// read.
+TEST(PriceOfForms, TurnedOperandsAreTurnedOnceForLoopsThatDoNotMoveThem) {
+  const auto packing = [](const char* tree) {
+    return time_of("h: 4, m: 48, l: 32, k: 48", "\"S[h,m,l] += Q[h,m,k] * K[h,l,k]\"", tree)
+        .packing;
+  };
+  const double once = packing("h/1 m/48 l/32 k/48 ( C.S )");
+  EXPECT_GT(once, 0);
+  for (const char* tree : {"h/1 m/6 l/32 k/48 ( C.S )", "h/1 m/6 l/8 k/48 ( C.S )",
+                           "h/1 m/6 l/16 k/24 ( C.S )", "h/1 l/8 m/6 k/24 ( C.S )"})
+    EXPECT_NEAR(packing(tree) / once, 1, 0.01) << tree;
+  EXPECT_NEAR(packing("h/4 m/6 l/16 k/24 ( C.S )") / once, 8, 0.1);
+}
+
+/// A depthwise convolution hands its points on from registers: an activation behind it costs no
+/// more than its operations, not a walk over the image.
+TEST(PriceOfForms, WhatFollowsAWindowOverEachChannelTakesItsPoints) {
+  const std::string loops = "c: 64, y: 28, x: 28, r: 3, s: 3",
+                    window = "\"Y[c,y,x] += X[c,y+r,x+s] * W[c,r,s]\"";
+  const double alone = time_of(loops, window, "c/1 ( C.Y )").arithmetic;
+  const double followed =
+      time_of(loops, window + ", \"Z[c,y,x] = relu(Y[c,y,x])\"", "c/1 ( C.Y C.Z )").arithmetic;
+  const double behind =
+      time_of("c: 64, y: 28, x: 28", "\"Z[c,y,x] = relu(Y[c,y,x])\"", "c/1 ( C.Z )").arithmetic;
+  EXPECT_GT(followed, alone);
+  EXPECT_LT(followed - alone, 0.85 * behind);
+}
+
+/// A pointwise convolution of a padded image is a window of one tap, as it is emitted: no sum of
+/// single points.
+TEST(PriceOfForms, PaddedImagesAreWindowsOfOneTap) {
+  const auto seconds = [](const std::string& index) {
+    return time_of("i: 64, y: 15, x: 15, c: 64", "\"Y[i,y,x] += X[c," + index + "] * W[i,c]\"",
+                   "i/64 ( C.Y )")
+        .seconds;
+  };
+  EXPECT_LT(seconds("y-1,x-1"), 2 * seconds("y,x"));
+}
+
+/// Rows that are normalised one at a time wait for their sum and their root; of several in a tile
+/// only the last one does.
+TEST(PriceOfForms, ATileWaitsOnceForItsRows) {
+  const std::string
+      loops = "i: 512, j: 64",
+      operators =
+          "\"S[i] += X[i,j]\", \"R[i] = rsqrt(S[i] * 0.01 + 1)\", \"Y[i,j] = X[i,j] * R[i]\"";
+  const double one = time_of(loops, operators, "i/1 ( C.S C.R C.Y )").arithmetic;
+  const double eight = time_of(loops, operators, "i/8 ( C.S C.R C.Y )").arithmetic;
+  EXPECT_GT(one, 1.1 * eight);
+}
+
 }  // namespace
 }  // namespace tilewright

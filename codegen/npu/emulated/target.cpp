@@ -1,6 +1,8 @@
 // Target npu: programs for the cores of an NPU, run by its emulator.
 #include "codegen/target.h"
 
+#include <algorithm>
+
 #include "codegen/micro_kernels.h"
 #include "codegen/npu/emulated/loaded.h"
 #include "codegen/npu/npu.h"
@@ -85,7 +87,15 @@ const Target kNpu = {
     .refuses = [](const Schedule& s, const Settings&, int) { return npu::refuses(s); },
     .needs = [](DType, const Settings&) { return TargetNeeds{.every_level = true}; },
     .meters = [] { return std::vector<std::string_view>{"emulator"}; },
-    .predicted_seconds = [](const Schedule& s) { return npu::predicted_seconds(s); },
+    .predicted_seconds = [](const Schedule& s, std::int64_t most_steps) -> Result<Predicted> {
+      npu::EmitOptions options;
+      options.most_instructions = std::min(options.most_instructions, most_steps);
+      Predicted its;
+      const Result<double> seconds = npu::predicted_seconds(s, options, &its.steps);
+      if (!seconds) return seconds.why();
+      its.seconds = *seconds;
+      return its;
+    },
 };
 
 }  // namespace tilewright::codegen

@@ -43,6 +43,62 @@ DType floats_of(const Model& m) {
   return DType::f32;
 }
 
+/// Of a node that reads something without elements: whether what it makes is known by that. Throws
+/// Unsupported where its operator is none that may read such a thing.
+bool without_elements(NodeReader& n) {
+  constexpr std::string_view keeps =
+      " Abs Acos Acosh Asin Asinh Atan Atanh BatchNormalization Cast Ceil Celu Clip Cos Cosh "
+      "Dropout "
+      "Elu Erf Exp Floor Gelu GroupNormalization HardSigmoid HardSwish Hardmax Identity "
+      "InstanceNormalization LayerNormalization LeakyRelu Log LogSoftmax Mish Neg Not "
+      "RMSNormalization Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus "
+      "Softsign Sqrt Swish Tan Tanh ThresholdedRelu ";
+  constexpr std::string_view joins =
+      " Add And Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod Mul Or PRelu "
+      "Pow "
+      "Sub Sum Where Xor ";
+  constexpr std::string_view views = " Concat Shape Size Slice Split ";
+  const auto is_one = [word = " " + n.node.op + " "](std::string_view of) {
+    return of.find(word) != of.npos;
+  };
+  const auto none = [](const Value& v) { return v.type != kUnknown && elements_of(v.shape) == 0; };
+  if (std::ranges::none_of(n.in, none)) return false;
+  const std::string& op = n.node.op;
+  if (is_one(keeps) && none(n.at(0))) {
+    n.out[0] = Builder::known(
+        op == "Cast" ? static_cast<std::int32_t>(n.integer("to", kFloat)) : n.at(0).type,
+        n.at(0).shape, {});
+    return true;
+  }
+  if (is_one(joins)) {
+    Shape out;
+    for (std::size_t i = 0; i < n.in.size(); ++i) {
+      const Shape& s = n.at(i).shape;
+      if (s.size() > out.size()) out.insert(out.begin(), s.size() - out.size(), 1);
+      for (std::size_t d = 1; d <= s.size(); ++d) {
+        std::int64_t& to = out[out.size() - d];
+        if (to != 1 && s[s.size() - d] != 1 && to != s[s.size() - d])
+          throw Unsupported{"its shapes do not broadcast"};
+        if (to == 1) to = s[s.size() - d];
+      }
+    }
+    const bool truth = op == "And" || op == "Or" || op == "Xor" || op == "Equal" ||
+                       op.starts_with("Less") || op.starts_with("Greater");
+    n.out[0] = Builder::known(truth ? kBool : n.at(op == "Where" ? 1 : 0).type, out, {});
+    return true;
+  }
+  if (op == "MatMul" && n.at(0).shape.size() == 2 && n.at(1).shape.size() == 2) {
+    const Shape to = {n.at(0).shape[0], n.at(1).shape[1]};
+    n.out[0] = elements_of(to) == 0 ? Builder::known(n.at(0).type, to, {})
+                                    : Builder::uniform(n.at(0).type, to, 0);  // a sum of nothing
+    return true;
+  }
+  for (std::size_t i = 0; i < n.in.size(); ++i)
+    if (none(n.in[i]) && (i == 0 ? !is_one(views) : n.in[i].literal == nullptr))
+      throw Unsupported{"an input without elements"};
+  return false;
+}
+
 /// The first few names, and how many more there are.
 std::string some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 4;
@@ -77,8 +133,14 @@ class Importer {
     if (outputs.empty()) fail("outputs", "", "none can be computed", "a graph with outputs");
     for (const auto& [of, v] : outputs)
       if (v.type == kSequence) fail("outputs", shown(of), "is a sequence", "tensors");
+    std::vector<std::string> none;
     for (const auto& [of, v] : outputs)
-      if (elements_of(v.shape) < 1) fail("outputs", shown(of), "has no elements", "at least one");
+      if (elements_of(v.shape) < 1) none.push_back(shown(of));
+    if (none.size() == outputs.size())
+      fail("outputs", some(none), none.size() == 1 ? "has no elements" : "have no elements",
+           "at least one");
+    std::erase_if(outputs, [](const auto& o) { return elements_of(o.second.shape) < 1; });
+    if (!none.empty()) note("outputs without elements are left out: " + some(none));
     Builder::Result made = made_of(name, outputs);
     OnnxImport out{.workload = Workload::create(std::move(made.spec)),
                    .producer = shown(m_.producer),
@@ -144,9 +206,9 @@ class Importer {
       const std::string name =
           of.name.empty() ? shown(v.name) + "." + std::to_string(d) : shown(of.name);
       names.insert(name);
-      const std::int64_t n = bound(name);
-      if (n < 1 && std::ranges::find(open, name) == open.end()) open.push_back(name);
-      return std::max<std::int64_t>(n, 1);
+      if (const auto it = options_.bind.find(name); it != options_.bind.end()) return it->second;
+      if (std::ranges::find(open, name) == open.end()) open.push_back(name);
+      return std::int64_t{1};
     };
     std::vector<std::pair<const ValueInfo*, Shape>> all;
     for (const ValueInfo& v : m_.graph.inputs) {
@@ -178,8 +240,13 @@ class Importer {
     for (auto& [v, shape] : all) {
       if (value_type_of(v->type).empty())
         fail("inputs", shown(v->name), "is of a type that is not a number", "numbers");
-      if (elements_of(shape) < 1)
+      if (elements_of(shape) < 0)
         fail("inputs", shown(v->name), "has too many elements", "less than 2^62");
+      if (elements_of(shape) == 0) {  // such as a past of no steps
+        known_[v->name] = Builder::known(v->type, shape, {});
+        note(shown(v->name) + " has no elements");
+        continue;
+      }
       known_[v->name] = b_.input(v->name, v->type, shape);
       given_.insert(v->name);
       if (v->type == kInt64 || v->type == kUint64 || v->type == kUint32)
@@ -268,10 +335,10 @@ class Importer {
           reader.out[i] = (*folded)[i];
       } else {
         if (!standard || say == nullptr) throw Unsupported{"the operator is not supported"};
-        for (const Value& v : reader.in)
-          if (v.type != kUnknown && !v.literal && elements_of(v.shape) < 1)
-            throw Unsupported{"an input without elements"};
-        say(reader);
+        if (without_elements(reader))
+          asked = true;
+        else
+          say(reader);
       }
     }
     if (const Attribute* a = asked ? nullptr : reader.not_asked_for())

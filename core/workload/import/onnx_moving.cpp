@@ -125,6 +125,7 @@ void say_slice(NodeReader& n) {
              axes = n.integers_of("axes", 3), steps = n.integers_of("steps", 4);
   if (!starts || !ends || starts->size() != ends->size())
     throw Unsupported{"as many starts as ends"};
+  Shape none = v.shape;  // what is left
   for (std::size_t i = 0; i < starts->size(); ++i) {
     const std::size_t d =
         NodeReader::axis(axes ? axes->at(i) : static_cast<std::int64_t>(i), v.shape.size());
@@ -137,10 +138,11 @@ void say_slice(NodeReader& n) {
     to = std::clamp<std::int64_t>(to, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
     const std::int64_t count =
         step > 0 ? (to - from + step - 1) / step : (from - to - step - 1) / -step;
-    if (count < 1) throw Unsupported{"a slice without elements"};
+    none[d] = std::max<std::int64_t>(count, 0);
+    if (elements_of(none) == 0) continue;
     v = n.b.sliced(n.name + "_part", v, d, from, step, count);
   }
-  n.out[0] = v;
+  n.out[0] = elements_of(none) == 0 ? Builder::known(v.type, none, {}) : v;
 }
 
 void say_split(NodeReader& n) {
@@ -191,8 +193,8 @@ void say_expand(NodeReader& n) {
     if (wants == 1) wants = has;
     if (has != 1 && has != wants) throw Unsupported{"a shape that it does not broadcast to"};
   }
-  if (elements_of(to) < 1) throw Unsupported{"a shape without elements, or too large"};
-  n.out[0] = n.b.expanded(v, to);
+  if (elements_of(to) < 0) throw Unsupported{"a shape that is too large"};
+  n.out[0] = elements_of(to) == 0 ? Builder::known(v.type, to, {}) : n.b.expanded(v, to);
 }
 
 /// Repeats are a dimension of their own, before the one that is repeated.

@@ -23,13 +23,13 @@ std::map<std::string, std::int64_t> parse_bindings(std::string_view text, std::s
       const std::string_view number = item.substr(equals + 1);
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), n);
       good =
-          error == std::errc() && end == number.data() + number.size() && n > 0 && n <= 2147483647;
+          error == std::errc() && end == number.data() + number.size() && n >= 0 && n <= 2147483647;
     }
     if (!good || !out.emplace(item.substr(0, equals), n).second)
       throw InputError({.where = std::string(where),
                         .value = "'" + std::string(item.substr(0, 80)) + "'",
                         .problem = good ? "is given twice" : "binds no dimension",
-                        .accepted = "NAME=N with N of 1..2147483647, with commas between"});
+                        .accepted = "NAME=N with N of 0..2147483647, with commas between"});
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return out;

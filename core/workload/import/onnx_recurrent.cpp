@@ -160,10 +160,11 @@ class Cells {
     return squeezed(b_, b_.sliced(n_.name, v, dim, g, 1, 1), dim);
   }
 
-  /// What goes into an activation is clipped, where that is asked for.
+  /// What goes into a gate is clipped, where that is asked for: as in onnxruntime, the cell is not.
   Expr activated(std::int64_t d, std::size_t which, std::size_t functions, const char* usual,
-                 const Expr& in) {
-    const Expr x = clip_ > 0 ? call("max", {call("min", {in, number(clip_)}), number(-clip_)}) : in;
+                 const Expr& in, bool clipped = true) {
+    const Expr x =
+        clip_ > 0 && clipped ? call("max", {call("min", {in, number(clip_)}), number(-clip_)}) : in;
     const std::size_t at = static_cast<std::size_t>(d) * functions + which;
     const std::string name = at < activations_.size() ? activations_[at] : usual;
     const double alpha = at < alphas_.size()     ? alphas_[at]
@@ -193,19 +194,23 @@ class Cells {
     const Value none = Builder::uniform(x.type, {hidden_}, 0);
     const auto peep = [&](std::int64_t i) { return of.has_peephole ? gate(of.p, i) : none; };
     const bool coupled = n_.integer("input_forget", 0) != 0;
-    std::vector<Value> ins;  // gates i, o, f, c
-    for (const std::int64_t g : {0, 2, 3}) parts(ins, of, x, from_h, g);
-    ins.insert(ins.end(), {c, peep(0), peep(2)});
+    std::vector<Value> ins;  // gates i, c, f
+    for (const std::int64_t g : {0, 3}) parts(ins, of, x, from_h, g);
+    ins.insert(ins.end(), {c, peep(0)});
+    if (!coupled) {
+      parts(ins, of, x, from_h, 2);
+      ins.push_back(peep(2));
+    }
     const Value state = b_.map(step + "_c", x.type, ins, [&](const Args& a) {
-      const Expr& before = a[12];
+      const Expr& before = a[8];
       const auto with = [&](std::size_t from, std::size_t p) {
         return call("add", {sum(a, from, 4), call("mul", {a[p], before})});
       };
-      const Expr i = activated(d, 0, 3, "Sigmoid", with(0, 13));
+      const Expr i = activated(d, 0, 3, "Sigmoid", with(0, 9));
       const Expr f =
-          coupled ? call("sub", {number(1), i}) : activated(d, 0, 3, "Sigmoid", with(4, 14));
+          coupled ? call("sub", {number(1), i}) : activated(d, 0, 3, "Sigmoid", with(10, 14));
       return call("add", {call("mul", {f, before}),
-                          call("mul", {i, activated(d, 1, 3, "Tanh", sum(a, 8, 4))})});
+                          call("mul", {i, activated(d, 1, 3, "Tanh", sum(a, 4, 4))})});
     });
     ins.clear();
     parts(ins, of, x, from_h, 1);
@@ -213,7 +218,7 @@ class Cells {
     const Value out = b_.map(step + "_y", x.type, ins, [&](const Args& a) {
       const Expr o =
           activated(d, 0, 3, "Sigmoid", call("add", {sum(a, 0, 4), call("mul", {a[5], a[4]})}));
-      return call("mul", {o, activated(d, 2, 3, "Tanh", a[4])});
+      return call("mul", {o, activated(d, 2, 3, "Tanh", a[4], false)});
     });
     return {out, state};
   }
