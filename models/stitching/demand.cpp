@@ -72,7 +72,6 @@ class Tally {
         accesses_(p),
         grid_(grid_of(part ? part->body : p.steps)),
         l1_(d, p, grid_, blocks()),
-        asked_(p.asked(d.sms, d.registers_per_sm)),
         counted_(counted),
         passes_(p),
         known_(std::move(kept)) {
@@ -92,7 +91,8 @@ class Tally {
     out_.chain += kOfIssue * accessing_ / out_.warps;
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.
-    const double spilled = std::max(0.0, out_.registers - allowed(out_.registers));
+    const double spilled =
+        std::max(0.0, out_.registers - registers_allowed(d_, kWarp * out_.warps, out_.registers));
     out_.instructions += 2 * spilled * out_.warps;
     out_.wavefronts += 2 * spilled * out_.warps;
     double awaited = 0;
@@ -109,9 +109,6 @@ class Tally {
   /// meet in each.
   double next_turn() const { return meetings_ > 1 ? loaded_ / meetings_ : 0; }
 
-  double allowed(double kept) const {
-    return registers_allowed(d_, kWarp * out_.warps, kept, asked_);
-  }
   /// Of a thread: loads ahead take no more than kMostAhead in all.
   double registers() const {
     const double words = p_.f64 ? 2 : 1, own = words * (kept().most + loading_);
@@ -361,7 +358,7 @@ class Tally {
   /// Turns of a loop whose loads find registers: ptxas takes no more than let as many blocks be on
   /// an SM as threads do. Of a turn that is under way each access keeps a part of its address.
   double rooms(double loads, double values) const {
-    const double free = allowed(known_.most) - before();
+    const double free = registers_allowed(d_, kWarp * out_.warps, known_.most) - before();
     return std::max(
         1.0, std::floor((free - kOfThread - kOfAddress * loads) / std::max(1.0, loads + values)));
   }
@@ -558,7 +555,8 @@ class Tally {
   /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
   /// values.
   double known_ahead(double loads, double values) const {
-    const double fitting = (allowed(known_.most) - before()) / std::max(1.0, values);
+    const double fitting =
+        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
     const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
     return std::max(std::floor(widest ? fitting + 0.5 : fitting),
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
@@ -590,7 +588,6 @@ class Tally {
   const AccessCounts accesses_;
   const std::vector<int> grid_;  ///< block indices, outer ones first
   const FirstLevel l1_;
-  const std::int64_t asked_;  ///< blocks of an SM for which the launch asks registers
   Counted& counted_;
   std::map<std::string, int> vertices_;
   std::set<int> indexed_;  ///< indices of arrays in registers

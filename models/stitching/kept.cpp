@@ -41,16 +41,12 @@ Kept KeptValues::registers() const {
   return out;
 }
 
-double registers_allowed(const Device& d, double threads, double kept, std::int64_t asked) {
+double registers_allowed(const Device& d, double threads, double kept) {
   const auto all = static_cast<double>(d.registers_per_sm);
-  const auto left = [&](double blocks) {
-    return std::min(kMostOfThread, kGranule * std::floor(all / (blocks * threads) / kGranule));
-  };
-  if (asked > 0) return left(static_cast<double>(asked));
   const double most = std::min(kMostBlocks, static_cast<double>(d.threads_per_sm) / threads);
   const double taken = kGranule * std::ceil(std::max(1.0, kept) / kGranule);
   const double blocks = std::clamp(std::floor(all / (taken * threads)), 1.0, most);
-  return left(blocks);
+  return std::min(kMostOfThread, kGranule * std::floor(all / (blocks * threads) / kGranule));
 }
 
 }  // namespace tilewright::stitching

@@ -43,9 +43,8 @@ class KeptValues {
   std::size_t pass_ = 0, loops_ = 0;
 };
 
-/// Registers that a thread may have for loads, before it waits for the first: those that so many
-/// blocks on an SM leave it, where its launch asks for them (ThreadProgram::asked); 0: as
-/// many as leave no fewer blocks on an SM than what it keeps allows.
-double registers_allowed(const Device& d, double threads, double kept, std::int64_t asked);
+/// Registers that a thread may have without fewer blocks on an SM than what it keeps allows: ptxas
+/// takes about so many for loads, before it waits for the first.
+double registers_allowed(const Device& d, double threads, double kept);
 
 }  // namespace tilewright::stitching

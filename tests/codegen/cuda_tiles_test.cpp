@@ -405,8 +405,9 @@ TEST(CudaTiles, CopyingWarpsGiveRegistersInF32) {
         return source->text.find(what) != std::string::npos;
       };
       EXPECT_EQ(has(d.registers), hopper) << source->text;
+      // Without setmaxnreg, too, a launch asks for a block where it has one an SM.
       EXPECT_EQ(has(formatted("__launch_bounds__({}, {})", 32 * (d.warps + 4), d.blocks)),
-                hopper && d.blocks > 0);
+                hopper || d.blocks == 1);
       EXPECT_EQ(has("copy_rows<128, 4, "), d.k % 2 != 0 || d.n % 2 != 0);
       EXPECT_FALSE(has("copy_shifted"));
       if (hopper) sources.push_back(std::move(source).value());
