@@ -309,16 +309,18 @@ struct ThreadProgram {
   /// Loads of a thread for a read from home.
   std::int64_t loads_of(const Step& compute, const Read& r) const;
   std::int64_t element_bytes() const { return f64 ? 8 : 4; }  ///< in registers and shared memory
-  /// Blocks of a multiprocessor for which the launch asks registers (block_rules.h); 0 where what a
-  /// thread keeps there might have no room then.
+  /// Blocks of a multiprocessor for which the launch asks registers (block_rules.h): fewer where
+  /// what a thread keeps there might have no room then, but one: not asked, ptxas gives a thread of
+  /// 1,024 no more than 32.
   std::int64_t asked(std::int64_t sms, std::int64_t of_sm) const {
     constexpr std::int64_t kBeside = 32;
-    const std::int64_t blocks =
+    std::int64_t blocks =
         blocks_asked(kernel->blocks, kLanes * warps, sms, of_sm, kLeastOfStitched);
     std::int64_t words = kBeside;
     for (const Value& v : values)
       if (v.storage == Storage::registers) words += size_of_dims(v.dims) * (f64 ? 2 : 1);
-    return blocks > 0 && words <= most_registers(kLanes * warps * blocks, of_sm) ? blocks : 0;
+    while (blocks > 1 && words > most_registers(kLanes * warps * blocks, of_sm)) --blocks;
+    return blocks;
   }
 };
 
