@@ -220,6 +220,7 @@ void Chooser::search_tiles(Candidate& c) {
   if (!s || (q_.refuses && q_.refuses(*s))) return;
   c.part.plan = std::move(plan);
   c.most[kSeconds] = its;
+  c.asked = true;
 }
 
 std::deque<Candidate>& Chooser::candidates(const Part& p) {

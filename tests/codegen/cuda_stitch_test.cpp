@@ -492,11 +492,14 @@ TEST(Stitched, LaunchesAskForRegistersWhereAllBlocksHaveRoom) {
   EXPECT_EQ(bounds(softmax(4 * sms)), "__launch_bounds__(256, 4)");
   // Threads of more blocks would have fewer than 64.
   EXPECT_EQ(bounds(softmax(4 * sms + 1)), "__launch_bounds__(256)");
-  // 64 of a thread have no room for forty elements and what is computed of them.
+  // 64 of a thread have no room for forty elements and what is computed of them: fewer blocks are
+  // asked for, but one, even where that leaves a thread no more than 64.
   const char* const row =
       "r/1@grid ( L.x c/1280@warp c/40@lane ( C.sum ) Y.block C.mean c/1280@warp c/40@lane ( C.sub "
       "C.sq C.varsum ) Y.block C.rstd c/1280@warp c/40@lane ( C.norm ) )";
-  EXPECT_EQ(bounds({"layernorm:rows=4,cols=40960", {row}}), "__launch_bounds__(1024)");
+  EXPECT_EQ(bounds({"layernorm:rows=4,cols=40960", {row}}), "__launch_bounds__(1024, 1)");
+  EXPECT_EQ(bounds({"layernorm:rows=" + std::to_string(2 * sms) + ",cols=20480", {row}}),
+            "__launch_bounds__(512, 1)");
 }
 
 TEST(Stitched, BarriersOfSharedWorkLeftOutAreFound) {
