@@ -266,7 +266,7 @@ bool Places::turns(const ReadRef& read) const {
   return b.index.back().plain_loop() != op.loops[static_cast<std::size_t>(p->columns)];
 }
 
-/// Whether a tile of a product's right operand is columns and steps of the depth alone.
+/// Columns and steps of the depth alone.
 bool Places::is_one_matrix(const ReadRef& read, const Ranges& ranges) const {
   const Operator& op = w_.op(read.op);
   const auto extents = extents_of(s_, k_, ranges, read.op);

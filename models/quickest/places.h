@@ -80,8 +80,7 @@ class Places {
   /// Whether a product's kernel turns its right operand before it reads it: columns are no
   /// neighbours there (codegen/cpu/emit_operand.cpp).
   bool turns(const ReadRef& read) const;
-  /// Whether the tile that it turns is one matrix: such a one is turned before the outermost loop
-  /// that does not move it.
+  /// Whether what it turns is one matrix in these ranges.
   bool is_one_matrix(const ReadRef& read, const Ranges& ranges) const;
 
  private:

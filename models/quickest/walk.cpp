@@ -24,9 +24,9 @@ struct Pending {
   double vectors = 0, rows = 0;  ///< what is converted; of lines, or of vectors
   double bytes = 0;
   bool changes = false;  ///< its buffer holds another tile at the end of an iteration
-  /// It is turned once for all iterations of the outermost loop that it does not depend on
-  /// (codegen/cpu/emit_operand.cpp).
-  bool turned_before = false;
+  /// The product that it is turned for: once for all iterations of a loop that does not move it and
+  /// around which it is one matrix (codegen/cpu/emit_operand.cpp).
+  const ReadRef* turned_for = nullptr;
 };
 
 struct Visit {
@@ -234,7 +234,8 @@ class Walk {
       // One buffer holds one tile: what a loop further in has replaced is loaded again.
       // In what threads share, each iteration has buffers of its own.
       const bool moves = id == shared_loop_ || depends(p.load, id);
-      p.changes = moves || (p.changes && !p.turned_before);
+      const bool once = p.turned_for != nullptr && places_.is_one_matrix(*p.turned_for, ranges);
+      p.changes = moves || (p.changes && !once);
       if (p.changes) p.lines *= n, p.vectors *= n, p.rows *= n, p.bytes *= n;
       all.loads.push_back(p);
     }
@@ -366,7 +367,7 @@ class Walk {
         v.loads.push_back(
             {.load = id,
              .lines = kTurned * places_.bytes_of_box(n.tensor, box, true) / places_.line(),
-             .turned_before = places_.is_one_matrix(*turned, ranges)});
+             .turned_for = &*turned});
       return v;
     }
     note_tile(n.buffer, box);
