@@ -149,13 +149,14 @@ void Chooser::time_all(Known& known) {
         if (c.most[kSeconds]) break;
         continue;
       }
-      c.part.plan = larger, c.most[kSeconds] = its;
+      c.part.plan = larger, c.most[kSeconds] = its, c.asked = false;
     }
   if (any()) return;
   for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
 }
 
-/// To find out may take a target as long as to emit the plan: it is asked of those that are taken.
+/// To find out may take a target as long as to emit the plan: of larger tiles it is asked where
+/// they are taken.
 bool Chooser::refused(Candidate& c) {
   if (clock_ == nullptr || std::exchange(c.asked, true) || !q_.refuses) return false;
   const auto s = resolved(c.part.plan, c.workload, q_);
@@ -268,15 +269,7 @@ bool Chooser::worth_asking(const Model& m, const Workload& w) {
 void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Workload>& w,
                   std::deque<Candidate>& all) {
   try {
-    Question of_part = question_of(q_, w);
-    Result<Proposal> proposal = m.propose(of_part, standard(m));
-    if (!proposal && clock_ != nullptr && q_.refuses) {
-      // The target may take the same tree with larger tiles.
-      of_part.refuses = nullptr;
-      const std::string why = proposal.reason();
-      proposal = m.propose(of_part, standard(m));
-      if (!proposal) proposal = Reason{why};
-    }
+    const Result<Proposal> proposal = m.propose(question_of(q_, w), standard(m));
     if (!proposal) {
       refused_[m.name] = proposal.reason();
       return;
@@ -297,7 +290,8 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
                             .plan = proposal->plan,
                             .rewrites = proposal->rewrites,
                             .by = m.name},
-                   .workload = std::move(own)});
+                   .workload = std::move(own),
+                   .asked = true});
   } catch (const InputError& e) {
     refused_[m.name] = e.what();
   }

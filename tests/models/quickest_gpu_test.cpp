@@ -156,14 +156,17 @@ TEST(GpuPlanner, AttentionIsAPairOfProductsByWarpgroups) {
 
 /// Few rows: blocks of two products have some of the columns, and make the first product again.
 TEST(GpuPlanner, BlocksOfTwoProductsMayHaveSomeOfTheColumns) {
-  const Question q = question("mcfuser/G11", "h100");
-  const Result<Proposal> p = planner().propose(q, standard());
-  ASSERT_TRUE(p.ok()) << p.reason();
-  ASSERT_EQ(p->plan.kernels.size(), 1);
-  EXPECT_NE(to_text(p->plan.kernels.front().tree).find("n/64@grid"), std::string::npos);
-  const auto s = resolve(p->plan, q.workload, q.machine);
-  ASSERT_TRUE(s.ok()) << s.reason();
-  EXPECT_TRUE(lowering::warpgroup_pair(*s, 0).ok());
+  for (const char* name : {"mcfuser/G11", "gemm-chain:batch=4,m=256,n=192,k=64,l=512,dtype=f16",
+                           "gemm-chain:batch=8,m=512,n=128,k=64,l=512,dtype=f16"}) {
+    const Question q = question(name, "h100");
+    const Result<Proposal> p = planner().propose(q, standard());
+    ASSERT_TRUE(p.ok()) << name << p.reason();
+    ASSERT_EQ(p->plan.kernels.size(), 1) << name;
+    EXPECT_NE(to_text(p->plan.kernels.front().tree).find("n/64@grid"), std::string::npos) << name;
+    const auto s = resolve(p->plan, q.workload, q.machine);
+    ASSERT_TRUE(s.ok()) << s.reason();
+    EXPECT_TRUE(lowering::warpgroup_pair(*s, 0).ok()) << name;
+  }
 }
 
 /// Softmax as textbooks write it divides before the second product.
