@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -95,8 +96,14 @@ class Chooser {
   /// plan to time it: each is timed once.
   const Timed& timed(Plan plan, const std::shared_ptr<const Workload>& w,
                      std::int64_t most_steps = std::numeric_limits<std::int64_t>::max());
-  /// The operators as a workload, the same one for equal ones; null where they are none.
-  std::shared_ptr<const Workload> alone(const Workload& w, const Part& ops);
+  /// Searches a kernel's tiles: of a plan, the kernel's number, the plan's seconds.
+  using Tiles =
+      std::function<void(Plan&, std::size_t, double&, const std::shared_ptr<const Workload>&)>;
+  /// The kernel after a search of it alone, once for all kernels that differ in names alone: a
+  /// plan's seconds are about the sum of its kernels', and many plans have the same kernel. Nothing
+  /// where it is no workload of its own, or has no time alone.
+  std::optional<Kernel> with_tiles(const Kernel& kernel, const std::shared_ptr<const Workload>& w,
+                                   const Tiles& search);
   void search_tiles(Candidate& c);
   /// What each model proposes of the part. Parts that differ in names alone are asked about once.
   std::deque<Candidate>& candidates(const Part& p);
@@ -161,7 +168,9 @@ class Chooser {
   std::map<Part, double> compulsory_;
   /// What plans of a workload take, without names.
   std::map<std::shared_ptr<const Workload>, std::deque<Timed>> timed_;
+  /// Kernels' operators without names, and by NamelessKernel::key what searches found of each.
   std::vector<std::shared_ptr<const Workload>> alone_;
+  std::map<std::string, std::optional<Kernel>> searched_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
 };

@@ -167,23 +167,41 @@ bool Chooser::refused(Candidate& c) {
   return true;
 }
 
-std::shared_ptr<const Workload> Chooser::alone(const Workload& w, const Part& ops) {
-  if (no_subgraph(w, ops)) return nullptr;
-  auto own = std::make_shared<const Workload>(subgraph(w, ops));
-  const auto known =
-      std::ranges::find_if(alone_, [&](const auto& other) { return *other == *own; });
-  if (known != alone_.end()) return *known;
-  return alone_.emplace_back(std::move(own));
+std::optional<Kernel> Chooser::with_tiles(const Kernel& kernel,
+                                          const std::shared_ptr<const Workload>& w,
+                                          const Tiles& search) {
+  if (no_subgraph(*w, operators_of(kernel, *w))) return std::nullopt;
+  const NamelessKernel own = nameless(kernel, *w);
+  const auto named = [&](Kernel k, const Workload& from, const Workload& to) {
+    k = Names(from, to).rename(std::move(k));
+    k.name = kernel.name, k.by = kernel.by;
+    return k;
+  };
+  auto [at, is_new] = searched_.try_emplace(own.key);
+  if (is_new) {
+    // What is timed already stays as it is.
+    const bool whole = own.operators.size() == w->operators().size();
+    const auto known =
+        std::ranges::find_if(alone_, [&](const auto& other) { return *other == *own.workload; });
+    const auto one = whole ? w : known != alone_.end() ? *known : alone_.emplace_back(own.workload);
+    Plan plan{.kernels = {whole ? kernel : own.kernel}};
+    if (auto seconds = timed(plan, one).seconds) {
+      search(plan, 0, *seconds, one);
+      Kernel& found = plan.kernels.front();
+      at->second = whole ? named(std::move(found), own.part, *own.workload) : std::move(found);
+    }
+  }
+  if (!at->second) return std::nullopt;
+  return named(*at->second, *own.workload, own.part);
 }
 
 void Chooser::search_tiles(Candidate& c) {
   c.refined = true;
-  const auto before = resolved(c.part.plan, c.workload, q_);
-  if (!before) return;
+  if (!resolved(c.part.plan, c.workload, q_)) return;
   const int all = static_cast<int>(q_.workload->operators().size());
   const int tries = std::clamp(kTriesOfAll / std::max(all, 1) / 8, 4, kTries);
-  const auto search = [&](Plan& plan, std::size_t k, double& seconds,
-                          const std::shared_ptr<const Workload>& w) {
+  const Tiles search = [&](Plan& plan, std::size_t k, double& seconds,
+                           const std::shared_ptr<const Workload>& w) {
     // Longer programs are seldom faster.
     std::int64_t most = std::max(kFewSteps / 4, 2 * timed(plan, w, kFewSteps).steps);
     std::int64_t left = left_ / kShare;
@@ -199,21 +217,13 @@ void Chooser::search_tiles(Candidate& c) {
   };
   Plan plan = c.part.plan;
   double seconds = *c.most[kSeconds];
-  for (std::size_t k = 0; k < plan.kernels.size(); ++k) {
-    // A target's seconds are a sum over kernels, and many plans have the same kernel.
-    Part ops = before->kernels[k].ops;
-    std::ranges::sort(ops);
-    const auto w = clock_ != nullptr && plan.kernels.size() > 1 ? alone(*c.workload, ops) : nullptr;
-    Plan one{.kernels = {plan.kernels[k]}};
-    auto its = w != nullptr ? timed(one, w).seconds : std::nullopt;
-    if (!its) {
+  for (std::size_t k = 0; k < plan.kernels.size(); ++k)
+    if (auto found = with_tiles(plan.kernels[k], c.workload, search)) {
+      plan.kernels[k] = std::move(*found);
+    } else {
       seconds = timed(plan, c.workload).seconds.value_or(seconds);
       search(plan, k, seconds, c.workload);
-      continue;
     }
-    search(one, 0, *its, w);
-    plan.kernels[k] = std::move(one.kernels.front());
-  }
   if (plan == c.part.plan) return;
   const auto its = timed(plan, c.workload).seconds;
   if (!its || *its >= *c.most[kSeconds]) return;

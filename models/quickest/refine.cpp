@@ -2,6 +2,7 @@
 #include "models/quickest/refine.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 namespace tilewright::quickest {
@@ -19,32 +20,56 @@ bool of_contraction(const Workload& w, LoopId loop) {
   return false;
 }
 
-/// Steps that differ in their number of trips, ascending: multiples of the grain, where `fine`
-/// those below it, too, the whole loop last.
-std::vector<std::int64_t> steps_of(std::int64_t extent, bool fine) {
-  std::set<std::int64_t> all, trips;
-  for (std::int64_t t = 1; fine && t < std::min(kGrain, extent); ++t)
-    if (trips.insert(ceil_div(extent, t)).second) all.insert(t);
-  for (std::int64_t t = kGrain; t < extent; t += kGrain)
-    if (trips.insert(ceil_div(extent, t)).second) all.insert(t);
-  all.insert(extent);
-  return {all.begin(), all.end()};
-}
+/// Steps of a loop that differ in their number of trips: multiples of the grain, where `fine` those
+/// below it, too, and the whole loop. The least step of each number of trips is one of them. They
+/// are looked for, not listed: a loop may have 2^31 iterations.
+class Steps {
+ public:
+  Steps(std::int64_t extent, bool fine) : extent_(extent), fine_(fine) {}
+
+  /// The least that is not below `goal`.
+  std::optional<std::int64_t> from(std::int64_t goal) const {
+    if (goal > extent_) return std::nullopt;
+    for (std::int64_t t = std::max<std::int64_t>(goal, 1); t < below(); ++t)
+      if (small(t)) return t;
+    const std::int64_t t = whole_grains(std::max(goal, kGrain));
+    if (t >= extent_) return extent_;
+    const std::int64_t first = first_of(trips(t));
+    if (first >= t && large(first)) return first;
+    return std::min(first_of(trips(t) - 1), extent_);
+  }
+
+  /// The greatest that is not above `goal`.
+  std::optional<std::int64_t> upto(std::int64_t goal) const {
+    if (goal >= extent_) return extent_;
+    if (goal >= kGrain)
+      if (const std::int64_t t = first_of(trips(goal / kGrain * kGrain)); large(t)) return t;
+    for (std::int64_t t = std::min(goal, below() - 1); t >= 1; --t)
+      if (small(t)) return t;
+    return std::nullopt;
+  }
+
+ private:
+  std::int64_t trips(std::int64_t step) const { return ceil_div(extent_, step); }
+  static std::int64_t whole_grains(std::int64_t step) { return ceil_div(step, kGrain) * kGrain; }
+  /// The least multiple of the grain with no more trips.
+  std::int64_t first_of(std::int64_t trips) const { return whole_grains(ceil_div(extent_, trips)); }
+  /// Where steps below the grain end.
+  std::int64_t below() const { return fine_ ? std::min(kGrain, extent_) : 1; }
+  bool small(std::int64_t t) const { return t == 1 || trips(t) != trips(t - 1); }
+  /// Whether a multiple of the grain, the first of its trips among these, is so among all.
+  bool large(std::int64_t t) const { return t > kGrain || !fine_ || trips(t) != trips(t - 1); }
+
+  std::int64_t extent_;
+  bool fine_;
+};
 
 /// The steps around one: the next ones, and those next to twice and half of it.
 std::vector<std::int64_t> around(std::int64_t step, std::int64_t extent, bool fine) {
-  const std::vector<std::int64_t> all = steps_of(extent, fine);
+  const Steps steps(extent, fine);
   std::set<std::int64_t> near;
-  for (const std::int64_t goal : {step / 2, step - 1, step + 1, 2 * step}) {
-    const auto above = std::ranges::lower_bound(all, goal);
-    if (goal > step) {
-      if (above != all.end()) near.insert(*above);
-    } else if (above != all.end() && *above <= goal) {
-      near.insert(*above);
-    } else if (above != all.begin()) {
-      near.insert(*(above - 1));
-    }
-  }
+  for (const std::int64_t goal : {step / 2, step - 1, step + 1, 2 * step})
+    if (const auto found = goal > step ? steps.from(goal) : steps.upto(goal)) near.insert(*found);
   near.erase(step);
   return {near.rbegin(), near.rend()};
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "core/workload/text.h"
@@ -109,6 +110,63 @@ TEST(Planner, TilesOfFewRowsAreSearched) {
     });
     EXPECT_EQ(seconds, best) << name;
   }
+}
+
+/// The steps that a search tries beside one, when none is faster.
+std::vector<std::int64_t> tried_beside(const Workload& w, const std::string& tree) {
+  Plan plan{.kernels = {{.tree = parse_tree(tree)}}};
+  const std::int64_t before = plan.kernels.front().tree.step;
+  std::vector<std::int64_t> tried;
+  double seconds = 1;
+  refine(plan, 0, seconds, w, 96, [&](const Plan& p) -> std::optional<double> {
+    const std::int64_t now = p.kernels.front().tree.step;
+    if (now != before) tried.push_back(now);
+    return std::nullopt;
+  });
+  std::ranges::sort(tried);
+  return tried;
+}
+
+/// Of the steps with a number of trips, the least is tried: the next to a step, to its double and
+/// to its half, listed here one by one.
+TEST(Planner, StepsThatAreTriedDifferInTrips) {
+  for (const std::int64_t extent : {1, 7, 16, 17, 48, 100, 269, 1000}) {
+    const auto w = workload("softmax:cols=64,rows=" + std::to_string(extent));
+    std::vector<std::int64_t> all;
+    for (std::int64_t t = 1; t <= extent; ++t)
+      if ((t < 16 || t % 16 == 0 || t == extent) &&
+          (all.empty() || t == extent || ceil_div(extent, t) != ceil_div(extent, all.back())))
+        all.push_back(t);
+    for (std::int64_t step = 1; step <= extent; step += 1 + extent / 37) {
+      std::set<std::int64_t> near;
+      for (const std::int64_t most : {step / 2, step - 1})
+        if (const auto at = std::ranges::upper_bound(all, most); at != all.begin())
+          near.insert(*std::prev(at));
+      for (const std::int64_t least : {step + 1, 2 * step})
+        if (const auto at = std::ranges::lower_bound(all, least); at != all.end()) near.insert(*at);
+      EXPECT_EQ(tried_beside(*w, "r/" + std::to_string(step) + "@grid c/64 ( C.rowmax )"),
+                std::vector(near.begin(), near.end()))
+          << step << " of " << extent;
+    }
+  }
+  const auto many = workload("softmax:cols=1,rows=2147483647");
+  EXPECT_EQ(tried_beside(*many, "r/16@grid c/1 ( C.rowmax )"),
+            (std::vector<std::int64_t>{8, 15, 32}));
+}
+
+/// Layers that differ in names alone have their tiles searched once, also in a plan of the whole.
+TEST(Planner, TilesOfEqualLayersAreSearchedOnce) {
+  const auto tried = [](int blocks) {
+    Question q = question("resnext101:size=32,blocks=" + std::to_string(blocks), "mlu370");
+    for (const Model& m : builtin_models())
+      if (m.name != planner().name) q.others.push_back(&m);
+    const Result<Proposal> p = planner().propose(q, standard());
+    EXPECT_TRUE(p.ok());
+    return p->detail.at("candidates").at("generated").get<int>();
+  };
+  const int two = tried(2);
+  EXPECT_GT(two, 100);
+  EXPECT_EQ(tried(5), two);
 }
 
 /// Larger graphs whose parts' costs are sums have the cheaper choice of each edge, too, and explain
