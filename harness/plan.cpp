@@ -142,8 +142,8 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
                              !best->price.traffic.seconds && json.contains("volume_bytes");
   if (counted_lines && json["volume_bytes"] != json["exact_bytes"])
     json["exact_is"] =
-        "were the level managed by software; the volume is the cache's: whole lines, and lines "
-        "that are filled before they are written";
+        "were the level managed by software; the volume is the most that a model counts for the "
+        "cache, where whole lines move, and lines are filled before they are written";
   json["gap"] = json["bounds"]["proven"]["gap"];
   json["roofline"] = roofline_json(*setting.workload, *setting.machine, best->level);
   if (fits) TW_CHECK(moved->bytes >= bound, "a plan cannot move less than what is proven");

@@ -314,10 +314,7 @@ Explained explain(const Question& q, const ExplainAsked&, const Settings&) {
 
 Result<Price> price(const Question& q, const Plan& plan, const Settings& settings) {
   const Result<Rates> r = rates_of(q);
-  if (!r || !says_speed(*q.machine)) {
-    Result<Price> elsewhere = price_elsewhere(q, plan, settings);
-    if (!r || elsewhere) return elsewhere;
-  }
+  if (!r || !says_speed(*q.machine)) return price_elsewhere(q, plan, settings);
   const Result<Schedule> schedule = resolve(plan, q.workload, q.machine);
   if (!schedule) return Reason{schedule.reason()};
   std::vector<KernelTime> times;

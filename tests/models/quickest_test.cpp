@@ -296,6 +296,41 @@ TEST(Planner, WithoutTimesTheFewestBytesAreTaken) {
   EXPECT_GE(by_bytes, 26);  // every one on the scratchpads
 }
 
+/// A cache that no counting model knows, of a machine that says no speeds: the plan's bytes are
+/// what the planner says of it again, kernel by kernel, and nobody makes up seconds.
+TEST(Planner, UnknownCachesHaveBytesAndNoSeconds) {
+  const char* file = R"(name: prefetching
+kind: cpu
+levels:
+  - {name: DRAM, kind: home}
+  - name: L1
+    kind: cache
+    capacity: {value: 16K, source: assumed}
+    line: {value: 32, source: assumed}
+    ways: {value: 4, source: assumed}
+    prefetch: [{kind: stride}]
+)";
+  const auto machine = std::make_shared<const Machine>(machine_from_yaml(file, "the test"));
+  std::size_t most_kernels = 0;
+  for (const char* name : {"gemm-chain:m=96,n=40,k=64,l=72", "transformer-block"}) {
+    SCOPED_TRACE(name);
+    Question q{.name = name, .workload = workload(name), .machine = machine};
+    for (const Model& m : builtin_models())
+      if (m.name != planner().name) q.others.push_back(&m);
+    const Result<Proposal> ours = planner().propose(q, standard());
+    ASSERT_TRUE(ours.ok()) << ours.reason();
+    most_kernels = std::max(most_kernels, ours->plan.kernels.size());
+    q.workload = rewritten(q.workload, ours->rewrites);
+    const Result<Price> price = planner().price(q, ours->plan, standard());
+    ASSERT_TRUE(price.ok()) << price.reason();
+    EXPECT_FALSE(price->traffic.seconds);
+    const TrafficEntry all = price->traffic.total("DRAM/L1");
+    EXPECT_EQ(all.read.value + all.written.value, ours->detail.at("volume_bytes"));
+    EXPECT_EQ(price->traffic.operations.size(), q.workload->operators().size());
+  }
+  EXPECT_GT(most_kernels, 1);
+}
+
 /// Three products of a gate, more than a kernel that is searched for: on a processor others' plans
 /// of a small whole count all the same.
 TEST(Planner, AWholeOfManyProductsIsAskedOfOthers) {
