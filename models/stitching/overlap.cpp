@@ -30,10 +30,11 @@ constexpr double kUnfilled = 0.14;  // of a chain: where the last round leaves a
 // instructions, the part that comes on top, since warps that begin together wait for the same and
 // then all have something to issue; and how much longer the chain is for each doubling of a
 // thread's registers from kUsual on, shorter down to kFewest, since what a thread has on its way
-// comes one after the other. With n blocks an SM the square of 1 / n is left of both. Chosen with
-// kFilling by 2,282 stitched kernels of h200-drawn-seconds*.json, and by h200-ranking*.json, whose
-// order of schedules of many blocks they leave.
-constexpr double kTogether = 0.3, kOfRegisters = 0.17, kUsual = 32, kFewest = 16;
+// comes one after the other. With n blocks an SM the square of 1 / n is left of both. Each is so
+// many cycles at most: then warps have drifted apart. Chosen with kFilling by 2,282 stitched
+// kernels of h200-drawn-seconds*.json, and by h200-ranking*.json, whose order of schedules of many
+// blocks they leave.
+constexpr double kTogether = 0.3, kOfRegisters = 0.17, kUsual = 32, kFewest = 16, kInOne = 640;
 
 /// Cycles of a kernel besides its blocks.
 double launched(const Device& d, double blocks) {
@@ -48,8 +49,8 @@ double unhidden(const Device& d, double blocks) {
 
 /// Cycles of a block of a part, of which `alone` is not hidden.
 double chain_of(const Demand& p, double alone) {
-  const double registers = std::max(kFewest, p.registers);
-  return p.chain * (1 + kOfRegisters * alone * std::log2(registers / kUsual));
+  const double doublings = std::log2(std::max(kFewest, p.registers) / kUsual);
+  return p.chain + std::clamp(kOfRegisters * alone * doublings * p.chain, -kInOne, kInOne);
 }
 
 /// How much of the time is not the blocks' chains: where these are all of it, none of them is left
@@ -111,7 +112,7 @@ Overlap overlap(const Device& d, std::span<const Demand> parts, double resident,
     sum += std::pow(x, kSharpness);
   const double exposed = kExposed * all.chain * others(t.latency, sum) + steps * all.chain +
                          kFilling * std::min(all.blocks, places) * d.dispatch +
-                         kTogether * alone * t.issue * d.clock_hz;
+                         std::min(kInOne, kTogether * alone * t.issue * d.clock_hz);
   if (adding > 0) t.added = t.launch + std::min(adding, places) * kAdding / d.clock_hz;
   // One of those who wait for a word succeeds each time that all have gone to L2 and back, where
   // they are served one after the other.

@@ -155,26 +155,31 @@ TEST(Overlap, RoundsInStepWaitForEachOther) {
 
 TEST(Overlap, WhatNoOtherBlockOfAnSmHidesTakesLonger) {
   const Device d = round_device();
-  Demand alone = blocks(2, 10000), several = blocks(16, 10000);
+  Demand alone = blocks(2, 1000), several = blocks(16, 1000);
   const auto seconds = [&](const Demand& w) {
     const Overlap t = overlap(d, {&w, 1}, 32, 0);
     return t.seconds - t.launch;
   };
-  // Three tenths of a microsecond of instructions, where an SM has a block; of eight the square of
-  // an eighth of all of theirs. They hide behind chains of ten otherwise.
+  // Three tenths of a tenth of a microsecond of instructions, where an SM has a block; of eight the
+  // square of an eighth of all of theirs. They hide behind chains of one otherwise.
   const double one = seconds(alone), eight = seconds(several);
-  alone.instructions = several.instructions = 4000;
-  EXPECT_NEAR(seconds(alone) - one, 0.3e-6, 1e-9);
-  several.instructions /= 8;
-  EXPECT_NEAR(seconds(several) - eight, 0.3e-6 / 64, 1e-9);
+  alone.instructions = 400, several.instructions = 400.0 / 8;
+  EXPECT_NEAR(seconds(alone) - one, 0.03e-6, 1e-11);
+  EXPECT_NEAR(seconds(several) - eight, 0.03e-6 / 64, 1e-11);
   // Two doublings of registers, and no more than one that is missing.
   const auto latency = [&](Demand w, double registers) {
     w.registers = registers;
     return overlap(d, {&w, 1}, 32, 0).latency;
   };
-  EXPECT_NEAR(latency(alone, 128), 10e-6 * (1 + 2 * 0.17), 1e-12);
-  EXPECT_NEAR(latency(alone, 8), 10e-6 * (1 - 0.17), 1e-12);
-  EXPECT_NEAR(latency(several, 128), 10e-6 * (1 + 2 * 0.17 / 64), 1e-12);
+  EXPECT_NEAR(latency(alone, 128), 1e-6 * (1 + 2 * 0.17), 1e-12);
+  EXPECT_NEAR(latency(alone, 8), 1e-6 * (1 - 0.17), 1e-12);
+  EXPECT_NEAR(latency(several, 128), 1e-6 * (1 + 2 * 0.17 / 64), 1e-12);
+  // Warps of long blocks have drifted apart.
+  EXPECT_NEAR(latency(blocks(2, 100000), 128), 100e-6 + 640e-9, 1e-12);
+  Demand busy = blocks(2, 100000);
+  const double idle = seconds(busy);
+  busy.instructions = 40000;
+  EXPECT_NEAR(seconds(busy) - idle, 640e-9, 1e-9);
 }
 
 TEST(Overlap, SmsHaveWholeBlocks) {
