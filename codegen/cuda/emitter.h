@@ -83,6 +83,8 @@ class KernelEmitter : private RangeEmitter {
  private:
   // emit_kernel.cpp
   void check() const;
+  std::int64_t shared_before() const;
+  std::int64_t shared_bytes() const;
   std::int64_t resident() const;
   void pass();
   void walk();

@@ -89,6 +89,36 @@ TEST(Early, NextLaunchMayBeginWhereBlocksAreFewOrLong) {
   EXPECT_TRUE(early(65536, 4096, row));
 }
 
+/// Beside blocks that have an SM alone there is no room for others; on an SM that one of them has
+/// left there is room for several.
+TEST(Early, BlocksOfTilesHaveAnSmEachBehindBlocksThatHaveOneAlone) {
+  const auto w = std::make_shared<const Workload>(
+      named_workload("gated-ffn:m=16,n=768,k=832,l=1344,batch=1,dtype=f16"));
+  const auto h200 = std::make_shared<const Machine>(named_machine("h200"));
+  const auto launches = [&](const std::string& columns, bool warpgroups = true) {
+    Plan plan;
+    plan.kernels.push_back(
+        {.tree = parse_tree("m/16@grid l/" + columns +
+                            "@grid ( k/256 ( C.gate ) k/256 ( C.up ) C.gated S.H )"),
+         .launch = {.stages = 3}});
+    plan.kernels.push_back(
+        {.tree = parse_tree("m/16@grid n/64@grid ( l/192@cluster l/64 ( C.down ) S.E )")});
+    const auto s = resolve(plan, w, h200);
+    if (!s.ok()) throw std::runtime_error(s.reason());
+    const auto source = cuda::emit(*s, {.warpgroups = warpgroups, .prefix = "k"});
+    if (!source) throw std::runtime_error(source.reason());
+    return source->launches;
+  };
+  const std::int64_t half = h200->level(*h200->find("shared")).capacity.value / 2;
+  const auto few = launches("16");
+  ASSERT_EQ(few.front().blocks, 84);
+  EXPECT_EQ(few.front().shared_bytes, half);
+  EXPECT_GT(few.back().shared_bytes, half);
+  // More blocks than SMs share them; launches that do not begin early find all SMs free.
+  EXPECT_LT(launches("8").front().shared_bytes, half);
+  EXPECT_LT(launches("16", false).front().shared_bytes, half);
+}
+
 /// What a plan loads before threads meet, and uses behind that, is under way before they do.
 TEST(Early, LoadsStayBeforeTheBarrierThatAPlanPutsBehindThem) {
   const Schedule s = schedule_of(

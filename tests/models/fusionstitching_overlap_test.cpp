@@ -53,7 +53,7 @@ Demand demand(const Graph& g, const std::string& tree, std::map<std::string, Pin
 double accesses(double n) { return 2 * 2 * n; }
 /// A kernel of this many blocks that ask for little.
 Demand blocks(double n, double chain = 1) {
-  return {.blocks = n, .warps = 8, .meets = true, .chain = chain};
+  return {.blocks = n, .warps = 8, .meets = true, .chain = chain, .registers = 32};
 }
 
 const char* const kAbs =
@@ -150,7 +150,36 @@ TEST(Overlap, RoundsInStepWaitForEachOther) {
   Demand busy = one;
   busy.instructions = 40000;
   const Overlap t = overlap(d, {&busy, 1}, 10, 0);
-  EXPECT_NEAR(t.seconds - t.launch - t.issue, 0.2e-6, 1e-8);
+  EXPECT_NEAR(t.seconds - t.launch - t.issue, 0.2e-6 + 0.3 / 100 * t.issue, 1e-8);
+}
+
+TEST(Overlap, WhatNoOtherBlockOfAnSmHidesTakesLonger) {
+  const Device d = round_device();
+  Demand alone = blocks(2, 1000), several = blocks(16, 1000);
+  const auto seconds = [&](const Demand& w) {
+    const Overlap t = overlap(d, {&w, 1}, 32, 0);
+    return t.seconds - t.launch;
+  };
+  // Three tenths of a tenth of a microsecond of instructions, where an SM has a block; of eight the
+  // square of an eighth of all of theirs. They hide behind chains of one otherwise.
+  const double one = seconds(alone), eight = seconds(several);
+  alone.instructions = 400, several.instructions = 400.0 / 8;
+  EXPECT_NEAR(seconds(alone) - one, 0.03e-6, 1e-11);
+  EXPECT_NEAR(seconds(several) - eight, 0.03e-6 / 64, 1e-11);
+  // Two doublings of registers, and no more than one that is missing.
+  const auto latency = [&](Demand w, double registers) {
+    w.registers = registers;
+    return overlap(d, {&w, 1}, 32, 0).latency;
+  };
+  EXPECT_NEAR(latency(alone, 128), 1e-6 * (1 + 2 * 0.17), 1e-12);
+  EXPECT_NEAR(latency(alone, 8), 1e-6 * (1 - 0.17), 1e-12);
+  EXPECT_NEAR(latency(several, 128), 1e-6 * (1 + 2 * 0.17 / 64), 1e-12);
+  // Warps of long blocks have drifted apart.
+  EXPECT_NEAR(latency(blocks(2, 100000), 128), 100e-6 + 640e-9, 1e-12);
+  Demand busy = blocks(2, 100000);
+  const double idle = seconds(busy);
+  busy.instructions = 40000;
+  EXPECT_NEAR(seconds(busy) - idle, 640e-9, 1e-9);
 }
 
 TEST(Overlap, SmsHaveWholeBlocks) {
@@ -170,9 +199,9 @@ TEST(Overlap, SmsHaveWholeBlocks) {
 }
 
 TEST(Overlap, TheLongestDecidesAndOthersAdd) {
-  Demand w = {.blocks = 2, .warps = 8, .instructions = 40000, .chain = 1};
+  Demand w = {.blocks = 2, .warps = 8, .special = 5000, .chain = 1};
   const Overlap one = overlap(round_device(), {&w, 1}, 8, 0);
-  w.wavefronts = 10000;  // as long as the instructions
+  w.wavefronts = 10000;  // as long as the special functions
   const Overlap two = overlap(round_device(), {&w, 1}, 8, 0);
   EXPECT_NEAR((two.seconds - two.launch) / (one.seconds - one.launch), std::pow(2, 0.2), 1e-4);
 }
