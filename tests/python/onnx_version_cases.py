@@ -564,3 +564,11 @@ def turns(n):
 
 FAMILIES = [clip, batch_norm, squeezes, reduces, softmaxes, splits, slices, pads, top_k, resizes, gemm, scatters, gathers, gather_nd, windows, windows,
             globals_, norms, elements, binaries, compares, moves, moves, ranked, recurrent, quantised, controls, turns]
+
+
+def make(family, seed, opset, kind="f32"):
+    """The model of that family, seed and version."""
+    net = Net(numpy.random.default_rng(seed), opset, kind)
+    made = family(net)
+    net.ends_in(made if isinstance(made, list) else [made])
+    return net.model()
