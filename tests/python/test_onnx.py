@@ -347,6 +347,19 @@ def test_graphs_within_nodes(seed, tmp_path):
         assert not onnx_versions.off(got[output.name], w, onnx_versions.TOLERANCE[n.kind])
 
 
+@pytest.mark.parametrize("node", ["Conv (x, none)", "ConvTranspose (x, none)", "Mul (x, none)", "Einsum <equation = \"abcd,efgh->abcd\"> (x, none)"])
+def test_operands_without_elements(node, tmp_path):
+    """Refused, or a result without elements: a convolution with such a kernel was an internal error."""
+    path = str(tmp_path / "none.onnx")
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    none (float[2, 4, 5, 5] x, float[4, 4, 3, 3] w) => (float[?, ?, ?, ?] y) <int64[1] zero = {0}> {
+      none = Slice (w, zero, zero)
+      y = %s
+    }""" % node), path)
+    with pytest.raises(tilewright.InputError, match="without elements|no elements|broadcast"):
+        tilewright.import_(path)
+
+
 def test_loops_that_values_end(tmp_path):
     """Of at most so many turns, all of which are computed; what each turn leaves has as many rows as there are turns."""
     text = """<ir_version: 8, opset_import: ["" : 17]>

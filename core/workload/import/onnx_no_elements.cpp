@@ -53,9 +53,13 @@ bool without_elements(NodeReader& n) {
                                     : Builder::uniform(n.at(0).type, to, 0);  // a sum of nothing
     return true;
   }
-  for (std::size_t i = 0; i < n.in.size(); ++i)
-    if (none(n.in[i]) && (i == 0 ? !is_one(views) : n.in[i].literal == nullptr))
+  for (std::size_t i = 0; i < n.in.size(); ++i) {
+    if (!none(n.in[i])) continue;
+    // Behind the first input, a list of nothing: axes, scales.
+    const bool list = i > 0 && n.in[i].literal != nullptr && n.in[i].shape.size() == 1;
+    if (is_one(views) ? i > 0 && n.in[i].literal == nullptr : !list)
       throw Unsupported{"an input without elements"};
+  }
   return false;
 }
 
