@@ -351,14 +351,6 @@ Answer calibrate(const Request& request, const std::string& out) {
   if (out.empty())
     throw InputError(
         {.where = "-o", .problem = "no machine file is given", .accepted = "the file to write"});
-  const std::filesystem::path folder = std::filesystem::absolute(out).parent_path();
-  const bool apart = std::filesystem::is_directory(folder);
-  if (!apart || std::filesystem::is_directory(out))
-    throw InputError({.where = "-o",
-                      .value = out,
-                      .problem = apart ? "cannot be written (a folder)"
-                                       : "cannot be written (no such folder)",
-                      .accepted = "a file in a folder that can be written"});
   const int threads = static_cast<int>(std::max<std::int64_t>(1, machine->units.front().count));
   const double lanes =
       std::max(1.0, static_cast<double>(machine->units.front().vector_width.value) / 4);

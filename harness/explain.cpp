@@ -91,12 +91,6 @@ Answer explain(const Request& request, bool resolved, const std::optional<std::s
                       .value = *out,
                       .problem = "is for a drawing of a graph",
                       .accepted = "a model that draws its plans beside a workload"});
-  const std::string ending = std::filesystem::path(*out).extension();
-  if (!ending.empty() && ending != ".dot" && ending != ".gv" && ending != ".svg")
-    throw InputError({.where = "-o",
-                      .value = *out,
-                      .problem = "does not say a form of a drawing",
-                      .accepted = "a name that ends in .dot or .svg"});
   if (const auto why = write_drawing(answer.json["dot"], *out))
     return refuse(std::move(answer.json), why->text);
   answer.json["written"] = *out;

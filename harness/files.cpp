@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/format.h"
 #include "core/base/leftovers.h"
 #include "harness/request.h"
 
@@ -59,6 +61,29 @@ fs::path behind_links(fs::path path) {
     path = target.is_absolute() ? target : path.parent_path() / target;
   }
   return path;
+}
+
+/// -o, --csv
+std::string name_in_errors(const OptionSpec& option) {
+  return option.letter.empty() ? as_argument(option) : "-" + option.letter;
+}
+
+constexpr const char* kFolder = "a folder that can be written";
+
+/// The folder, or where it is missing the nearest one above it, takes new files.
+void check_folder(const std::string& path, std::string_view option) {
+  fs::path at = fs::absolute(path);
+  struct stat there = {};
+  while (::stat(at.c_str(), &there) != 0) {
+    if (errno != ENOENT || at == at.root_path())
+      cannot(option, path, "cannot be made", std::strerror(errno), kFolder);
+    at = at.parent_path();
+  }
+  if (!S_ISDIR(there.st_mode)) cannot(option, path, "cannot be made", "not a folder", kFolder);
+  const std::string made = at / (".tilewright.part" + std::to_string(::getpid()));
+  if (::mkdir(made.c_str(), 0700) != 0 && errno != EEXIST)
+    cannot(option, path, "cannot be made", std::strerror(errno), kFolder);
+  ::rmdir(made.c_str());
 }
 
 }  // namespace
@@ -176,6 +201,39 @@ void OutputFile::drop() {
 
 void OutputFile::fail(const std::string& why) const {
   cannot(option_, path_, "cannot be written", why, kWritable);
+}
+
+void check_output(const OptionSpec& option, const std::string& path) {
+  const std::string name = name_in_errors(option);
+  if (option.writes == Writes::nothing) return;
+  if (option.writes == Writes::folder) return check_folder(path, name);
+  const auto refuse = [&](const char* why) {
+    cannot(name, path, "cannot be written", why, kWritable);
+  };
+  if (const std::string ending = fs::path(path).extension();
+      !option.endings.empty() &&
+      std::ranges::find(option.endings, ending) == option.endings.end()) {
+    std::vector<std::string> named = option.endings;
+    std::erase(named, "");
+    cannot(name, path, "does not say in which form", "",
+           ("a name that ends in " + join(named, " or ")).c_str());
+  }
+  if (const auto descriptor = descriptor_named(behind_links(path))) {
+    const int flags = ::fcntl(*descriptor, F_GETFL);
+    if (flags < 0) refuse(std::strerror(errno));
+    if ((flags & O_ACCMODE) == O_RDONLY) refuse(std::strerror(EBADF));
+    return;
+  }
+  struct stat there = {};
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  // What is written through is not opened twice: a pipe would end.
+  const bool through =
+      exists && !S_ISDIR(there.st_mode) &&
+      (option.writes == Writes::lines || !S_ISREG(there.st_mode) || there.st_nlink > 1);
+  if (!through)
+    OutputFile(path, name);  // and goes
+  else if (::access(path.c_str(), W_OK) != 0)
+    refuse(std::strerror(errno));
 }
 
 std::string read_file(const std::string& path, std::string_view option) {

@@ -6,28 +6,30 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/option.h"
+
 namespace tilewright::harness {
 
-/// A file on its way. A regular file is whole or not there: it is written beside its name and renamed over
-/// it by finish(), a link to it stays a link, and its permissions stay. What is no regular file (a device,
-/// a pipe, /dev/stdout), and a file that has several names, is written through. Without finish() nothing of
-/// a regular file is left.
+/// A file on its way. A regular file is whole or not there: it is written beside its name and
+/// renamed over it by finish(), a link to it stays a link, and its permissions stay. What is no
+/// regular file (a device, a pipe, /dev/stdout), and a file that has several names, is written
+/// through. Without finish() nothing of a regular file is left.
 class OutputFile {
  public:
   enum class Becomes { whole, line_by_line };
-  /// `option` names the file in errors. `line_by_line`: a regular file is emptied and grows in place, for
-  /// those who watch it. Throws InputError where it cannot be opened.
+  /// `option` names the file in errors. `line_by_line`: a regular file is emptied and grows in
+  /// place, for those who watch it. Throws InputError where it cannot be opened.
   OutputFile(std::string path, std::string_view option, Becomes becomes = Becomes::whole);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   std::ostream& stream();
-  /// Throws InputError where anything could not be written so far; to be called after a line that others
-  /// wait for.
+  /// Throws InputError where anything could not be written so far; to be called after a line that
+  /// others wait for.
   void flush();
-  /// Writes what is left and gives the file its name. Throws InputError where that, or anything before, went
-  /// wrong.
+  /// Writes what is left and gives the file its name. Throws InputError where that, or anything
+  /// before, went wrong.
   void finish();
 
  private:
@@ -43,5 +45,9 @@ class OutputFile {
   std::unique_ptr<Buffer> buffer_;
   std::ostream stream_;
 };
+
+/// Throws InputError, as an OutputFile or make_folder() would, unless `path` can become what the
+/// option writes. Leaves nothing.
+void check_output(const OptionSpec& option, const std::string& path);
 
 }  // namespace tilewright::harness

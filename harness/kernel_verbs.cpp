@@ -43,7 +43,7 @@ Verb emit_verb() {
           Specs{{.name = "explain",
                  .kind = OptionKind::flag,
                  .help = "print what the threads of each kernel do, step by step; needs no -o"},
-                out("DIR", "the folder to write")},
+                out(Writes::folder, "the folder to write")},
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
@@ -64,12 +64,13 @@ Verb calibrate_verb() {
           "vector operation and the start of threads. Each number has its date and the spread of "
           "its\n"
           "samples. A number that scatters too much is left out of the file, and 'scattered' names "
-          "it;\nplans then use an assumed value. The others are kept in FILE.part, and the next run "
+          "it;\nplans then use an assumed value. The others are kept in FILE.part, and the next "
+          "run "
           "goes on from\nthere. Without the clock or the rate of multiply-adds no file is written.",
       .returns =
           "Returns {'numbers': [{'name', 'seconds', 'spread', 'samples', 'date'}], 'scattered', "
           "'written'}.",
-      .options = shared_options({"machine"}) + one(out("FILE", "the machine file to write")),
+      .options = shared_options({"machine"}) + one(out(Writes::file, "the machine file to write")),
       .run = [](const Request& r, const Settings& s) {
         Request of = r;
         if (!of.machine && !of.machine_text) of.machine = "host";
@@ -93,6 +94,7 @@ const std::vector<Bound<RunOptions>>& run_options() {
        into<&RunOptions::tune>},
       {{.name = "tune-log",
         .kind = OptionKind::path,
+        .writes = Writes::lines,
         .value = "FILE",
         .help = "with --tune: keep the plans' times in FILE; what it has of this processor or GPU, "
                 "target and code is not measured again"},
@@ -110,6 +112,7 @@ const std::vector<Bound<RunOptions>>& run_options() {
        into<&RunOptions::profile>},
       {{.name = "trace",
         .kind = OptionKind::path,
+        .writes = Writes::file,
         .value = "FILE.json",
         .help = "of a network: write when each kernel ran, for Perfetto and chrome://tracing"},
        into<&RunOptions::trace>},
@@ -145,7 +148,7 @@ Verb run_verb() {
           "Returns {'verified', 'relative_error', 'seconds_median', 'gflops', 'peak_gflops', ...}.",
       .options = plan_options() + shared_options({"target", "threads", "seed"}) +
                  specs_of(run_options()) + one(batch()) +
-                 one(out("FILE", "of --batch: the file that gets each answer, a line each")),
+                 one(out(Writes::lines, "of --batch: the file that gets each answer, a line each")),
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {
@@ -205,7 +208,7 @@ Verb measure_verb() {
           "batch {'results': [...]}.",
       .options = plan_options() + shared_options({"target"}) + specs_of(measure_options()) +
                  shared_options({"threads", "seed"}) + one(batch()) +
-                 one(out("FILE", "of --batch: the file that gets the answers, a line each")),
+                 one(out(Writes::file, "of --batch: the file that gets the answers, a line each")),
       .models = true,
       .targets = true,
       .run = [](const Request& r, const Settings& s) {

@@ -80,17 +80,11 @@ std::optional<Reason> add_executed(ordered_json& json, const MeteredKernel& kern
 }
 
 /// By the kernel itself, and where exact counts other bytes.
-Answer self_counted(Job job) {
+Answer self_counted(Job job, const std::shared_ptr<codegen::Device>& device) {
   emit_job(job);
   build_job(job);
   if (job.refusal) return job.answer();
-  const Reference reference = reference_of(job.on.setting, job.request.seed);
-  const auto device = open_device(job.target());
-  if (!device) {
-    job.refuse_with(device.reason());
-    return job.answer();
-  }
-  verify_job(job, *device, reference);
+  verify_job(job, device, reference_of(job.on.setting, job.request.seed));
   if (job.refusal) return job.answer();
   const std::optional<Traffic> counted = job.kernel->kernel().counted();
   TW_CHECK(counted.has_value(), "a meter of kernels that do not count");
@@ -154,7 +148,9 @@ Answer measure(const Request& request, const MeasureOptions& options) {
   const profilers::MeterRecord& record = find_meter(options.meter, "--meter");
   Job job = job_of(request, {.target = options.target, .build_only = options.build_only});
   const codegen::Target& target = job.target();
-  if (measures(record, target) && record.counts == profilers::Counts::process)
+  const std::optional<Reason> missing = absent(record);
+  if (measures(record, target) && record.counts == profilers::Counts::process &&
+      (!missing || options.build_only))
     return measure_by_process(std::move(job), options);
   job.json["meter"] = record.name;
   const auto refused = [&](const std::string& why) {
@@ -164,11 +160,13 @@ Answer measure(const Request& request, const MeasureOptions& options) {
     job.json["target"] = target.name;
     return refuse(job.json, why);
   };
-  if (const auto why = absent(record)) return refused(why->text);
+  if (missing) return refused(missing->text);
   if (!measures(record, target))
     return refused("meter " + options.meter + " measures kernels of target " +
                    std::string(target_of(record).name));
-  if (record.counts == profilers::Counts::itself) return self_counted(std::move(job));
+  const std::shared_ptr<codegen::Device> device = device_for(job);
+  if (job.refusal) return job.answer();
+  if (record.counts == profilers::Counts::itself) return self_counted(std::move(job), device);
   job.request.target_options = options_under(record, target, job.request.target_options);
   return metered(std::move(job), record, options);
 }

@@ -341,6 +341,8 @@ void run_as_command() { is_command = true; }
 
 Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
                      const MeasureOptions& options) {
+  if (!options.build_only)
+    if (const auto why = absent(find_meter("ncu", "--meter"))) return {.refusal = why->text};
   const TemporaryDirectory folder;
   const auto standard = [](Job& job, const char* option, const std::string& value) {
     if (find_option(job.target().options(), option) != nullptr)
@@ -362,8 +364,6 @@ Counted count_by_ncu(std::vector<Job>& jobs, const Request& request,
       request.progress, "building");
   Counted counted;
   if (options.build_only) return counted;
-  const profilers::MeterRecord& meter = find_meter("ncu", "--meter");
-  if (const auto why = absent(meter)) return {.refusal = why->text};
   Counting counting(jobs, request, options.cold_only);
   if (const auto why = counting.run()) return {.refusal = why->text};
   counted.metrics_refused = counting.metrics().refused;

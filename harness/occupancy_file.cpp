@@ -45,13 +45,7 @@ ordered_json events_of(const Occupancy& o, const std::vector<CacheGeometry>& lev
 }  // namespace
 
 OccupancyFile::OccupancyFile(std::string path, std::optional<std::int64_t> stride)
-    : path_(std::move(path)), samples_(stride.value_or(0)) {
-  if (!path_.ends_with(".csv") && !path_.ends_with(".json"))
-    throw InputError({.where = "--occupancy",
-                      .value = path_.empty() ? "an empty name" : path_,
-                      .problem = "does not say in which form",
-                      .accepted = "a name that ends in .csv or .json"});
-}
+    : path_(std::move(path)), samples_(stride.value_or(0)) {}
 
 void OccupancyFile::write(const std::string& workload, const std::string& machine,
                           const std::vector<CacheGeometry>& levels,

@@ -78,6 +78,29 @@ Job job_of(Request request, RunOptions options) {
   return {.request = std::move(request), .options = std::move(options)};
 }
 
+std::shared_ptr<codegen::Device> device_for(Job& job) {
+  const codegen::Target& target = job.target();
+  if (job.refusal || job.options.build_only) return nullptr;
+  const auto refuse = [&](std::string why) {
+    settings_for(target, job.request.target_options);  // bad input is said first
+    const Setting setting = setting_of(job.request);
+    name_workload(job.json, setting);
+    job.json["machine"] = setting.machine->name;
+    job.json["target"] = target.name;
+    job.refuse_with(std::move(why));
+    return nullptr;
+  };
+  if (target.open == nullptr) {
+    const Availability here = target.here();
+    return here.usable
+               ? nullptr
+               : refuse("target " + std::string(target.name) + " is not available: " + here.reason);
+  }
+  Result<std::shared_ptr<codegen::Device>> device = target.open();
+  if (!device) return refuse(device.reason());
+  return std::move(device).value();
+}
+
 void plan_job(Job& job) {
   if (job.refusal) return;
   const codegen::Target& target = job.target();

@@ -52,6 +52,10 @@ void verify_job(Job& job, const std::shared_ptr<codegen::Device>& device,
                 const Reference& reference);
 /// Times what was verified, or runs it for a profiler.
 void time_job(Job& job);
+/// The device that the job runs on, before anything is planned; null where the target has none, and
+/// with RunOptions::build_only. Refuses the job where it, or what builds kernels that have none, is
+/// not here. Throws InputError for bad input.
+std::shared_ptr<codegen::Device> device_for(Job& job);
 /// The target's device; null where it has none to open.
 Result<std::shared_ptr<codegen::Device>> open_device(const codegen::Target& target);
 

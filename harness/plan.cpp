@@ -3,7 +3,6 @@
 
 #include "core/base/document.h"
 #include "harness/ask.h"
-#include "harness/files.h"
 #include "harness/in_runs.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -69,8 +68,6 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     return refuse(std::move(json), "--level all: " + model.name +
                                        " plans for one level; for every level: " + join(able));
   }
-  std::optional<OutputFile> written_to;  // opened before the work: a wrong path is said at once
-  if (out) written_to.emplace(*out, "-o");
   if (request.progress) request.progress("searching", 0);
   const Setting before = setting;
   Result<Proposal> best = propose(model, request, setting);
@@ -107,8 +104,7 @@ Answer plan(const Request& request, const std::optional<std::string>& out) {
     if (out) {
       const std::string text = to_yaml(file);
       check_length(text, *out);
-      written_to->stream() << text;
-      written_to->finish();
+      write_file(*out, text, "-o");
       done["written"] = *out;
     }
     return Answer{std::move(done), Status::done};

@@ -11,7 +11,6 @@
 #include "core/workload/import/onnx_import.h"
 #include "core/workload/reference/elements.h"
 #include "harness/beside.h"
-#include "harness/files.h"
 #include "harness/pipeline.h"
 #include "harness/statistics.h"
 
@@ -336,8 +335,12 @@ void add_seconds(ordered_json& json, const codegen::Timing& timing, double flops
 /// What a run has of its own, step by step.
 class Run {
  public:
-  Run(const Request& request, const RunOptions& options)
-      : request_(request), options_(options), target_(target_named(request.target)) {}
+  Run(const Request& request, const RunOptions& options,
+      const std::shared_ptr<codegen::Device>& device)
+      : request_(request),
+        options_(options),
+        target_(target_named(request.target)),
+        device_(device) {}
 
   Answer answer() {
     if (auto why = made()) return refuse(std::move(json_), why->text);
@@ -352,13 +355,7 @@ class Run {
   }
 
   std::optional<Reason> made() {
-    if (options_.tune && (target_.clock == codegen::Clock::none || options_.build_only))
-      throw InputError({.where = "--tune",
-                        .value = std::to_string(*options_.tune),
-                        .problem = "is for kernels that are timed",
-                        .accepted = "a target whose kernels are timed, without --build-only"});
     settings_for(target_, request_.target_options);  // bad input before anything is planned
-    if (options_.trace) trace_.emplace(*options_.trace, "--trace");
     auto start = Clock::now();
     Result<ProgramPlan> plan = program_plan(request_, options_.split);
     if (!plan) return plan.why();
@@ -389,9 +386,7 @@ class Run {
 
   std::optional<Reason> finished() {
     const Workload& w = *program_.workload;
-    const auto device = open_device(target_);
-    if (!device) return device.why();
-    if (*device) (*device)->describe(json_);
+    if (device_) device_->describe(json_);
     const std::uint64_t seed = request_.seed;
     json_["seed"] = seed;
     merge(json_, inputs_json(w));
@@ -400,7 +395,7 @@ class Run {
     TensorValues values = evaluate(w, drawn_inputs(plan_->setting, seed));
     const std::optional<TensorValues> named = expected_outputs(plan_->setting, seed);
     double worst = 0;
-    if (auto why = verify_kernels(program_, *device, values, seed, request_.progress, worst)) {
+    if (auto why = verify_kernels(program_, device_, values, seed, request_.progress, worst)) {
       json_["verified"] = false;
       return why;
     }
@@ -414,7 +409,7 @@ class Run {
     if (options_.tune)
       json_["kernels_tuned"] = std::ranges::count_if(program_.kernels, &ProgramKernel::tuned);
     json_["verify_seconds"] = since(start);
-    const Result<std::unique_ptr<codegen::LaunchSequence>> sequence = target_.sequence(*device);
+    const Result<std::unique_ptr<codegen::LaunchSequence>> sequence = target_.sequence(device_);
     if (!sequence) return sequence.why();
     Memory memory(program_, **sequence);
     if (auto why = memory.fill(program_, inputs)) return why;
@@ -510,8 +505,7 @@ class Run {
       json_["prediction"] = prediction_json(kernels);
     }
     if (options_.trace) {
-      trace_->stream() << trace_of(program_, kernels);
-      trace_->finish();
+      write_file(*options_.trace, trace_of(program_, kernels), "--trace");
       json_["trace"] = *options_.trace;
     }
   }
@@ -558,19 +552,19 @@ class Run {
   const Request& request_;
   const RunOptions& options_;
   const codegen::Target& target_;
+  const std::shared_ptr<codegen::Device>& device_;
   ordered_json json_ = document();
   ordered_json beside_;  ///< what onnxruntime makes of it; null: not asked
   TensorValues theirs_;  ///< by TensorId, its outputs; empty: not asked
   std::optional<ProgramPlan> plan_;
-  std::optional<OutputFile>
-      trace_;  ///< opened before the work, so that a wrong path is said at once
   Program program_;
 };
 
 }  // namespace
 
-Answer run_program(const Request& request, const RunOptions& options) {
-  return Run(request, options).answer();
+Answer run_program(const Request& request, const RunOptions& options,
+                   const std::shared_ptr<codegen::Device>& device) {
+  return Run(request, options, device).answer();
 }
 
 }  // namespace tilewright::harness

@@ -148,7 +148,8 @@ std::optional<Reason> differs(const Workload& w, const TensorValues& inputs,
 /// What `run` answers of a network: every kernel verified alone against the reference evaluator on
 /// drawn inputs, the whole end to end on inputs drawn by seed, seconds of
 /// the whole and of every launch; for an ONNX file also what onnxruntime makes of the same inputs,
-/// where a Python has it.
-Answer run_program(const Request& request, const RunOptions& options);
+/// where a Python has it. `device` is device_for() the request.
+Answer run_program(const Request& request, const RunOptions& options,
+                   const std::shared_ptr<codegen::Device>& device);
 
 }  // namespace tilewright::harness

@@ -40,11 +40,9 @@ Answer emit(const Request& request, const std::string& out, bool explain) {
 namespace {
 
 /// Verifies and times what was built.
-void finish(Job& job, const Reference& reference,
-            const Result<std::shared_ptr<codegen::Device>>& device) {
+void finish(Job& job, const Reference& reference, const std::shared_ptr<codegen::Device>& device) {
   if (job.refusal) return;
-  if (!device) return job.refuse_with(device.reason());
-  verify_job(job, *device, reference);
+  verify_job(job, device, reference);
   time_job(job);
 }
 
@@ -79,14 +77,13 @@ bool is_time(const nlohmann::ordered_json& kept) {
 
 /// The fastest of so many plans that the model offers. MCFuser's search measures its best eight
 /// each round (SC 2024, Algorithm 1): --tune 8.
-Answer tuned(const Job& planned) {
+Answer tuned(const Job& planned, const std::shared_ptr<codegen::Device>& device) {
   Points log;  // before anything that takes long: it may be refused
   if (planned.options.tune_log)
     log.open(*planned.options.tune_log, "tune", "1", false, "--tune-log");
   const Reference reference = reference_of(planned.on.setting, planned.request.seed);
-  const auto device = open_device(planned.target());
   nlohmann::ordered_json described = {{"processor", processor_from_files().model}};
-  if (device && *device) (*device)->describe(described);
+  if (device) device->describe(described);
   const auto count = static_cast<std::size_t>(*planned.options.tune);
   nlohmann::ordered_json tried = nlohmann::ordered_json::array();
   std::optional<Job> best;
@@ -196,18 +193,19 @@ Answer run(const Request& request, const RunOptions& options) {
                       .accepted = options.tune
                                       ? "one plan: no --split, --profile or --trace, no ONNX file"
                                       : "--tune N beside it"});
-  if (network) return run_program(job_of(request, options).request, options);
   Job job = job_of(request, options);
+  if (options.tune &&
+      (job.target().clock == codegen::Clock::none || options.build_only || options.count))
+    throw InputError({.where = "--tune",
+                      .value = std::to_string(*options.tune),
+                      .problem = "is for kernels that are timed",
+                      .accepted = "a target whose kernels are timed, without --build-only and "
+                                  "--count"});
+  const std::shared_ptr<codegen::Device> device = device_for(job);
+  if (job.refusal) return job.answer();
+  if (network) return run_program(job.request, options, device);
   plan_job(job);
-  if (options.tune && !job.refusal) {
-    if (job.target().clock == codegen::Clock::none || options.build_only || options.count)
-      throw InputError({.where = "--tune",
-                        .value = std::to_string(*options.tune),
-                        .problem = "is for kernels that are timed",
-                        .accepted = "a target whose kernels are timed, without --build-only and "
-                                    "--count"});
-    return tuned(job);
-  }
+  if (options.tune && !job.refusal) return tuned(job, device);
   emit_job(job);
   build_job(job);
   if (job.refusal || options.build_only) return job.answer();
@@ -215,7 +213,7 @@ Answer run(const Request& request, const RunOptions& options) {
     const ProgressListener listener(heard(request, "computing the reference"));
     return reference_of(job.on.setting, request.seed);
   }();
-  finish(job, reference, open_device(job.target()));
+  finish(job, reference, device);
   return job.answer();
 }
 

@@ -14,7 +14,6 @@
 #include "core/workload/joins.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
-#include "harness/files.h"
 #include "harness/registry.h"
 #include "harness/schedules.h"
 #include "harness/taken.h"
@@ -532,8 +531,6 @@ Answer plan_in_parts(const Request& request, const std::string& how,
                       .value = request.subject,
                       .problem = "is a plan already",
                       .accepted = "a workload"});
-  std::optional<OutputFile> written_to;  // opened before the work: a wrong path is said at once
-  if (out) written_to.emplace(*out, "-o");
   Result<SplitPlan> split = split_plan(request, how, setting);
   if (!split) return refused(split.reason());
   rewrite(setting, split->rewrites, "--split");
@@ -554,8 +551,7 @@ Answer plan_in_parts(const Request& request, const std::string& how,
   if (out) {
     const std::string text = to_yaml(file);
     check_length(text, *out);
-    written_to->stream() << text;
-    written_to->finish();
+    write_file(*out, text, "-o");
     json["written"] = *out;
   }
   return {std::move(json), Status::done};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "harness/files.h"
 #include "harness/registry.h"
 
 namespace tilewright::harness {
@@ -103,7 +104,12 @@ Request request_of(const Verb& verb, const Asked& asked) {
 }
 
 Answer ask(const Verb& verb, const Asked& asked) {
-  return verb.run(request_of(verb, asked), settings_of(verb, asked));
+  const Request request = request_of(verb, asked);
+  const Settings settings = settings_of(verb, asked);
+  for (const OptionSpec* option : options_of(verb))
+    if (const auto given = asked.options.find(option->name); given != asked.options.end())
+      for (const std::string& path : given->second) check_output(*option, path);
+  return verb.run(request, settings);
 }
 
 Settings target_settings(const Request& request, std::string_view target, std::string_view verb) {

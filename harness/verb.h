@@ -50,7 +50,8 @@ struct Asked {
 Request request_of(const Verb& verb, const Asked& asked);
 /// The verb's own options, checked. The verb must outlive them.
 Settings settings_of(const Verb& verb, const Asked& asked);
-/// The answer. Throws InputError.
+/// The answer. Outputs that cannot be written are refused before anything else is done. Throws
+/// InputError.
 Answer ask(const Verb& verb, const Asked& asked);
 
 /// The settings of the request's target, checked: of the options that the target has for this verb.

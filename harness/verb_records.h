@@ -30,8 +30,13 @@ inline Specs plan_options() {
 }
 
 /// -o
-inline OptionSpec out(const char* value, const char* help) {
-  return {.name = "out", .kind = OptionKind::path, .value = value, .help = help, .letter = "o"};
+inline OptionSpec out(Writes writes, const char* help) {
+  return {.name = "out",
+          .kind = OptionKind::path,
+          .writes = writes,
+          .value = writes == Writes::folder ? "DIR" : "FILE",
+          .help = help,
+          .letter = "o"};
 }
 
 /// The verbs that build kernels or run on the machine, in the order of the help: calibrate, emit,

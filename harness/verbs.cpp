@@ -24,6 +24,12 @@ OptionSpec layers() {
           .help = "how to cut a network into layers, as in plan --split; each layer is priced"};
 }
 
+OptionSpec drawing() {
+  OptionSpec spec = out(Writes::file, "the drawing of the graph to write: .dot, .svg");
+  spec.endings = {".dot", ".gv", ".svg", ""};
+  return spec;
+}
+
 /// What --split says, or means of a network that nothing else is asked about.
 std::optional<std::string> layers_of(const Request& r, const Settings& s) {
   if (const auto how = s.find_text("split")) return how;
@@ -39,7 +45,7 @@ std::vector<OptionSpec> file_options(const char* help) {
   return {{.name = "yaml",
            .kind = OptionKind::flag,
            .help = "the one named, as a file; what is printed of it anyway"},
-          out("FILE", help)};
+          out(Writes::file, help)};
 }
 
 /// A list is no file.
@@ -119,7 +125,7 @@ const std::vector<Bound<ImportOptions>>& import_options() {
         .help = "leave out unsupported nodes: their results become inputs, and what only they read "
                 "becomes an output"},
        into<&ImportOptions::skip>},
-      {out("FILE", "the workload file to write"), into<&ImportOptions::out>}};
+      {out(Writes::file, "the workload file to write"), into<&ImportOptions::out>}};
   return all;
 }
 
@@ -177,7 +183,7 @@ Verb explain_verb() {
                         .kind = OptionKind::flag,
                         .help = "the least bytes by buffer size, fused and unfused"},
                        layers(),
-                       out("FILE", "the drawing of the graph to write: .dot, .svg")},
+                       drawing()},
       .models = true,
       .run = [](const Request& r, const Settings& s) {
         if (const auto how = layers_of(r, s))
@@ -214,7 +220,7 @@ Verb plan_verb() {
                        "'OP OP=MODEL; OP=MODEL' (these parts by these models, other operators "
                        "alone), or a YAML file of parts; --model may name several models, with "
                        "commas"},
-              out("FILE", "the plan file to write")},
+              out(Writes::file, "the plan file to write")},
       .models = true,
       .run = [](const Request& asked, const Settings& s) {
         const auto part = s.find_text("part");
@@ -282,12 +288,14 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
        into<&WalkOptions::trace>},
       {{.name = "save-trace",
         .kind = OptionKind::path,
+        .writes = Writes::file,
         .help = "record the accesses to the innermost cache"},
        into<&WalkOptions::save_trace>},
       {{.name = "curve", .kind = OptionKind::flag, .help = "misses by size of an LRU cache"},
        into<&WalkOptions::curve>},
       {{.name = "csv",
         .kind = OptionKind::path,
+        .writes = Writes::file,
         .help = "with --curve: write every size at which the misses change"},
        into<&WalkOptions::csv>},
       {{.name = "attribute",
@@ -296,6 +304,8 @@ const std::vector<Bound<WalkOptions>>& walk_options() {
        into<&WalkOptions::attribute>},
       {{.name = "occupancy",
         .kind = OptionKind::path,
+        .writes = Writes::file,
+        .endings = {".csv", ".json"},
         .help = "write the lines that each tensor holds over time: .csv, or .json for plot and "
                 "chrome://tracing"},
        into<&WalkOptions::occupancy>},
@@ -442,7 +452,10 @@ const std::vector<Bound<ValidateOptions>>& validate_options() {
         .help = "an intermediate that is written home and read back",
         .source = "Chimera, Fig. 8 f"},
        into<&ValidateOptions::spill>},
-      {{.name = "csv", .kind = OptionKind::path, .help = "write the points"},
+      {{.name = "csv",
+        .kind = OptionKind::path,
+        .writes = Writes::file,
+        .help = "write the points"},
        into<&ValidateOptions::csv>},
       {{.name = "recorded",
         .kind = OptionKind::path,

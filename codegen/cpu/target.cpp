@@ -19,15 +19,11 @@ using codegen::File;
 using nlohmann::ordered_json;
 
 Availability here() {
-  std::vector<std::string> compilers = {"c++", "g++", "clang++"};
-  if (const char* cxx = std::getenv("CXX"); cxx && *cxx) compilers = {cxx};
-  for (const std::string& c : compilers)
-    if (const auto found = find_program(c); !found.empty())
-      return {.usable = true,
-              .detail = found.string() + ", " + std::string(name_of(host_isa())) + ", " +
-                        std::to_string(std::thread::hardware_concurrency()) + " threads"};
-  return {.reason = "no C++ compiler on the PATH (looked for " + join(compilers) +
-                    "); try: sudo apt-get install g++"};
+  const Result<std::vector<std::string>> compiler = compiler_command("");
+  if (!compiler) return {.reason = compiler.reason()};
+  return {.usable = true,
+          .detail = join(*compiler, " ") + ", " + std::string(name_of(host_isa())) + ", " +
+                    std::to_string(std::thread::hardware_concurrency()) + " threads"};
 }
 
 class CpuEmitted final : public codegen::Emitted {

@@ -9,6 +9,8 @@ std::span<const OptionSpec> option_specs() {
       codegen::micro_kernel_option("npu"),
       {.name = "timeline",
        .kind = OptionKind::path,
+       .writes = Writes::file,
+       .endings = {".svg", ".json"},
        .accepted = "FILE.svg, FILE.json",
        .help =
            "what every pipe does when: .svg (core 0), or .json for Perfetto and chrome://tracing",

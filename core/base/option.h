@@ -31,13 +31,21 @@ enum class OptionKind : std::uint8_t {
   size,  ///< a text: bytes with a unit; a whole number of bytes in JSON
 };
 
+/// What a path becomes: nothing, where it is only read; a file that is whole or not there; a file
+/// that grows line by line; a folder, made where it is missing. An output that cannot be written is
+/// refused before the verb begins.
+enum class Writes : std::uint8_t { nothing, file, lines, folder };
+
 struct OptionSpec {
   /// Words with hyphens between: "write-weight" is --write-weight on the command line and
   /// write_weight in Python, batch lines, sweeps and answers.
   std::string name;
   OptionKind kind = OptionKind::text;
   std::vector<std::string> names = {};  ///< of a choice
-  std::int64_t low = 1;                 ///< of an integer
+  Writes writes = Writes::nothing;      ///< of a path
+  /// Of a file that is written: the endings that its name may have (".svg"; "": none). Empty: any.
+  std::vector<std::string> endings = {};
+  std::int64_t low = 1;  ///< of an integer
   std::uint64_t high = INT64_MAX;
   double least = 0, most = 1e6;  ///< of a number
   std::string accepted = {};     ///< of a text: what an error says is accepted

@@ -8,7 +8,7 @@ import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "python"))
 import onnx_networks  # noqa: E402
-from onnx_cases import Case  # noqa: E402
+from onnx_builder import Case  # noqa: E402
 
 
 def cnn(case):

@@ -22,6 +22,7 @@ const std::vector<Bound<ReproduceOptions>>& reproduce_options() {
        into<&ReproduceOptions::all>},
       {{.name = "out",
         .kind = OptionKind::path,
+        .writes = Writes::folder,
         .fallback = "results/ID; of several: results",
         .value = "DIR",
         .help = "the folder to write",

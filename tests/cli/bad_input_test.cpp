@@ -123,7 +123,7 @@ TEST(BadInput, CommandLine) {
         "2"},
        "--blocks-per-sm"},
       {{"reproduce", "chimera/fig99"}, "chimera/fig99"},
-      {{"reproduce", "chimera/table3", "--out", "/proc/no/such"}, "--out"},
+      {{"reproduce", "chimera/table3", "--out", "/proc/no/such"}, "-o"},
       {{"reproduce", "chimera/table3", "--size", "small"}, "--size"},
       {{"reproduce", "chimera/table3", "--data", "."}, "--data"},
       {{"reproduce", "validation/polybench", "--size", "mini"}, "small, medium, large"},

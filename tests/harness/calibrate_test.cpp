@@ -162,19 +162,6 @@ TEST(Calibrate, AMachineFileSaysWhatWasMeasuredAndReadsBack) {
 /// Blocks are those of the instruction set's own micro-kernels: with AVX2, 96 rows of 16 vectors
 /// are 128 blocks, whether 4x3 (four panels of three vectors and two of two: 4 x 24 + 2 x 16) or
 /// 6x2. Panels of 256 steps of 64 bytes are half of the first cache.
-// It once measured the first number, and then said that FILE.part cannot be written.
-TEST(Calibrate, AFolderThatIsNotThereIsNamedAtOnce) {
-  Request r;
-  r.machine = "host";
-  try {
-    (void)calibrate(r, "/nowhere/host.yaml");
-    FAIL() << "taken";
-  } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("/nowhere/host.yaml cannot"), std::string::npos)
-        << e.what();
-  }
-}
-
 TEST(Calibrate, BlocksAreThoseOfTheInstructionSet) {
   auto all = numbers();
   const auto product = [](double steps) { return (steps * 768 + 128 * 20 + 0.5 * 1536) * 0.25e-9; };

@@ -202,7 +202,6 @@ TEST(SimulateVerb, WhatCannotBeAskedTogether) {
   EXPECT_THROW(simulate({.machine = "cache:4K"}, {.trace = file, .skip = false}), InputError);
   EXPECT_THROW(simulate({.machine = "cache:4K", .threads = 2}, {.trace = file}), InputError);
   EXPECT_THROW(simulate(chain(), {.attribute = true, .cores = 2}), InputError);
-  EXPECT_THROW(simulate(chain(), {.occupancy = folder.path() + "/o.txt"}), InputError);
   EXPECT_THROW(simulate(chain(), {.stride = 5}), InputError);
   EXPECT_THROW(simulate(chain(), {.save_trace = "/no/such/folder/t"}), InputError);
   Request r = chain();

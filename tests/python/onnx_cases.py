@@ -1,67 +1,13 @@
 """Small ONNX models, an operator each, of random shapes and attributes: what the import is held against."""
 
 import numpy
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import onnx_fused_cases
+import onnx_quantised_cases
 import onnx_region_cases
 import onnx_value_cases
-
-
-class Case:
-    """A model on its way: inputs, weights, nodes."""
-
-    def __init__(self, rng, opset=17):
-        self.rng, self.opset = rng, opset
-        self.nodes, self.inputs, self.weights, self.outputs = [], [], [], []
-
-    def integer(self, low, high):
-        return int(self.rng.integers(low, high + 1))
-
-    def pick(self, *values):
-        return values[self.integer(0, len(values) - 1)]
-
-    def shape(self, rank, low=1, high=5):
-        return [self.integer(low, high) for _ in range(rank)]
-
-    def input(self, shape, kind=TensorProto.FLOAT):
-        name = f"in_{'abcdefgh'[len(self.inputs)]}"
-        self.inputs.append(helper.make_tensor_value_info(name, kind, shape))
-        return name
-
-    def weight(self, shape, low=-1, high=1):
-        values = self.rng.uniform(low, high, shape).astype(numpy.float32)
-        return self.constant(values)
-
-    def constant(self, values):
-        letters, n = "abcdefghijklmnopqrstuvwxyz", len(self.weights)
-        name = f"w_{letters[n // 26 - 1] if n >= 26 else ''}{letters[n % 26]}"
-        self.weights.append(numpy_helper.from_array(numpy.asarray(values), name))
-        return name
-
-    def integers(self, values):
-        return self.constant(numpy.asarray(values, dtype=numpy.int64))
-
-    def node(self, op, inputs, outputs=1, domain="", **attributes):
-        names = [f"v_{len(self.nodes)}_{i}v" for i in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, domain=domain, **attributes))
-        return names[0] if outputs == 1 else names
-
-    def positive(self, name, least=0.25):
-        return self.node("Add", [self.node("Abs", [name]), self.constant(numpy.float32(least))])
-
-    def output(self, name, kind=TensorProto.FLOAT):
-        if kind != TensorProto.FLOAT:
-            name = self.node("Cast", [name], to=TensorProto.FLOAT)
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-
-    def model(self):
-        graph = helper.make_graph(self.nodes, "case", self.inputs, self.outputs, self.weights)
-        opsets = [helper.make_opsetid("", self.opset)]
-        opsets += [helper.make_opsetid(domain, 1) for domain in sorted({n.domain for n in self.nodes} - {""})]
-        model = helper.make_model(graph, opset_imports=opsets)
-        model.ir_version = 10 if self.opset > 21 else 9
-        return model
+from onnx_builder import Case
 
 
 def broadcast(case, shape):
@@ -500,71 +446,6 @@ def attention_operator(case):
     case.output(case.node("Attention", args, **attributes))
 
 
-def quantised(case):
-    n, k = case.integer(1, 4), case.integer(1, 4)
-    w = case.constant(case.rng.integers(-128, 128, [n, k]).astype(numpy.int8))
-    if case.integer(0, 1):
-        scale = case.weight([n], 0.01, 0.02)
-        zero = case.constant(case.rng.integers(-3, 3, [n]).astype(numpy.int8))
-        y = case.node("DequantizeLinear", [w, scale, zero], axis=0)
-    else:
-        y = case.node("DequantizeLinear", [w, case.constant(numpy.float32(0.02))])
-    case.output(case.node("Gemm", [case.input([2, k]), y], transB=1))
-
-
-def quantised_products(case):
-    """Activations and weights of 8 bits, signed or not, with zero points or without, a scale a tensor or a channel."""
-    def scaled(x, scale, zero):
-        q = case.node("QuantizeLinear", [x, scale, zero])
-        return case.node("DequantizeLinear", [q, scale, zero])
-
-    def parameters():
-        kind = case.pick(numpy.uint8, numpy.int8)
-        zero = case.pick(0, case.integer(-9, 9)) + (128 if kind == numpy.uint8 else 0)
-        return case.constant(numpy.float32(case.rng.uniform(0.004, 0.03))), case.constant(kind(zero))
-
-    m, n, k = case.integer(2, 40), case.integer(2, 40), case.integer(2, 60)
-    x = scaled(case.input([m, k]), *parameters())
-    form = case.pick("weights", "transposed", "bytes", "both")
-    if form == "both":  # two computed operands, as attention has them
-        y = scaled(case.node("Transpose", [case.input([n, k])], perm=[1, 0]), *parameters())
-        case.output(case.node("MatMul", [x, y]))
-        return
-    shape, axis = ([n, k], 0) if form == "transposed" else ([k, n], 1)
-    if form == "bytes":
-        w = case.constant(case.rng.integers(0, 256, shape).astype(numpy.uint8))
-        y = case.node("DequantizeLinear", [w, case.constant(numpy.float32(0.02)), case.constant(numpy.uint8(125))])
-    else:
-        w = case.constant(case.rng.integers(-128, 128, shape).astype(numpy.int8))
-        zero = case.constant(case.rng.integers(-3, 3, [n]).astype(numpy.int8) * case.integer(0, 1))
-        y = case.node("DequantizeLinear", [w, case.weight([n], 0.01, 0.02), zero], axis=axis)
-    made = case.node("Gemm", [x, y, case.weight([n])], transB=int(form == "transposed"))
-    case.output(made)
-    # What a quantisation cuts off is gone: negative numbers, where zero is 0.
-    case.output(scaled(case.input([m, k]), case.constant(numpy.float32(0.1)), case.constant(numpy.uint8(0))))
-
-
-def quantised_convolutions(case):
-    """Images and kernels of 8 bits: what is outside of an image is its zero point."""
-    kind = case.pick(numpy.uint8, numpy.int8)
-    zero = case.pick(0, case.integer(-9, 9)) + (128 if kind == numpy.uint8 else 0)
-    scale = case.constant(numpy.float32(case.rng.uniform(0.004, 0.03))), case.constant(kind(zero))
-    group, n, c, m = case.pick(1, 1, 2), case.integer(1, 2), case.integer(1, 9), case.integer(1, 7)
-    size, side = [case.integer(1, 3), case.integer(1, 3)], [case.integer(5, 11), case.integer(5, 11)]
-    pads = [case.integer(0, size[d % 2] - 1) for d in range(4)]
-    q = case.node("QuantizeLinear", [case.input([n, group * c, *side]), *scale])
-    w = case.constant(case.rng.integers(-128, 128, [group * m, c, *size]).astype(numpy.int8))
-    by_channel = case.integer(0, 1)
-    factors = case.weight([group * m], 0.01, 0.02) if by_channel else case.constant(numpy.float32(0.02))
-    zeros = case.rng.integers(-3, 3, [group * m] if by_channel else []) * case.pick(0, 0, 1)
-    w = case.node("DequantizeLinear", [w, factors, case.constant(numpy.int8(zeros))], axis=0)
-    inputs = [case.node("DequantizeLinear", [q, *scale]), w]
-    if case.integer(0, 1):
-        inputs.append(case.weight([group * m]))
-    case.output(case.node("Conv", inputs, group=group, pads=pads, strides=[case.integer(1, 2), case.integer(1, 2)],
-                          dilations=[case.integer(1, 2), case.integer(1, 2)]))
-
-
 def placed(case):
     """Where the largest is, of computed values, and what constants of an order become."""
     shape = case.shape(3, 1, 5)
@@ -672,9 +553,9 @@ def chosen(case):
 
 FAMILIES = [unary, gelu, binary, power, compared, clip, matmul, gemm, einsum, conv, conv_transpose, pool, global_pool,
             normalised, softmax, reduced, reshaped, squeezed, sliced, split, concatenated, expanded, tiled, padded,
-            gathered, resized, shuffled, masked, recurrent, attention, attention_operator, quantised, placed,
-            lengths, norms, dotted, *onnx_value_cases.FAMILIES, quantised_products,
-            quantised_convolutions, typed, pyramid, chosen, *onnx_fused_cases.FAMILIES,
+            gathered, resized, shuffled, masked, recurrent, attention, attention_operator, onnx_quantised_cases.quantised, placed,
+            lengths, norms, dotted, *onnx_value_cases.FAMILIES, onnx_quantised_cases.products,
+            onnx_quantised_cases.convolutions, typed, pyramid, chosen, *onnx_fused_cases.FAMILIES,
             *onnx_region_cases.FAMILIES]
 
 

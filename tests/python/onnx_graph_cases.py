@@ -7,7 +7,7 @@ import numpy
 import onnxruntime
 from onnx import TensorProto, helper
 
-from onnx_cases import Case
+from onnx_builder import Case
 
 MOST = 4000  # elements of a value
 FAR = 2e-3   # from a jump

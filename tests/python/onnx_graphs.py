@@ -81,6 +81,8 @@ def main():
     warnings.simplefilter("ignore")
     first, last = map(int, how.seeds.split(":"))
     counts, ops, reasons, programs = (collections.Counter() for _ in range(4))
+    if how.keep:
+        os.makedirs(how.keep, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, last):
             model, case = drawn(seed, how.nodes)

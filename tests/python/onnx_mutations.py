@@ -9,6 +9,7 @@ import argparse
 import collections
 import pathlib
 import random
+import tempfile
 
 import numpy
 import onnx
@@ -16,6 +17,7 @@ from onnx import numpy_helper
 
 import onnx_cases
 import onnx_networks
+import onnx_version_cases
 import tilewright
 from tilewright import _tilewright
 
@@ -23,9 +25,15 @@ NUMBERS = (0, 1, -1, 2, 3, 5, 7, -2, 64, 1 << 20, -(1 << 31), 1 << 31, 1 << 40, 
 FLOATS = (0.0, 1.0, -1.0, 0.5, 1e-30, 1e30, float("inf"), float("-inf"), float("nan"))
 
 
+def graphs(graph):
+    """It, and those within its nodes; each has nodes."""
+    inner = (a.g for n in graph.node for a in n.attribute if a.type == onnx.AttributeProto.GRAPH)
+    return [graph] + [g for i in inner if i.node for g in graphs(i)]
+
+
 def changed(model, draw, ops):
     """One thing in it."""
-    graph = model.graph
+    graph = draw.choice(graphs(model.graph))
     kind = draw.randrange(9)
     node = draw.choice(graph.node)
     if kind == 0 and node.attribute:
@@ -74,8 +82,11 @@ def main():
     if how.keep:
         how.keep.mkdir(parents=True, exist_ok=True)
     draw, counts = random.Random(how.seed), collections.Counter()
+    folder = tempfile.TemporaryDirectory()
+    path = pathlib.Path(folder.name) / "mutated.onnx"  # where values of constants are read from
     bases = [onnx_cases.make(f, s) for f in onnx_cases.FAMILIES for s in range(4)]
     bases += [onnx_networks.make(f, 1) for f in onnx_networks.FAMILIES]
+    bases += [onnx_version_cases.make(onnx_version_cases.turns, s, 17) for s in range(12)]
     ops = sorted({n.op_type for m in bases for n in m.graph.node})
     for i in range(how.count):
         model = onnx.ModelProto()
@@ -86,7 +97,8 @@ def main():
         if how.keep:
             (how.keep / f"{how.seed}-{i}.onnx").write_bytes(model.SerializeToString())
         try:
-            _tilewright.import_onnx(model.SerializeToString(), "no-such.onnx", i % 4 == 0)
+            path.write_bytes(model.SerializeToString())
+            _tilewright.import_onnx(path.read_bytes(), str(path), i % 4 == 0)
             counts["taken"] += 1
         except tilewright.InputError as error:
             lines = str(error).splitlines()

@@ -3,7 +3,7 @@
 import math
 
 import numpy
-from onnx_cases import Case
+from onnx_builder import Case
 
 
 def dense(case, x, rows, columns, bias=True):

@@ -13,6 +13,8 @@ reference = pytest.importorskip("tilewright.reference")
 tilewright = pytest.importorskip("tilewright")
 
 import onnx_cases  # noqa: E402
+import onnx_version_cases  # noqa: E402
+import onnx_versions  # noqa: E402
 
 KINDS = {"tensor(float)": numpy.float32, "tensor(int64)": numpy.int64, "tensor(int32)": numpy.int32, "tensor(int8)": numpy.int8,
          "tensor(uint8)": numpy.uint8, "tensor(bool)": numpy.bool_}
@@ -318,6 +320,91 @@ def test_values_by_index_are_known(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     values = reference.evaluate(path)
     assert numpy.allclose(values["y"] - values["x"], [7, 5, 7, 6])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -2])
+def test_hardmax_before_opset_13_is_of_all_from_the_axis_on(axis, tmp_path):
+    path = str(tmp_path / "hardmax.onnx")
+    onnx.save(onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 11]>
+    hardmax (float[2, 3, 4] x) => (float[2, 3, 4] y) {{ y = Hardmax <axis = {axis}> (x) }}"""), path)
+    values = reference.evaluate(path)
+    x = values["x"].reshape(2, 3, 4)
+    want, = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x.astype("f4")})
+    assert numpy.array_equal(values["y"].reshape(2, 3, 4), want)
+    assert want.sum() == numpy.prod(x.shape[:axis])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_graphs_within_nodes(seed, tmp_path):
+    """Loops, scans and branches within one another; names of their graphs may be those of other graphs, too."""
+    n, model, want = onnx_versions.drawn(seed, families=[onnx_version_cases.turns])
+    try:
+        got = onnx_versions.asked_of(model, None, str(tmp_path), n.values)
+    except tilewright.InputError as error:  # each problem is named once, and what reads its result is not
+        assert str(error).count("\n") == 1 and "a number of turns that is found while running" in str(error)
+        return
+    for output, w in zip(n.outputs, want):
+        assert not onnx_versions.off(got[output.name], w, onnx_versions.TOLERANCE[n.kind])
+
+
+@pytest.mark.parametrize("node", ["Conv (x, none)", "ConvTranspose (x, none)", "Mul (x, none)", "Einsum <equation = \"abcd,efgh->abcd\"> (x, none)"])
+def test_operands_without_elements(node, tmp_path):
+    """Refused, or a result without elements: a convolution with such a kernel was an internal error."""
+    path = str(tmp_path / "none.onnx")
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    none (float[2, 4, 5, 5] x, float[4, 4, 3, 3] w) => (float[?, ?, ?, ?] y) <int64[1] zero = {0}> {
+      none = Slice (w, zero, zero)
+      y = %s
+    }""" % node), path)
+    with pytest.raises(tilewright.InputError, match="without elements|no elements|broadcast"):
+        tilewright.import_(path)
+
+
+def test_loops_that_values_end(tmp_path):
+    """Of at most so many turns, all of which are computed; what each turn leaves has as many rows as there are turns."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    loop (float[3] x, float limit) => (float[3] y) <int64 most = {%d}, bool yes = {1}> {
+      y%s = Loop (most, yes, x) <body = turn (int64 i, bool go, float[3] s) => (bool on, float[3] t%s) {
+        t = Add (s, x)
+        total = ReduceSum <keepdims = 0> (t)
+        on = Less (total, limit)
+        %s
+      }>
+    }"""
+    path = str(tmp_path / "loop.onnx")
+    onnx.save(onnx.parser.parse_model(text % (9, "", "", "")), path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    ends = set()
+    for limit in (-1, 2, 5, 9, 40):
+        x = numpy.asarray([0.5, 0.75, 0.5], "f4")
+        got = onnx_versions.asked_of(onnx.load(path), None, str(tmp_path), {"x": x, "limit": numpy.asarray(limit, "f4")})["y"]
+        want, = session.run(None, {"x": x, "limit": numpy.asarray(limit, "f4")})
+        assert numpy.allclose(got.reshape(-1), want)
+        ends.add(float(want[0]))
+    assert len(ends) > 3
+    for wrong in (text % (900, "", "", ""), text % (9, ", rows", ", float[3] row", "row = Identity (t)")):
+        onnx.save(onnx.parser.parse_model(wrong), path)
+        with pytest.raises(tilewright.InputError, match="a number of turns that is found while running"):
+            tilewright.import_(path)
+
+
+def test_names_of_graphs_within_nodes_are_their_own(tmp_path):
+    """The inner loop's turn and state have the names of the outer one's."""
+    path = str(tmp_path / "names.onnx")
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    names (float[1] x) => (float[1] y) <int64 three = {3}, int64 one = {1}, bool yes = {1}> {
+      y = Loop ("", yes, x) <body = outer (int64 i, bool go, float[1] s) => (bool on, float[1] t) {
+        u = Loop (three, "", s) <body = inner (int64 i, bool go, float[1] s) => (bool on2, float[1] v) {
+          v = Add (s, x)
+          on2 = Identity (go)
+        }>
+        t = Add (u, s)
+        on = Less (i, one)
+      }>
+    }"""), path)
+    values = reference.evaluate(path)
+    x = float(values["x"].reshape(()))
+    assert float(values["y"].reshape(())) == pytest.approx(13 * x)  # (x + 3x) + x, then (5x + 3x) + 5x
 
 
 def test_data_that_is_not_beside_the_model_is_drawn(tmp_path, monkeypatch):

@@ -329,7 +329,8 @@ class Drawn(torch.nn.Module):
         return tuple(p for i, p in enumerate(pool) if i >= len(inputs) and (i not in read or i >= len(pool) - 3))
 
 
-def off(got, want, times=1):
+def off(got, want, times=1, computed=None):
+    """`computed`: the type in which a part of it was, where that is not its own."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype} {tuple(got.shape)} for {want.dtype} {tuple(want.shape)}"
     if not want.numel():
@@ -337,7 +338,7 @@ def off(got, want, times=1):
     if not want.is_floating_point():
         wrong = (got != want).sum().item()
         return f"{wrong} of {want.numel()} elements differ" if wrong else ""
-    got, want, tolerance = got.detach().double(), want.detach().double(), TOLERANCE[want.dtype] * times
+    got, want, tolerance = got.detach().double(), want.detach().double(), TOLERANCE[computed or want.dtype] * times
     same = (got == want) | (got.isnan() & want.isnan())
     error = torch.where(same, 0, (got - want).abs())
     scale = max(float(want[want.isfinite()].abs().max()) if want.isfinite().any() else 0, 0.05)
@@ -359,6 +360,7 @@ def tried(seed, steps, backend_name="tilewright"):
     module = Drawn(seed, steps)
     backend.clear_reports()
     torch._dynamo.reset()
+    computed = torch.bfloat16 if module.mode == "autocast" else None
     train = "train" in module.mode or module.mode in ("double", "bfloat16", "autocast")
     eager, other = copy.deepcopy(module), copy.deepcopy(module)
     compiled = torch.compile(other, backend=backend_name, dynamic=True if "dynamic" in module.mode else None)
@@ -389,12 +391,12 @@ def tried(seed, steps, backend_name="tilewright"):
         if isinstance(got, Exception):
             return f"round {number}: {type(got).__name__}: {str(got)[:600]}", backend.reports(), module
         for i, (a, b) in enumerate(zip(got[0], want[0])):
-            if why := off(a, b):
+            if why := off(a, b, 1, computed):
                 return f"round {number}: result {i}: {why}", backend.reports(), module
         if got[1].keys() != want[1].keys():
             return f"round {number}: gradients of {sorted(got[1].keys() ^ want[1].keys())}", backend.reports(), module
         for name in want[1]:
-            if why := off(got[1][name], want[1][name], 5):
+            if why := off(got[1][name], want[1][name], 1 if computed else 5, computed):
                 return f"round {number}: {name}: {why}", backend.reports(), module
     return "", backend.reports(), module
 

@@ -72,6 +72,10 @@ std::vector<double> values_of(const Value& v);
 /// where it is left to the workload.
 std::optional<std::vector<Value>> fold(const NodeReader& n);
 
+/// Of a node that reads something without elements: whether what it makes is known by that, and in
+/// n.out. Throws Unsupported where its operator is none that may read such a thing.
+bool without_elements(NodeReader& n);
+
 /// An operator of ONNX: fills n.out, or throws Unsupported.
 using Saying = void (*)(NodeReader& n);
 /// Whether all its inputs are known, and few enough to compute with while importing.

@@ -178,11 +178,19 @@ void say_top(NodeReader& n) {
   if (n.wants(1)) n.out[1] = indices;
 }
 
-/// 1 at the first largest element of each row.
+/// 1 at the first largest element of each row. Before opset 13 a row is everything from the axis
+/// on.
 void say_hardmax(NodeReader& n) {
-  const Value& x = n.at(0);
-  if (n.opset < 13) throw Unsupported{"rows of several dimensions, before opset 13"};
-  const std::size_t axis = NodeReader::axis(n.integer("axis", -1), n.rank());
+  Value x = n.at(0);
+  const bool old = n.opset < 13;
+  const Shape shape = x.shape;
+  std::size_t axis = NodeReader::axis(n.integer("axis", old ? 1 : -1), n.rank());
+  if (old) {
+    const Shape before(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis));
+    const std::int64_t rows = elements_of(before);
+    x = n.b.reshaped(n.name + "_rows", x, {rows, elements_of(shape) / rows});
+    axis = 1;
+  }
   const Value at = index_of(n, x, axis, true, false);
   std::vector<double> count(static_cast<std::size_t>(x.shape[axis]));
   std::iota(count.begin(), count.end(), 0.0);
@@ -190,6 +198,7 @@ void say_hardmax(NodeReader& n) {
   along[axis] = x.shape[axis];
   n.out[0] = n.b.map(n.name, x.type, {at, Builder::known(kFloat, along, std::move(count))},
                      [](const Args& a) { return equal(a[0], a[1]); });
+  if (old) n.out[0] = n.b.reshaped(n.name, n.out[0], shape);
 }
 
 /// With each element what stands `by` before it (behind it, where reversed), or the identity.
