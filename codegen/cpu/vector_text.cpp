@@ -192,28 +192,45 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, i
 )";
 
 constexpr const char* kStrips256 = R"(
-// Of vectors that follow one another the elements STEP apart, from one on.
+// The vector in whose given lane an element is that is picked, where STEP is odd.
+constexpr int vector_with(int lane, int step, int phase) {
+  for (int i = 0; i < kLanes; ++i)
+    if ((i * step + phase) % kLanes == lane) return (i * step + phase) / kLanes;
+  return 0;
+}
+template <int VECTOR, int STEP, int PHASE>
+TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector mixed(const Vector* v, Vector before) {
+  before = __builtin_shufflevector(before, v[VECTOR], MIXED);
+  if constexpr (VECTOR + 1 < STEP) return mixed<VECTOR + 1, STEP, PHASE>(v, before);
+  return before;
+}
+// Of vectors that follow one another the elements STEP apart, from one on. Every other element of
+// two vectors is one of half the step; of an odd step each element is in a lane of its own.
 template <int STEP, int PHASE>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector pick(const Vector* v) {
-  if constexpr (STEP == 2 && PHASE == 0) return __builtin_shufflevector(v[0], v[1], EVEN);
-  if constexpr (STEP == 2) return __builtin_shufflevector(v[0], v[1], ODD);
-  Vector picked;
-  for (int i = 0; i < kLanes; ++i) picked[i] = v[(i * STEP + PHASE) / kLanes][(i * STEP + PHASE) % kLanes];
-  return picked;
+  if constexpr (STEP == 1) {
+    return v[0];
+  } else if constexpr (STEP % 2 == 0) {
+    Vector half[STEP / 2];
+    for (int i = 0; i < STEP / 2; ++i)
+      half[i] = PHASE % 2 == 0 ? __builtin_shufflevector(v[2 * i], v[2 * i + 1], EVEN)
+                               : __builtin_shufflevector(v[2 * i], v[2 * i + 1], ODD);
+    return pick<STEP / 2, PHASE / 2>(half);
+  } else {
+    const Vector all = mixed<1, STEP, PHASE>(v, v[0]);
+    return __builtin_shufflevector(all, all, PICKED);
+  }
 }
 // Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
-  const Lanes lanes = lanes_between(first, last);
-  if constexpr (STEP == 1) return load_part(p, lanes);
-  if constexpr (STEP == 2) {
-    const int64_t low = 2 * first, high = 2 * last - 1;  // elements that are read
-    const Vector a = load_part(p, lanes_between(low, min(high, kLanes)));
-    const Vector b = load_part(p + kLanes, lanes_between(max(low - kLanes, 0), high - kLanes));
-    return __builtin_shufflevector(a, b, EVEN);
-  }
-  return (Vector)_mm256_mask_iWIDTHgather_SUFFIX((REGISTER)Vector{}, p, PLACES, (REGISTER)lanes,
-                                              sizeof(Real));
+  if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
+  Vector v[STEP];
+  const int64_t low = STEP * first, high = first < last ? STEP * (last - 1) + 1 : low;
+  for (int i = 0; i < STEP; ++i)
+    v[i] = load_part(p + i * kLanes, lanes_between(min(max(low - i * kLanes, 0), kLanes),
+                                                   max(min(high - i * kLanes, kLanes), 0)));
+  return pick<STEP, 0>(v);
 }
 )";
 
@@ -376,18 +393,22 @@ std::string specialised(std::string text, int vector_bytes, bool f64) {
 std::string strips(int vector_bytes, bool f64) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   const bool wide = vector_bytes == 64;
-  std::string even, odd, places;
+  std::string even, odd, places, mixed, picked;
   for (int i = 0; i < lanes; ++i) {
     const std::string comma = i == 0 ? "" : ", ";
     even += comma + std::to_string(2 * i), odd += comma + std::to_string(2 * i + 1);
-    places += comma + std::to_string(i) + " * STEP" + (wide ? " + PHASE" : "");
+    const std::string lane = std::to_string(i);
+    places += comma + lane + " * STEP + PHASE";
+    mixed += comma + "vector_with(" + lane + ", STEP, PHASE) == VECTOR ? kLanes + " + lane + " : " +
+             lane;
+    picked += comma + "(" + lane + " * STEP + PHASE) % kLanes";
   }
   const std::string set = std::string(wide ? "_mm512_setr_epi" : "_mm256_setr_epi") +
                           (f64 ? "64" : "32") + (f64 && !wide ? "x(" : "(");
   std::string text = wide ? kStrips512 : kStrips256;
   text = replaced(replaced(text, "EVEN", even), "ODD", odd);
   text = replaced(text, "PLACES", set + places + ")");
-  text = replaced(text, "WIDTH", f64 ? "64" : "32");
+  text = replaced(replaced(text, "MIXED", mixed), "PICKED", picked);
   return specialised(text, vector_bytes, f64) + kStrips;
 }
 
@@ -521,7 +542,8 @@ std::string vector_functions_text(int vector_bytes, bool f64) {
          "  *reinterpret_cast<Unaligned*>(p) = v;\n}\n"
          "// Elements to where the next vector may be written past the caches, `most` at most.\n"
          "TILEWRIGHT_TARGET inline int64_t before_vector(const Real* p, int64_t most) {\n"
-         "  const int64_t over = reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) / sizeof(Real);\n"
+         "  const int64_t over = reinterpret_cast<std::uintptr_t>(p) % sizeof(Vector) / "
+         "sizeof(Real);\n"
          "  return over == 0 ? 0 : min(kLanes - over, most);\n}\n" +
          specialised(vector_bytes == 64 ? kHardware512 : kHardware256, vector_bytes, f64) +
          strips(vector_bytes, f64) + exponential(f64) + kVectorFunctions +

@@ -208,7 +208,12 @@ class Finder {
 void shape(WindowPlane& p, std::int64_t rows, std::int64_t columns, const VectorUnit& unit) {
   const std::int64_t taps = p.taps_across * p.taps_down;
   const std::int64_t room = unit.registers - taps - 2;  // beside what each tap multiplies by
-  std::int64_t most = std::clamp<std::int64_t>(kMostPlaneTaps / taps, 1, unit.registers / 4);
+  // With 16 registers what many taps are joined with comes from memory: eight rows' sums have room,
+  // and do not wait for one another.
+  const bool from_memory = p.others && unit.registers < 32 && taps > unit.registers;
+  std::int64_t most =
+      from_memory ? std::clamp<std::int64_t>(kMostPlaneTaps / taps, 1, unit.registers / 2)
+                  : std::clamp<std::int64_t>(kMostPlaneTaps / 2 / taps, 1, unit.registers / 4);
   if (p.others && room >= kFewPoints) most = std::min(most, room);
   p.points = ceil_div(rows, ceil_div(rows, most));
   p.phases = std::min(p.column_step, p.across_step * (p.taps_across - 1) + 1);
@@ -273,6 +278,11 @@ PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_
   const double taps = static_cast<double>(p.taps_across * p.taps_down);
   const double sums =
       static_cast<double>(rows) * taps * (p.others ? kJoined : 1) * unit.multiply_add;
+  // Each tap of a row of points waits for the one before; vectors of columns pass beside it as far
+  // as a processor looks ahead.
+  constexpr double kLatency = 4, kAhead = 110;  // cycles, taps
+  const auto together = static_cast<double>(std::min(p.points, rows));
+  const double waits = blocks * taps * kLatency * std::min(1.0, together * taps / kAhead);
   const double loads = blocks * static_cast<double>(p.image_rows(p.points) * p.taps_across) * kLoad;
   if (p.in_turn) {
     const double each = std::max(kLoad, unit.multiply_add);
@@ -284,8 +294,8 @@ PlaneCycles cycles_of_plane(const WindowPlane& p, std::int64_t rows, std::int64_
   }
   return {.copy = copy,
           .points = (p.others ? taps * kSplat : 0) +
-                    vectors * (std::max(sums, loads) + static_cast<double>(rows) * kStore +
-                               blocks * kBlock)};
+                    vectors * (std::max({sums, loads, p.others ? waits : 0}) +
+                               static_cast<double>(rows) * kStore + blocks * kBlock)};
 }
 
 }  // namespace tilewright

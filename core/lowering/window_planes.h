@@ -46,7 +46,7 @@ struct WindowPlane {
 };
 
 /// The taps of all rows that are unrolled, at most.
-inline constexpr std::int64_t kMostPlaneTaps = 200;
+inline constexpr std::int64_t kMostPlaneTaps = 400;
 
 /// How an operator is such a window where its loops have so many iterations; none where it is not,
 /// or where no element is a tap of several points. Cost: a look at the operator.

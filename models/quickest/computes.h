@@ -76,6 +76,8 @@ class Compute {
   double value_seconds(const Operator& op, LoopId along) const;
   double in_step(const InRegisters& registers, const Operator& op, LoopId along) const;
   double joined(const InRegisters& registers, bool follows, int along) const;
+  double waits_of_chain(double steps) const;
+  double steps_around() const;
 
   const Schedule& s_;
   const ScheduledKernel& k_;

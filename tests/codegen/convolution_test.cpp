@@ -212,6 +212,41 @@ TEST_P(OnEveryIsa, ReadsADiagonalThatLeavesItsTensor) {
   EXPECT_LT(error_of<float>(*w, kernel.value()), 1e-5);
 }
 
+// Columns up to eight apart, as a copied band of an image has them in phases and as a row of points
+// reads them: each element in the lane of its own point, none of those outside.
+TEST_P(OnEveryIsa, PicksColumnsThatLieApart) {
+  if (!cpu::host_runs(GetParam())) GTEST_SKIP() << "not run by this processor";
+  const auto machine = std::make_shared<const Machine>(named_machine("epyc-zen5"));
+  std::vector<cpu::Source> sources;
+  std::vector<Schedule> schedules;
+  for (int apart = 1; apart <= 8; ++apart)
+    for (const char* type : {"f32", "f64"})
+      for (const char* tree : {"c/2 ( C.A )", "c/1 y/1 ( C.A )"}) {
+        const auto w = std::make_shared<const Workload>(workload_from_yaml(
+            formatted("name: apart\ndtype: {0}\nloops: {{c: 2, y: 4, x: 37, r: 3, s: 9}}\n"
+                      "tensors: {{X: [c, {2}, {3}]}}\noperators: [\"A[c,y,x] += "
+                      "X[c,{1}*y + r - 1,{1}*x + s - 4] * W[c,r,s]\"]\n",
+                      type, apart, 3 * apart + 1, 36 * apart + 1),
+            "test"));
+        auto s = resolve({.kernels = {{.level = "L2", .tree = parse_tree(tree)}}}, w, machine);
+        ASSERT_TRUE(s.ok()) << s.reason();
+        schedules.push_back(std::move(s).value());
+        sources.push_back(cpu::emit(schedules.back(),
+                                    {.isa = GetParam(), .prefix = formatted("k{}", sources.size())})
+                              .value());
+      }
+  auto kernels = cpu::build_all(sources, {.optimisation = "-O0"});
+  ASSERT_TRUE(kernels.ok()) << kernels.reason();
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Workload& w = *schedules[i].workload;
+    const bool f64 = w.dtype() == DType::f64;
+    EXPECT_LT(
+        f64 ? error_of<double>(w, kernels.value()[i]) : error_of<float>(w, kernels.value()[i]),
+        f64 ? 1e-13 : 1e-5)
+        << "case " << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Convolutions, OnEveryIsa,
                          ::testing::Values(cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512),
                          [](const auto& info) { return std::string(cpu::name_of(info.param)); });

@@ -279,5 +279,29 @@ TEST(PriceOfForms, ATileWaitsOnceForItsRows) {
   EXPECT_GT(one, 1.1 * eight);
 }
 
+/// A tile of one row of points reads its columns where they lie: further apart they are more loads.
+TEST(PriceOfForms, PointsFurtherApartTakeMoreLoads) {
+  const auto arithmetic = [](int step, const char* tree) {
+    return time_of("c: 32, y: 18, x: 32, r: 5, s: 5",
+                   formatted("\"A[c,y,x] += X[c,{0}*y + r,{0}*x + s] * W[c,r,s]\"", step), tree)
+        .arithmetic;
+  };
+  const char* const row = "c/1 y/1 ( C.A )";
+  EXPECT_NEAR(arithmetic(4, row) / arithmetic(2, row), 2, 0.2);
+}
+
+/// Steps of a sum that no vector walks wait for one another: a few pass beside other sums, a
+/// thousand do not. Sums are stored once, not at each step.
+TEST(PriceOfForms, LongSumsOfColumnsWait) {
+  const Machine m = machine();
+  const auto cycles_of_step = [&](int steps) {
+    const double seconds =
+        time_of(formatted("i: {}, j: 64", steps), "\"S[j] += X[i,j]\"", "j/64 ( C.S )").arithmetic;
+    return seconds * m.units.front().clock_hz * 16 / (64.0 * steps);
+  };
+  EXPECT_LT(cycles_of_step(9), 3);
+  EXPECT_GT(cycles_of_step(1000), 3.9);
+}
+
 }  // namespace
 }  // namespace tilewright
