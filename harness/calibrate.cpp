@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/base/format.h"
 #include "core/machine/host_facts.h"
@@ -15,6 +16,7 @@
 #include "harness/gauge_samples.h"
 #include "harness/gauges.h"
 #include "harness/pipeline.h"
+#include "harness/turns.h"
 #include "harness/verbs.h"
 
 namespace tilewright::harness {
@@ -23,9 +25,11 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kFewest = 5;  // samples that must agree
-constexpr int kSamples = 40;        // of a number, at most
-constexpr int kTurns = 3;           // how often a number that scatters is tried again
+constexpr std::size_t kFewest = 5;      // samples that must agree
+constexpr int kSamples = 40;            // of a number, at most
+constexpr int kTurns = 3;               // how often a number that scatters is tried again
+constexpr int kPasses = 4;              // over all numbers, at most
+constexpr double kLongToPrepare = 0.5;  // seconds, from which it is not done again
 
 std::string part_of(const std::string& out) { return out + ".part"; }
 
@@ -36,14 +40,14 @@ void write_part(const std::string& path, const std::map<std::string, Gauged>& kn
                           {"seconds", g.seconds},
                           {"spread", g.spread},
                           {"samples", g.samples},
-                          {"date", g.date}})
+                          {"date", g.date},
+                          {"met", g.met}})
                 .dump() +
             "\n";
   write_file(path, text, "-o");
 }
 
-Result<Gauged> measured(const Gauge& g, const std::string& date) {
-  const Prepared sample = g.prepare();
+Result<Gauged> measured(const Gauge& g, const Prepared& sample, const std::string& date) {
   if (!sample) return Reason{g.name + ": " + sample.reason()};
   Result<Gauged> last = Reason{g.name + ": not measured"};
   std::vector<double> values;
@@ -80,6 +84,8 @@ std::map<std::string, Gauged> read_part(const std::string& path) {
                                               .spread = line["spread"].get<double>(),
                                               .samples = line["samples"].get<int>(),
                                               .date = line["date"].get<std::string>()};
+    if (has("met", &ordered_json::is_number_integer) && line["met"].get<int>() > 1)
+      known[line["name"].get<std::string>()].met = line["met"].get<int>();
   }
   return known;
 }
@@ -97,6 +103,13 @@ Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
                   "others use the machine",
                   name, samples.size(), 100 * spread, least, fifth)};
   return Gauged{.seconds = least, .spread = spread, .samples = static_cast<int>(samples.size())};
+}
+
+Gauged met_again(const Gauged& known, const Gauged& now) {
+  if ((1 + kMostSpread) * now.seconds < known.seconds) return now;
+  Gauged least = known.seconds <= now.seconds ? known : now;
+  least.met = known.met + (now.seconds <= (1 + kMostSpread) * known.seconds ? 1 : 0);
+  return least;
 }
 
 /// The last cache's capacity where a core finds less of it: the bytes of which, read over and over,
@@ -227,10 +240,10 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
       const auto found = more(how);
       if (!found) return;
       const double least = 1e-3 / clock;
-      cycles(name + "_" + type, std::max(least, found->first),
-             source(*found->second, std::string(what) + (found->first > least
-                                                             ? ""
-                                                             : ", no longer than without it")));
+      cycles(
+          name + "_" + type, std::max(least, found->first),
+          source(*found->second,
+                 std::string(what) + (found->first > least ? "" : ", no longer than without it")));
     };
     converted("widen", "widened", "rows read");
     converted("narrow", "narrowed", "rows written");
@@ -359,17 +372,45 @@ Answer calibrate(const Request& request, const std::string& out) {
   const std::string date = begun["date"].get<std::string>();
   ordered_json scattered = ordered_json::array();
   const std::vector<Gauge> all = gauges_of(*machine, threads, lanes);
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (request.progress)
-      request.progress(all[i].name, static_cast<double>(i) / static_cast<double>(all.size()));
-    if (known.contains(all[i].name)) continue;
-    const Result<Gauged> one = measured(all[i], date);
-    if (!one) {
-      scattered.push_back(one.reason());
-      continue;
+  std::map<std::string, Prepared> kept;  // compiled kernels
+  std::map<std::string, std::string> why;
+  const auto open = [&](const Gauge& g) {
+    const auto at = known.find(g.name);
+    return at == known.end() || at->second.met < kMet;
+  };
+  for (int pass = 0; pass < kPasses && std::ranges::any_of(all, open); ++pass)
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Gauge& g = all[i];
+      if (request.progress)
+        request.progress(g.name, (std::min(pass, kMet - 1) +
+                                  static_cast<double>(i) / static_cast<double>(all.size())) /
+                                     kMet);
+      if (!open(g)) continue;
+      auto sample = kept.find(g.name);
+      std::optional<Prepared> own;
+      if (sample == kept.end()) {
+        const double took = seconds_of([&] { own = g.prepare(); });
+        if (took >= kLongToPrepare || !*own) sample = kept.emplace(g.name, std::move(*own)).first;
+      }
+      const Result<Gauged> one = measured(g, sample == kept.end() ? *own : sample->second, date);
+      if (!one) {
+        why[g.name] = one.reason();
+        continue;
+      }
+      const auto at = known.find(g.name);
+      known[g.name] = at == known.end() ? *one : met_again(at->second, *one);
+      write_part(part_of(out), known);
     }
-    known[all[i].name] = *one;
-    write_part(part_of(out), known);
+  for (const Gauge& g : all) {
+    if (!open(g)) continue;
+    const auto at = known.find(g.name);
+    scattered.push_back(
+        at == known.end()
+            ? why[g.name]
+            : formatted("{}: no other pass came within {:.0f} % of its least time, {:.3g} s: "
+                        "others use the machine",
+                        g.name, 100 * kMostSpread, at->second.seconds));
+    known.erase(g.name);
   }
   json["threads"] = threads;
   json["load_average"] = begun["load_average"];
@@ -379,7 +420,8 @@ Answer calibrate(const Request& request, const std::string& out) {
                                {"seconds", g.seconds},
                                {"spread", g.spread},
                                {"samples", g.samples},
-                               {"date", g.date}});
+                               {"date", g.date},
+                               {"met", g.met}});
   if (!scattered.empty()) json["scattered"] = scattered;
   // Without these a file would say less than the machine's own description.
   for (const char* needed : {"cycle", kDeepProduct, "product short"})

@@ -26,10 +26,19 @@ struct Gauged {
   double spread = 0;   ///< how far the fifth of them, in order, is above the least, as a fraction
   int samples = 0;
   std::string date = {};
+  /// Passes over all numbers that came within kMostSpread of it. A core that shares its units with
+  /// a busy one takes the same longer time for as long as one number is measured.
+  int met = 1;
 };
 
 /// A number whose spread is above this is not written.
 inline constexpr double kMostSpread = 0.10;
+
+/// A number is written that so many passes have met.
+inline constexpr int kMet = 2;
+
+/// What is known of a number and what another pass found: the lesser, with the passes that met it.
+Gauged met_again(const Gauged& known, const Gauged& now);
 
 /// The number of these samples; a Reason where they scatter, with the numbers, or are too few.
 Result<Gauged> gauged(const std::string& name, std::vector<double> samples);

@@ -2,6 +2,7 @@
 // blocks between them: what a thread has in registers before a barrier it has after it.
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "core/plan/names.h"
 #include "core/plan/schedule.h"

@@ -24,6 +24,20 @@ TEST(Calibrate, NumbersThatScatterAreRefusedWithTheNumbers) {
   EXPECT_FALSE(gauged("copy", {0.0, 0.0, 0.0, 0.0, 0.0}).ok());
 }
 
+// A core beside a busy one takes 1.585 ns each time that it is asked within a second.
+TEST(Calibrate, ANumberIsBelievedThatTwoPassesMeet) {
+  const auto of = [](double seconds) { return Gauged{.seconds = seconds, .samples = 40}; };
+  Gauged known = met_again(of(1.585e-9), of(0.606e-9));
+  EXPECT_DOUBLE_EQ(known.seconds, 0.606e-9);
+  EXPECT_LT(known.met, kMet);
+  known = met_again(known, of(1.6e-9));
+  EXPECT_DOUBLE_EQ(known.seconds, 0.606e-9);
+  EXPECT_LT(known.met, kMet);
+  known = met_again(known, of(0.600e-9));
+  EXPECT_DOUBLE_EQ(known.seconds, 0.600e-9);
+  EXPECT_EQ(known.met, kMet);
+}
+
 // Each of these lines once ended the command as an internal error.
 TEST(Calibrate, LinesOfAnotherFormAreMeasuredAgain) {
   const std::string path = ::testing::TempDir() + "/numbers.part";
@@ -44,6 +58,7 @@ TEST(Calibrate, LinesOfAnotherFormAreMeasuredAgain) {
   EXPECT_EQ(known.begin()->first, "cycle");
   EXPECT_DOUBLE_EQ(known.begin()->second.seconds, 1e-9);
   EXPECT_EQ(known.begin()->second.samples, 40);
+  EXPECT_EQ(known.begin()->second.met, 1);
   EXPECT_TRUE(read_part(path + ".none").empty());
 }
 
