@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -99,9 +98,9 @@ class Inside {
   /// The loop along the last dimension of its output that is longer than one; -1: none is.
   int vector_loop() const {
     const Access& target = op_.outputs.front().target;
-    for (const Affine& index : std::views::reverse(target.index))
-      for (const Term& t : std::views::reverse(index.terms))
-        if (const int l = w_.local_index(id_, t.loop); full(l) > 1) return l;
+    for (auto index = target.index.rbegin(); index != target.index.rend(); ++index)
+      for (auto t = index->terms.rbegin(); t != index->terms.rend(); ++t)
+        if (const int l = w_.local_index(id_, t->loop); full(l) > 1) return l;
     return -1;
   }
   /// A product of matrices, of which one has rows alone.
@@ -133,15 +132,13 @@ class Inside {
   /// The same of these loops, the last one first, up to one that stays cut.
   template <class F>
   bool grow_all(const std::vector<int>& loops, F&& holds) {
-    for (const int l : std::views::reverse(loops))
-      if (!grow(l, holds)) return false;
-    return true;
+    return std::all_of(loops.rbegin(), loops.rend(), [&](int l) { return grow(l, holds); });
   }
   /// Begins with so many points of these loops, the last one first.
   void begin(const std::vector<int>& loops, std::int64_t points) {
-    for (const int l : std::views::reverse(loops)) {
-      step(l) = std::clamp<std::int64_t>(points, 1, full(l));
-      points = ceil_div(points, step(l));
+    for (auto l = loops.rbegin(); l != loops.rend(); ++l) {
+      step(*l) = std::clamp<std::int64_t>(points, 1, full(*l));
+      points = ceil_div(points, step(*l));
     }
   }
   /// Smaller steps of these, the first one first, until they fit.

@@ -24,7 +24,7 @@ bool has_own_time(const Question& q) {
 
 namespace {
 
-/// The bytes of a model that counts anybody's plans, or the most that any model says.
+/// The bytes of the first model that counts anybody's plans, or the most that any model says.
 std::optional<Price> counted(const Question& asked, const std::vector<const Model*>& models,
                              const Plan& plan) {
   const std::string boundary = boundary_into(*asked.machine, asked.level_of(plan));
@@ -42,6 +42,7 @@ std::optional<Price> counted(const Question& asked, const std::vector<const Mode
                               [&](const TrafficEntry& e) { return e.boundary == boundary; }) &&
           (!most || bytes(*price) > bytes(*most)))
         most = std::move(price).value();
+      if (most && !by_anyone) break;
     }
     if (!most) continue;
     most->traffic.by = "tilewright";

@@ -122,7 +122,8 @@ TEST(StitchedEmulated, SumsOfAllPointsAndWindowsAreOneKernel) {
       std::ofstream(path) << "name: points\ndtype: " << dtype << "\n" << text;
       Answer a;
       ASSERT_NO_FATAL_FAILURE(emulate(path, a)) << text;
-      EXPECT_LE(a.json.at("launches").size(), 2u) << text;  // what is zeroed, and the kernel
+      // What is zeroed, and the kernel; in f64, whose additions in memory take long, by price two.
+      EXPECT_LE(a.json.at("launches").size(), std::string(dtype) == "f64" ? 3u : 2u) << text;
     }
 }
 
