@@ -527,6 +527,22 @@ operators:
   EXPECT_NEAR(seconds("64"), seconds("0"), 0.2 * seconds("0"));  // where the first has it, instead
 }
 
+/// A product of 128 of 1,024 rows that a kernel joins with others: eight of its blocks have all the
+/// work, wherever they are.
+TEST(BlockTime, WorkOfATensorThatIsJoinedWithOthersIsFound) {
+  const auto seconds = [](int first) {
+    const auto t = timed_text(
+        formatted("loops: {{a: 128, b: 64, c: 1024, k: 4096}}\noperators:\n  - p: p[a,b] += "
+                  "u[a,k] * v[k,b]\n  - y: y[c,b] = q[c,b] + p[c-{},b]\n",
+                  first),
+        "c/16@grid ( k/16 ( C.p ) C.y S.y )", h200(), {});
+    EXPECT_TRUE(t.ok()) << (t.ok() ? "" : t.reason());
+    return t.ok() ? t->seconds : 0;
+  };
+  for (const int first : {128, 384, 768, 896})
+    EXPECT_NEAR(seconds(first), seconds(0), 0.05 * seconds(0)) << first;
+}
+
 TEST(BlockTime, WhatHasNoRoomOrOtherUnitsHasAReason) {
   const auto room = timed("gemm:m=4096,n=4096,k=4096,dtype=f16",
                           "m/1024@grid n/1024@grid ( k/512 ( C.gemm ) S.C )", h200());

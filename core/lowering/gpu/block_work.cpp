@@ -566,6 +566,24 @@ bool has_windows(const Workload& w, const ScheduledKernel& k) {
   });
 }
 
+/// Turns of a loop in which operators may have work that have none in the first: the middle one,
+/// the last one, and where a tensor that is read at an offset, one of several that are joined, is
+/// in the middle.
+std::set<std::int64_t> busy_turns(const Workload& w, const ScheduledKernel& k,
+                                  const ScheduleNode& loop) {
+  std::set<std::int64_t> turns = {loop.max_trips / 2, loop.max_trips - 1};
+  for (OpId op : k.ops)
+    for (const Access& a : w.op(op).inputs)
+      for (std::size_t d = 0; d < a.index.size() && !is_gather(a); ++d) {
+        const Affine& i = a.index[d];
+        if (i.terms.size() != 1 || i.terms[0].loop != loop.loop || i.offset == 0) continue;
+        const std::int64_t middle =
+            (w.tensor(a.tensor).shape[d] / 2 - i.offset) / i.terms[0].coefficient;
+        turns.insert(std::clamp<std::int64_t>(middle / loop.step, 0, loop.max_trips - 1));
+      }
+  return turns;
+}
+
 }  // namespace
 
 std::int64_t BlockWork::element(BufferId b) const {
@@ -597,7 +615,7 @@ Result<BlockWork> block_work(const Schedule& s, int kernel, const BlockChoices& 
   for (std::size_t n = 0; n < k.nodes.size() && idle; ++n) {
     if (k.nodes[n].kind != NodeKind::loop) continue;
     std::int64_t best = 0;
-    for (const std::int64_t trip : {k.nodes[n].max_trips / 2, k.nodes[n].max_trips - 1}) {
+    for (const std::int64_t trip : busy_turns(*s.workload, k, k.nodes[n])) {
       at[n] = trip;
       if (trip > 0 && consider()) best = trip;
     }
