@@ -425,3 +425,22 @@ def test_data_that_is_not_beside_the_model_is_drawn(tmp_path, monkeypatch):
         assert [i["tensor"] for i in made["inputs"]] == ["x"] or "w" in str(made), made
         values = reference.evaluate(name)
         assert numpy.allclose(values["y"].reshape(2, 3), values["x"].reshape(2, 4) @ values["w"].reshape(4, 3))
+
+
+@pytest.mark.parametrize("auto_pad", ["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("points", [4, 5, 6, 7, 8])
+def test_a_transposed_convolution_is_cut_to_a_shape(tmp_path, auto_pad, points):
+    """Of an odd number of points that are left out, one more is in front, but for SAME_UPPER."""
+    path = str(tmp_path / "cut.onnx")
+    onnx.save(onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> t (float[1, 1, 3] x, float[1, 1, 4] w) => (float[1, 1, n] y) '
+        f'{{ y = ConvTranspose<auto_pad = "{auto_pad}", strides = [2], output_shape = [{points}]>(x, w) }}'), path)
+    made, values = tilewright.import_(path), reference.evaluate(path)
+    names = {e["name"]: e["tensor"] for e in made["inputs"] + made["outputs"]}
+    x, w, y = (values[names[name]].ravel() for name in "xwy")
+    whole = numpy.zeros(8)
+    for i in range(3):
+        whole[2 * i:2 * i + 4] += x[i] * w
+    left = len(whole) - points
+    front = left // 2 if auto_pad == "SAME_UPPER" else left - left // 2
+    assert numpy.allclose(y, whole[front:front + points], atol=1e-6)

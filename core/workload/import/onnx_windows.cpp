@@ -364,7 +364,6 @@ void say_conv_transpose(NodeReader& n) {
     if (same.starts_with("SAME") || asked.size() == spatial) {
       const std::int64_t pad = std::max<std::int64_t>(0, whole - out);  // else zeros at the end
       d.begin = same == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
-      if (asked.size() == spatial && same != "SAME_UPPER") d.begin = pad / 2;
     }
     d.out = out;
     check(d);
