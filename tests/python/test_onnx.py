@@ -444,3 +444,21 @@ def test_a_transposed_convolution_is_cut_to_a_shape(tmp_path, auto_pad, points):
     left = len(whole) - points
     front = left // 2 if auto_pad == "SAME_UPPER" else left - left // 2
     assert numpy.allclose(y, whole[front:front + points], atol=1e-6)
+
+
+def test_values_of_activations_are_of_those_that_take_one(tmp_path):
+    """Of HardSigmoid, Tanh, HardSigmoid, Tanh two take a value: the second one is of the other direction."""
+    path, rng = str(tmp_path / "gru.onnx"), numpy.random.default_rng(5)
+    node, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    weights = [onnx.numpy_helper.from_array(rng.uniform(-1, 1, shape).astype("f"), name)
+               for name, shape in (("w", (2, 12, 3)), ("r", (2, 12, 4)))]
+    gru = node("GRU", ["x", "w", "r"], ["y"], direction="bidirectional", hidden_size=4, activations=["HardSigmoid", "Tanh"] * 2,
+               activation_alpha=[0.3, 0.1], activation_beta=[0.4, 0.7])
+    graph = onnx.helper.make_graph([gru], "gru", [value("x", onnx.TensorProto.FLOAT, [5, 2, 3])],
+                                   [value("y", onnx.TensorProto.FLOAT, [5, 2, 2, 4])], weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=8), path)
+    made, values = tilewright.import_(path), reference.evaluate(path)
+    names = {e["name"]: e["tensor"] for e in made["inputs"] + made["outputs"]}
+    want = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(
+        None, {"x": values[names["x"]].reshape(5, 2, 3).astype("f")})[0]
+    assert numpy.allclose(values[names["y"]].reshape(want.shape), want, atol=1e-5)

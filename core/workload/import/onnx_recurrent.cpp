@@ -46,8 +46,18 @@ class Cells {
         n.at(2).shape != Shape{directions_, gates * hidden_, hidden_})
       throw Unsupported{"weights of another shape"};
     activations_ = strings("activations");
-    alphas_ = n.reals("activation_alpha");
-    betas_ = n.reals("activation_beta");
+    // Values are of the functions that take one, in their order.
+    const auto alphas = n.reals("activation_alpha"), betas = n.reals("activation_beta");
+    std::size_t alpha = 0, beta = 0;
+    for (const std::string& name : activations_) {
+      const bool both = name == "Affine" || name == "ScaledTanh" || name == "HardSigmoid";
+      const bool one = both || name == "LeakyRelu" || name == "ThresholdedRelu" || name == "Elu";
+      alphas_.push_back(one && alpha < alphas.size() ? alphas[alpha++]
+                        : name == "HardSigmoid"      ? 0.2
+                        : name == "LeakyRelu"        ? 0.01
+                                                     : 1);
+      betas_.push_back(both && beta < betas.size() ? betas[beta++] : 0.5);
+    }
   }
 
   void run(bool has_cell) {
@@ -166,12 +176,9 @@ class Cells {
     const Expr x =
         clip_ > 0 && clipped ? call("max", {call("min", {in, number(clip_)}), number(-clip_)}) : in;
     const std::size_t at = static_cast<std::size_t>(d) * functions + which;
-    const std::string name = at < activations_.size() ? activations_[at] : usual;
-    const double alpha = at < alphas_.size()     ? alphas_[at]
-                         : name == "HardSigmoid" ? 0.2
-                         : name == "LeakyRelu"   ? 0.01
-                                                 : 1;
-    const double beta = at < betas_.size() ? betas_[at] : 0.5;
+    const bool given = at < activations_.size();
+    const std::string name = given ? activations_[at] : usual;
+    const double alpha = given ? alphas_[at] : 1, beta = given ? betas_[at] : 0.5;
     if (const auto known = activation(name, x, alpha, beta)) return *known;
     throw Unsupported{"an activation " + name};
   }
