@@ -178,7 +178,11 @@ template <int STEP, int PHASE>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector pick(const Vector* v) {
   return picked<0, STEP, PHASE>(v, Vector{});
 }
-// Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
+)";
+
+/// Behind either of pick().
+constexpr const char* kEvery =
+    R"(// Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
   if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
@@ -220,17 +224,6 @@ TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector pick(const Vector* v) {
     const Vector all = mixed<1, STEP, PHASE>(v, v[0]);
     return __builtin_shufflevector(all, all, PICKED);
   }
-}
-// Elements STEP apart, of lanes [first, last); the others are zero, and nothing of them is touched.
-template <int STEP>
-TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p, int64_t first, int64_t last) {
-  if constexpr (STEP == 1) return load_part(p, lanes_between(first, last));
-  Vector v[STEP];
-  const int64_t low = STEP * first, high = first < last ? STEP * (last - 1) + 1 : low;
-  for (int i = 0; i < STEP; ++i)
-    v[i] = load_part(p + i * kLanes, lanes_between(min(max(low - i * kLanes, 0), kLanes),
-                                                   max(min(high - i * kLanes, kLanes), 0)));
-  return pick<STEP, 0>(v);
 }
 )";
 
@@ -409,7 +402,7 @@ std::string strips(int vector_bytes, bool f64) {
   text = replaced(replaced(text, "EVEN", even), "ODD", odd);
   text = replaced(text, "PLACES", set + places + ")");
   text = replaced(replaced(text, "MIXED", mixed), "PICKED", picked);
-  return specialised(text, vector_bytes, f64) + kStrips;
+  return specialised(text, vector_bytes, f64) + kEvery + kStrips;
 }
 
 std::string exponential(bool f64) {
