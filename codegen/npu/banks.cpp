@@ -77,13 +77,22 @@ std::int64_t KernelEmitter::bank_cycles(const Vector& v) const {
       : broadcast        ? blocks(v.to, to, mask * kBlock / to_size, kBlock, lanes)
                          : blocks(v.to, to, mask, kBlock, ceil_div(lanes * to_size, kBlock))};
   std::vector<std::int64_t> taken, of_group;
+  // Where all operands move by as many whole blocks, each repeat is as the first.
+  const auto alike = [](const std::vector<Blocks>& all) {
+    return std::ranges::all_of(all, [&](const Blocks& o) {
+      return o.repeat_stride == all.front().repeat_stride && o.repeat_stride % kBlock == 0;
+    });
+  };
+  const std::int64_t repeats = v.repeat.literal();
+  const std::int64_t looked =
+      alike(reads) && alike(writes) ? std::min<std::int64_t>(repeats, 1) : repeats;
   std::int64_t more = 0;
-  for (std::int64_t r = 0; r < v.repeat.literal(); ++r)
+  for (std::int64_t r = 0; r < looked; ++r)
     more +=
         std::max({std::int64_t{1}, most_of_a_group(reads, r, core().bank_groups, taken, of_group),
                   most_of_a_group(writes, r, core().bank_groups, taken, of_group)}) -
         1;
-  return more;
+  return looked < repeats ? more * repeats : more;
 }
 
 }  // namespace tilewright::npu

@@ -5,6 +5,7 @@
 #include "codegen/npu/emitter.h"
 #include "codegen/npu/pipeline.h"
 #include "codegen/npu/synchronise.h"
+#include "core/workload/expr.h"
 
 namespace tilewright::npu {
 
@@ -57,7 +58,7 @@ std::optional<Reason> KernelEmitter::refusal() {
     choose_places();
     measure();
     lay_out();
-    for (std::int64_t block = 0; block < k_.blocks; ++block) traced(block, Kept::none);
+    walk_alike(emitted_, [&](std::int64_t block) { traced(block, Kept::none); });
     return std::nullopt;
   } catch (const NeedsMoves&) {
     return with_moves().refusal();
@@ -228,17 +229,47 @@ void KernelEmitter::end_iteration(NodeId loop) {
 void KernelEmitter::charge(std::int64_t instructions) {
   std::int64_t& so_far = measuring_ ? measured_ : emitted_;
   so_far += instructions;
-  if (so_far > options_.most_instructions)
-    throw Refused{"it unrolls to more than " + std::to_string(options_.most_instructions) +
-                  " instructions"};
+  if (so_far > options_.most_instructions) throw too_long();
+}
+
+Refused KernelEmitter::too_long() const {
+  return Refused{"it unrolls to more than " + std::to_string(options_.most_instructions) +
+                 " instructions"};
+}
+
+const std::vector<AlikeBlocks>& KernelEmitter::alike() {
+  // A block has an instruction.
+  if (k_.blocks > options_.most_instructions) throw too_long();
+  if (alike_.empty())
+    alike_ = alike_blocks(s_, k_, grid_loops(), [&](OpId op, LoopId loop) {
+      bool is_constant = false;  // in a slab
+      const SlabLoops slab = slab_loops(op);
+      for (const Output& o : w_.op(op).outputs)
+        each_index(o.value, [&](LoopId i) {
+          is_constant |= i == loop && i != slab.rows && i != slab.columns;
+        });
+      return is_constant;
+    });
+  return alike_;
+}
+
+void KernelEmitter::walk_alike(std::int64_t& so_far,
+                               const std::function<void(std::int64_t block)>& walk_one) {
+  std::int64_t all = 0;
+  for (const AlikeBlocks& b : alike()) {
+    const std::int64_t before = so_far;
+    walk_one(b.first);
+    // Neither one's instructions nor the blocks are more than most_instructions.
+    all = std::min(all + (so_far - before) * b.times, options_.most_instructions + 1);
+  }
+  so_far = all;
+  if (all > options_.most_instructions) throw too_long();
 }
 
 void KernelEmitter::emit_step(TraceStep step) {
   charge(1);
   if (measuring_) return;
-  const bool reads =
-      std::holds_alternative<Copy>(step.instruction) && step.touches.front().memory == Memory::gm;
-  if (kept_ == Kept::none || (kept_ == Kept::reads && !reads)) return;
+  if (kept_ != Kept::all) return;
   step.number = emitted_;
   into_.back()->push_back({.step = std::move(step), .part = parts_.back()});
 }

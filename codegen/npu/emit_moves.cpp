@@ -173,15 +173,22 @@ void KernelEmitter::count_copy(BufferId b, const Box& part, bool inward) {
 void KernelEmitter::copy(Piece to, const Piece& from, std::int64_t rows, std::int64_t columns,
                          bool transpose) {
   const auto& [path, pipe] = way(from.memory, to.memory);
+  if (!measuring_ && kept_ != Kept::all && !keeps_copies_from(from.memory)) return charge(1);
+  const std::int64_t bytes = rows * columns * size_of(to.type);
+  const std::int64_t moved =
+      std::max(moved_at(from, rows, columns),
+               transpose ? moved_at(to, columns, rows) : moved_at(to, rows, columns));
+  if (!measuring_ && kept_ == Kept::reads) {
+    charge(1);
+    const TraceTouch& read = from.touches.front();
+    return reads_.push_back(
+        {.number = emitted_, .tensor = read.tensor, .box = read.box, .moved = double(moved)});
+  }
   std::vector<TraceTouch> touches = from.touches;
   for (TraceTouch& t : to.touches) {
     t.write = true;
     touches.push_back(std::move(t));
   }
-  const std::int64_t bytes = rows * columns * size_of(to.type);
-  const std::int64_t moved =
-      std::max(moved_at(from, rows, columns),
-               transpose ? moved_at(to, columns, rows) : moved_at(to, rows, columns));
   emit_step({.instruction = Copy{.to = to.at,
                                  .from = from.at,
                                  .rows = rows,

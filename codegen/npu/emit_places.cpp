@@ -186,16 +186,16 @@ std::int64_t KernelEmitter::copy_bytes(BufferId b) const {
   return p.elements * size_of(p.type);
 }
 
-/// Walks every block without emitting: the largest tile of every buffer, and how many it opens.
+/// Walks blocks without emitting: the largest tile of every buffer, and how many it opens.
 void KernelEmitter::measure() {
   measuring_ = true;
   most_opens_.assign(places_.size(), 0);
-  for (std::int64_t block = 0; block < k_.blocks; ++block) {
+  walk_alike(measured_, [&](std::int64_t block) {
     begin_block();
     walk(block);
     for (std::size_t i = 0; i < places_.size(); ++i)
       most_opens_[i] = std::max(most_opens_[i], opens_[i]);
-  }
+  });
   measuring_ = false;
   for (TilePlace& p : places_)
     p.elements = round_up(p.elements * size_of(p.type), grain(p.memory)) / size_of(p.type);

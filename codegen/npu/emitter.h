@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "codegen/common/range_emitter.h"
+#include "codegen/npu/alike_blocks.h"
 #include "codegen/npu/block_walk.h"
 #include "codegen/npu/npu.h"
 #include "codegen/npu/reroll.h"
@@ -68,6 +69,14 @@ struct Transit {
   int next = 0;            ///< the place to fill next
 };
 
+/// A copy of a block from home.
+struct HomeRead {
+  std::int64_t number = 0;  ///< in the order of the walk
+  std::string tensor;
+  Box box;
+  double moved = 0;
+};
+
 enum class Spread : std::uint8_t;
 struct Value;
 struct Shape;
@@ -84,11 +93,12 @@ class KernelEmitter : private BlockWalk {
   Result<double> cycles(std::int64_t* steps);
 
  private:
-  /// Steps that stay in the trace.
-  enum class Kept { all, reads /* from home */, none };
+  /// What of a block is kept: its trace, or reads_, or nothing.
+  enum class Kept { all, reads, none };
 
   // kernel_time.cpp
   std::vector<TraceNode>& traced(std::int64_t block, Kept kept);
+  const std::vector<HomeRead>& reads_of_block(std::int64_t block);
   // emit_kernel.cpp
   void check() const;
   Program program();
@@ -102,6 +112,11 @@ class KernelEmitter : private BlockWalk {
   void end_iteration(NodeId loop) override;
   void begin_part(NodeId node) override;
   void charge(std::int64_t instructions);
+  Refused too_long() const;
+  /// The kernel's blocks, of those that do the same elsewhere one. Asked once.
+  const std::vector<AlikeBlocks>& alike();
+  /// Calls `walk_one` for one of each, and counts in `so_far` what all of them come to.
+  void walk_alike(std::int64_t& so_far, const std::function<void(std::int64_t block)>& walk_one);
   void emit_step(TraceStep step);
   const NpuCore& core() const { return *s_.machine->npu_core; }
   std::int64_t capacity(Memory m) const;
@@ -255,12 +270,14 @@ class KernelEmitter : private BlockWalk {
   std::int64_t slice_bytes_ = 0, widest_slice_ = 0;  ///< of sums on their way through UB
   codegen::Names names_;
   std::map<std::string, std::string> counters_;  ///< by loop
+  std::vector<AlikeBlocks> alike_;
   bool measuring_ = false;
   Kept kept_ = Kept::all;
   std::int64_t measured_ = 0, emitted_ = 0, flags_ = 0;
   std::vector<std::vector<TraceNode>*> into_;  ///< where steps go: innermost last
   std::vector<int> parts_;                     ///< of each loop's body: where the walk is
   std::vector<TraceNode> trace_;
+  std::vector<HomeRead> reads_;  ///< of a block: Kept::reads
 };
 
 }  // namespace tilewright::npu

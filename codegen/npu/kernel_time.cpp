@@ -165,16 +165,8 @@ void each_copy(const std::vector<TraceNode>& body, F&& f) {
   }
 }
 
-/// A read of a block from home.
-struct Read {
-  std::int64_t number = 0;  ///< in the order of the walk
-  std::string tensor;
-  Box box;
-  double moved = 0;
-};
-
-std::vector<Read> reads_of(const std::vector<TraceNode>& body) {
-  std::vector<Read> all;
+std::vector<HomeRead> reads_of(const std::vector<TraceNode>& body) {
+  std::vector<HomeRead> all;
   each_copy(body, [&](const TraceStep& s) {
     const TraceTouch& from = s.touches.front();
     if (from.memory == Memory::gm)
@@ -189,7 +181,7 @@ class LinesRead {
   LinesRead(const Workload& w, std::int64_t line) : w_(w), line_(line) {}
 
   /// Of the bytes that the read moves, the part that none has read before; from now on it has been.
-  double add(const Read& r) {
+  double add(const HomeRead& r) {
     const tilewright::Tensor& tensor = w_.tensor(*w_.find_tensor(r.tensor));
     std::vector<bool>& had = had_[r.tensor];
     had.resize(static_cast<std::size_t>(ceil_div(tensor.bytes().value, line_) + 1));
@@ -229,6 +221,12 @@ std::vector<TraceNode>& KernelEmitter::traced(std::int64_t block, Kept kept) {
   return trace_;
 }
 
+const std::vector<HomeRead>& KernelEmitter::reads_of_block(std::int64_t block) {
+  reads_.clear();
+  traced(block, Kept::reads);
+  return reads_;
+}
+
 Result<double> KernelEmitter::cycles(std::int64_t* steps) {
   try {
     check();
@@ -252,20 +250,19 @@ Result<double> KernelEmitter::cycles(std::int64_t* steps) {
       }
       const std::int64_t first = round * cores;
       const std::int64_t beside = std::min(cores, k_.blocks - first);
-      std::vector<std::vector<Read>> reads;
-      for (std::int64_t b = first + 1; b < first + beside; ++b)
-        reads.push_back(reads_of(traced(b, Kept::reads)));
+      std::vector<std::vector<HomeRead>> reads;
+      for (std::int64_t b = first + 1; b < first + beside; ++b) reads.push_back(reads_of_block(b));
       std::vector<TraceNode>& trace = traced(first, Kept::all);
       // Positions of the reads in the walk, before overlapping moves them.
       std::map<std::int64_t, std::size_t> place;
-      for (const Read& r : reads_of(trace)) place.emplace(r.number, place.size());
+      for (const HomeRead& r : reads_of(trace)) place.emplace(r.number, place.size());
       pipeline(trace);
       Transfers transfers;
-      for (const Read& r : reads_of(trace)) {
+      for (const HomeRead& r : reads_of(trace)) {
         const double own = seen.add(r);
         double together = own;
         const std::size_t at = place.at(r.number);
-        for (const std::vector<Read>& other : reads)
+        for (const std::vector<HomeRead>& other : reads)
           if (at < other.size()) together += seen.add(other[at]);
         transfers[0].push_back({.bytes = r.moved});
         if (own > 0) transfers[0].back().dram = dram / together;

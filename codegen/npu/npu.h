@@ -66,7 +66,8 @@ struct EmitOptions {
 /// an instruction of all blocks together.
 Result<Source> emit(const Schedule& schedule, const EmitOptions& options = {});
 
-/// Why emit() gives none, in about a fifth of its time: no program is written.
+/// Why emit() gives none. No program is written, and of blocks that do the same elsewhere one is
+/// walked: about half a microsecond an instruction of these.
 std::optional<Reason> refuses(const Schedule& schedule, const EmitOptions& options = {});
 
 /// Seconds that emit()'s kernels take one after the other, predicted. Of each kernel one core is

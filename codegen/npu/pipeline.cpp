@@ -45,7 +45,7 @@ class PipeClock {
     done_.push_back(pipe + s.latency);
     end_ = std::max(end_, done_.back());
     const auto at = static_cast<std::int64_t>(done_.size()) - 1;
-    for (const TraceTouch& t : s.touches) accesses_.add({.step = at, .pipe = s.pipe, .touch = t});
+    for (const TraceTouch& t : s.touches) accesses_.add(at, s.pipe, t);
   }
 
   std::array<std::int64_t, kPipes> free_{};
@@ -58,7 +58,7 @@ class PipeClock {
 bool conflict(const Body& a, const Body& b) {
   Accesses first;
   each_step(a, [&](const TraceStep& s) {
-    for (const TraceTouch& t : s.touches) first.add({.pipe = s.pipe, .touch = t});
+    for (const TraceTouch& t : s.touches) first.add(0, s.pipe, t);
   });
   bool found = false;
   each_step(b, [&](const TraceStep& s) {
@@ -75,8 +75,8 @@ struct Halves {
 Halves split(const std::vector<Body>& iterations, int part) {
   Halves h;
   for (const Body& body : iterations) {
-    const auto middle = std::ranges::find_if(
-        body, [&](const TraceNode& n) { return n.part >= part; });
+    const auto middle =
+        std::ranges::find_if(body, [&](const TraceNode& n) { return n.part >= part; });
     h.first.emplace_back(body.begin(), middle);
     h.second.emplace_back(middle, body.end());
   }

@@ -71,8 +71,7 @@ class Synchroniser {
     known_[index(step.pipe)] = now;
     clocks_.push_back(now);
     last_[index(step.pipe)] = at;
-    for (const TraceTouch& t : step.touches)
-      accesses_.add({.step = at, .pipe = step.pipe, .touch = t});
+    for (const TraceTouch& t : step.touches) accesses_.add(at, step.pipe, t);
   }
 
   static std::size_t index(Pipe p) { return static_cast<std::size_t>(p); }
@@ -89,7 +88,8 @@ class Synchroniser {
 
   void wait_for(const TraceStep& step, std::int64_t at) {
     Clock& known = known_[index(step.pipe)];
-    std::vector<std::pair<std::int64_t, std::size_t>> waits;  // the latest first: it may imply others
+    std::vector<std::pair<std::int64_t, std::size_t>>
+        waits;  // the latest first: it may imply others
     const Clock needed = needs(step);
     for (std::size_t p = 0; p < needed.size(); ++p)
       if (needed[p] > known[p]) waits.emplace_back(needed[p], p);
@@ -115,7 +115,8 @@ class Synchroniser {
     auto& waited = waited_[pair];
     waited.resize(events_, -1);
     const std::int64_t done = clocks_[static_cast<std::size_t>(source)][index(pair.second)];
-    const auto clear = std::ranges::find_if(waited, [&](std::int64_t wait) { return wait <= done; });
+    const auto clear =
+        std::ranges::find_if(waited, [&](std::int64_t wait) { return wait <= done; });
     return clear == waited.end() ? -1 : clear - waited.begin();
   }
 
@@ -129,7 +130,7 @@ class Synchroniser {
   std::size_t events_;
   std::array<Clock, kPipes> known_;  ///< by pipe: what its next step may take as done
   Clock last_ = nothing_done();
-  std::vector<Clock> clocks_;        ///< by step: what is done once it is
+  std::vector<Clock> clocks_;  ///< by step: what is done once it is
   Accesses accesses_;
   std::map<PipePair, std::vector<std::int64_t>> waited_;  ///< by event: the step that last waited
   std::vector<std::vector<Instruction>> before_, after_;  ///< by step

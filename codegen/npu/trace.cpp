@@ -32,34 +32,29 @@ bool overlap(const TraceTouch& a, const TraceTouch& b) {
   return a.low < b.high && b.low < a.high;
 }
 
-namespace {
-
-bool covers(const TraceTouch& outer, const TraceTouch& inner) {
-  if (outer.memory == Memory::gm)
-    return outer.tensor == inner.tensor && contains(outer.box, inner.box);
-  return outer.low <= inner.low && inner.high <= outer.high;
-}
-
-}  // namespace
-
-void Accesses::add(Access access) {
+void Accesses::add(std::int64_t step, Pipe pipe, const TraceTouch& touch) {
   // Whoever comes after a write comes after what that came after; likewise after a later read of
   // the same pipe.
   const auto forgets = [&](const Access& a) {
-    return a.step < access.step && covers(access.touch, a.touch) &&
-           (access.touch.write || (!a.touch.write && a.pipe == access.pipe));
+    return a.step < step && (touch.write || (!a.write && a.pipe == pipe));
   };
-  if (access.touch.memory != Memory::gm) {
-    auto& all = by_memory_[static_cast<std::size_t>(access.touch.memory)];
-    std::erase_if(all, forgets);
-    all.push_back(std::move(access));
+  if (touch.memory != Memory::gm) {
+    auto& all = by_memory_[static_cast<std::size_t>(touch.memory)];
+    std::erase_if(all, [&](const Local& a) {
+      return touch.low <= a.low && a.high <= touch.high && forgets(a);
+    });
+    all.push_back({{step, pipe, touch.write}, touch.low, touch.high});
     return;
   }
-  if (access.touch.box.empty()) return;
-  Home& home = at_home_[access.touch.tensor];
-  const auto [first, last] = home.near(access.touch.box);
-  for (auto a = first; a != last;) a = forgets(a->second) ? home.boxes.erase(a) : std::next(a);
-  home.add(std::move(access));
+  if (touch.box.empty()) return;
+  auto home = at_home_.find(touch.tensor);
+  if (home == at_home_.end()) home = at_home_.try_emplace(touch.tensor).first;
+  Home& own = home->second;
+  const auto [first, last] = own.near(touch.box);
+  for (auto a = first; a != last;)
+    a = forgets(a->second) && contains(touch.box, a->second.box) ? own.boxes.erase(a)
+                                                                 : std::next(a);
+  own.add({{step, pipe, touch.write}, touch.box});
 }
 
 std::pair<Accesses::Home::Boxes::const_iterator, Accesses::Home::Boxes::const_iterator>
@@ -69,8 +64,8 @@ Accesses::Home::near(const Box& box) const {
   return {boxes.upper_bound(along.lo - longest), boxes.lower_bound(along.hi)};
 }
 
-void Accesses::Home::add(Access access) {
-  const Interval along = access.touch.box.rank() == 0 ? Interval{} : access.touch.box[dimension];
+void Accesses::Home::add(AtHome access) {
+  const Interval along = access.box.rank() == 0 ? Interval{} : access.box[dimension];
   longest = std::max(longest, along.size());
   boxes.emplace(along.lo, std::move(access));
   if (boxes.size() >= looked_at) choose_dimension();
@@ -78,19 +73,19 @@ void Accesses::Home::add(Access access) {
 
 void Accesses::Home::choose_dimension() {
   looked_at = 2 * boxes.size();
-  const int rank = boxes.begin()->second.touch.box.rank();
+  const int rank = boxes.begin()->second.box.rank();
   std::size_t most = 0;
   int best = dimension;
   for (int d = 0; d < rank; ++d) {
     std::set<std::int64_t> begins;
-    for (const auto& [key, a] : boxes) begins.insert(a.touch.box[d].lo);
+    for (const auto& [key, a] : boxes) begins.insert(a.box[d].lo);
     if (begins.size() > most) most = begins.size(), best = d;
   }
   if (best == dimension) return;
   dimension = best;
   longest = 0;
   for (Boxes old = std::exchange(boxes, {}); auto& [key, a] : old) {
-    const Interval along = a.touch.box[dimension];
+    const Interval along = a.box[dimension];
     longest = std::max(longest, along.size());
     boxes.emplace(along.lo, std::move(a));
   }

@@ -55,43 +55,49 @@ class Accesses {
   struct Access {
     std::int64_t step = 0;
     Pipe pipe = Pipe::scalar;
-    TraceTouch touch;
+    bool write = false;
   };
   /// Calls `found` for each that `touch` must come after.
   template <class F>
   void conflicts(const TraceTouch& touch, F&& found) const {
-    const auto one = [&](const Access& a) {
-      if ((a.touch.write || touch.write) && overlap(a.touch, touch)) found(a);
-    };
     if (touch.memory != Memory::gm) {
-      std::ranges::for_each(by_memory_[static_cast<std::size_t>(touch.memory)], one);
+      for (const Local& a : by_memory_[static_cast<std::size_t>(touch.memory)])
+        if ((a.write || touch.write) && a.low < touch.high && touch.low < a.high) found(a);
       return;
     }
     const auto home = at_home_.find(touch.tensor);
     if (home == at_home_.end()) return;
     const auto [first, last] = home->second.near(touch.box);
-    for (auto a = first; a != last; ++a) one(a->second);
+    for (auto a = first; a != last; ++a)
+      if ((a->second.write || touch.write) && !intersect(a->second.box, touch.box).empty())
+        found(a->second);
   }
   /// Forgets what whoever comes after this one comes after anyway. Cost, as of conflicts(): what
   /// there is in a core's memory, or at home about what the box touches.
-  void add(Access access);
+  void add(std::int64_t step, Pipe pipe, const TraceTouch& touch);
 
  private:
+  struct Local : Access {
+    std::int64_t low = 0, high = 0;
+  };
+  struct AtHome : Access {
+    Box box;
+  };
   /// Boxes of a tensor, found by where they begin in the dimension in which most begin elsewhere:
   /// a long tensor is touched a box at a time, and never as a whole.
   struct Home {
-    using Boxes = std::multimap<std::int64_t, Access>;
+    using Boxes = std::multimap<std::int64_t, AtHome>;
     Boxes boxes = {};
     int dimension = 0;
     std::int64_t longest = 0;     ///< that a box was in `dimension`
     std::size_t looked_at = 128;  ///< boxes at which the dimension is chosen again
     /// Those that may overlap the box, and others.
     std::pair<Boxes::const_iterator, Boxes::const_iterator> near(const Box& box) const;
-    void add(Access access);
+    void add(AtHome access);
     void choose_dimension();
   };
-  std::array<std::vector<Access>, kMemories> by_memory_;  ///< but home
-  std::map<std::string, Home, std::less<>> at_home_;      ///< by tensor
+  std::array<std::vector<Local>, kMemories> by_memory_;  ///< but home
+  std::map<std::string, Home, std::less<>> at_home_;     ///< by tensor
 };
 
 /// Every integer operand of an instruction, in a fixed order: what may differ from one iteration to

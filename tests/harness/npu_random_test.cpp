@@ -170,6 +170,17 @@ struct Errors {
   }
 };
 
+/// refuses() walks one of the blocks that do the same elsewhere: it counts the instructions that
+/// emit() makes of all of them.
+void expect_counted(const Drawn& d, const Schedule& schedule, const npu::Source& source) {
+  npu::EmitOptions options{.most_instructions = 0};
+  for (const npu::KernelSource& k : source.kernels)
+    options.most_instructions = std::max(options.most_instructions, k.instructions - 2 * k.flags);
+  EXPECT_FALSE(npu::refuses(schedule, options)) << d.text();
+  --options.most_instructions;
+  EXPECT_TRUE(npu::refuses(schedule, options)) << d.text();
+}
+
 /// A plan's program, run and judged; why it has none.
 std::optional<std::string> judge(const Drawn& d, std::uint64_t seed, Errors& errors) {
   const Setting s = setting_of({.subject = d.workload, .machine = d.machine});
@@ -180,6 +191,7 @@ std::optional<std::string> judge(const Drawn& d, std::uint64_t seed, Errors& err
   const auto refused = npu::refuses(*schedule);
   EXPECT_EQ(refused ? refused->text : "", source ? "" : source.reason()) << d.text();
   if (!source) return source.reason();
+  expect_counted(d, *schedule, *source);
   auto made = std::make_unique<npu::LoadedKernel>(*source, *schedule);
   npu::LoadedKernel& kernel = *made;
   std::vector<npu::Report> reports;
@@ -218,6 +230,31 @@ TEST(NpuRandom, ConflictsOfBanksArePriced) {
     EXPECT_EQ(judge(d, 7, errors), std::nullopt) << d.text();
     EXPECT_LT(errors.worst, 0.02) << d.text();
   }
+}
+
+/// Blocks at an image's edge read less than others, also where the convolution that does has its
+/// ranges from another one.
+TEST(NpuRandom, BlocksAtEdgesCountAsTheyAre) {
+  std::mt19937_64 random(20261130);
+  const auto up_to = [&](int n) { return std::uniform_int_distribution<int>(1, n)(random); };
+  int judged = 0;
+  for (int i = 0; i < 12; ++i) {
+    const int rows = 5 + up_to(5), columns = 5 + up_to(5), stride = up_to(2);
+    Drawn d;
+    d.workload = "conv-chain:ic=1,h=" + std::to_string(rows) + ",w=" + std::to_string(columns) +
+                 ",oc1=1,oc2=2,st1=1,st2=" + std::to_string(stride) +
+                 ",k1=" + (up_to(2) == 1 ? "5" : "3") + ",k2=" + (up_to(2) == 1 ? "5" : "3");
+    d.machine = "ascend910";
+    d.pins = {"I=UB", "W1=UB", "M=UB", "W2=UB", "O=UB"};
+    d.tree = "oc2/" + std::to_string(up_to(2)) + "@grid h/" + std::to_string(up_to(3)) +
+             "@grid w/" + std::to_string(up_to(4)) + "@grid " + (up_to(2) == 1 ? "" : "h/1 ") +
+             "( C.conv1 C.conv2 )";
+    Errors errors;
+    const auto why = judge(d, 7, errors);
+    EXPECT_EQ(why, std::nullopt) << d.text();
+    judged += why == std::nullopt;
+  }
+  EXPECT_EQ(judged, 12);
 }
 
 /// TILEWRIGHT_SEED and TILEWRIGHT_CASES draw others; TILEWRIGHT_SHOW prints what is refused.
