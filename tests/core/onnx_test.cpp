@@ -249,6 +249,25 @@ TEST_F(Onnx, EverySymbolicDimensionIsNamed) {
   EXPECT_EQ(named_workload(path("model.onnx") + ":n=4,o=1,p=2"), made.workload);
 }
 
+/// The places of an axis are values in f32.
+TEST_F(Onnx, AnAxisThatIsTooLongToCountIsRefused) {
+  const std::int64_t most = std::int64_t{1} << 24;
+  for (const std::int64_t size : {most, most + 1, std::int64_t{1} << 40}) {
+    const Graph largest{.nodes = {node("ArgMax", {"x"}, {"y"}, {attribute_int("axis", 1)})},
+                        .inputs = {value("x", {3, size})},
+                        .outputs = {value("y", {3, 1}, 7)}};
+    const Graph hard{.nodes = {node("Hardmax", {"x"}, {"y"})},
+                     .inputs = {value("x", {3, size})},
+                     .outputs = {value("y", {3, size})}};
+    if (size == most) {
+      EXPECT_EQ(import(largest).workload.find_tensor("y").has_value(), true);
+      continue;
+    }
+    for (const Graph& g : {largest, hard})
+      EXPECT_THAT(error(g), HasSubstr("an axis of more than 16777216 elements")) << size;
+  }
+}
+
 TEST_F(Onnx, EveryNodeThatIsNotSupportedIsNamed) {
   Graph g = product();
   g.nodes = {node("NonZero", {"x"}, {"most"}), node("MatMul", {"x", "w"}, {"product"}),

@@ -14,6 +14,20 @@ namespace {
 
 using Args = std::vector<Expr>;
 
+/// Whole numbers from 0 on that f32 has.
+constexpr std::int64_t kMostCounted = std::int64_t{1} << 24;
+/// 0, 1, 2, .. along an axis of a shape, in f32.
+Value counted(const Shape& shape, std::size_t axis) {
+  const std::int64_t size = shape[axis];
+  if (size > kMostCounted)
+    throw Unsupported{"an axis of more than " + std::to_string(kMostCounted) + " elements"};
+  std::vector<double> count(static_cast<std::size_t>(size));
+  std::iota(count.begin(), count.end(), 0.0);
+  Shape along(shape.size(), 1);
+  along[axis] = size;
+  return Builder::known(kFloat, along, std::move(count));
+}
+
 /// The first index, or the last, at which each row has its largest or least value.
 Value index_of(NodeReader& n, const Value& x, std::size_t axis, bool largest, bool last) {
   const std::int64_t size = x.shape[axis];
@@ -22,11 +36,7 @@ Value index_of(NodeReader& n, const Value& x, std::size_t axis, bool largest, bo
   if (size == 1) return Builder::uniform(kInt64, whole, 0);
   const Value most = n.b.reduce(n.name + "_most", x, {axis}, largest ? Combine::max : Combine::min,
                                 [](const Args& a) { return a[0]; });
-  std::vector<double> count(static_cast<std::size_t>(size));
-  std::iota(count.begin(), count.end(), 0.0);
-  Shape along(x.shape.size(), 1);
-  along[axis] = size;
-  const Value index = Builder::known(kFloat, along, std::move(count));
+  const Value index = counted(x.shape, axis);
   const double none = last ? -1 : static_cast<double>(size);
   const Value places = n.b.map(n.name + "_places", kFloat, {x, most, index}, [&](const Args& a) {
     Expr beyond = largest ? call("lt", {a[0], a[1]}) : call("lt", {a[1], a[0]});
@@ -108,11 +118,7 @@ std::pair<Value, Value> first_ones(NodeReader& n, const Value& x, std::size_t ax
                                    bool largest) {
   Builder& b = n.b;
   const std::int64_t size = x.shape[axis];
-  std::vector<double> count(static_cast<std::size_t>(size));
-  std::iota(count.begin(), count.end(), 0.0);
-  Shape along(x.shape.size(), 1);
-  along[axis] = size;
-  const Value index = Builder::known(kFloat, along, std::move(count));
+  const Value index = counted(x.shape, axis);
   const Combine combine = largest ? Combine::max : Combine::min;
   const double none = identity_of(combine), nowhere = static_cast<double>(size);
   const auto before = [largest](const Expr& p, const Expr& q) {
@@ -192,11 +198,7 @@ void say_hardmax(NodeReader& n) {
     axis = 1;
   }
   const Value at = index_of(n, x, axis, true, false);
-  std::vector<double> count(static_cast<std::size_t>(x.shape[axis]));
-  std::iota(count.begin(), count.end(), 0.0);
-  Shape along(x.shape.size(), 1);
-  along[axis] = x.shape[axis];
-  n.out[0] = n.b.map(n.name, x.type, {at, Builder::known(kFloat, along, std::move(count))},
+  n.out[0] = n.b.map(n.name, x.type, {at, counted(x.shape, axis)},
                      [](const Args& a) { return equal(a[0], a[1]); });
   if (old) n.out[0] = n.b.reshaped(n.name, n.out[0], shape);
 }
@@ -311,6 +313,8 @@ void say_reverse_sequence(NodeReader& n) {
   const std::size_t time = NodeReader::axis(n.integer("time_axis", 0), n.rank()),
                     batch = NodeReader::axis(n.integer("batch_axis", 1), n.rank());
   if (time == batch) throw Unsupported{"axes that are the same"};
+  if (x.shape[time] > kMostCounted)
+    throw Unsupported{"sequences of more than " + std::to_string(kMostCounted) + " elements"};
   const auto lengths = n.known_integers(1);
   if (static_cast<std::int64_t>(lengths.size()) != x.shape[batch])
     throw Unsupported{"lengths that are not one a sequence"};
