@@ -228,7 +228,10 @@ double Compute::rows_begun(const Product& x, const ProductBox& box) const {
     around = k_.node(around).parent;
   if (box.rows <= kStreams && around.valid() && moves(around, x.depth)) return 0;
   const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
-  return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
+  // Of a row's line that two blocks have parts of, one block begins with it.
+  const double lines = box.depth * static_cast<double>(r_.element) / r_.caches.front().line;
+  return box.rows * kBegins * std::min(1.0, lines) * (1 - kept(2 * all, r_.caches[1].capacity)) *
+         r_.cycle;
 }
 
 /// Seconds of the copies of lines that a window's taps read, and of listing its steps.

@@ -72,14 +72,15 @@ double Compute::row_seconds(const Operator& op, const Expr& e, LoopId along) con
   return seconds;
 }
 
-/// Of all results of an operator, and of combining or storing them.
+/// Of all results of an operator, and of combining them; points alone are stored, too.
 double Compute::value_seconds(const Operator& op, LoopId along) const {
   const bool alone = !along.valid();
   const double light = alone ? r_.light_one : r_.light;
   std::vector<const Expr*> known;
   double seconds = 0;
   for (const Output& out : op.outputs) {
-    seconds += seconds_of(op, out.value, along, known) + light;
+    seconds += seconds_of(op, out.value, along, known);
+    if (alone || out.combine != Combine::assign) seconds += light;
     if (out.rescale) seconds += light;
     if (alone && (out.combine == Combine::max || out.combine == Combine::min))
       seconds += r_.expensive_one;
@@ -240,7 +241,6 @@ double Compute::points(const InRegisters& registers) const {
       }
   }
   const bool unstored = registers.unstored.contains(n_.writes.front().buffer);
-  if (unstored) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);
   // What a loop leaves over of its last vector costs a vector, too.
   const double run = most(vector), vectors = alone ? 1 : std::ceil(run / lanes);
@@ -253,6 +253,8 @@ double Compute::points(const InRegisters& registers) const {
   if (!across) each = std::max(each, waits_of_chain(std::max(steps, steps_around())));
   const double rows = points / run, stored_rows = rows / steps;
   double seconds = rows * vectors * each;
+  if (!alone && !across && !unstored)
+    seconds += stored_rows * vectors * r_.store * static_cast<double>(op.outputs.size());
   // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles. Sums of
   // a row, and what stays in registers, leave lanes out by one more operation.
   if (!alone && std::fmod(run, lanes) != 0)
