@@ -169,7 +169,7 @@ double Compute::in_step(const InRegisters& registers, const Operator& op, LoopId
 
 /// What a sum or an extreme along vectors takes beside its additions: each waits for the one
 /// before, and the lanes are joined where a row ends. The compiler unrolls short rows, and the next
-/// row begins beside; where a loop ends, it does not.
+/// row begins beside.
 double Compute::joined(const InRegisters& registers, bool follows, int along) const {
   constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp; a follower has one
   constexpr double kUnrolls = 16;  // vectors
@@ -186,7 +186,11 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
   double waits = 0;
   if (chains || vectors > kUnrolls) {
     const double busy = vectors * (value_seconds(op, loop) + in_step(registers, op, loop));
-    waits = std::max(0.0, steps * kLatency * r_.cycle - busy);
+    // The next row begins beside it as far as the processor looks ahead: each vector's operations,
+    // a load and a step of the loop.
+    constexpr double kAhead = 256;  // instructions
+    const double ahead = std::min(1.0, (busy / r_.light + 2 * vectors) / kAhead);
+    waits = std::max(0.0, ahead * steps * kLatency * r_.cycle - busy);
   }
   // A follower keeps a row's lanes apart until the row is whole.
   const double ends = follows ? most(along) / static_cast<double>(w_.loop(loop).extent) : 1;
