@@ -25,10 +25,13 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kFewest = 5;      // samples that must agree
-constexpr int kSamples = 40;            // of a number, at most
-constexpr int kTurns = 3;               // how often a number that scatters is tried again
+constexpr std::size_t kFewest = 5;      // rounds that must agree
+constexpr std::size_t kRounds = 40;     // of a group, before its numbers are looked at
+constexpr int kTurns = 3;               // how often a group that scatters is tried again
 constexpr int kPasses = 4;              // over all numbers, at most
+constexpr double kSlower = 1.15;        // of the least pace: a core that others use, too
+constexpr double kPaceSeconds = 1;      // in which the core's own pace is looked for first
+constexpr double kMostWaiting = 0.5;    // seconds for rounds at the core's own pace
 constexpr double kLongToPrepare = 0.5;  // seconds, from which it is not done again
 
 std::string part_of(const std::string& out) { return out + ".part"; }
@@ -47,18 +50,43 @@ void write_part(const std::string& path, const std::map<std::string, Gauged>& kn
   write_file(path, text, "-o");
 }
 
-Result<Gauged> measured(const Gauge& g, const Prepared& sample, const std::string& date) {
-  if (!sample) return Reason{g.name + ": " + sample.reason()};
-  Result<Gauged> last = Reason{g.name + ": not measured"};
-  std::vector<double> values;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    sample.value()();
-    for (int i = 0; i < kSamples; ++i) values.push_back(sample.value()());
-    last = gauged(g.name, values);
-    if (last) break;
+/// The group's numbers, of rounds at the core's own pace where enough of them are met. `least`: of
+/// all paces so far.
+Result<std::vector<Gauged>> measured(const std::string& name, const std::vector<Sample>& samples,
+                                     double& least, const std::string& date) {
+  Result<std::vector<Gauged>> last = Reason{name + ": not measured"};
+  std::vector<Round> fast, all;
+  const auto round = [&] {
+    const double before = pace();
+    Round one;
+    for (const Sample& sample : samples) one.push_back(sample());
+    const double slower = std::max(before, pace());
+    least = std::min(least, std::min(before, slower));
+    all.push_back(one);
+    if (slower <= kSlower * least) fast.push_back(std::move(one));
+  };
+  double waited = 0;
+  for (int turn = 0; turn < kTurns && !last; ++turn) {
+    for (const Sample& sample : samples) sample();
+    const std::size_t wanted = fast.size() + kRounds, any = all.size() + kRounds;
+    while (fast.size() < wanted && (all.size() < any || waited < kMostWaiting))
+      waited += seconds_of(round);
+    last = gauged(name, fast.size() < kFewest ? all : fast);
   }
-  if (last) last.value().date = date;
+  if (last)
+    for (Gauged& g : last.value()) g.date = date;
   return last;
+}
+
+/// The first of each group that follow one another in the list, and its end.
+std::vector<std::pair<std::size_t, std::size_t>> groups_of(const std::vector<Gauge>& all) {
+  std::vector<std::pair<std::size_t, std::size_t>> groups;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!groups.empty() && !all[i].group.empty() && all[i].group == all[i - 1].group)
+      groups.back().second = i + 1;
+    else
+      groups.emplace_back(i, i + 1);
+  return groups;
 }
 
 }  // namespace
@@ -90,25 +118,45 @@ std::map<std::string, Gauged> read_part(const std::string& path) {
   return known;
 }
 
-Result<Gauged> gauged(const std::string& name, std::vector<double> samples) {
-  if (samples.size() < kFewest)
-    return Reason{formatted("{}: {} samples are too few", name, samples.size())};
-  std::ranges::sort(samples);
-  const double least = samples.front(), fifth = samples[kFewest - 1];
-  if (!(least > 0) || !std::isfinite(fifth)) return Reason{name + ": a sample is not a time"};
-  const double spread = fifth / least - 1;
+Result<std::vector<Gauged>> gauged(const std::string& name, const std::vector<Round>& rounds) {
+  if (rounds.size() < kFewest)
+    return Reason{formatted("{}: {} samples are too few", name, rounds.size())};
+  Round least = rounds.front();
+  for (const Round& round : rounds)
+    for (std::size_t i = 0; i < least.size(); ++i) least[i] = std::min(least[i], round[i]);
+  // Of each round, how long it took in proportion to the least samples.
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t r = 0; r < rounds.size(); ++r) {
+    double took = 0;
+    for (std::size_t i = 0; i < least.size(); ++i) took += rounds[r][i] / least[i];
+    order.emplace_back(took / static_cast<double>(least.size()), r);
+  }
+  std::ranges::sort(order);
+  const double first = order.front().first, fifth = order[kFewest - 1].first;
+  if (std::ranges::any_of(least, [](double x) { return !(x > 0); }) || !std::isfinite(fifth))
+    return Reason{name + ": a sample is not a time"};
+  const double spread = fifth / first - 1;
+  const Round& best = rounds[order.front().second];
   if (spread > kMostSpread)
-    return Reason{
-        formatted("{}: the best five of {} samples scatter by {:.0f} % ({:.3g} to {:.3g} s): "
-                  "others use the machine",
-                  name, samples.size(), 100 * spread, least, fifth)};
-  return Gauged{.seconds = least, .spread = spread, .samples = static_cast<int>(samples.size())};
+    return Reason{formatted(
+        "{}: the best five of {} samples scatter by {:.0f} % ({:.3g} to {:.3g} s): others use the "
+        "machine",
+        name, rounds.size(), 100 * spread, best.front(), best.front() * fifth / first)};
+  std::vector<Gauged> numbers;
+  for (const double seconds : best)
+    numbers.push_back(
+        {.seconds = seconds, .spread = spread, .samples = static_cast<int>(rounds.size())});
+  return numbers;
 }
 
-Gauged met_again(const Gauged& known, const Gauged& now) {
-  if ((1 + kMostSpread) * now.seconds < known.seconds) return now;
-  Gauged least = known.seconds <= now.seconds ? known : now;
-  least.met = known.met + (now.seconds <= (1 + kMostSpread) * known.seconds ? 1 : 0);
+std::vector<Gauged> met_again(const std::vector<Gauged>& known, const std::vector<Gauged>& now) {
+  double ratio = 0;
+  for (std::size_t i = 0; i < known.size(); ++i) ratio += now[i].seconds / known[i].seconds;
+  ratio /= static_cast<double>(known.size());
+  if ((1 + kMostSpread) * ratio < 1) return now;
+  std::vector<Gauged> least = ratio >= 1 ? known : now;
+  for (std::size_t i = 0; i < known.size(); ++i)
+    least[i].met = known[i].met + (ratio <= 1 + kMostSpread ? 1 : 0);
   return least;
 }
 
@@ -219,20 +267,25 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
            source(*shallow, formatted("blocks of {} steps", kShortProduct)));
   }
   const Gauged *const rows = find("points light"), *const row = find("points light, one row");
-  if (rows && row && lanes > 0) {
-    // Two operations, a store and half a load (the time model's count of this operator).
-    const double vectors = (kNearRows - 1) * kPointsOfRow / lanes;
-    cycles("light", (rows->seconds - row->seconds) / vectors / 3.5, source(*rows, "relu(x + 1)"));
+  const Gauged* const more = find(kMoreOperations);
+  if (rows && row && more && lanes > 0 && clock > 0) {
+    // Two operations, a store and half a load, and six operations more (the time model's count).
+    const double of_row = kPointsOfRow / lanes;
+    const double light = (more->seconds - rows->seconds) / (kNearRows * of_row) / kOperationsMore;
+    const double all = (rows->seconds - row->seconds) / ((kNearRows - 1) * of_row);
+    cycles("light", light, source(*more, "relu(x + 1), and six operations more"));
+    cycles("store", std::max(1e-3 / clock, all - 2.5 * light), source(*rows, "relu(x + 1)"));
   }
   for (const std::string type : {"f16", "bf16"}) {
     const auto more = [&](const char* how) -> std::optional<std::pair<double, const Gauged*>> {
       const Gauged* const two = find(formatted("{}, {}, {}", how, type, kConvertedRows));
       const Gauged* const one = find(formatted("{}, {}, 1", how, type));
-      if (!two || !one || lanes <= 0 || !u.cycles.contains("light")) return std::nullopt;
+      if (!two || !one || lanes <= 0 || !u.cycles.contains("store")) return std::nullopt;
       // Beside a row's operation, store and half a load (the time model's count).
       const double row = two->seconds - one->seconds;
       const double vectors = (kConvertedRows - 1) * kPointsOfRow / lanes;
-      return std::pair{row / vectors - 2.5 * u.cycles.at("light") / clock, two};
+      const double beside = 1.5 * u.cycles.at("light") + u.cycles.at("store");
+      return std::pair{row / vectors - beside / clock, two};
     };
     // What is read where it lies is not copied. A conversion may take no longer than what goes on
     // beside it.
@@ -303,19 +356,21 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("library", g->seconds, source(*g, "tanh(x), an element"));
   // The others beside what the time model counts as light of these operators.
   const auto beside = [&](const std::string& name, const std::string& key, double operations,
-                          const std::string& of, const std::string& from) {
+                          const std::string& of, bool stored, const std::string& from) {
     const Gauged* const g = find(name);
     if (g == nullptr || clock <= 0 || !u.cycles.contains(of)) return;
-    cycles(key, std::max(1e-3, g->seconds * clock - operations * u.cycles.at(of)) / clock,
-           source(*g, from));
+    const double known = operations * u.cycles.at(of) + (stored ? u.cycles.at("store") : 0);
+    cycles(key, std::max(1e-3, g->seconds * clock - known) / clock, source(*g, from));
   };
   if (const Gauged* const g = find("points alone, light"))
     cycles("light_one", g->seconds / 3.5, source(*g, "relu(x + 1), points one by one"));
-  beside("points divide", "divide", 2.5, "light", "x / (x + 4)");
-  beside("points alone, expensive", "expensive_one", 1.5, "light_one", "exp(x), points one by one");
-  beside("points alone, library", "library_one", 1.5, "light_one", "tanh(x), points one by one");
-  beside("parts", "part", 3.5, "light", "relu(x + 1), tiles of four columns");
-  beside("joins", "join", 1.5, "light", "sums of rows of one vector");
+  beside("points divide", "divide", 1.5, "light", true, "x / (x + 4)");
+  beside("points alone, expensive", "expensive_one", 1.5, "light_one", false,
+         "exp(x), points one by one");
+  beside("points alone, library", "library_one", 1.5, "light_one", false,
+         "tanh(x), points one by one");
+  beside("parts", "part", 2.5, "light", true, "relu(x + 1), tiles of four columns");
+  beside("joins", "join", 1.5, "light", false, "sums of rows of one vector");
   const Gauged *const few = find("sums read, few rows"), *const many = find("sums read, many rows");
   if (few && many) {
     // The same rows in tiles of two heights: the difference is of tiles.
@@ -323,12 +378,13 @@ Machine with_measured(Machine m, const std::map<std::string, Gauged>& measured) 
     cycles("reread", std::max(1e-3 / clock, (few->seconds - many->seconds) / tiles),
            source(*few, "sums of two rows, read together"));
   }
-  // The second operator takes the first one's values from registers: one visit, and five operations
-  // and a half (the time model's count). Where these alone take longer, compilers have joined
-  // tiles, and nothing is known of a visit: the time model's standard stays.
+  // The second operator takes the first one's values from registers: one visit, four operations and
+  // a store (the time model's count). Where these alone take longer, compilers have joined tiles,
+  // and nothing is known of a visit: the time model's standard stays.
   if (const Gauged* const g = find("visits of vectors");
-      g != nullptr && u.cycles.contains("light") && g->seconds * clock > 5.5 * u.cycles.at("light"))
-    beside("visits of vectors", "visit", 5.5, "light", "tiles of one vector");
+      g != nullptr && u.cycles.contains("store") &&
+      g->seconds * clock > 4 * u.cycles.at("light") + u.cycles.at("store"))
+    beside("visits of vectors", "visit", 4, "light", true, "tiles of one vector");
   if (const Gauged* const g = find("taps"))
     cycles("tap", g->seconds, source(*g, "a depthwise convolution, a vector and tap"));
   if (const Gauged* const g = find("taps, apart"))
@@ -378,27 +434,47 @@ Answer calibrate(const Request& request, const std::string& out) {
     const auto at = known.find(g.name);
     return at == known.end() || at->second.met < kMet;
   };
+  const auto prepared = [&](const Gauge& g) -> Prepared {
+    if (const auto at = kept.find(g.name); at != kept.end()) return at->second;
+    std::optional<Prepared> own;
+    const double took = seconds_of([&] { own = g.prepare(); });
+    if (took >= kLongToPrepare || !*own) kept.emplace(g.name, *own);
+    return *own;
+  };
+  double least_pace = pace();
+  for (double tried = 0; tried < kPaceSeconds; tried += least_pace)
+    least_pace = std::min(least_pace, pace());
   for (int pass = 0; pass < kPasses && std::ranges::any_of(all, open); ++pass)
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const Gauge& g = all[i];
+    for (const auto& [begin, end] : groups_of(all)) {
       if (request.progress)
-        request.progress(g.name, (std::min(pass, kMet - 1) +
-                                  static_cast<double>(i) / static_cast<double>(all.size())) /
-                                     kMet);
-      if (!open(g)) continue;
-      auto sample = kept.find(g.name);
-      std::optional<Prepared> own;
-      if (sample == kept.end()) {
-        const double took = seconds_of([&] { own = g.prepare(); });
-        if (took >= kLongToPrepare || !*own) sample = kept.emplace(g.name, std::move(*own)).first;
+        request.progress(all[begin].name,
+                         (std::min(pass, kMet - 1) +
+                          static_cast<double>(begin) / static_cast<double>(all.size())) /
+                             kMet);
+      std::vector<const Gauge*> group;  // those that can be measured here
+      std::vector<Sample> samples;
+      bool some_open = false;
+      for (std::size_t i = begin; i < end; ++i) some_open = some_open || open(all[i]);
+      for (std::size_t i = begin; some_open && i < end; ++i) {
+        Prepared sample = prepared(all[i]);
+        if (sample)
+          group.push_back(&all[i]), samples.push_back(std::move(sample).value());
+        else
+          why[all[i].name] = all[i].name + ": " + sample.reason();
       }
-      const Result<Gauged> one = measured(g, sample == kept.end() ? *own : sample->second, date);
-      if (!one) {
-        why[g.name] = one.reason();
-        continue;
+      if (group.empty()) continue;
+      const Result<std::vector<Gauged>> found =
+          measured(group.front()->name, samples, least_pace, date);
+      std::vector<Gauged> before;
+      for (const Gauge* g : group) {
+        if (!found) why[g->name] = found.reason();
+        if (const auto at = known.find(g->name); at != known.end()) before.push_back(at->second);
       }
-      const auto at = known.find(g.name);
-      known[g.name] = at == known.end() ? *one : met_again(at->second, *one);
+      if (!found) continue;
+      // What an interrupted run kept of a group is part of it: all of it is measured again.
+      const std::vector<Gauged> now =
+          before.size() < group.size() ? *found : met_again(before, *found);
+      for (std::size_t i = 0; i < group.size(); ++i) known[group[i]->name] = now[i];
       write_part(part_of(out), known);
     }
   for (const Gauge& g : all) {

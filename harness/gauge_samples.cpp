@@ -17,8 +17,9 @@
 namespace tilewright::harness {
 namespace {
 
-constexpr double kSampleSeconds = 0.004;
-constexpr double kGroupSeconds = 2e-5;  // of short runs, of which the mean is taken
+constexpr double kSampleSeconds = 0.001;  // shorter than a core keeps its speed
+constexpr int kTimesTogether = 16;        // runs of several threads in a sample, at least
+constexpr double kGroupSeconds = 2e-5;    // of short runs, of which the mean is taken
 
 /// On so many threads at once, all begun together; the seconds of the slowest.
 double together(int threads, const std::function<void(int)>& work) {
@@ -53,6 +54,18 @@ void stay_on(int processor) {
 }
 
 }  // namespace
+
+double pace() {
+  constexpr std::size_t kLines = 128, kTimes = 200;
+  static const LineMemory memory = [] {
+    LineMemory lines = lines_of_memory(kLines * sizeof(MemoryLine));
+    write_pass(lines.get(), kLines);
+    return lines;
+  }();
+  return seconds_of([] {
+    for (std::size_t i = 0; i < kTimes; ++i) read_pass(memory.get(), kLines);
+  });
+}
 
 Prepared reading(std::size_t bytes_a_thread, int threads) {
   const std::size_t block = kPassLines * sizeof(MemoryLine);
@@ -185,7 +198,9 @@ Prepared running(const std::string& workload, const std::string& tree, int threa
   const double once = std::max(1e-8, kernel->run());
   // The mean of several short runs: a clock may move by ten nanoseconds at a time.
   const int group = std::max(1, static_cast<int>(kGroupSeconds / once));
-  const int times = std::max(1, static_cast<int>(kSampleSeconds / once / group));
+  // A thread whose core is another's at the moment is waited for: milliseconds, not microseconds.
+  const int least_times = threads > 1 ? kTimesTogether : 1;
+  const int times = std::max(least_times, static_cast<int>(kSampleSeconds / once / group));
   return Sample([=] {
     double least = 1e9;
     for (int i = 0; i < times; ++i) {

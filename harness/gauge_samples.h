@@ -14,6 +14,10 @@ namespace tilewright::harness {
 using Sample = std::function<double()>;  ///< seconds a unit
 using Prepared = Result<Sample>;         ///< a Reason: why it cannot be measured here
 
+/// Seconds of loads from the first cache, some ten microseconds. A core whose units another uses,
+/// outside of this machine's sight, takes twice as long.
+double pace();
+
 /// Seconds a byte of reading so many bytes a thread over and over.
 Prepared reading(std::size_t bytes_a_thread, int threads);
 

@@ -87,6 +87,10 @@ int deep_product(const Machine& m) {
 
 std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   std::vector<Gauge> all;
+  // Those from `begin` on are taken from one another.
+  const auto group = [&](std::size_t begin) {
+    for (std::size_t i = begin; i < all.size(); ++i) all[i].group = all[begin].name;
+  };
   all.push_back({"cycle", [] {
                    return Prepared(Sample([] {
                      constexpr std::size_t kSteps = 4'000'000;
@@ -130,53 +134,32 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
   all.push_back({"writing home", [=] { return writing(home); }});
   all.push_back({"writing past caches", [=] { return writing(home, write_past_pass); }});
   all.push_back({"latency home", [=] { return chasing(home); }});
+  std::size_t begin = all.size();
   all.push_back({"copy", [] { return packing(kLongRow); }});
   all.push_back({"copy, short rows", [] { return packing(1); }});
+  group(begin);
   // A block of registers a step and besides: two depths.
+  begin = all.size();
   for (const auto& [name, depth] :
        {std::pair{kDeepProduct, deep_product(m)}, {"product short", kShortProduct}})
     all.push_back({name, [depth] {
                      return running(product_text(kProductRows, kProductColumns, depth), "C.C", 1,
                                     1);
                    }});
-  const auto light = [](int rows) {
-    return [rows] { return running(points_text("relu(X[i,j] + 1)", rows), "C.Y", 1, 1); };
+  group(begin);
+  const auto light = [](int rows, const char* value = "relu(X[i,j] + 1)") {
+    return [=] { return running(points_text(value, rows), "C.Y", 1, 1); };
   };
+  begin = all.size();
   all.push_back({"points light", light(kNearRows)});
   all.push_back({"points light, one row", light(1)});
-  // What is converted as it is copied in, and as it is copied out.
-  for (const char* type : {"f16", "bf16"})
-    for (const char* tensor : {"X", "Y"})
-      for (int rows : {kConvertedRows, 1})
-        all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
-                       [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
-  // What products of bf16 reach, in pairs where there are instructions for it.
-  for (int m : {kTallPairs, kFlatPairs})
-    for (int k : {kDeepPairs, kShortPairs})
-      all.push_back({formatted("pairs, {} rows, {} steps", m, k),
-                     [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
-  // The same of whole numbers of 8 bits, in quads.
-  for (int m : {kTallQuads, kFlatQuads})
-    for (int k : {kDeepQuads, kShortQuads})
-      all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
-                       return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
-                                      1, 1);
-                     }});
-  constexpr double kPoints = kRows * kPointsOfRow;
-  all.push_back({"points expensive", [=] {
-                   return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
-                 }});
-  all.push_back({"points library",
-                 [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
+  // Six operations more: what an operation takes where no store is waited for.
+  all.push_back({kMoreOperations,
+                 light(kNearRows, "relu(relu(relu(relu(X[i,j] + 1) - 0.5) - 0.25) - 0.125)")});
   all.push_back({"points divide", [=] {
                    return running(points_text("X[i,j] / (X[i,j] + 4)", kNearRows), "C.Y", 1,
                                   kNearRows * kPointsOfRow / lanes);
                  }});
-  for (const auto& one : {std::pair{"light", "relu(X[i,j] + 1)"},
-                          {"expensive", "exp(X[i,j])"},
-                          {"library", "tanh(X[i,j])"}})
-    all.push_back({formatted("points alone, {}", one.first),
-                   [one] { return tiles(one.second, 1, kTilePoints); }});
   all.push_back({"parts", [] { return tiles("relu(X[i,j] + 1)", kPartColumns, kParts); }});
   // Rows of one vector: each is joined.
   all.push_back({"joins", [=] {
@@ -185,13 +168,54 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
                                             kJoinRows, static_cast<int>(lanes)),
                                   "C.S", 1, kJoinRows);
                  }});
+  group(begin);
+  // What is converted as it is copied in, and as it is copied out.
+  for (const char* type : {"f16", "bf16"})
+    for (const char* tensor : {"X", "Y"}) {
+      begin = all.size();
+      for (int rows : {kConvertedRows, 1})
+        all.push_back({formatted("{}, {}, {}", *tensor == 'X' ? "widened" : "narrowed", type, rows),
+                       [=] { return running(converted_text(tensor, type, rows), "C.Y", 1, 1); }});
+      group(begin);
+    }
+  // What products of bf16 reach, in pairs where there are instructions for it.
+  begin = all.size();
+  for (int m : {kTallPairs, kFlatPairs})
+    for (int k : {kDeepPairs, kShortPairs})
+      all.push_back({formatted("pairs, {} rows, {} steps", m, k),
+                     [=] { return running(product_text(m, 128, k, "bf16"), "C.C", 1, 1); }});
+  group(begin);
+  // The same of whole numbers of 8 bits, in quads.
+  begin = all.size();
+  for (int m : {kTallQuads, kFlatQuads})
+    for (int k : {kDeepQuads, kShortQuads})
+      all.push_back({formatted("quads, {} rows, {} steps", m, k), [=] {
+                       return running("dtypes: {A: i8, B: i8}\n" + product_text(m, 128, k), "C.C",
+                                      1, 1);
+                     }});
+  group(begin);
+  constexpr double kPoints = kRows * kPointsOfRow;
+  all.push_back({"points expensive", [=] {
+                   return running(points_text("exp(X[i,j])", kRows), "C.Y", 1, kPoints / lanes);
+                 }});
+  all.push_back({"points library",
+                 [] { return running(points_text("tanh(X[i,j])", kRows), "C.Y", 1, kPoints); }});
+  begin = all.size();
+  for (const auto& one : {std::pair{"light", "relu(X[i,j] + 1)"},
+                          {"expensive", "exp(X[i,j])"},
+                          {"library", "tanh(X[i,j])"}})
+    all.push_back({formatted("points alone, {}", one.first),
+                   [one] { return tiles(one.second, 1, kTilePoints); }});
+  group(begin);
   const auto sums = [](int rows) {
     return [rows] {
       return running(std::string(kSums), formatted("i/{} ( C.S C.R C.Y )", rows), 1, 1);
     };
   };
+  begin = all.size();
   all.push_back({"sums read, few rows", sums(kFewRows)});
   all.push_back({"sums read, many rows", sums(kManyRows)});
+  group(begin);
   all.push_back({"visits of vectors", [=] {
                    return at_places([=] {
                      return running(std::string(kVisits),
@@ -209,10 +233,14 @@ std::vector<Gauge> gauges_of(const Machine& m, int threads, double lanes) {
     return [of] { return running(points_text("X[i,j] + 1", kRows), "i/1@grid ( C.Y )", of, 1); };
   };
   all.push_back({"launch", launching_nothing});
+  begin = all.size();
   all.push_back({"launch, in turn", [] { return launching(false); }});
   all.push_back({"launch, after other code", [] { return launching(true); }});
+  group(begin);
+  begin = all.size();
   if (threads > 1) all.push_back({"region", region(2)});
   if (threads > 2) all.push_back({"region, all threads", region(threads)});
+  group(begin);
   return all;
 }
 

@@ -33,6 +33,9 @@ inline constexpr int kTallQuads = 384, kFlatQuads = 128, kDeepQuads = 1024, kSho
 
 /// So few that what is read and written stays in the first cache.
 inline constexpr int kNearRows = 3;
+/// Operations that a row's points have more than those of "points light".
+inline constexpr const char* kMoreOperations = "points light, six operations more";
+inline constexpr int kOperationsMore = 6;
 inline constexpr int kPointsOfRow = 1024;
 /// Rows whose elements have another type at home than the points are computed in.
 inline constexpr int kConvertedRows = 2;

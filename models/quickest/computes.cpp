@@ -227,8 +227,18 @@ double Compute::rows_begun(const Product& x, const ProductBox& box) const {
   while (around.valid() && !moves(around, x.depth) && !moves(around, x.rows))
     around = k_.node(around).parent;
   if (box.rows <= kStreams && around.valid() && moves(around, x.depth)) return 0;
-  const auto all = static_cast<double>(w_.tensor(k_.buffer(left).tensor).bytes().value);
-  return box.rows * kBegins * (1 - kept(2 * all, r_.caches[1].capacity)) * r_.cycle;
+  // Of one matrix: those of other heads are met once it is done with.
+  const Operator& op = w_.op(n_.op);
+  const auto extent = [&](int local) {
+    return local < 0
+               ? 1.0
+               : static_cast<double>(w_.loop(op.loops[static_cast<std::size_t>(local)]).extent);
+  };
+  const double all = extent(x.rows) * extent(x.depth) * static_cast<double>(r_.element);
+  // Of a row's line that two blocks have parts of, one block begins with it.
+  const double lines = box.depth * static_cast<double>(r_.element) / r_.caches.front().line;
+  return box.rows * kBegins * std::min(1.0, lines) * (1 - kept(2 * all, r_.caches[1].capacity)) *
+         r_.cycle;
 }
 
 /// Seconds of the copies of lines that a window's taps read, and of listing its steps.

@@ -72,14 +72,15 @@ double Compute::row_seconds(const Operator& op, const Expr& e, LoopId along) con
   return seconds;
 }
 
-/// Of all results of an operator, and of combining or storing them.
+/// Of all results of an operator, and of combining them; points alone are stored, too.
 double Compute::value_seconds(const Operator& op, LoopId along) const {
   const bool alone = !along.valid();
   const double light = alone ? r_.light_one : r_.light;
   std::vector<const Expr*> known;
   double seconds = 0;
   for (const Output& out : op.outputs) {
-    seconds += seconds_of(op, out.value, along, known) + light;
+    seconds += seconds_of(op, out.value, along, known);
+    if (alone || out.combine != Combine::assign) seconds += light;
     if (out.rescale) seconds += light;
     if (alone && (out.combine == Combine::max || out.combine == Combine::min))
       seconds += r_.expensive_one;
@@ -168,7 +169,7 @@ double Compute::in_step(const InRegisters& registers, const Operator& op, LoopId
 
 /// What a sum or an extreme along vectors takes beside its additions: each waits for the one
 /// before, and the lanes are joined where a row ends. The compiler unrolls short rows, and the next
-/// row begins beside; where a loop ends, it does not.
+/// row begins beside.
 double Compute::joined(const InRegisters& registers, bool follows, int along) const {
   constexpr double kChains = 4;    // codegen/cpu/emit_points.cpp; a follower has one
   constexpr double kUnrolls = 16;  // vectors
@@ -185,7 +186,11 @@ double Compute::joined(const InRegisters& registers, bool follows, int along) co
   double waits = 0;
   if (chains || vectors > kUnrolls) {
     const double busy = vectors * (value_seconds(op, loop) + in_step(registers, op, loop));
-    waits = std::max(0.0, steps * kLatency * r_.cycle - busy);
+    // The next row begins beside it as far as the processor looks ahead: each vector's operations,
+    // a load and a step of the loop.
+    constexpr double kAhead = 256;  // instructions
+    const double ahead = std::min(1.0, (busy / r_.light + 2 * vectors) / kAhead);
+    waits = std::max(0.0, ahead * steps * kLatency * r_.cycle - busy);
   }
   // A follower keeps a row's lanes apart until the row is whole.
   const double ends = follows ? most(along) / static_cast<double>(w_.loop(loop).extent) : 1;
@@ -240,7 +245,6 @@ double Compute::points(const InRegisters& registers) const {
       }
   }
   const bool unstored = registers.unstored.contains(n_.writes.front().buffer);
-  if (unstored) each -= 0.5 * light;
   const double lanes = static_cast<double>(r_.lanes);
   // What a loop leaves over of its last vector costs a vector, too.
   const double run = most(vector), vectors = alone ? 1 : std::ceil(run / lanes);
@@ -253,6 +257,8 @@ double Compute::points(const InRegisters& registers) const {
   if (!across) each = std::max(each, waits_of_chain(std::max(steps, steps_around())));
   const double rows = points / run, stored_rows = rows / steps;
   double seconds = rows * vectors * each;
+  if (!alone && !across && !unstored)
+    seconds += stored_rows * vectors * r_.store * static_cast<double>(op.outputs.size());
   // A part of a vector that is stored: with AVX2 on a Zen 3, such a store takes ten cycles. Sums of
   // a row, and what stays in registers, leave lanes out by one more operation.
   if (!alone && std::fmod(run, lanes) != 0)

@@ -141,8 +141,12 @@ double product_seconds(const Rates& r, double rows, double columns, double depth
   const double panels = std::ceil(vectors / static_cast<double>(width));
   // Groups and panels are as even as they can be: what is computed is what is there.
   const double m = std::max(1.0, rows / groups), n = std::max(1.0, vectors / panels);
-  const double step =
-      std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, kLatency * r.cycle});
+  // Each step of a sum waits for the one before, but the next block's begin beside it as far as the
+  // processor looks ahead.
+  constexpr double kAhead = 256, kOfBlock = 20;  // instructions
+  const double instructions = depth * (m * n + loads_of_step(m, n)) + kOfBlock;
+  const double waits = kLatency * std::min(1.0, instructions / kAhead) * r.cycle;
+  const double step = std::max({m * n * fma, loads_of_step(m, n) / 2 * r.cycle, waits});
   const double block = depth * step + r.call + m * n * kTouched * r.cycle;
   return groups * panels * block;
 }

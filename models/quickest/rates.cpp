@@ -107,6 +107,9 @@ Result<Rates> rates_of(const Question& q) {
     r.fma = r.cycle * find_cycles(u, "fma", kFma, r.assumed) / kReached;
   }
   r.light = r.cycle * find_cycles(u, "light", kLight, r.assumed);
+  // Files without it say of an operation and of a store the same.
+  const auto store = u.cycles.find("store");
+  r.store = store != u.cycles.end() ? r.cycle * store->second : r.light;
   r.expensive = r.cycle * find_cycles(u, "expensive", kExpensive, r.assumed);
   r.library = r.cycle * find_cycles(u, "library", kLibrary, r.assumed);
   r.light_one = r.cycle * find_cycles(u, "light_one", kLightOne, r.assumed);

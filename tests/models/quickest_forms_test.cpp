@@ -303,5 +303,45 @@ TEST(PriceOfForms, LongSumsOfColumnsWait) {
   EXPECT_GT(cycles_of_step(1000), 3.9);
 }
 
+/// What the next operator takes from registers is not stored. A file without a number for stores
+/// says of an operation and of a store the same.
+TEST(PriceOfForms, VectorsThatAreStoredHaveARateOfTheirOwn) {
+  Machine m = machine();
+  const auto cycles = [&] {
+    return time_of("i: 64, j: 64", "\"T[i,j] = X[i,j] + 1\", \"Y[i,j] = relu(T[i,j])\"",
+                   "i/64 ( C.T C.Y )", m)
+               .arithmetic *
+           m.units.front().clock_hz;
+  };
+  m.units.front().cycles["light"] = 0.5;
+  m.units.front().cycles.erase("store");
+  const double without = cycles();
+  m.units.front().cycles["store"] = 0.5;
+  EXPECT_NEAR(cycles(), without, 1e-3);
+  m.units.front().cycles["store"] = 1.5;
+  EXPECT_NEAR(cycles() - without, 64 * 64 / 16, 1e-3);
+}
+
+/// A sum of one vector waits for each of its steps; of eight steps other sums pass beside.
+TEST(PriceOfForms, ShortSumsOfProductsPassBesideOneAnother) {
+  const Machine m = machine();
+  const auto cycles_of_step = [&](int steps) {
+    return time_of(formatted("m: 64, \"n\": 16, k: {}", steps), "\"C[m,n] += A[m,k] * B[k,n]\"",
+                   "m/1 ( C.C )")
+               .arithmetic *
+           m.units.front().clock_hz / (64.0 * steps);
+  };
+  EXPECT_LT(cycles_of_step(8), 3.5);
+  EXPECT_GT(cycles_of_step(512), 3.9);
+}
+
+/// Rows of the left operand that a loop cuts within a line: one of the line's blocks begins it.
+TEST(PriceOfForms, ARowIsBegunOnceALine) {
+  const auto arithmetic = [](const char* tree) {
+    return time_of("m: 4096, \"n\": 16, k: 512", "\"C[m,n] += A[m,k] * B[k,n]\"", tree).arithmetic;
+  };
+  EXPECT_LT(arithmetic("k/4 m/8 ( C.C )"), 2 * arithmetic("k/16 m/8 ( C.C )"));
+}
+
 }  // namespace
 }  // namespace tilewright
