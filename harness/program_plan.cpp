@@ -4,10 +4,12 @@
 #include <map>
 
 #include "core/base/format.h"
+#include "core/lowering/gpu/block_time.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
 #include "core/workload/joins.h"
 #include "core/workload/merge_loops.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/in_runs.h"
@@ -18,6 +20,9 @@
 
 namespace tilewright::harness {
 namespace {
+
+// Of the predicted seconds: below this a plan is clearly faster.
+constexpr double kFasterLast = 0.95;
 
 /// Whether the request says a plan itself.
 bool says_plan(const Request& request, const Setting& setting) {
@@ -46,6 +51,29 @@ ProgramPlan taken(const Request& request, Scheduled on) {
           on, target, settings_for(target, request.target_options), request.threads.value_or(1)))
     notes = what->notes();
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
+}
+
+/// The whole plan, or the model's one of the same network whose convolutions in 16 bits have their
+/// channels last, where products by warpgroups read such images and that is clearly faster. Images
+/// between operators are then written so, and weights are copied once.
+ProgramPlan with_channels_last(const Request& request, Request of, ProgramPlan made) {
+  const Workload& w = *made.setting.workload;
+  std::vector<std::string> names;
+  for (const OpId op : channels_to_be_last(w)) {
+    const auto rates = lowering::block_rates(*made.setting.machine,
+                                             w.tensor(w.op(op).inputs.front().tensor).dtype);
+    if (rates && rates->wgmma > 0) names.push_back(w.op(op).name);
+  }
+  if (names.empty() || !of.rewrites.empty()) return made;
+  of.rewrites.push_back("channels-last:" + join(names, ";"));
+  Scheduled on = schedule_of(of);
+  if (!on.schedule) return made;
+  ProgramPlan last = taken(request, std::move(on));
+  if (no_workloads(last.plan, *last.setting.workload) ||
+      seconds_of(request, last.setting, last.plan.kernels) >=
+          kFasterLast * seconds_of(request, made.setting, made.plan.kernels))
+    return made;
+  return last;
 }
 
 /// Makes kernels and launches of a plan's kernels.
@@ -331,7 +359,7 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
       if (on.schedule) {
         ProgramPlan whole = taken(request, std::move(on));
         const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
-        if (!why) return said ? std::move(whole) : with_rows_first(request, std::move(whole));
+        if (!why) return said ? std::move(whole) : with_rows_first(request, with_channels_last(request, of, std::move(whole)));
         refused = why->text;
       } else {
         refused = on.refusal.json.value("reason", "no plan");

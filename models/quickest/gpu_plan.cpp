@@ -50,7 +50,8 @@ constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:",
+                     *kChannels = "channels-last:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -228,6 +229,8 @@ class GpuPlanner {
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
       pairs = false;
+      forms = image_forms(*w, products);
+      for (Choice& c : Descent<Choice>(priced, 2 * effort_).run(forms)) all.push_back(std::move(c));
     }
     if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
       forms = window_forms(*w, products, pricer->rates().clusters);
@@ -376,9 +379,11 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   Part pair;
   if (together == 2)
     for (const GpuProduct& p : of_chunks) pair.push_back(*q.workload->find_op(p.op));
-  // A copy with padded rows gains nothing that never goes home.
+  // A copy with padded rows, or with channels last, gains nothing that never goes home.
   const auto copies = [&](const Workload& w) {
-    return composed.rewrites.size() == 1 && composed.rewrites.front().starts_with(kPad) &&
+    return composed.rewrites.size() == 1 &&
+           (composed.rewrites.front().starts_with(kPad) ||
+            composed.rewrites.front().starts_with(kChannels)) &&
            std::ranges::any_of(w.operators(), [&](const Operator& op) {
              return std::ranges::find(asked.workload->operators(), op.name, &Operator::name) ==
                     asked.workload->operators().end();
@@ -478,6 +483,30 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
   }
 }
 
+/// Convolutions with their channels last: all of them, and then fewer for as long as that gains.
+void try_channels(const Workload& w, const std::function<bool(const Composition&)>& tried) {
+  std::vector<std::string> names;
+  for (const OpId op : channels_to_be_last(w)) {
+    const DType type = w.tensor(w.op(op).inputs.front().tensor).dtype;
+    if (type == DType::f16 || type == DType::bf16) names.push_back(w.op(op).name);
+  }
+  if (names.empty()) return;
+  const auto gains = [&](const std::vector<std::string>& of) {
+    const std::vector<std::string> rewrites{kChannels + join(of, ";")};
+    auto last = rewritten(std::make_shared<const Workload>(w), rewrites);
+    return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
+  };
+  gains(names);
+  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
+    std::vector<std::string> of = names;
+    of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gains(of))
+      names = std::move(of);
+    else
+      ++i;
+  }
+}
+
 /// About so many iterations: chunks that divide the loop, where there are such within a factor of
 /// two. What reads behind the end of a loop is copied and multiplied by slower forms, but by
 /// warpgroups.
@@ -550,6 +579,7 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
       return true;
     });
     wholes.takes(std::move(padded), kPaddedGain);
+    if (pricer->rates().wgmma > 0) try_channels(*q.workload, tried);
     for (bool gains = best.ok(); gains;) {
       gains = false;
       for (Composition& c : recomputed(best->composed.workload, best->groups)) {
