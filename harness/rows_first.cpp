@@ -45,8 +45,7 @@ std::vector<Kernel> planned(const Request& request, const Setting& whole, const 
   return kernels;
 }
 
-}  // namespace
-
+/// Predicted seconds of all launches of these kernels; infinite where one has none.
 double seconds_of(const Request& request, const Setting& setting, std::vector<Kernel> kernels) {
   const Result<Program> program =
       program_of(request, {.setting = setting, .plan = {.kernels = std::move(kernels)}});
@@ -56,6 +55,8 @@ double seconds_of(const Request& request, const Setting& setting, std::vector<Ke
     seconds += program->kernels[l.kernel].least().value_or(HUGE_VAL);
   return seconds;
 }
+
+}  // namespace
 
 ProgramPlan with_rows_first(const Request& request, ProgramPlan made) {
   const Workload& before = *made.setting.workload;

@@ -5,9 +5,6 @@
 
 namespace tilewright::harness {
 
-/// Predicted seconds of all launches of these kernels; infinite where one has none.
-double seconds_of(const Request& request, const Setting& setting, std::vector<Kernel> kernels);
-
 /// The plan, or one of the same network where what products read in patches is written row by row
 /// first (the rewrite materialise-patches), each copy in kernels of its own. A product of rows has
 /// loops that go together, which a program's kernels have as one (merged_loops): no plan of the

@@ -12,7 +12,7 @@ namespace tilewright::quickest {
 namespace {
 
 constexpr std::int64_t kMostPoints = 256;  // of an instruction's columns
-constexpr std::size_t kMostParts = 12;     // chosen: of a loop, to try
+constexpr std::size_t kMostParts = 6;      // chosen: of a loop, to try
 
 struct Images {
   LoopId rows, channel;

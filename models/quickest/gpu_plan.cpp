@@ -230,7 +230,7 @@ class GpuPlanner {
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
       pairs = false;
       forms = image_forms(*w, products);
-      for (Choice& c : Descent<Choice>(priced, 2 * effort_).run(forms)) all.push_back(std::move(c));
+      for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
     }
     if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
       forms = window_forms(*w, products, pricer->rates().clusters);

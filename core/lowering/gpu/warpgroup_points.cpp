@@ -183,7 +183,10 @@ class PointsFinder : WarpgroupFinder {
       if (part(points_[i]) > 1)
         refuse(formatted("its tile has a part of loop {} and several of loop {}",
                          loop_name(points_[whole]), loop_name(points_[i])));
-    const std::size_t joined = std::min(whole + 1, points_.size());
+    // Whole inner loops alone where results have the next one's points elsewhere.
+    std::size_t joined = std::min(whole + 1, points_.size());
+    if (whole > 0 && whole < points_.size() && part(points_[whole]) == 1 && !evenly(joined))
+      joined = whole;
     p_.images.emplace();
     p_.images->channels = extent(channel_);
     for (std::size_t i = 0; i < directions_.size(); ++i) {
@@ -212,20 +215,23 @@ class PointsFinder : WarpgroupFinder {
     place_result(joined);
   }
 
+  /// Whether results have the points of these loops at equal distances.
+  bool evenly(std::size_t first, std::size_t end) const {
+    for (std::size_t i = first + 1; i < end; ++i)
+      if (stride(*result_, points_[i]) != stride(*result_, points_[i - 1]) * extent(points_[i - 1]))
+        return false;
+    return true;
+  }
   /// Columns follow one another at equal distances at home, and so do products.
+  bool evenly(std::size_t joined) const { return evenly(0, joined) && evenly(joined, points_.size()); }
+
   void place_result(std::size_t joined) {
-    const auto apart = [&](std::size_t first, std::size_t end) {
-      const std::int64_t one = stride(*result_, points_[first]);
-      for (std::size_t i = first + 1; i < end; ++i)
-        if (stride(*result_, points_[i]) != stride(*result_, points_[i - 1]) * extent(points_[i - 1]))
-          refuse("tensor " + name(p_.result) + " has its points at no equal distances");
-      return one;
-    };
-    const std::int64_t column = apart(0, joined), row = stride(*result_, rows_);
+    if (!evenly(joined)) refuse("tensor " + name(p_.result) + " has its points at no equal distances");
+    const std::int64_t column = stride(*result_, points_.front()), row = stride(*result_, rows_);
     if ((p_.turned ? row : column) != 1)
       refuse("tensor " + name(p_.result) + " has neither rows nor points side by side");
     of_result_ = {.inner = 1, .outer = p_.turned ? column : row, .modulo = p_.count};
-    if (joined < points_.size()) of_result_.apart = apart(joined, points_.size());
+    if (joined < points_.size()) of_result_.apart = stride(*result_, points_[joined]);
   }
 
   /// Operators find their elements by the joined column, and know no loop of it.

@@ -218,7 +218,9 @@ Operator copied(WorkloadSpec& spec, Operator& op, std::size_t input, Access from
 }
 
 bool has_image_last(const WorkloadSpec& spec, const Operator& op, const Window& of) {
-  return is_last(spec.tensors[op.inputs[of.image].tensor.index()], of.channel_at);
+  const Access& read = op.inputs[of.image];
+  const Tensor& tensor = spec.tensors[read.tensor.index()];
+  return read.index.back().plain_loop() == of.channel && is_last(tensor, tensor.shape.size() - 1);
 }
 bool has_weights_last(const WorkloadSpec& spec, const Operator& op, const Window& of) {
   const Access& read = op.inputs[1 - of.image];
@@ -320,15 +322,14 @@ Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
       copies.clear();
     };
     const auto place = [&] { return static_cast<std::size_t>(at() - spec.operators.begin()); };
-    // Those before may have changed it, too.
-    auto window = window_of(spec, *at());
-    if (window && !has_image_last(spec, *at(), *window)) {
-      image_last(spec, place(), *window, changing, copies, images);
+    const Window window = *to_change(w.spec(), w.op(*w.find_op(name)));
+    // Those before may have changed its image, too.
+    if (!has_image_last(spec, *at(), window)) {
+      image_last(spec, place(), window, changing, copies, images);
       before();
     }
-    window = window_of(spec, *at());
-    if (window && !has_weights_last(spec, *at(), *window)) {
-      weights_last(spec, place(), *window, copies);
+    if (!has_weights_last(spec, *at(), window)) {
+      weights_last(spec, place(), window, copies);
       before();
     }
   }
