@@ -23,10 +23,9 @@ std::optional<Images> images_of(const Workload& w, const Operator& op) {
   if (op.inputs.size() != 2 || op.outputs.size() != 1) return std::nullopt;
   const Access& out = op.outputs.front().target;
   const auto of_result = [&](const Access& a) {
-    return std::ranges::count_if(op.loops,
-                                 [&](LoopId l) {
-                                   return w.loop(l).extent > 1 && indexes(out, l) && indexes(a, l);
-                                 });
+    return std::ranges::count_if(op.loops, [&](LoopId l) {
+      return w.loop(l).extent > 1 && indexes(out, l) && indexes(a, l);
+    });
   };
   const bool first = of_result(op.inputs[0]) > of_result(op.inputs[1]);
   const Access &right = op.inputs[first ? 0 : 1], &left = op.inputs[first ? 1 : 0];
@@ -96,8 +95,8 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
           rows.steps.push_back(std::min<std::int64_t>(r, extent(images->rows)));
       rows.at = std::min<std::size_t>(1, rows.steps.size() - 1);
       f.variables.push_back(rows);
-      f.variables.push_back({"", share ? std::vector<std::int64_t>{1}
-                                       : std::vector<std::int64_t>{1, 2, 4}});
+      f.variables.push_back(
+          {"", share ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{1, 2, 4}});
       f.kernel = [=, &w](const std::vector<Variable>& all) {
         std::vector<std::pair<const Variable*, Binding>> blocks, within;
         std::vector<Variable> fixed;

@@ -39,7 +39,8 @@ constexpr std::size_t kMostPadded = 4;      // loops whose rows are padded
 constexpr double kPaddedGain = 0.8;
 // Longer rows of results between kernels cost nothing, but prices are near one another.
 constexpr double kLongerRowsGain = 0.97;
-constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
+constexpr double kChannelsGain = 0.85;  // copies are priced below their times
+constexpr double kNearFloor = 1.05;     // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
@@ -50,8 +51,8 @@ constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:",
-                     *kChannels = "channels-last:";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results",
+                     *kPad = "pad:", *kChannels = "channels-last:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -571,15 +572,18 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     if (auto longer = rewritten(q.workload, {kLongerRows}))
       wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
                    kLongerRowsGain);
-    Result<Planned> padded = Reason{""};
-    try_padding(*q.workload, [&](const Composition& c) {
-      Result<Planned> other = wholes.planned(c);
-      if (!other || (padded && other->seconds() >= padded->seconds())) return false;
-      padded = std::move(other);
-      return true;
-    });
-    wholes.takes(std::move(padded), kPaddedGain);
-    if (pricer->rates().wgmma > 0) try_channels(*q.workload, tried);
+    const auto best_of = [&](const auto& tries, double gain) {
+      Result<Planned> least = Reason{""};
+      tries(*q.workload, [&](const Composition& c) {
+        Result<Planned> other = wholes.planned(c);
+        if (!other || (least && other->seconds() >= least->seconds())) return false;
+        least = std::move(other);
+        return true;
+      });
+      wholes.takes(std::move(least), gain);
+    };
+    best_of(try_padding, kPaddedGain);
+    if (pricer->rates().wgmma > 0) best_of(try_channels, kChannelsGain);
     for (bool gains = best.ok(); gains;) {
       gains = false;
       for (Composition& c : recomputed(best->composed.workload, best->groups)) {

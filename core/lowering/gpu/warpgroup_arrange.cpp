@@ -36,14 +36,12 @@ std::int64_t shared_alone(std::int64_t bytes, std::int64_t most, std::int64_t bl
 /// (cuda_warpgroups_test).
 std::int64_t WarpgroupFinder::sums_left_out(std::int64_t tile_rows) const {
   std::int64_t read = 0;
-  for (const EpilogueRead& r : p_.epilogue.reads)
-    read += r.by_row != 0 && r.by_column != 0 ? 2 : 1;
+  for (const EpilogueRead& r : p_.epilogue.reads) read += r.by_row != 0 && r.by_column != 0 ? 2 : 1;
   if (read == 0) return 0;
   const bool whole = p_.rows % tile_rows == 0 && p_.columns % p_.tile_columns == 0 &&
                      p_.columns_apart == p_.tile_columns;
   return 32 * std::min(2, (read > 3 ? 2 : read > 1 ? 1 : 0) + (whole && !p_.turned ? 0 : 1));
 }
-
 
 void WarpgroupFinder::arrange(int rows, int warps, int stages, const Depth& depth) {
   if (warps <= 0) warps = k_.launch.warps.value_or(0);
@@ -151,8 +149,9 @@ void WarpgroupFinder::share_operands(int blocks) {
   std::tuple least{std::numeric_limits<std::int64_t>::max(), false, 0.0};
   for (int d = 1; d <= blocks && blocks <= kMostShare; ++d) {
     const int a = blocks / d;
-    if ((p_.images && d > 1) || blocks % d != 0 || d > down || a > across || 64 % (8 * a) != 0 || 64 % (8 * d) != 0 ||
-        p_.tile_columns % (8 * d) != 0)
+    // Of images, points past an end are another one's.
+    if ((p_.images && (d > 1 || across % a != 0)) || blocks % d != 0 || d > down || a > across ||
+        64 % (8 * a) != 0 || 64 % (8 * d) != 0 || p_.tile_columns % (8 * d) != 0)
       continue;
     const std::int64_t tiles = p_.count * round_up(down, d) * round_up(across, a);
     const std::tuple cost{ceil_div(tiles, at_once), tiles > p_.count * down * across,
@@ -171,9 +170,8 @@ void WarpgroupFinder::map_result() {
              (p_.turned || p_.tile_columns % across == 0 || p_.tile_columns >= p_.columns);
   const std::int64_t along = p_.turned ? p_.rows : p_.columns;
   if (p_.boxed) {
-    p_.maps.push_back(p_.turned
-                          ? box_map(w_, p_.result, of_result_, p_.rows, p_.columns, p_.tall())
-                          : box_map(w_, p_.result, of_result_, p_.columns, p_.rows, 64));
+    p_.maps.push_back(p_.turned ? box_map(w_, p_.result, of_result_, p_.rows, p_.columns, p_.tall())
+                                : box_map(w_, p_.result, of_result_, p_.columns, p_.rows, 64));
     return;
   }
   // Rows that clusters have added up leave four elements at a time.

@@ -129,8 +129,7 @@ class PointsFinder : WarpgroupFinder {
       if (d.point.valid()) of_images.push_back(d.point);
     points_ = points;
     if (points.empty() || points != of_images)
-      refuse("its results have their points in another order than tensor " +
-             name(right_->tensor));
+      refuse("its results have their points in another order than tensor " + name(right_->tensor));
   }
 
   /// The left operand has its channels side by side, too, for one tap after the other.
@@ -141,8 +140,7 @@ class PointsFinder : WarpgroupFinder {
     check_result_type(p_.result);
     check_loops(w_, *left_, std::span(&channel_, 1));
     const auto last = left_->index.back().plain_loop();
-    if (last != channel_)
-      refuse("tensor " + name(p_.left) + " has no channels side by side");
+    if (last != channel_) refuse("tensor " + name(p_.left) + " has no channels side by side");
     std::int64_t taps = 1, apart = 0;
     for (const Direction& d : directions_) {
       if (!d.tap.valid()) continue;
@@ -156,8 +154,8 @@ class PointsFinder : WarpgroupFinder {
     }
     for (const LoopId loop : op.loops)
       if (extent(loop) > 1 && loop != rows_ && loop != channel_ &&
-          std::ranges::none_of(directions_,
-                               [&](const Direction& d) { return d.point == loop || d.tap == loop; }))
+          std::ranges::none_of(
+              directions_, [&](const Direction& d) { return d.point == loop || d.tap == loop; }))
         refuse("loop " + loop_name(loop) + " is none of its points, taps or channels");
     for (const Affine& i : left_->index)
       if (const auto loop = i.plain_loop();
@@ -223,10 +221,13 @@ class PointsFinder : WarpgroupFinder {
     return true;
   }
   /// Columns follow one another at equal distances at home, and so do products.
-  bool evenly(std::size_t joined) const { return evenly(0, joined) && evenly(joined, points_.size()); }
+  bool evenly(std::size_t joined) const {
+    return evenly(0, joined) && evenly(joined, points_.size());
+  }
 
   void place_result(std::size_t joined) {
-    if (!evenly(joined)) refuse("tensor " + name(p_.result) + " has its points at no equal distances");
+    if (!evenly(joined))
+      refuse("tensor " + name(p_.result) + " has its points at no equal distances");
     const std::int64_t column = stride(*result_, points_.front()), row = stride(*result_, rows_);
     if ((p_.turned ? row : column) != 1)
       refuse("tensor " + name(p_.result) + " has neither rows nor points side by side");
@@ -248,6 +249,7 @@ class PointsFinder : WarpgroupFinder {
           refuse("tensor " + name(r.tensor) + " has its points at no equal distances");
       }
       r.by_product.resize(others);
+      r.pairs = r.pairs && p_.columns_apart % 2 == 0 && p_.columns % 2 == 0;
     }
     for (const OpId op : p_.epilogue.operators)
       for (const Output& o : w_.op(op).outputs)
@@ -301,8 +303,8 @@ class PointsFinder : WarpgroupFinder {
 
   void make_maps() {
     const std::int64_t size = size_of(p_.operand);
-    p_.maps.push_back(box_map(w_, p_.left, of_left_, extent(channel_), p_.rows,
-                              p_.tile_rows() / p_.across));
+    p_.maps.push_back(
+        box_map(w_, p_.left, of_left_, extent(channel_), p_.rows, p_.tile_rows() / p_.across));
     const std::vector<std::int64_t> strides = strides_of(tensor(*right_));
     BoxMap map{.tensor = p_.right, .type = p_.operand, .rank = BoxMap::kMost};
     map.extent[0] = extent(channel_), map.stride[0] = size, map.box[0] = 128 / size;

@@ -257,15 +257,16 @@ void image_last(WorkloadSpec& spec, std::size_t at, const Window& of, const Name
     const auto loop = read.index[d].plain_loop();
     const std::int64_t all = tensor.shape[d];
     from.index.push_back(
-        {.terms = {{.loop = loop && extent(spec, *loop) == all
-                                ? *loop
-                                : rewrite::add_loop(spec, tensor.name + "_" + std::to_string(d),
-                                                    all)}}});
+        {.terms = {
+             {.loop = loop && extent(spec, *loop) == all
+                          ? *loop
+                          : rewrite::add_loop(spec, tensor.name + "_" + std::to_string(d), all)}}});
   }
   std::vector<std::int64_t> shape = in_order(tensor.shape, order);
   shape.back() = channels;
-  copies.push_back(copied(spec, op, of.image, from, {.tensor = {}, .index = in_order(from.index, order)},
-                          std::move(shape), std::move(in_copy)));
+  copies.push_back(copied(spec, op, of.image, from,
+                          {.tensor = {}, .index = in_order(from.index, order)}, std::move(shape),
+                          std::move(in_copy)));
   copied_before[read.tensor] = copies.back().outputs.front().target.tensor;
 }
 
@@ -309,9 +310,10 @@ Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
                         .problem = "is no operator of the workload",
                         .accepted = "channels-last:OP;OP"});
     if (!to_change(w.spec(), w.op(*op)))
-      return Reason{formatted("operator {} is no convolution of one group, with as many channels as "
-                              "16 bytes have, that are not last yet",
-                              name)};
+      return Reason{
+          formatted("operator {} is no convolution of one group, with as many channels as "
+                    "16 bytes have, that are not last yet",
+                    name)};
   }
   std::map<TensorId, TensorId> images;  // copies
   for (const std::string_view name : changing) {
@@ -348,9 +350,10 @@ std::vector<OpId> channels_to_be_last(const Workload& w) {
 
 Rewrite channels_last() {
   return {.name = "channels-last",
-          .summary = "convolutions read images and weights whose channels lie side by side, in "
-                     "rows that begin at multiples of 16 bytes: written so by the operator before, "
-                     "or copied",
+          .summary =
+              "convolutions read images and weights whose channels lie side by side, in "
+              "rows that begin at multiples of 16 bytes: written so by the operator before, "
+              "or copied",
           .source = "cuDNN's layout NHWC: NVIDIA, Tensor Layouts In Memory",
           .function = nullptr,
           .argument = "OP;OP",
