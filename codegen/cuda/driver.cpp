@@ -394,15 +394,17 @@ std::optional<Reason> Device::make_map(const lowering::BoxMap& map, std::uint64_
   if (t.cuTensorMapEncodeTiled == nullptr)
     return Reason{"the NVIDIA driver here is too old: it copies no boxes of tensors"};
   const int type = map.type == DType::f32 ? kF32 : map.type == DType::bf16 ? kBf16 : kF16;
-  std::array<std::uint64_t, 3> extents{};
-  for (std::size_t i = 0; i < 3; ++i) extents[i] = static_cast<std::uint64_t>(map.extent[i]);
-  const std::array<std::uint64_t, 2> strides{static_cast<std::uint64_t>(map.stride[1]),
-                                             static_cast<std::uint64_t>(map.stride[2])};
-  const std::array<unsigned, 3> box{static_cast<unsigned>(map.box[0]),
-                                    static_cast<unsigned>(map.box[1]), 1};
-  const std::array<unsigned, 3> steps{1, 1, 1};
-  return failed(t.cuTensorMapEncodeTiled(made, type, 3, reinterpret_cast<void*>(address),
-                                         extents.data(), strides.data(), box.data(), steps.data(),
+  std::array<std::uint64_t, lowering::BoxMap::kMost> extents{}, strides{};
+  std::array<unsigned, lowering::BoxMap::kMost> box{}, steps{};
+  for (std::size_t i = 0; i < lowering::BoxMap::kMost; ++i) {
+    extents[i] = static_cast<std::uint64_t>(map.extent[i]);
+    strides[i] = static_cast<std::uint64_t>(map.stride[i]);
+    box[i] = static_cast<unsigned>(map.box[i]), steps[i] = static_cast<unsigned>(map.steps[i]);
+  }
+  // The innermost dimension has no stride: its elements follow one another.
+  return failed(t.cuTensorMapEncodeTiled(made, type, static_cast<unsigned>(map.rank),
+                                         reinterpret_cast<void*>(address), extents.data(),
+                                         strides.data() + 1, box.data(), steps.data(),
                                          kNoInterleave, kSwizzle128, kL2Of256, 0),
                 "describing a tensor's boxes");
 }

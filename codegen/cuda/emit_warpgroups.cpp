@@ -162,6 +162,16 @@ bool on_idle_sms(const Program& p, int index, const WarpgroupProduct& product) {
 /// none, in ten chains on an H200 (h200-early-stages.json).
 constexpr int kAhead = 2;
 
+/// The right operand's images, of a template parameter.
+std::string images_text(const lowering::ImagePoints& images) {
+  std::string text = "ImagePoints<" + std::to_string(images.points());
+  for (const lowering::ImagePoints::Along& a : images.along)
+    text += ", Along<" + std::to_string(a.extent) + ", " + std::to_string(a.taps) + ", " +
+            std::to_string(a.stride) + ", " + std::to_string(a.dilate) + ", " +
+            std::to_string(a.pad) + ">";
+  return text + ">";
+}
+
 KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProduct& product) {
   const Workload& w = p.workload();
   const auto name = [&](TensorId t) { return identifier("", w.tensor(t).name); };
@@ -212,6 +222,7 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.vector) + number(product.share) + yes(product.turned) +
               number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
               number(ahead) + number(product.left_fold) + number(product.right_fold) +
+              ", " + (product.images ? images_text(*product.images) : "NoImages") +
               (follows ? ", " + operators : "") + (product.twin.valid() ? ", true" : "") +
               ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
               "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +

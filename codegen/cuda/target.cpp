@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <span>
 
 #include "codegen/cuda/loaded.h"
 #include "codegen/cuda/options.h"
@@ -98,12 +99,17 @@ ordered_json CudaEmitted::launches_of(const Binary* binary) const {
     json[i]["workspace"] = source_.launches[i].workspace;
     if (source_.launches[i].workspace)
       json[i]["workspace_offset"] = source_.launches[i].workspace_offset;
-    for (const lowering::BoxMap& m : source_.launches[i].maps)
+    for (const lowering::BoxMap& m : source_.launches[i].maps) {
+      const auto first = [&](const lowering::BoxMap::Sizes& sizes, std::size_t from) {
+        return std::span(sizes).subspan(from, static_cast<std::size_t>(m.rank) - from);
+      };
       json[i]["maps"].push_back({{"tensor", workload_->tensor(m.tensor).name},
                                  {"type", name_of(m.type)},
-                                 {"extents", m.extent},
-                                 {"stride_bytes", {m.stride[1], m.stride[2]}},
-                                 {"box", m.box}});
+                                 {"extents", first(m.extent, 0)},
+                                 {"stride_bytes", first(m.stride, 1)},
+                                 {"box", first(m.box, 0)},
+                                 {"steps", first(m.steps, 0)}});
+    }
   }
   return json;
 }

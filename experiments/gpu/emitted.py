@@ -38,10 +38,11 @@ def _tensor_map(driver, told, tensor):
     """A CUtensorMap of one of a launch's "maps", in memory from a multiple of 64 bytes."""
     memory = ctypes.create_string_buffer(128 + 64)
     address = (ctypes.addressof(memory) + 63) // 64 * 64
-    extents, strides = (ctypes.c_uint64 * 3)(*told["extents"]), (ctypes.c_uint64 * 2)(*told["stride_bytes"])
-    box, steps = (ctypes.c_uint32 * 3)(*told["box"], 1), (ctypes.c_uint32 * 3)(1, 1, 1)
+    rank = len(told["extents"])
+    extents, strides = (ctypes.c_uint64 * rank)(*told["extents"]), (ctypes.c_uint64 * (rank - 1))(*told["stride_bytes"])
+    box, steps = (ctypes.c_uint32 * rank)(*told["box"]), (ctypes.c_uint32 * rank)(*told["steps"])
     _check(driver, driver.cuTensorMapEncodeTiled(
-        ctypes.c_void_p(address), _TYPES[told["type"]], 3, ctypes.c_void_p(tensor.data_ptr()), extents, strides, box,
+        ctypes.c_void_p(address), _TYPES[told["type"]], rank, ctypes.c_void_p(tensor.data_ptr()), extents, strides, box,
         steps, 0, _SWIZZLE_128, _L2_256, 0), f"boxes of {told['tensor']}")
     return memory, ctypes.c_void_p(address)
 

@@ -28,6 +28,8 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 /// core/lowering/gpu/warpgroup_product.h, without and with a cluster's blocks that share its sum,
 /// and of two in those of warpgroup_pair.h. Few enough to price them all.
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
+/// The same of one product whose right operand is images with their channels side by side.
+std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& products);
 /// The same of one convolution by tensor cores, of a device that has clusters or not.
 std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
                                bool clusters);

@@ -39,7 +39,8 @@ constexpr std::size_t kMostPadded = 4;      // loops whose rows are padded
 constexpr double kPaddedGain = 0.8;
 // Longer rows of results between kernels cost nothing, but prices are near one another.
 constexpr double kLongerRowsGain = 0.97;
-constexpr double kNearFloor = 1.05;  // of what no plan is below: nobody else is asked
+constexpr double kChannelsGain = 0.85;  // copies are priced below their times
+constexpr double kNearFloor = 1.05;     // of what no plan is below: nobody else is asked
 constexpr double kFarAbove = 2;
 constexpr std::int64_t kTheirEffort = 5;  // of each model and operator, in large workloads
 constexpr double kTheirGain = 0.98;       // of our own kernels' seconds
@@ -50,7 +51,8 @@ constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results",
+                     *kPad = "pad:", *kChannels = "channels-last:";
 
 double bytes_of(const Workload& w) {
   double all = 0;
@@ -228,6 +230,8 @@ class GpuPlanner {
       constexpr int kAll = std::numeric_limits<int>::max();
       for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
       pairs = false;
+      forms = image_forms(*w, products);
+      for (Choice& c : Descent<Choice>(priced, kAll).all_or_run(forms)) all.push_back(std::move(c));
     }
     if (pricer->rates().mma > 0 || w->dtype() == DType::f32) {
       forms = window_forms(*w, products, pricer->rates().clusters);
@@ -376,9 +380,11 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   Part pair;
   if (together == 2)
     for (const GpuProduct& p : of_chunks) pair.push_back(*q.workload->find_op(p.op));
-  // A copy with padded rows gains nothing that never goes home.
+  // A copy with padded rows, or with channels last, gains nothing that never goes home.
   const auto copies = [&](const Workload& w) {
-    return composed.rewrites.size() == 1 && composed.rewrites.front().starts_with(kPad) &&
+    return composed.rewrites.size() == 1 &&
+           (composed.rewrites.front().starts_with(kPad) ||
+            composed.rewrites.front().starts_with(kChannels)) &&
            std::ranges::any_of(w.operators(), [&](const Operator& op) {
              return std::ranges::find(asked.workload->operators(), op.name, &Operator::name) ==
                     asked.workload->operators().end();
@@ -478,6 +484,30 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
   }
 }
 
+/// Convolutions with their channels last: all of them, and then fewer for as long as that gains.
+void try_channels(const Workload& w, const std::function<bool(const Composition&)>& tried) {
+  std::vector<std::string> names;
+  for (const OpId op : channels_to_be_last(w)) {
+    const DType type = w.tensor(w.op(op).inputs.front().tensor).dtype;
+    if (type == DType::f16 || type == DType::bf16) names.push_back(w.op(op).name);
+  }
+  if (names.empty()) return;
+  const auto gains = [&](const std::vector<std::string>& of) {
+    const std::vector<std::string> rewrites{kChannels + join(of, ";")};
+    auto last = rewritten(std::make_shared<const Workload>(w), rewrites);
+    return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
+  };
+  gains(names);
+  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
+    std::vector<std::string> of = names;
+    of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gains(of))
+      names = std::move(of);
+    else
+      ++i;
+  }
+}
+
 /// About so many iterations: chunks that divide the loop, where there are such within a factor of
 /// two. What reads behind the end of a loop is copied and multiplied by slower forms, but by
 /// warpgroups.
@@ -542,14 +572,18 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
     if (auto longer = rewritten(q.workload, {kLongerRows}))
       wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
                    kLongerRowsGain);
-    Result<Planned> padded = Reason{""};
-    try_padding(*q.workload, [&](const Composition& c) {
-      Result<Planned> other = wholes.planned(c);
-      if (!other || (padded && other->seconds() >= padded->seconds())) return false;
-      padded = std::move(other);
-      return true;
-    });
-    wholes.takes(std::move(padded), kPaddedGain);
+    const auto best_of = [&](const auto& tries, double gain) {
+      Result<Planned> least = Reason{""};
+      tries(*q.workload, [&](const Composition& c) {
+        Result<Planned> other = wholes.planned(c);
+        if (!other || (least && other->seconds() >= least->seconds())) return false;
+        least = std::move(other);
+        return true;
+      });
+      wholes.takes(std::move(least), gain);
+    };
+    best_of(try_padding, kPaddedGain);
+    if (pricer->rates().wgmma > 0) best_of(try_channels, kChannelsGain);
     for (bool gains = best.ok(); gains;) {
       gains = false;
       for (Composition& c : recomputed(best->composed.workload, best->groups)) {

@@ -130,12 +130,17 @@ void mbarrier_arrive_expecting(tw_thread* t, void* p, std::uint32_t bytes) {
 void load_box(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier, int x, int y,
               int z) {
   TW_ENTER(t);
-  e.load_box(f, shared, *map, mbarrier, {x, y, z}, 0, place);
+  e.load_box(f, shared, *map, mbarrier, {x, y, z, 0, 0}, 0, 3, place);
 }
 void load_box_for(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier, int x, int y,
                   int z, std::uint32_t mask) {
   TW_ENTER(t);
-  e.load_box(f, shared, *map, mbarrier, {x, y, z}, mask, place);
+  e.load_box(f, shared, *map, mbarrier, {x, y, z, 0, 0}, mask, 3, place);
+}
+void load_box_of_images(tw_thread* t, void* shared, const tw_box_map* map, void* mbarrier,
+                        const int at[5]) {
+  TW_ENTER(t);
+  e.load_box(f, shared, *map, mbarrier, {at[0], at[1], at[2], at[3], at[4]}, 0, 5, place);
 }
 void mbarrier_arrive_of_block(tw_thread* t, void* p, std::uint32_t rank) {
   TW_ENTER(t);
@@ -143,7 +148,7 @@ void mbarrier_arrive_of_block(tw_thread* t, void* p, std::uint32_t rank) {
 }
 void store_box(tw_thread* t, const tw_box_map* map, const void* shared, int x, int y, int z) {
   TW_ENTER(t);
-  e.store_box(f, *map, shared, {x, y, z}, place);
+  e.store_box(f, *map, shared, {x, y, z, 0, 0}, place);
 }
 void store_boxes_commit(tw_thread* t) {
   Fiber& f = *static_cast<Fiber*>(t->fiber);
@@ -224,6 +229,7 @@ constexpr tw_device_api kTable = {
     .mbarrier_arrive_expecting = mbarrier_arrive_expecting,
     .load_box = load_box,
     .load_box_for = load_box_for,
+    .load_box_of_images = load_box_of_images,
     .mbarrier_arrive_of_block = mbarrier_arrive_of_block,
     .store_box = store_box,
     .store_boxes_commit = store_boxes_commit,

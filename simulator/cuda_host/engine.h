@@ -25,6 +25,9 @@
 namespace tilewright::cuda_host {
 
 class Engine;
+/// Where a box begins in its tensor, the innermost dimension first.
+using BoxPlace = std::array<int, lowering::BoxMap::kMost>;
+
 struct Block;
 
 constexpr int kWarp = 32, kWarpgroup = 128;
@@ -226,10 +229,11 @@ class Engine {
                      bool a_transposed, bool b_transposed, std::uint32_t place);
   void mbarriers_made(Fiber& f, std::uint32_t place);
   void mbarrier_arrive_expecting(Fiber& f, void* p, std::uint32_t bytes, std::uint32_t place);
-  void load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
-                const std::array<int, 3>& at, std::uint32_t mask, std::uint32_t place);
+  /// `rank`: of the instruction, which must be the map's.
+  void load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier, const BoxPlace& at,
+                std::uint32_t mask, int rank, std::uint32_t place);
   void mbarrier_arrive_of_block(Fiber& f, void* p, std::uint32_t rank, std::uint32_t place);
-  void store_box(Fiber& f, const tw_box_map& map, const void* shared, const std::array<int, 3>& at,
+  void store_box(Fiber& f, const tw_box_map& map, const void* shared, const BoxPlace& at,
                  std::uint32_t place);
   void store_boxes_commit(Fiber& f);
   void store_boxes_read(Fiber& f, int groups, std::uint32_t place);
@@ -285,11 +289,11 @@ class Engine {
   // -- tensor_copies.cpp --
   void end_if_complete(Block& block, MBarrier& b);
   template <class F>
-  static void each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f);
-  void check_beginning(Fiber& f, const tw_box_map& map, const std::array<int, 3>& at,
+  static void each_row(const tw_box_map& map, const BoxPlace& at, const F& f);
+  void check_beginning(Fiber& f, const tw_box_map& map, const BoxPlace& at, int rank,
                        std::uint32_t place);
   void load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t arrives,
-                     const tw_box_map& map, const std::array<int, 3>& at, std::uint32_t place);
+                     const tw_box_map& map, const BoxPlace& at, std::uint32_t place);
   void read_asynchronously(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,
                            int component, Clock clock);
   void check_fenced(Fiber& f, std::int64_t offset, std::int64_t bytes, std::uint32_t place,

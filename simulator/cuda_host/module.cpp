@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 
 #include "core/base/format.h"
@@ -29,8 +30,8 @@ void check(const Launch& l, std::size_t tensors, std::int64_t workspace_bytes) {
       refuse(l.kernel + ": tensor", t, "an index of a tensor");
   // 22 bits of blocks and 11 of threads and their copies are what a cell of memory remembers.
   for (const lowering::BoxMap& m : l.maps)
-    if (m.tensor.index() >= tensors || m.box[0] * size_of(m.type) != 128 || m.box[1] < 1 ||
-        m.box[1] > 256)
+    if (m.tensor.index() >= tensors || m.box[0] * size_of(m.type) != 128 || m.rows() < 1 ||
+        m.rows() > 256 || std::ranges::any_of(m.box, [](std::int64_t n) { return n > 256; }))
       refuse(l.kernel + ": box of a tensor", m.box[0], "rows of 128 bytes, 1 to 256 of them");
   if (l.blocks < 1 || l.blocks > 0x7fffffff)
     refuse(l.kernel + ": blocks", l.blocks, "1 to 2147483647");

@@ -17,6 +17,10 @@ std::int64_t swizzled(std::int64_t row, std::int64_t piece) {
   return row * kRow + ((piece ^ (row & 7)) << 4);
 }
 
+std::int64_t rows_of(const tw_box_map& map) {
+  return std::int64_t{map.box[1]} * map.box[2] * map.box[3] * map.box[4];
+}
+
 }  // namespace
 
 void Engine::mbarriers_made(Fiber& f, std::uint32_t place) {
@@ -49,22 +53,33 @@ void Engine::end_if_complete(Block& block, MBarrier& b) {
 
 /// The rows of a box that are in the tensor: F(row, first byte in the row, bytes, address).
 template <class F>
-void Engine::each_row(const tw_box_map& map, const std::array<int, 3>& at, const F& f) {
-  if (at[2] < 0 || at[2] >= map.extent[2]) return;
+void Engine::each_row(const tw_box_map& map, const BoxPlace& at, const F& f) {
   const std::int64_t first = std::max<std::int64_t>(at[0], 0);
   const std::int64_t end = std::min<std::int64_t>(std::int64_t{at[0]} + map.box[0], map.extent[0]);
   if (first >= end) return;
-  for (std::int64_t r = 0; r < map.box[1]; ++r) {
-    const std::int64_t y = at[1] + r;
-    if (y < 0 || y >= map.extent[1]) continue;
-    f(r, (first - at[0]) * map.element_bytes, (end - first) * map.element_bytes,
-      map.base + at[2] * map.stride[2] + y * map.stride[1] + first * map.stride[0]);
+  for (std::int64_t r = 0, all = rows_of(map); r < all; ++r) {
+    unsigned char* from = map.base + first * map.stride[0];
+    std::int64_t rest = r;
+    bool inside = true;
+    for (std::size_t d = 1; d < at.size(); ++d) {
+      const std::int64_t i = at[d] + rest % map.box[d] * map.steps[d];
+      inside = inside && i >= 0 && i < map.extent[d];
+      from += i * map.stride[d];
+      rest /= map.box[d];
+    }
+    if (inside) f(r, (first - at[0]) * map.element_bytes, (end - first) * map.element_bytes, from);
   }
 }
 
-/// The unit takes no box that begins within 16 bytes of a row: an illegal instruction on a device.
-void Engine::check_beginning(Fiber& f, const tw_box_map& map, const std::array<int, 3>& at,
+/// The unit takes no box that begins within 16 bytes of a row, nor a map of another rank than the
+/// instruction's: an illegal instruction on a device.
+void Engine::check_beginning(Fiber& f, const tw_box_map& map, const BoxPlace& at, int rank,
                              std::uint32_t place) {
+  if (map.rank != rank) {
+    report(f, Fault::bad_argument, place,
+           formatted("copies a box of {} dimensions by a map of {}", rank, map.rank));
+    stop(f);
+  }
   if (std::int64_t{at[0]} * map.element_bytes % 16 == 0) return;
   report(f, Fault::misaligned, place,
          formatted("a box begins at column {}, whose byte is no multiple of 16", at[0]));
@@ -73,10 +88,10 @@ void Engine::check_beginning(Fiber& f, const tw_box_map& map, const std::array<i
 
 /// `mask`: the cluster's blocks that it goes to, by rank; 0: to this one.
 void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarrier,
-                      const std::array<int, 3>& at, std::uint32_t mask, std::uint32_t place) {
+                      const BoxPlace& at, std::uint32_t mask, int rank, std::uint32_t place) {
   watch(f, place);
-  const std::int64_t bytes = kRow * map.box[1];
-  check_beginning(f, map, at, place);
+  const std::int64_t bytes = kRow * rows_of(map);
+  check_beginning(f, map, at, rank, place);
   const std::int64_t to = shared_offset(f, shared, bytes, 1024, true, place, "load_box writes");
   const MBarrier& own = *find_mbarrier(f, mbarrier, place, "load_box arrives at");
   if (to < 0) stop(f);
@@ -93,10 +108,9 @@ void Engine::load_box(Fiber& f, void* shared, const tw_box_map& map, void* mbarr
 
 /// In another block the thread that stands for others writes.
 void Engine::load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t arrives,
-                           const tw_box_map& map, const std::array<int, 3>& at,
-                           std::uint32_t place) {
+                           const tw_box_map& map, const BoxPlace& at, std::uint32_t place) {
   const bool mine = &block == f.owner;
-  const std::int64_t bytes = kRow * map.box[1];
+  const std::int64_t bytes = kRow * rows_of(map);
   const int thread = mine ? f.index : block.threads;
   MBarrier& b = mine ? *std::ranges::find(block.mbarriers, arrives, &MBarrier::offset)
                      : *find_mbarrier_of(f, block, arrives, place, "copies to");
@@ -139,12 +153,12 @@ void Engine::load_box_into(Fiber& f, Block& block, std::int64_t to, std::int64_t
   end_if_complete(block, b);
 }
 
-void Engine::store_box(Fiber& f, const tw_box_map& map, const void* shared,
-                       const std::array<int, 3>& at, std::uint32_t place) {
+void Engine::store_box(Fiber& f, const tw_box_map& map, const void* shared, const BoxPlace& at,
+                       std::uint32_t place) {
   watch(f, place);
   Block& block = *f.owner;
-  const std::int64_t bytes = kRow * map.box[1];
-  check_beginning(f, map, at, place);
+  const std::int64_t bytes = kRow * rows_of(map);
+  check_beginning(f, map, at, 3, place);
   const std::int64_t from = shared_offset(f, shared, bytes, 1024, false, place, "store_box reads");
   if (from < 0) stop(f);
   const Clock clock = block.clocks.issue_copy(f.index);

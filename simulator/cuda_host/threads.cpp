@@ -64,11 +64,15 @@ std::string described(const std::vector<int>& threads) {
 /// As a kernel sees it, with the address of its tensor.
 tw_box_map map_of(const lowering::BoxMap& m, const GlobalMemory& memory) {
   const auto base = memory.regions()[m.tensor.index()].base;
-  return {.base = reinterpret_cast<unsigned char*>(base),
-          .extent = {m.extent[0], m.extent[1], m.extent[2]},
-          .stride = {m.stride[0], m.stride[1], m.stride[2]},
-          .box = {m.box[0], m.box[1]},
-          .element_bytes = static_cast<std::int32_t>(size_of(m.type))};
+  tw_box_map map{.base = reinterpret_cast<unsigned char*>(base),
+                 .rank = m.rank,
+                 .element_bytes = static_cast<std::int32_t>(size_of(m.type))};
+  for (std::size_t d = 0; d < lowering::BoxMap::kMost; ++d) {
+    map.extent[d] = m.extent[d], map.stride[d] = m.stride[d];
+    map.box[d] = static_cast<std::int32_t>(m.taken(d));
+    map.steps[d] = static_cast<std::int32_t>(m.steps[d]);
+  }
+  return map;
 }
 
 }  // namespace

@@ -64,6 +64,15 @@ TW_DEVICE void load_box_for(void* shared, const TensorMap& map, u64* b, int x, i
       "r"(z), "h"(static_cast<unsigned short>(mask))
       : "memory");
 }
+/// The same of a tensor of five dimensions: images whose points have their channels side by side.
+TW_DEVICE void load_box_of_images(void* shared, const TensorMap& map, u64* b, int channel, int x, int y, int z,
+                                  int image) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, "
+      "%7}], [%2];" ::"r"(shared_address(shared)), "l"(&map), "r"(shared_address(b)), "r"(channel), "r"(x), "r"(y),
+      "r"(z), "r"(image)
+      : "memory");
+}
 /// The other way; what is outside of the tensor is left out.
 TW_DEVICE void store_box(const TensorMap& map, const void* shared, int x, int y, int z) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(

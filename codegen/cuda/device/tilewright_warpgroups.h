@@ -220,6 +220,29 @@ struct WarpgroupResults {
   }
 };
 
+/// The right operand is a matrix.
+struct NoImages { static constexpr bool kAny = false; static constexpr int kPoints = 0; };
+/// One loop of the points of images, Extent of them: which of the image's lines a tap needs for one.
+template <int Extent, int Taps = 1, int Stride = 1, int Dilate = 1, int Pad = 0>
+struct Along {
+  static constexpr int kExtent = Extent, kTaps = Taps;
+  static TW_MEMBER int line(int point, int tap) { return point % Extent * Stride + tap % Taps * Dilate - Pad; }
+};
+/// The right operand is images that have their channels side by side. Columns are points, X innermost, of which a tile
+/// has Points. The depth is channels, for one tap of the window after the other.
+template <int Points, class X, class Y, class Z, class Image>
+struct ImagePoints {
+  static constexpr bool kAny = true;
+  static constexpr int kPoints = Points;
+  static TW_MEMBER void copy(unsigned char* to, const TensorMap& map, u64* full, int channel, int tap, int point) {
+    constexpr int kX = X::kExtent, kXY = kX * Y::kExtent, kXYZ = kXY * Z::kExtent;
+    constexpr int kTx = X::kTaps, kTxy = kTx * Y::kTaps, kTxyz = kTxy * Z::kTaps;
+    if (!one_of_warp()) return;
+    load_box_of_images(to, map, full, channel, X::line(point, tap), Y::line(point / kX, tap / kTx),
+                       Z::line(point / kXY, tap / kTxy), Image::line(point / kXYZ, tap / kTxyz));
+  }
+};
+
 /// T: operands, Out: results at home. A tile of Groups * Blocks * 64 rows and Columns columns; a warpgroup has
 /// Blocks * 64 rows of it. LeftAcross: the left operand lies [depth][rows], else [rows][depth]; RightAcross:
 /// [depth][columns], else [columns][depth]. LeftAll, RightAll: all products have the same. Boxed: results leave in
@@ -229,12 +252,13 @@ struct WarpgroupResults {
 /// LeftBefore, RightBefore: the launch before does not write it, so that boxes of it come before that has ended, those
 /// of the first Ahead stages. LeftFold, RightFold: of the depth, in one matrix of the operand, the rest in those that
 /// follow; 0: all.
-/// Operators: on elements, after the product. Twin: of two products of the same left operand, whose right ones a stage
+/// Images: the right operand is none, and each tap of the window is a matrix of the left one. Operators: on elements,
+/// after the product. Twin: of two products of the same left operand, whose right ones a stage
 /// has one behind the other.
 template <class T, class Out, int Groups, int Blocks, int Columns, int Stages, int Steps, bool LeftAcross,
           bool RightAcross, bool LeftAll, bool RightAll, bool Boxed, int Vector, int Share, bool Turned, int Down, int Across,
           bool LeftBefore = false, bool RightBefore = false, int Ahead = 0, int LeftFold = 0, int RightFold = 0,
-          class Operators = NoOperators, bool Twin = false>
+          class Images = NoImages, class Operators = NoOperators, bool Twin = false>
 struct WarpgroupProduct {
   static constexpr int kRows = Groups * Blocks * 64;
   static constexpr int kBox = 64 * 128;  // bytes of 64 rows
@@ -242,6 +266,7 @@ struct WarpgroupProduct {
   static constexpr int kHeld = RightAcross ? (Columns + 63) / 64 * 64 : Columns, kOwn = kHeld * 128;  // in boxes
   static constexpr int kLeft = kRows * 128, kRight = (Twin ? 2 : 1) * kOwn, kStep = kLeft + kRight;
   static constexpr int kStage = Steps * kStep;
+  static constexpr int kArriving = Images::kAny ? Steps * (kLeft + Images::kPoints * 128) : kStage;
   static constexpr int kTiles = Down * Across;              // of a cluster
   static constexpr int kPeers = Down + Across - 1;          // blocks that copy to this one, itself among them
   static constexpr int kBlocks = Share > 1 ? Share : kTiles;  // of a cluster
@@ -260,6 +285,8 @@ struct WarpgroupProduct {
   static_assert(Share == 1 || !Operators::kAny, "sums of a cluster's blocks leave as they are");
   static_assert(!Twin || (Operators::kAny && kTiles == 1 && kAllColumns <= 256), "operators join two products' sums");
   static_assert(LeftFold % 64 == 0 && RightFold % 64 == 0, "boxes lie in one matrix");
+  static_assert(!Images::kAny || (LeftFold > 0 && LeftAll && !LeftAcross && !RightAcross && Down == 1 && !Twin &&
+                                  Images::kPoints <= Columns), "boxes of all of a tile's points");
   static_assert(kRows % (8 * Across) == 0 && Columns % (8 * Down) == 0, "parts of boxes in whole swizzles");
   static_assert(Share == 1 || (kDown * kPitch * 4 <= Stages * kStage && !Boxed && Vector <= 4), "room for sums");
 
@@ -348,7 +375,9 @@ struct WarpgroupProduct {
       if constexpr (Left)
         copy_part<LeftAcross, kRows, Across>(ring.left(step), left, full, p.row, left_depth, of_left, column_of(),
                                              ((1u << Across) - 1) << (row_of() * Across));
-      if constexpr (Right)
+      if constexpr (Right && Images::kAny)
+        Images::copy(ring.right(step), right, full, left_depth, of_left, p.product * s.columns + p.column);
+      if constexpr (Right && !Images::kAny)
         copy_part<RightAcross, kHeld, Down>(ring.right(step), right, full, p.column, right_depth, of_right, row_of(),
                                               below << column_of());
       if constexpr (Right && Twin)
@@ -361,7 +390,7 @@ struct WarpgroupProduct {
   static TW_MEMBER void copy_before(Ring ring, const TensorMap& left, const TensorMap& right, const TensorMap& twin,
                                     const ProductSize& s, const ProductPlace& p) {
     for (int k = first_of(s), i = 0; k < end_of(s) && i < Ahead; k += 64 * Steps, ++i) {
-      if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+      if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kArriving);
       copy_stage<LeftBefore, RightBefore>(ring, left, right, twin, s, p, k);
       ring.next();
     }
@@ -374,11 +403,21 @@ struct WarpgroupProduct {
         copy_stage<!LeftBefore, !RightBefore>(ring, left, right, twin, s, p, k);
       } else {
         mbarrier_wait(ring.empty + ring.stage, ring.parity ^ 1);
-        if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kStage);
+        if (one_of_warp()) mbarrier_arrive_expecting(ring.full + ring.stage, kArriving);
         copy_stage<true, true>(ring, left, right, twin, s, p, k);
       }
       ring.next();
     }
+  }
+
+  /// Columns of a tile beyond its points, which no box brings, and which are multiplied all the same.
+  static TW_MEMBER void clear_past_points(Ring ring) {
+    constexpr int kFrom = Images::kPoints * 128, kPieces = (kOwn - kFrom) / 16;
+    for (int i = threadIdx.x; i < Stages * Steps * kPieces; i += kWarpgroup * (Groups + 1)) {
+      ring.stage = i / (Steps * kPieces);
+      *reinterpret_cast<b128*>(ring.right(i / kPieces % Steps) + kFrom + i % kPieces * 16) = b128{};
+    }
+    shared_for_async();
   }
 
   /// To all blocks that copy to this one.
@@ -532,6 +571,7 @@ struct WarpgroupProduct {
       }
       mbarriers_made();
     }
+    if constexpr (Images::kAny && Images::kPoints < Columns) clear_past_points(ring);
     if constexpr (kTiles > 1) cluster_meet();  // nobody copies to where no barriers are
     else block_sync();
     const int first_tile = blockIdx.x / kBlocks, at_once = gridDim.x / kBlocks;

@@ -60,13 +60,41 @@ std::int64_t box_bytes(const BoxMap& map, std::int64_t column, std::int64_t row,
   return all * kSector;
 }
 
+/// Of the images' boxes of all tiles, for one of the tiles of rows.
+std::int64_t image_bytes(const WarpgroupProduct& p) {
+  const ImagePoints& images = *p.images;
+  const BoxMap& map = p.maps[1];
+  const std::int64_t wide = map.box[0] * map.stride[0];
+  std::int64_t all = 0;
+  for (std::int64_t product = 0; product < p.count; ++product)
+    for (std::int64_t column = 0; column < p.columns; column += p.columns_apart)
+      for (std::int64_t tap = 0; tap < images.taps(); ++tap)
+        for (std::int64_t i = 0; i < images.points(); ++i) {
+          std::int64_t point = product * p.columns + column, rest = tap, row = i, at = 0;
+          bool inside = true;
+          for (std::size_t d = 0; d < images.along.size(); ++d) {
+            const ImagePoints::Along& a = images.along[d];
+            const std::int64_t line = (point % a.extent + row % a.tile) * a.stride +
+                                      rest % a.taps * a.dilate - a.pad;
+            inside = inside && line >= 0 && line < map.extent[d + 1];
+            at += line * map.stride[d + 1];
+            point /= a.extent, rest /= a.taps, row /= a.tile;
+          }
+          for (std::int64_t c = 0; c < images.channels; c += map.box[0])
+            all += sectors(at + c * map.stride[0],
+                           inside ? std::min(images.channels - c, map.box[0]) * map.stride[0] : 0,
+                           wide, false);
+        }
+  return all * kSector;
+}
+
 std::int64_t box_bytes(const WarpgroupProduct& p) {
   // Of clusters, those of tiles past an end, too.
   const std::int64_t down = round_up(ceil_div(p.rows, std::int64_t{p.tile_rows()}), p.down),
                      across = round_up(p.tiles_across(), p.across);
   const Boxes left{p.maps[0], p.left_across, p.across > 1},
       right{p.maps[1], p.right_across, p.down > 1};
-  std::int64_t bytes = 0;
+  std::int64_t bytes = p.images ? down * image_bytes(p) : 0;
   for (std::int64_t product = 0; product < p.count; ++product)
     for (std::int64_t part = 0; part < p.depth; part += p.part)
       for (std::int64_t k = part; k < std::min(p.depth, part + p.part); k += 64 * p.steps)
@@ -76,7 +104,7 @@ std::int64_t box_bytes(const WarpgroupProduct& p) {
           for (std::int64_t i = 0; i < down; ++i)
             bytes += across *
                      left.of(i * p.tile_rows(), p.tile_rows(), of_left.depth, 64, of_left.matrix);
-          for (std::int64_t i = 0; i < across; ++i)
+          for (std::int64_t i = 0; i < across && !p.images; ++i)
             bytes +=
                 p.products() * down *
                 right.of(i * p.columns_apart, p.tile_columns, of_right.depth, 64, of_right.matrix);

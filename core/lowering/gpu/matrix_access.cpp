@@ -98,9 +98,10 @@ BoxMap box_map(const Workload& w, TensorId t, const MatrixAccess& m, std::int64_
                std::int64_t outer, int tall) {
   const std::int64_t size = size_of(w.tensor(t).dtype);
   BoxMap map{.tensor = t, .type = w.tensor(t).dtype};
-  map.extent = {inner, outer, m.modulo};
-  map.stride = {size, m.outer * size, (m.modulo == 1 ? m.outer * outer : m.apart) * size};
-  map.box = {static_cast<int>(128 / size), tall};
+  const std::int64_t apart = (m.modulo == 1 ? m.outer * outer : m.apart) * size;
+  map.extent = {inner, outer, m.modulo, 1, 1};
+  map.stride = {size, m.outer * size, apart, apart, apart};
+  map.box = {128 / size, tall, 1, 1, 1};
   return map;
 }
 

@@ -7,9 +7,13 @@
 // cluster may have tiles side by side: of an operand that several need, each copies a part, to all
 // of them. A sum may be over two loops. Operators of elements may follow the product
 // (product_epilogue.h). Lines of results that follow one another at home, and in the right operand,
-// are one: a 1 x 1 convolution of an image.
+// are one: a 1 x 1 convolution of an image. Or the right operand is images whose points have their
+// channels side by side: columns are points, and for each tap of a window the TMA unit copies the
+// points that it needs, zero outside of the image (warpgroup_points.cpp).
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +28,20 @@ inline constexpr std::int64_t kMostShare = 8;
 
 /// Bytes of shared memory that a block has beside its own: CUDA C++ Programming Guide.
 inline constexpr std::int64_t kReservedShared = 1024;
+
+/// A right operand that is images: points, whose channels are the depth for each tap of a window.
+struct ImagePoints {
+  /// A loop of the points, which reads line point * stride + tap * dilate - pad of the image.
+  struct Along {
+    std::int64_t extent = 1, taps = 1, stride = 1, dilate = 1, pad = 0;
+    std::int64_t tile = 1;  ///< of its points
+  };
+  std::array<Along, 4> along;  ///< the innermost loop first
+  std::int64_t channels = 1;
+
+  std::int64_t taps() const;
+  std::int64_t points() const;  ///< of a tile
+};
 
 struct WarpgroupProduct {
   TensorId left, right, result;  ///< result: of the last operator
@@ -44,6 +62,9 @@ struct WarpgroupProduct {
   /// Of the depth, what lies in one matrix; the rest in those that follow: of a sum over two loops
   /// between which the rows lie, as of attention's heads. 0: all.
   std::int64_t left_fold = 0, right_fold = 0;
+  /// The right operand is no matrix; each tap of its window is one of the left operand's, as
+  /// `left_fold` has them.
+  std::optional<ImagePoints> images;
   /// Rows of the product are what results have side by side at home: tiles have any 16 of the
   /// others.
   bool turned = false;
@@ -89,7 +110,7 @@ struct WarpgroupProduct {
   }
   /// That the blocks of clusters read of one another, all together: sums of 16 bytes at a time.
   std::int64_t cluster_bytes() const;
-  /// Where an operand's boxes lie at `at` of the depth of one of the products: of its tensor map.
+  /// Where a matrix operand's boxes lie at `at` of the depth of one of the products: of its tensor map.
   struct BoxPlace {
     std::int64_t depth, matrix;
   };

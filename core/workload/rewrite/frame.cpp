@@ -43,7 +43,7 @@ const std::vector<Rewrite>& rewrites() {
       online_softmax(), compose(),     compose_gathers(),    compose_all(),
       split_variance(), split_running(), share_loops(),     scale_late(),
       copies(),         inlining(),    pad(),               materialise_gathers(),
-      materialise_patches(), pad_results()};
+      materialise_patches(), pad_results(), channels_last()};
   return all;
 }
 

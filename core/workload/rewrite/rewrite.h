@@ -66,6 +66,10 @@ Rewrite pad();
 std::vector<LoopId> loops_of_odd_rows(const Workload& w);
 /// pad_results.cpp
 Rewrite pad_results();
+/// channels_last.cpp
+Rewrite channels_last();
+/// Convolutions that `channels-last` would change.
+std::vector<OpId> channels_to_be_last(const Workload& w);
 /// materialise.cpp
 Rewrite materialise_gathers();
 Rewrite materialise_patches();

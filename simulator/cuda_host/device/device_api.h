@@ -22,9 +22,11 @@ enum { TW_LARGEST = 16, TW_SMALLEST = 32, TW_TIMES = 48 };
 /* A tensor of three dimensions, the innermost first, and the boxes that it is copied in. */
 typedef struct tw_box_map {
   unsigned char* base;
-  int64_t extent[3]; /* elements */
-  int64_t stride[3]; /* bytes between neighbours */
-  int32_t box[2];    /* elements; of the third dimension one */
+  int64_t extent[5]; /* elements */
+  int64_t stride[5]; /* bytes between neighbours */
+  int32_t box[5];    /* elements that a copy takes */
+  int32_t steps[5];  /* every so manieth */
+  int32_t rank;      /* of the copies that it is for */
   int32_t element_bytes;
 } tw_box_map;
 enum { TW_A_ACROSS = 1, TW_B_ACROSS = 2, TW_BFLOAT = 4 }; /* flags of `wgmma` */
@@ -63,6 +65,8 @@ typedef struct tw_device_api {
                    int z);
   void (*load_box_for)(tw_thread*, void* shared, const tw_box_map*, void* mbarrier, int x, int y,
                        int z, uint32_t mask);
+  void (*load_box_of_images)(tw_thread*, void* shared, const tw_box_map*, void* mbarrier,
+                             const int at[5]);
   void (*mbarrier_arrive_of_block)(tw_thread*, void*, uint32_t rank);
   void (*store_box)(tw_thread*, const tw_box_map*, const void* shared, int x, int y, int z);
   void (*store_boxes_commit)(tw_thread*);

@@ -479,6 +479,10 @@ TW_DEVICE void load_box(void* shared, TensorMap map, u64* b, int x, int y, int z
 TW_DEVICE void load_box_for(void* shared, TensorMap map, u64* b, int x, int y, int z, u32 mask) {
   TW_CALL(load_box_for, shared, map, b, x, y, z, mask);
 }
+TW_DEVICE void load_box_of_images(void* shared, TensorMap map, u64* b, int c, int x, int y, int z, int image) {
+  const int at[5] = {c, x, y, z, image};
+  TW_CALL(load_box_of_images, shared, map, b, at);
+}
 TW_DEVICE void mbarrier_arrive_of_block(u64* b, u32 rank) { TW_CALL(mbarrier_arrive_of_block, b, rank); }
 TW_DEVICE void store_box(TensorMap map, const void* shared, int x, int y, int z) {
   TW_CALL(store_box, map, shared, x, y, z);

@@ -28,9 +28,9 @@ const Built& built() {
 lowering::BoxMap map_of(std::size_t tensor, std::array<std::int64_t, 3> extent, int rows) {
   const std::int64_t row = extent[0] * 2;
   return {.tensor = TensorId(tensor),
-          .extent = extent,
-          .stride = {2, row, row * extent[1]},
-          .box = {64, rows}};
+          .extent = {extent[0], extent[1], extent[2], 1, 1},
+          .stride = {2, row, row * extent[1], row * extent[1], row * extent[1]},
+          .box = {64, rows, 1, 1, 1}};
 }
 
 Report run(const Launch& launch, const std::vector<Tensor>& tensors) {
