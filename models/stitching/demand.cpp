@@ -92,7 +92,7 @@ class Tally {
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.
     const double spilled =
-        std::max(0.0, out_.registers - registers_allowed(d_, kWarp * out_.warps, out_.registers));
+        std::max(0.0, out_.registers - allowed(out_.registers));
     out_.instructions += 2 * spilled * out_.warps;
     out_.wavefronts += 2 * spilled * out_.warps;
     double awaited = 0;
@@ -355,10 +355,20 @@ class Tally {
            sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
   }
 
+  /// Registers that ptxas gives a thread at most: those that the launch asks for, else no more than
+  /// let as many blocks be on an SM as threads do. `kept`: that it needs.
+  double allowed(double kept) const {
+    const double threads = kWarp * out_.warps;
+    const auto asked = p_.asked(d_.sms, d_.registers_per_sm);
+    return asked > 0 ? static_cast<double>(lowering::most_registers(
+                           static_cast<std::int64_t>(threads) * asked, d_.registers_per_sm))
+                     : registers_allowed(d_, threads, kept);
+  }
+
   /// Turns of a loop whose loads find registers: ptxas takes no more than let as many blocks be on
   /// an SM as threads do. Of a turn that is under way each access keeps a part of its address.
   double rooms(double loads, double values) const {
-    const double free = registers_allowed(d_, kWarp * out_.warps, known_.most) - before();
+    const double free = allowed(known_.most) - before();
     return std::max(
         1.0, std::floor((free - kOfThread - kOfAddress * loads) / std::max(1.0, loads + values)));
   }
@@ -556,7 +566,7 @@ class Tally {
   /// values.
   double known_ahead(double loads, double values) const {
     const double fitting =
-        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
+        (allowed(known_.most) - before()) / std::max(1.0, values);
     const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
     return std::max(std::floor(widest ? fitting + 0.5 : fitting),
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
