@@ -12,6 +12,7 @@
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/plan/names.h"
 #include "core/workload/access.h"
+#include "core/workload/cut.h"
 #include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "models/quickest/gpu.h"
@@ -403,7 +404,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
           return products > 0 && (copied || products < together) ? std::nullopt : planner.find(g);
         },
         [&](const Part& ops) { return planner.rough(ops); },
-        [&](OpId op) { return planner.is_product(op); });
+        [&](OpId op) { return planner.is_product(op); }, constant_operators(*q.workload));
     Result<Partition> found = partitioner.run(q, pair);
     if (!found) return Reason{found.reason()};
     if (composed.rewrites.empty()) planner.ask_others(found.value());

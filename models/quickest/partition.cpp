@@ -25,11 +25,12 @@ constexpr std::size_t kMostOfEdges = 128, kLeastOfEdges = 32, kEdgesOperators = 
 }  // namespace
 
 Partitioner::Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough,
-                         IsProduct product)
+                         IsProduct product, std::vector<bool> once)
     : w_(std::move(w)),
       find_(std::move(find)),
       rough_(std::move(rough)),
-      product_(std::move(product)) {
+      product_(std::move(product)),
+      once_(std::move(once)) {
   if (!product_) product_ = [of = w_](OpId op) { return of->is_contraction(op); };
 }
 
@@ -111,9 +112,14 @@ const Best* Partitioner::best_of(const Part& ops) {
   return kept ? &*kept : nullptr;
 }
 
+bool Partitioner::runs_once(const Part& ops) const {
+  return !once_.empty() && std::ranges::all_of(ops, [&](OpId op) { return once_[op.index()]; });
+}
+
 double Partitioner::seconds(const Part& ops) {
   const Best* best = best_of(ops);
-  return best == nullptr ? kNever : best->seconds;
+  if (best == nullptr) return kNever;
+  return runs_once(ops) ? 0 : best->seconds;
 }
 
 double Partitioner::about(const Part& ops) {
@@ -121,7 +127,8 @@ double Partitioner::about(const Part& ops) {
   const auto known = rough_known_.find(ops);
   if (known != rough_known_.end()) return known->second;
   const auto guess = rough_(ops);
-  return rough_known_[ops] = guess ? *guess : seconds(ops);
+  const double all = guess ? *guess : seconds(ops);
+  return rough_known_[ops] = runs_once(ops) && all < kNever ? 0 : all;
 }
 
 bool Partitioner::small(const Part& ops) const {
@@ -489,7 +496,7 @@ Result<Partition> Partitioner::run(const Question& q, const Part& pair) {
     }
     out.groups.push_back({p, std::make_shared<const Workload>(subgraph(*w_, p))});
     out.best.push_back(*best);
-    out.seconds += best->seconds;
+    out.seconds += seconds(p);
   }
   out.priced = priced_;
   return out;

@@ -67,9 +67,10 @@ std::optional<Names> names_alike(const Workload& from, const Workload& to,
 /// Groups of equal structure are looked up once.
 class Partitioner {
  public:
-  /// `product`: by default, every contraction is one.
+  /// `product`: by default, every contraction is one. `once`: by OpId, what is computed before all
+  /// runs where a part has nothing else: such a part takes no time; empty: nothing is.
   Partitioner(std::shared_ptr<const Workload> w, Finder find, Rough rough = {},
-              IsProduct product = {});
+              IsProduct product = {}, std::vector<bool> once = {});
 
   /// A Reason where an operator has no plan at all. Every partition into connected parts where
   /// there are few operators; else parts are joined along the edge that gains most, as long as one
@@ -87,6 +88,7 @@ class Partitioner {
   const Best* best_of(const Part& ops);
   double seconds(const Part& ops);  ///< infinity where there is no plan
   double about(const Part& ops);    ///< the same, by Rough where it knows
+  bool runs_once(const Part& ops) const;
   bool small(const Part& ops) const;
   bool may_join(const Part& ops) const;
   bool connected(const Part& ops) const;
@@ -108,6 +110,7 @@ class Partitioner {
   Finder find_;
   Rough rough_;
   IsProduct product_;
+  std::vector<bool> once_;
   std::map<Part, double> rough_known_;
   struct Halves {
     Part first, second;

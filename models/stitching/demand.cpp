@@ -91,8 +91,7 @@ class Tally {
     out_.chain += kOfIssue * accessing_ / out_.warps;
     out_.instructions += kOfBlock * out_.warps;
     // Values that find no register are written and read again, at least once.
-    const double spilled =
-        std::max(0.0, out_.registers - registers_allowed(d_, kWarp * out_.warps, out_.registers));
+    const double spilled = std::max(0.0, out_.registers - allowed(out_.registers));
     out_.instructions += 2 * spilled * out_.warps;
     out_.wavefronts += 2 * spilled * out_.warps;
     double awaited = 0;
@@ -113,7 +112,12 @@ class Tally {
   double registers() const {
     const double words = p_.f64 ? 2 : 1, own = words * (kept().most + loading_);
     const double all = words * (std::max(kept().most + loading_, ahead_registers_) + next_turn());
-    return std::ceil(std::clamp(all, own, std::max(own, kMostAhead)));
+    const double each = std::ceil(std::clamp(all, own, std::max(own, kMostAhead)));
+    if (!k_.co_resident) return each;
+    // Blocks that wait for one another get no more than all of them have room for.
+    const auto threads = static_cast<std::int64_t>(kWarp * out_.warps);
+    return std::min(each, static_cast<double>(lowering::most_registers(
+                              threads * ceil_div(k_.blocks, d_.sms), d_.registers_per_sm)));
   }
 
   /// What a step brings from memory or stores there, and how often a thread comes to it with all
@@ -187,6 +191,15 @@ class Tally {
           const auto turns = static_cast<double>(p_.index(s.index).count);
           cycles += std::exchange(loading, 0) + turns * walk(s.body, repeats * turns);
           kept_.stay_from(begin);
+          break;
+        }
+        case Step::Kind::parts: {
+          // Each has some of the blocks; what comes behind waits for the longest one.
+          double longest = 0;
+          for (const Step& part : s.body)
+            longest = std::max(
+                longest, walk(part.body, repeats * static_cast<double>(part.count) / blocks()));
+          cycles += std::exchange(loading, 0) + longest;
           break;
         }
         case Step::Kind::barrier:
@@ -355,10 +368,20 @@ class Tally {
            sum.depth / std::min(kIndependent, sum.most * turns) + sum.after;
   }
 
+  /// Registers that ptxas gives a thread at most: those that the launch asks for, else no more than
+  /// let as many blocks be on an SM as threads do. `kept`: that it needs.
+  double allowed(double kept) const {
+    const double threads = kWarp * out_.warps;
+    const auto asked = p_.asked(d_.sms, d_.registers_per_sm);
+    return asked > 0 ? static_cast<double>(lowering::most_registers(
+                           static_cast<std::int64_t>(threads) * asked, d_.registers_per_sm))
+                     : registers_allowed(d_, threads, kept);
+  }
+
   /// Turns of a loop whose loads find registers: ptxas takes no more than let as many blocks be on
   /// an SM as threads do. Of a turn that is under way each access keeps a part of its address.
   double rooms(double loads, double values) const {
-    const double free = registers_allowed(d_, kWarp * out_.warps, known_.most) - before();
+    const double free = allowed(known_.most) - before();
     return std::max(
         1.0, std::floor((free - kOfThread - kOfAddress * loads) / std::max(1.0, loads + values)));
   }
@@ -555,8 +578,7 @@ class Tally {
   /// Turns of unrolled loops whose loads are under way together; each has so many, of so many
   /// values.
   double known_ahead(double loads, double values) const {
-    const double fitting =
-        (registers_allowed(d_, kWarp * out_.warps, known_.most) - before()) / std::max(1.0, values);
+    const double fitting = (allowed(known_.most) - before()) / std::max(1.0, values);
     const bool widest = values >= 4 * loads;  // ptxas fetches one more where it nearly fits
     return std::max(std::floor(widest ? fitting + 0.5 : fitting),
                     std::ceil(kLeastAhead / std::max(1.0, loads)));
@@ -616,7 +638,8 @@ std::vector<Demand> demands_of(const Graph& g, std::span<const int> vertices, co
   };
   const auto pack =
       std::ranges::find(p.steps, Step::Kind::parts, [](const Step& s) { return s.kind; });
-  if (pack == p.steps.end()) return {of(nullptr)};
+  // Where all blocks meet behind a pack, its parts are not all that the kernel does.
+  if (pack == p.steps.end() || p.kernel->co_resident) return {of(nullptr)};
   std::vector<Demand> all;
   for (const Step& part : pack->body) all.push_back(of(&part));
   return all;

@@ -266,6 +266,22 @@ TEST(Windows, WhatIsNoConvolutionIsSaid) {
             "its tile has 40 rows, and takes multiples of 16");
 }
 
+TEST(Windows, NoMultiprocessorHasMoreBlocksThanItTakes) {
+  // 224 blocks in clusters of eight for 132 multiprocessors: two each, though three have room. 112
+  // blocks have one each, with all of its shared memory.
+  const auto bytes = [&](int lines) {
+    const Case c = make_case(
+        "name: drawn\nloops: {o: 32, c: 128, y: 56, x: 56, r: 3, s: 3}\n"
+        "tensors: {X: [128, 56, 56], W: [32, 128, 3, 3], Y: [32, 56, 56]}\n"
+        "operators:\n  - conv: Y[o,y,x] += X[c,y+r-1,x+s-1] * W[o,c,r,s]\n",
+        formatted("o/32@grid y/{}@grid x/56@grid ( c/16 ( C.conv ) S.Y )", lines), 8);
+    return lowering::window_product(c.schedule, 0)->shared_bytes + 1024;  // that a block reserves
+  };
+  constexpr std::int64_t kOfSm = 228 * 1024;
+  EXPECT_EQ(kOfSm / bytes(2), 2);
+  EXPECT_EQ(kOfSm / bytes(4), 1);
+}
+
 TEST(Windows, EachWaitThatIsLeftOutIsFound) {
   // With and without a cluster, warps in turn in the depth, operators, and copies one by one.
   testing::BarriersLeftOut barriers;

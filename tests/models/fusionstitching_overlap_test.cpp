@@ -240,6 +240,40 @@ TEST(DemandOf, LoadsOfFewTurnsAreUnderWayTogether) {
   EXPECT_EQ(few.chain, 100 + 8 * 800 + 32 + accesses(64));
 }
 
+TEST(DemandOf, LoadsFindTheRegistersThatTheLaunchAsksFor) {
+  // 16 turns of d, four of them unrolled, in each of which a lane has four elements of e. Two
+  // blocks have an SM each, so that the launch asks for all of its registers: 16 loads are under
+  // way together. Of 64 blocks a thread has 32, which has room for fewer.
+  const auto chain = [&](int blocks) {
+    return demand(graph_from(formatted(
+                      "loops: {{b: {}, d: 16, e: 128}}\ntensors: {{T: [b, d], W: [d, e]}}\n"
+                      "operators:\n  - y[b,e] += T[b,d] * W[d,e]\n  - a[b,e] = relu(y[b,e])\n",
+                      blocks)),
+                  "b/1@grid ( d/16@warp d/1@lane e/1@lane ( C.y ) Y.block e/1@thread ( C.a ) )",
+                  {{"y", {.level = "shared"}}})
+        .chain;
+  };
+  EXPECT_LT(chain(2), chain(64) - 2 * 250);
+}
+
+TEST(DemandOf, WhatFollowsAPackBehindABarrierOfAllBlocksIsPartOfTheKernel) {
+  const Graph g = graph_from(
+      "loops: {r: 8, c: 1024}\ntensors: {x: [r, c], z: [r, c]}\noutputs: [s]\n"
+      "operators:\n  - a[r,c] = abs(x[r,c])\n  - b[r,c] = abs(z[r,c])\n"
+      "  - s[r,c] = a[r,c] + b[r,c]\n");
+  Device d = round_device();
+  d.grid_barrier = 5000, d.launch_together = 3000;
+  const std::string elements = "r/1@grid c/1024@grid c/4@thread ";
+  const Demand all = demand(g,
+                            "( " + elements + "( C.a S.a ) | " + elements +
+                                "( C.b S.b ) ) Y.grid " + elements + "( C.s )",
+                            {{"a", {.level = "DRAM"}}, {"b", {.level = "DRAM"}}}, d);
+  // Either part waits for a load from DRAM, and so does what follows the barrier.
+  EXPECT_GE(all.chain, 100 + 3000 + 5000 + 2 * 250);
+  // All blocks are in both phases, and each part has half of them.
+  EXPECT_EQ(all.blocks, 16);
+}
+
 const char* const kCentred =
     "loops: {r: 4096, c: 768}\ntensors: {x: [r, c], a: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
     "operators:\n  - a[r,c] = abs(x[r,c])\n  - s[r] += a[r,c]\n  - y[r,c] = a[r,c] - s[r]\n";
@@ -429,17 +463,17 @@ TEST(DemandOf, WarpsThatMeetWaitForWhatAllOfThemLoad) {
       "operators:\n  - s[r] += x[r,c] * z[r,c]\n  - y[r,c] = x[r,c] - s[r] * z[r,c]\n");
   EXPECT_EQ(demand(half, tree("r/8@grid r/1", "128")).registers,
             demand(half, tree("r/1@grid", "128")).registers + 8);
-  // A warp of fewer that stores y in eight turns has seven under way: an eighth was there before.
+  // So are fewer that store y in eight turns, all of them under way.
   EXPECT_THAT(demand(g, tree("r/8@grid r/1", "1024")).awaited,
-              DoubleNear(8 * (3 - 1 / 8.0) * 32768 / 50.0, 1e-6));
-  // Warps join sums once, after eight turns: of 256 threads each has 32 registers, enough for two
-  // turns of four values, an address and four sums. The price has each of the eight warps store the
-  // sums.
+              DoubleNear(8 * 3 * 32768 / 50.0, 1e-6));
+  // Warps join sums once, after eight turns: the launch asks for 64 registers for each of 256
+  // threads, four blocks an SM, enough for all of an unrolled four turns of four values, an address
+  // and four sums. The price has each of the eight warps store the sums.
   const Graph columns = graph_from(
       "loops: {r: 64, c: 1024}\ntensors: {x: [r, c], s: [c]}\noutputs: [s]\n"
       "operators:\n  - s[c] += x[r,c]\n");
   EXPECT_THAT(demand(columns, "c/128@grid ( r/8@warp c/4@lane r/1 ( C.s ) S.s )").awaited,
-              DoubleNear((64 * 128 * 4 / 4 + 8 * 128 * 4) / 50.0, 1e-6));
+              DoubleNear((64 * 128 * 4 / 2 + 8 * 128 * 4) / 50.0, 1e-6));
   // Warps that do not meet go on with what is theirs.
   EXPECT_EQ(demand(graph_from(kAbs), "r/1@grid c/1@lane ( C.a )").awaited, 0);
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "core/workload/cut.h"
 #include "core/workload/subgraph.h"
 #include "core/workload/text.h"
 #include "models/exact/exact.h"
@@ -129,6 +130,25 @@ TEST(Planner, PartsOfOneStructureAreLookedForOnceAlsoWhereTheyAreRewritten) {
   ASSERT_TRUE(found.ok()) << found.reason();
   EXPECT_FALSE(times.empty());
   for (const auto& [shape, n] : times) EXPECT_EQ(n, 1) << shape;
+}
+
+/// What depends on nothing that a run is given is computed before all runs, where it is alone.
+TEST(Planner, WhatIsComputedOnceIsAPartOfItsOwn) {
+  const auto w = std::make_shared<const Workload>(workload_from_yaml(
+      "name: scaled\nloops: {i: 8, j: 8}\ntensors: {X: [i, j]}\noperators:\n"
+      "  - K[i,j] = 0.5\n  - Y[i,j] = X[i,j] * K[i,j]\n  - Z[i,j] = relu(Y[i,j])\n",
+      "test"));
+  const auto find = [](const Group& g) {  // launches cost most
+    return std::optional(
+        Best{.seconds = 1 + 0.1 * static_cast<double>(g.ops.size()), .rewrites = kSoftmax});
+  };
+  const Result<Partition> each = Partitioner(w, find).run(asked(w)),
+                          once = Partitioner(w, find, {}, {}, constant_operators(*w)).run(asked(w));
+  ASSERT_TRUE(each.ok() && once.ok());
+  EXPECT_EQ(each->groups.size(), 1u);
+  ASSERT_EQ(once->groups.size(), 2u);
+  EXPECT_EQ(once->groups.front().ops, Part{*w->find_op("K")});
+  EXPECT_DOUBLE_EQ(once->seconds, 1.2);
 }
 
 /// Where groups are too many to count, none is left whose join would gain.

@@ -222,10 +222,12 @@ struct WindowProduct {
                                         const int (&place)[kPlaces], int m, int share, int lane) {
     const T* const right = stage + kLeft;
     const T* const left = stage + (m * 16 + lane / 4) * kLeftPitch;
+    // A loop's instructions want to stay in the instruction cache (32 KB): a multiply-add is 16 bytes.
+    constexpr int kFours = S::kBlocksM * S::kBlocksN <= 20 ? 4 : 2;
     TW_NO_UNROLL
     for (int step = share; step < kSteps; step += S::kWarpsK) {
       const int s = made_here(step);
-      TW_UNROLL
+      TW_UNROLL_BY(kFours)
       for (int four = 0; four < 16; four += 4) {
         const int k = s * 16 + four;
         if (kDepth % 16 != 0 && k >= kDepth) break;

@@ -377,10 +377,25 @@ class WindowFinder : ProductChain {
     for (const Outer& o : p_.outer) p_.tiles *= o.extent;
     p_.grid = p_.tiles * p_.share;
     if (p_.grid >= 1 << 30) refuse("it has 2^30 tiles or more");
-    p_.shared_bytes =
-        shared_alone(p_.shared_bytes, room, p_.grid, s_.machine->units.front().count, p_.share);
+    p_.shared_bytes = shared_evenly(room);
     p_.ahead = std::max<std::int64_t>(1, p_.stages - 1);
     if (p_.stages >= p_.turns() && begins_at_once()) p_.ahead = p_.turns();
+  }
+
+  /// Shared memory of a block, so much that no SM has more blocks than it takes for all of them to
+  /// be under way together: as shared_alone, for several blocks an SM.
+  std::int64_t shared_evenly(std::int64_t room) const {
+    constexpr std::int64_t kMostEven = 4;
+    const std::int64_t sms = s_.machine->units.front().count;
+    if (const std::int64_t alone = shared_alone(p_.shared_bytes, room, p_.grid, sms, p_.share);
+        alone > p_.shared_bytes)
+      return alone;
+    for (std::int64_t n = 2; n <= kMostEven; ++n)
+      if (p_.grid <= p_.share * clusters_at_once(sms, n, p_.share))
+        return std::max(
+            p_.shared_bytes,
+            round_up((room + kReservedOfBlock) / (n + 1) - kReservedOfBlock + 1, std::int64_t{16}));
+    return p_.shared_bytes;
   }
 
   /// Whether all stages of a ring that is never filled twice are copied from the beginning. Kernels

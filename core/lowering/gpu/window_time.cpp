@@ -111,6 +111,13 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   const double first = latency + std::min(ahead, turns) * (fill + issue + waits) + come;
   t.ends = first + ends;
   const double block = r.block + t.work + t.ends;
+  // Blocks that are on an SM together share what comes into it, for which each one's stages wait.
+  // In 16 bits the numbers above were chosen without it, and have it.
+  const auto shared_fill = [&](double together) {
+    if (!p.fma()) return 0.0;
+    return std::max(0.0, turns * (latency + together * fill) / ahead - t.work) +
+           std::min(ahead, turns) * (together - 1) * fill;
+  };
   const double busy = std::max({t.tensor, t.fill, t.issue, t.near}) + ends / 2;
   // Some SMs have no room for a whole cluster of those that are free at the same time.
   const std::int64_t at_once =
@@ -120,7 +127,8 @@ PhaseTime time_of(const WindowProduct& p, const Workload& w, double latency, std
   t.rounds = real(ceil_div(here, resident));
   for (; here > 0; here -= resident) {
     const double together = real(std::min(here, resident));
-    cycles += std::max(block * (1 + kNotHidden * (together - 1)), together * busy);
+    cycles += std::max(block * (1 + kNotHidden * (together - 1)) + shared_fill(together),
+                       together * busy);
   }
   t.seconds = std::max(cycles, real(p.grid) * r.dispatch) / r.clock;
   return t;
