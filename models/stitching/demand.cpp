@@ -114,10 +114,11 @@ class Tally {
     const double all = words * (std::max(kept().most + loading_, ahead_registers_) + next_turn());
     const double each = std::ceil(std::clamp(all, own, std::max(own, kMostAhead)));
     if (!k_.co_resident) return each;
-    // Blocks that wait for one another get no more than all of them have room for.
+    // Blocks that wait for one another get no more than all of them have room for, if they have.
     const auto threads = static_cast<std::int64_t>(kWarp * out_.warps);
-    return std::min(each, static_cast<double>(lowering::most_registers(
-                              threads * ceil_div(k_.blocks, d_.sms), d_.registers_per_sm)));
+    const std::int64_t most =
+        lowering::most_registers(threads * ceil_div(k_.blocks, d_.sms), d_.registers_per_sm);
+    return most > 0 ? std::min(each, static_cast<double>(most)) : each;
   }
 
   /// What a step brings from memory or stores there, and how often a thread comes to it with all

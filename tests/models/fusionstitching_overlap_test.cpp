@@ -274,6 +274,17 @@ TEST(DemandOf, WhatFollowsAPackBehindABarrierOfAllBlocksIsPartOfTheKernel) {
   EXPECT_EQ(all.blocks, 16);
 }
 
+TEST(DemandOf, BlocksThatHaveNoRoomTogetherKeepTheirRegisters) {
+  const Graph g = graph_from(
+      "loops: {r: 256, c: 1024}\ntensors: {x: [r, c]}\noutputs: [s]\n"
+      "operators:\n  - a[r,c] = abs(x[r,c])\n  - s[r,c] = a[r,c] + 1\n");
+  const Demand d = demand(g,
+                          "r/1@grid c/1024@grid c/1@thread ( C.a S.a ) Y.grid "
+                          "r/1@grid c/1024@grid c/1@thread ( C.s )",
+                          {{"a", {.level = "DRAM"}}});
+  EXPECT_GT(d.registers, 0);
+}
+
 const char* const kCentred =
     "loops: {r: 4096, c: 768}\ntensors: {x: [r, c], a: [r, c], s: [r], y: [r, c]}\noutputs: [y]\n"
     "operators:\n  - a[r,c] = abs(x[r,c])\n  - s[r] += a[r,c]\n  - y[r,c] = a[r,c] - s[r]\n";
