@@ -347,9 +347,9 @@ bool Partitioner::replaces(std::vector<Part>& parts, std::size_t a, std::size_t 
   return true;
 }
 
-/// Of each tensor between parts: the two as one, or one of its ends in the other part; and what
-/// reads a tensor with another part's operator there. As long as that gains, and kernels may be
-/// looked for.
+/// Of each tensor between parts: the two as one, or one of its ends in the other part, alone or
+/// with what waits for it alone; and what reads a tensor with another part's operator there. As
+/// long as that gains, and kernels may be looked for.
 std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
   most_priced_ = priced_ + most_rejoined();
   const auto part_of = [&](OpId op) {
@@ -369,8 +369,23 @@ std::vector<Part> Partitioner::polished(std::vector<Part> parts) {
     if (parts[a].size() > 1 &&
         replaces(parts, a, b, {without(parts[a], maker), joined(parts[b], {maker})}))
       return true;
-    return parts[b].size() > 1 &&
-           replaces(parts, a, b, {joined(parts[a], {op}), without(parts[b], op)});
+    if (parts[b].size() > 1 &&
+        replaces(parts, a, b, {joined(parts[a], {op}), without(parts[b], op)}))
+      return true;
+    // With what waits for it alone.
+    Part with{op}, rest;
+    for (const OpId x : w_->topological_order()) {
+      if (x == op || !std::ranges::binary_search(parts[b], x)) continue;
+      Part makers = needed(parts[b], x);
+      std::erase(makers, x);
+      const bool of_these = !makers.empty() && std::ranges::all_of(makers, [&](OpId m) {
+        return std::ranges::find(with, m) != with.end();
+      });
+      (of_these ? with : rest).push_back(x);
+    }
+    std::ranges::sort(with), std::ranges::sort(rest);
+    return with.size() > 1 && !rest.empty() &&
+           replaces(parts, a, b, {joined(parts[a], with), rest});
   };
   const auto moved_beside = [&](OpId op) {
     for (OpId other : readers_beside(*w_, product_, op))
