@@ -30,6 +30,11 @@ std::vector<Form> gpu_forms(const Workload& w, const std::vector<GpuProduct>& pr
 std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduct>& products);
 /// The same of one product whose right operand is images with their channels side by side.
 std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& products);
+inline constexpr const char* kChannelsLast = "channels-last:";
+/// Convolutions with their channels last (that rewrite): all of them, and then fewer for as long as
+/// that gains, as `tried` says.
+void try_channels(const Workload& w,
+                  const std::function<bool(const stitching::Composition&)>& tried);
 /// The same of one convolution by tensor cores, of a device that has clusters or not.
 std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
                                bool clusters);

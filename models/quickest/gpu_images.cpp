@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/workload/access.h"
+#include "core/workload/rewrite/rewrite.h"
 #include "models/quickest/gpu.h"
+#include "models/quickest/partition.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -129,6 +132,30 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
     inside *= extent(cut);
   }
   return forms;
+}
+
+void try_channels(const Workload& w,
+                  const std::function<bool(const stitching::Composition&)>& tried) {
+  std::vector<std::string> names;
+  for (const OpId op : channels_to_be_last(w)) {
+    const DType type = w.tensor(w.op(op).inputs.front().tensor).dtype;
+    if (type == DType::f16 || type == DType::bf16) names.push_back(w.op(op).name);
+  }
+  if (names.empty()) return;
+  const auto gains = [&](const std::vector<std::string>& of) {
+    const std::vector<std::string> rewrites{kChannelsLast + join(of, ";")};
+    auto last = rewritten(std::make_shared<const Workload>(w), rewrites);
+    return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
+  };
+  gains(names);
+  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
+    std::vector<std::string> of = names;
+    of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
+    if (gains(of))
+      names = std::move(of);
+    else
+      ++i;
+  }
 }
 
 }  // namespace tilewright::quickest

@@ -385,7 +385,7 @@ Result<Planned> planned(const Question& asked, const Composition& composed,
   const auto copies = [&](const Workload& w) {
     return composed.rewrites.size() == 1 &&
            (composed.rewrites.front().starts_with(kPad) ||
-            composed.rewrites.front().starts_with(kChannels)) &&
+            composed.rewrites.front().starts_with(kChannelsLast)) &&
            std::ranges::any_of(w.operators(), [&](const Operator& op) {
              return std::ranges::find(asked.workload->operators(), op.name, &Operator::name) ==
                     asked.workload->operators().end();
@@ -480,30 +480,6 @@ void try_padding(const Workload& w, const std::function<bool(const Composition&)
     if (all) of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
     if (gains(of) && all)
       loops = std::move(of);
-    else
-      ++i;
-  }
-}
-
-/// Convolutions with their channels last: all of them, and then fewer for as long as that gains.
-void try_channels(const Workload& w, const std::function<bool(const Composition&)>& tried) {
-  std::vector<std::string> names;
-  for (const OpId op : channels_to_be_last(w)) {
-    const DType type = w.tensor(w.op(op).inputs.front().tensor).dtype;
-    if (type == DType::f16 || type == DType::bf16) names.push_back(w.op(op).name);
-  }
-  if (names.empty()) return;
-  const auto gains = [&](const std::vector<std::string>& of) {
-    const std::vector<std::string> rewrites{kChannels + join(of, ";")};
-    auto last = rewritten(std::make_shared<const Workload>(w), rewrites);
-    return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
-  };
-  gains(names);
-  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
-    std::vector<std::string> of = names;
-    of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
-    if (gains(of))
-      names = std::move(of);
     else
       ++i;
   }

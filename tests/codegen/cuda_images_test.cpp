@@ -200,6 +200,7 @@ TEST(Images, WhatIsNoSuchConvolutionIsSaid) {
   EXPECT_EQ(reason("c,y+r-1,x+s-1", weights, tree), "a tensor is indexed by more than loops");
   EXPECT_EQ(reason(image, "o,c,r,s", tree), "tensor W has no channels side by side");
   EXPECT_EQ(reason(image, "o,s,r,c", tree), "tensor W's taps do not lie at equal distances");
+  EXPECT_EQ(reason(image, "o,s,c", tree), "tensor W is the same for all of loop r");
   EXPECT_EQ(reason(image, weights, grid + "( c/64 ( C.conv ) S.O )"),
             "loop s of its window is not gone through one by one");
   EXPECT_EQ(reason(image, weights, grid + "( c/32 r/1 s/1 ( C.conv ) S.O )"),

@@ -67,6 +67,9 @@ class PointsFinder : WarpgroupFinder {
 
   /// The right operand has the loops of several dimensions of the results, all but one.
   void find_operands(const Operator& op) {
+    if (!std::ranges::all_of(result_->index,
+                             [](const Affine& i) { return i.plain_loop().has_value(); }))
+      refuse("its results have a dimension without a loop");
     const auto shared = [&](const Access& a) {
       return std::ranges::count_if(result_->index, [&](const Affine& i) {
         return extent(*i.plain_loop()) > 1 && indexes(a, *i.plain_loop());
@@ -144,6 +147,8 @@ class PointsFinder : WarpgroupFinder {
     std::int64_t taps = 1, apart = 0;
     for (const Direction& d : directions_) {
       if (!d.tap.valid()) continue;
+      if (!has_whole_loop(*left_, d.tap))
+        refuse("tensor " + name(p_.left) + " is the same for all of loop " + loop_name(d.tap));
       const std::int64_t by = stride(*left_, d.tap);
       if (d.along.taps == 1) continue;
       if (apart == 0)
