@@ -222,7 +222,9 @@ KernelText emit_warpgroups(Program& p, int index, const lowering::WarpgroupProdu
               number(product.vector) + number(product.share) + yes(product.turned) +
               number(product.down) + number(product.across) + yes(left_before) + yes(right_before) +
               number(ahead) + number(product.left_fold) + number(product.right_fold) +
-              ", " + (product.images ? images_text(*product.images) : "NoImages") +
+              (product.images ? ", " + images_text(*product.images)
+               : follows      ? ", NoImages"
+                              : "") +
               (follows ? ", " + operators : "") + (product.twin.valid() ? ", true" : "") +
               ">;\n  Product::run(memory, " + name(product.left) + "_map, " + name(product.right) +
               "_map, " + name(product.boxed ? product.result : product.left) + "_map, " +

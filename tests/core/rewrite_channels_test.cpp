@@ -77,6 +77,23 @@ TEST(ChannelsLast, ReadersShareACopy) {
   for (const char* t : {"M", "D"}) EXPECT_EQ(shape(*all, t), "4 4 8") << t;
 }
 
+/// What one reads as channels another one reads as points.
+TEST(ChannelsLast, ReadersMayHaveOtherChannels) {
+  for (const bool between : {false, true}) {
+    const std::string image = between ? "R" : "I";
+    const Workload w = workload(
+        "loops: {o: 8, p: 8, c: 16, d: 8, x: 4, r: 3" + std::string(between ? ", e: 8, z: 6" : "") +
+        "}\ntensors: {I: [" + std::string(between ? "e,d,6" : "c,d,6") + "]}\noperators:\n" +
+        (between ? "  - made: R[c,d,z] += I[e,d,z] * K[c,e]\n" : "") +
+        "  - one: M[o,d,x] += " + image + "[c,d,x+r] * W[o,c,r]\n" +
+        "  - other: N[p,c,x] += " + image + "[c,d,x+r] * U[p,d,r]\noutputs: [M, N]\n");
+    const Result<Workload> all =
+        apply(between ? "channels-last:made;one;other" : "channels-last:one;other", w);
+    ASSERT_TRUE(all.ok()) << all.reason();
+    EXPECT_EQ(check_rewrite(w, *all, 5).relative_error, 0);
+  }
+}
+
 TEST(ChannelsLast, DrawnConvolutionsComputeTheSame) {
   std::mt19937_64 random(7101);
   const auto number = [&](int from, int to) {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "core/base/format.h"
 #include "core/workload/access.h"
@@ -233,9 +234,12 @@ bool has_weights_last(const WorkloadSpec& spec, const Operator& op, const Window
          taps == of.taps;
 }
 
+/// Copies of tensors, by which dimension has the channels.
+using Copies = std::map<std::pair<TensorId, std::size_t>, TensorId>;
+
 /// The image of the operator at `at` gets its channels last: so it is written, or a copy is.
 void image_last(WorkloadSpec& spec, std::size_t at, const Window& of, const Names& changing,
-                std::vector<Operator>& copies, std::map<TensorId, TensorId>& copied_before) {
+                std::vector<Operator>& copies, Copies& copied_before) {
   Operator& op = spec.operators[at];
   const Access read = op.inputs[of.image];
   const Tensor tensor = spec.tensors[read.tensor.index()];
@@ -246,7 +250,8 @@ void image_last(WorkloadSpec& spec, std::size_t at, const Window& of, const Name
     return;
   }
   Access in_copy{.tensor = {}, .index = in_order(read.index, order)};
-  if (const auto before = copied_before.find(read.tensor); before != copied_before.end()) {
+  const std::pair what{read.tensor, of.channel_at};
+  if (const auto before = copied_before.find(what); before != copied_before.end()) {
     in_copy.tensor = before->second;
     op.inputs[of.image] = std::move(in_copy);
     rewrite::name_loops(op);
@@ -267,7 +272,7 @@ void image_last(WorkloadSpec& spec, std::size_t at, const Window& of, const Name
   copies.push_back(copied(spec, op, of.image, from,
                           {.tensor = {}, .index = in_order(from.index, order)}, std::move(shape),
                           std::move(in_copy)));
-  copied_before[read.tensor] = copies.back().outputs.front().target.tensor;
+  copied_before[what] = copies.back().outputs.front().target.tensor;
 }
 
 /// Its weights: rows, taps in the order of the image's dimensions, channels; loops of one iteration
@@ -315,7 +320,7 @@ Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
                     "16 bytes have, that are not last yet",
                     name)};
   }
-  std::map<TensorId, TensorId> images;  // copies
+  Copies images;
   for (const std::string_view name : changing) {
     const auto at = [&] { return std::ranges::find(spec.operators, name, &Operator::name); };
     std::vector<Operator> copies;
@@ -324,8 +329,13 @@ Result<Workload> with_channels_last(const Workload& w, std::string_view text) {
       copies.clear();
     };
     const auto place = [&] { return static_cast<std::size_t>(at() - spec.operators.begin()); };
-    const Window window = *to_change(w.spec(), w.op(*w.find_op(name)));
+    Window window = *to_change(w.spec(), w.op(*w.find_op(name)));
     // Those before may have changed its image, too.
+    const std::vector<Affine>& image = at()->inputs[window.image].index;
+    window.channel_at = static_cast<std::size_t>(
+        std::ranges::find_if(image,
+                             [&](const Affine& i) { return i.plain_loop() == window.channel; }) -
+        image.begin());
     if (!has_image_last(spec, *at(), window)) {
       image_last(spec, place(), window, changing, copies, images);
       before();
