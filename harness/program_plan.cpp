@@ -87,8 +87,9 @@ ProgramPlan with_channels_last(const Request& request, Request of, ProgramPlan m
   Scheduled on = schedule_of(of);
   if (!on.schedule) return made;
   ProgramPlan last = taken(request, std::move(on));
-  if (no_workloads(last.plan, *last.setting.workload) ||
-      seconds_of_runs(of, last) >= kFasterLast * seconds_of_runs(of, made))
+  const double now = seconds_of_runs(of, made);
+  if (no_workloads(last.plan, *last.setting.workload) || std::isinf(now) ||
+      seconds_of_runs(of, last) >= kFasterLast * now)
     return made;
   return last;
 }

@@ -2,7 +2,6 @@
 // lowering/gpu/warpgroup_points.cpp has them: blocks of rows and of points that follow one another,
 // taps of the window one by one around the channels.
 #include <algorithm>
-#include <set>
 
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_product.h"

@@ -52,8 +52,7 @@ constexpr std::int64_t kChunkStep = 64;  // keys, of ragged chunks
 constexpr std::int64_t kLeastChunk = 32;
 constexpr double kMostTurns = 2;  // of blocks on all multiprocessors, to be split further
 constexpr const char *kOnline = "online-softmax", *kLate = "scale-late",
-                     *kChunks = "split-running:", *kLongerRows = "pad-results",
-                     *kPad = "pad:", *kChannels = "channels-last:";
+                     *kChunks = "split-running:", *kLongerRows = "pad-results", *kPad = "pad:";
 
 double bytes_of(const Workload& w) {
   double all = 0;

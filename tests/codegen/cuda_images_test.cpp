@@ -13,33 +13,20 @@
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
 #include "tests/codegen/cuda_emitted.h"
+#include "tests/codegen/cuda_pair_cases.h"
 
 namespace tilewright {
 namespace {
 
 constexpr std::uint64_t kSeed = 26113;
 
-struct Case {
-  std::shared_ptr<const Workload> workload;
-  Schedule schedule;
-  std::string text;     ///< for messages
+using testing::make_case;
+
+struct Case : testing::Case {
   bool steps = false;   ///< points of the image are passed over
   bool ragged = false;  ///< the last tile of a loop has fewer points, or two taps the same ones
   bool shares = false;  ///< a cluster's blocks share the sum
 };
-
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms = 132,
-               int cluster = 1) {
-  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
-  Kernel kernel{.name = "one"};
-  kernel.tree = parse_tree(tree);
-  if (cluster > 1) kernel.launch.cluster = cluster;
-  Machine m = named_machine("h200");
-  m.units.front().count = sms;
-  auto s = resolve({.kernels = {std::move(kernel)}}, w, std::make_shared<const Machine>(m));
-  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
-  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
-}
 
 class Draw {
  public:
@@ -109,15 +96,14 @@ class Draw {
     if (operators == 1) yaml += formatted("  - relu: Z[{0}] = relu(O[{0}] + g[o])\n", at);
     if (operators == 2) yaml += formatted("  - add: Z[{0}] = O[{0}] + R[{0}]\n", at);
     const int cluster = !shared && number(0, 2) == 0 ? 2 : 1;
-    Case made = make_case(yaml,
-                          formatted("{}o/{}@grid ( {}c/{} ( C.conv ) {} )", grid, std::min(o, rows),
-                                    around, std::min<std::int64_t>(c, 64),
-                                    operators == 0   ? "S.O"
-                                    : operators == 1 ? "C.relu S.Z"
-                                                     : "C.add S.Z"),
-                          number(1, 3), cluster);
-    made.steps = steps, made.ragged = ragged || c <= 64, made.shares = shared;
-    return made;
+    return {make_case(yaml,
+                      formatted("{}o/{}@grid ( {}c/{} ( C.conv ) {} )", grid, std::min(o, rows),
+                                around, std::min<std::int64_t>(c, 64),
+                                operators == 0   ? "S.O"
+                                : operators == 1 ? "C.relu S.Z"
+                                                 : "C.add S.Z"),
+                      number(1, 3), 0, cluster),
+            steps, ragged || c <= 64, shared};
   }
 
  private:
@@ -171,11 +157,11 @@ TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
 
 /// A box's sectors, those outside of the image as well.
 TEST(Images, BoxesTakeAllTapsOfAllPoints) {
-  const Case c = make_case(
+  const testing::Case c = make_case(
       "name: drawn\ndtype: f16\nloops: {o: 64, c: 64, y: 8, x: 16, r: 3, s: 3}\n"
       "tensors: {I: [8,16,c]}\noperators:\n"
       "  - conv: O[y,x,o] += I[y+r-1,x+s-1,c] * W[o,r,s,c]\n",
-      "y/8@grid x/16@grid o/64@grid ( r/1 s/1 c/64 ( C.conv ) S.O )");
+      "y/8@grid x/16@grid o/64@grid ( r/1 s/1 c/64 ( C.conv ) S.O )", 132);
   const auto product = lowering::warpgroup_product(c.schedule, 0);
   ASSERT_TRUE(product.ok()) << product.reason();
   EXPECT_EQ(lowering::box_bytes(*product), 9 * 128 * (64 + 8 * 16));
@@ -184,12 +170,12 @@ TEST(Images, BoxesTakeAllTapsOfAllPoints) {
 TEST(Images, WhatIsNoSuchConvolutionIsSaid) {
   const auto reason = [](const std::string& image, const std::string& weights,
                          const std::string& tree) {
-    const Case c = make_case(
+    const testing::Case c = make_case(
         formatted(
             "name: drawn\ndtype: f16\nloops: {{b: 2, o: 64, c: 64, y: 9, x: 12, r: 3, s: 3}}\n"
             "tensors: {{I: [b,{}]}}\noperators:\n  - conv: O[b,o,y,x] += I[b,{}] * W[{}]\n",
             image[0] == 'c' ? "c,9,12" : "9,12,c", image, weights),
-        tree);
+        tree, 132);
     const auto product = lowering::warpgroup_product(c.schedule, 0);
     return product ? std::string("none") : product.reason();
   };

@@ -34,10 +34,11 @@ struct Case {
 };
 
 inline Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms,
-                      std::int64_t l2 = 0) {
+                      std::int64_t l2 = 0, int cluster = 1) {
   auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
   Kernel kernel{.name = "one"};
   kernel.tree = parse_tree(tree);
+  if (cluster > 1) kernel.launch.cluster = cluster;
   auto s = resolve({.kernels = {std::move(kernel)}}, w, h200_of(sms, l2));
   if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
   return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};

@@ -99,6 +99,7 @@ TEST(ChannelsLast, DrawnConvolutionsComputeTheSame) {
   const auto number = [&](int from, int to) {
     return std::uniform_int_distribution<int>(from, to)(random);
   };
+  int changed = 0;
   for (int i = 0; i < 40; ++i) {
     const int c = number(8, 20), k = number(1, 3), stride = number(1, 2), pad = number(0, k - 1),
               n = number(1, 5), size = std::max(1, (n - 1) * stride + k - 2 * pad);
@@ -111,11 +112,13 @@ TEST(ChannelsLast, DrawnConvolutionsComputeTheSame) {
         first ? formatted("c,{0},{0}", size) : formatted("{0},{0},c", size),
         number(0, 1) == 0 ? "c,r,s" : "s,c,r", first ? "c," + at : at + ",c"));
     if (channels_to_be_last(w).empty()) continue;
+    ++changed;
     const Result<Workload> last = apply("channels-last:conv", w);
     ASSERT_TRUE(last.ok()) << last.reason();
     EXPECT_EQ(check_rewrite(w, *last, 5).relative_error, 0) << i;
     EXPECT_TRUE(channels_to_be_last(*last).empty()) << i;
   }
+  EXPECT_GT(changed, 25);
 }
 
 TEST(ChannelsLast, RefusesWhatGainsNothing) {

@@ -33,6 +33,26 @@ KERNEL(boxes_not_known, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kNotKnown>(out,
 KERNEL(boxes_few_bytes, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kFewBytes>(out, in); }
 KERNEL(boxes_between, 32)(u32* out, TW_TENSOR_MAP(in)) { boxes<kBetween>(out, in); }
 
+// Every second point of two lines of the second image, from before its beginning on: of images, or by an
+// instruction of three dimensions.
+template <bool Images>
+TW_DEVICE void points(u32* out, const TensorMap& in) {
+  TW_SHARED(memory);
+  u64* const full = reinterpret_cast<u64*>(memory + 1024);
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarriers_made();
+    mbarrier_arrive_expecting(full, 768);
+    if (Images) load_box_of_images(memory, in, full, 0, -1, 4, 0, 1);
+    else load_box(memory, in, full, 0, -1, 4);
+  }
+  block_sync();
+  mbarrier_wait(full, 0);
+  for (int i = threadIdx.x; i < 192; i += 32) store_global(out + i, reinterpret_cast<const u32*>(memory)[i]);
+}
+KERNEL(points_right, 32)(u32* out, TW_TENSOR_MAP(in)) { points<true>(out, in); }
+KERNEL(points_of_three, 32)(u32* out, TW_TENSOR_MAP(in)) { points<false>(out, in); }
+
 // Every word of a box is its number; the box reaches past the tensor's end.
 template <Wrong wrong>
 TW_DEVICE void stored(const TensorMap& out) {

@@ -19,7 +19,7 @@ const Built& built() {
                         "cluster_rank",        "cluster_unwritten", "matrices",
                         "delivered_right",     "delivered_begin",   "delivered_end",
                         "delivered_give_back", "delivered_mask",    "delivered_peer",
-                        "boxes_between"},
+                        "boxes_between",       "points_right",      "points_of_three"},
       {{"tilewright_hopper.h", contents("codegen/cuda/device/tilewright_hopper.h")}});
   return all;
 }
@@ -77,11 +77,51 @@ TEST(CudaHostWarpgroups, BoxesAreSwizzledAndZeroOutside) {
   EXPECT_EQ(report.launches.at(0).boxes, 2);
 }
 
+/// Two images of 5 x 7 points with 64 channels, in boxes of every second of five points, of two
+/// lines.
+Report points(const std::string& kernel, std::vector<std::uint16_t>& in,
+              std::vector<std::uint32_t>& out) {
+  const lowering::BoxMap map{.tensor = TensorId(0),
+                             .rank = 5,
+                             .extent = {64, 7, 5, 1, 2},
+                             .stride = {2, 128, 128 * 7, 128 * 35, 128 * 35},
+                             .box = {64, 5, 2, 1, 1},
+                             .steps = {1, 2, 1, 1, 1}};
+  return cuda_host::run(
+      {.kernel = kernel, .tensors = {1}, .maps = {map}, .threads = 32, .shared_bytes = 1024 + 8},
+      {tensor("in", in), tensor("out", out, false)});
+}
+
+TEST(CudaHostWarpgroups, BoxesOfImagesTakeStepsAndAreZeroOutside) {
+  std::vector<std::uint16_t> in = random_f16(std::size_t{2} * 5 * 7 * 64, 3);
+  std::vector<std::uint32_t> out(192);
+  const Report report = points("points_right", in, out);
+  EXPECT_TRUE(report.clean()) << texts(report);
+  for (int r = 0; r < 6; ++r)
+    for (int c = 0; c < 64; ++c) {
+      const int x = -1 + r % 3 * 2, y = 4 + r / 3;
+      std::uint16_t got;
+      std::memcpy(&got,
+                  reinterpret_cast<const char*>(out.data()) + r * 128 + ((c / 8) ^ (r % 8)) * 16 +
+                      c % 8 * 2,
+                  2);
+      ASSERT_EQ(got, x >= 0 && y < 5 ? in[static_cast<std::size_t>(((5 + y) * 7 + x) * 64 + c)] : 0)
+          << r << " " << c;
+    }
+  EXPECT_EQ(report.launches.at(0).tensors[0], (TensorBytes{.read = 2 * 128}));
+}
+
 void expect_found(const Report& report, Fault fault) {
   EXPECT_TRUE(
       std::ranges::any_of(report.findings, [&](const Finding& f) { return f.fault == fault; }))
       << name_of(fault) << "\n"
       << texts(report);
+}
+
+TEST(CudaHostWarpgroups, AnInstructionOfOtherDimensionsThanItsMapIsFound) {
+  std::vector<std::uint16_t> in = random_f16(std::size_t{2} * 5 * 7 * 64, 3);
+  std::vector<std::uint32_t> out(192);
+  expect_found(points("points_of_three", in, out), Fault::bad_argument);
 }
 
 TEST(CudaHostWarpgroups, BoxesThatNobodyWaitsForAreFound) {
