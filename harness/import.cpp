@@ -28,11 +28,11 @@ ordered_json ends(const OnnxImport& made, bool inputs) {
 ordered_json drawn(const Workload& w) {
   ordered_json names = ordered_json::array();
   for (std::size_t t = 0; t < w.tensors().size(); ++t)
-    if (w.is_input(TensorId(t)) && !w.tensors()[t].values) names.push_back(w.tensors()[t].name);
+    if (w.is_input(TensorId(t)) && w.tensors()[t].drawn()) names.push_back(w.tensors()[t].name);
   return names;
 }
 
-/// Bytes of inputs whose values are known: weights.
+/// Bytes of inputs whose values stay the same: weights.
 Bytes weights(const Workload& w) {
   Bytes sum;
   for (const Tensor& t : w.tensors())

@@ -8,6 +8,7 @@
 #include "core/base/format.h"
 #include "core/workload/cut.h"
 #include "core/workload/reference/elements.h"
+#include "core/workload/reference/evaluate.h"
 #include "harness/pipeline.h"
 
 namespace tilewright::harness {
@@ -36,8 +37,11 @@ void* LoadedNetwork::take(std::int64_t bytes) {
   return memory;
 }
 
-void LoadedNetwork::place(const Program& program) {
+void LoadedNetwork::place(const Program& program, std::uint64_t seed) {
   const Workload& w = *program.workload;
+  const bool draws =
+      std::ranges::any_of(w.tensors(), [](const Tensor& t) { return t.values && t.drawn(); });
+  const TensorValues drawn = draws ? random_inputs(w, seed) : TensorValues();
   at_.assign(w.tensors().size(), nullptr);
   for (std::size_t t = 0; t < at_.size(); ++t) {
     const Tensor& tensor = w.tensors()[t];
@@ -48,7 +52,9 @@ void LoadedNetwork::place(const Program& program) {
     }
     at_[t] = take(tensor.bytes().value);
     const auto count = static_cast<std::size_t>(tensor.elements().value);
-    encode_elements(tensor.dtype, read_values(*tensor.values, count, tensor.name), at_[t]);
+    encode_elements(tensor.dtype,
+                    tensor.drawn() ? drawn[t] : read_values(*tensor.values, count, tensor.name),
+                    at_[t]);
   }
   const HandedOn on = handed_on(program);
   for (TensorId t : on.kept) at_[t.index()] = take(w.tensor(t).bytes().value);
@@ -81,7 +87,7 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
   } else if (const auto why = load_kernels(p, *device)) {
     return *why;
   }
-  network->place(p);
+  network->place(p, request.seed);
   const std::vector<bool> constant = constant_operators(*p.workload);
   const auto predicted = predicted_seconds(p, *plan->setting.machine);
   network->predicted_ = 0;

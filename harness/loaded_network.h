@@ -34,7 +34,7 @@ class LoadedNetwork {
 
  private:
   void* take(std::int64_t bytes);
-  void place(const Program& program);
+  void place(const Program& program, std::uint64_t seed);
   std::optional<Reason> launch(const Launch& launch);
 
   Program program_;

@@ -175,18 +175,15 @@ std::optional<Reason> verify_whole(const Memory& memory, const Workload& w,
   return wrong;
 }
 
-/// Which inputs were drawn, and what the file has.
+/// Which inputs were drawn, and what stays the same in every run.
 ordered_json inputs_json(const Workload& w) {
   ordered_json drawn = ordered_json::array();
   std::int64_t weights = 0, bytes = 0;
   for (std::size_t t = 0; t < w.tensors().size(); ++t) {
     if (!w.is_input(TensorId(t))) continue;
-    if (w.tensors()[t].values) {
-      ++weights;
-      bytes += w.tensors()[t].bytes().value;
-    } else {
-      drawn.push_back(w.tensors()[t].name);
-    }
+    const Tensor& tensor = w.tensors()[t];
+    if (tensor.values) ++weights, bytes += tensor.bytes().value;
+    if (tensor.drawn()) drawn.push_back(tensor.name);
   }
   return {{"drawn", drawn}, {"weights", weights}, {"weight_bytes", bytes}};
 }

@@ -27,8 +27,7 @@ Workload without_names(const Workload& w) {
 Workload with_constants(const Workload& w, const std::vector<bool>& constant) {
   WorkloadSpec spec = w.spec();
   for (std::size_t t = 0; t < spec.tensors.size(); ++t)
-    spec.tensors[t].values =
-        constant[t] ? SharedValues(Values{.file = "constant", .type = "f32"}) : SharedValues();
+    spec.tensors[t].values = constant[t] ? SharedValues(Values{}) : SharedValues();
   return Workload::create(std::move(spec));
 }
 

@@ -12,6 +12,8 @@
 namespace tilewright {
 namespace {
 
+constexpr std::string_view kDrawn = "drawn";
+
 template <class T>
 double plain(const char* bytes, std::size_t i) {
   T value;
@@ -134,11 +136,13 @@ std::vector<double> read_values(const Values& values, std::size_t count, std::st
 }
 
 std::string to_text(const Values& values) {
+  if (values.drawn()) return std::string(kDrawn);
   return values.type + " at " + std::to_string(values.offset) + " of " + values.file;
 }
 
 Values parse_values(std::string_view text, std::string_view where, std::string_view field) {
   Values out;
+  if (text == kDrawn) return out;
   const std::size_t at = text.find(" at "), of = text.find(" of ", at == text.npos ? 0 : at + 4);
   if (at != text.npos && of != text.npos) {
     out.type = text.substr(0, at);
@@ -154,7 +158,7 @@ Values parse_values(std::string_view text, std::string_view where, std::string_v
                     .field = std::string(field),
                     .value = "'" + std::string(text.substr(0, 80)) + "'",
                     .problem = "says no values",
-                    .accepted = "a list of numbers, or TYPE at BYTE of FILE with TYPE of " +
+                    .accepted = "a list of numbers, drawn, or TYPE at BYTE of FILE with TYPE of " +
                                 join(value_types())});
 }
 

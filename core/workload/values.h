@@ -9,12 +9,14 @@
 
 namespace tilewright {
 
-/// Elements of a file, row-major, little-endian, from a byte on; or a list.
+/// Elements of a file, row-major, little-endian, from a byte on; or a list; or drawn by seed as
+/// those of other inputs are, but the same in every run (weights that no file has).
 struct Values {
   std::string file = {};    ///< empty: `list`
   std::int64_t offset = 0;  ///< bytes
   std::string type = {};    ///< of an element in the file: one of value_types()
   std::vector<double> list = {};
+  bool drawn() const { return file.empty() && list.empty(); }
   friend bool operator==(const Values&, const Values&) = default;
 };
 
@@ -48,10 +50,10 @@ double value_at(std::string_view type, const char* bytes);
 std::vector<double> values_at(std::string_view type, const char* bytes, std::size_t count);
 
 /// The first `count` values. The file is mapped, not read whole. Throws InputError where it cannot
-/// be read or ends before, or the list is not as long.
+/// be read or ends before, or the list is not as long. Not for drawn ones.
 std::vector<double> read_values(const Values& values, std::size_t count, std::string_view field);
 
-/// "f32 at 4096 of model.onnx", and back. Throws InputError.
+/// "f32 at 4096 of model.onnx" or "drawn", and back. Throws InputError.
 std::string to_text(const Values& values);
 Values parse_values(std::string_view text, std::string_view where, std::string_view field);
 

@@ -28,7 +28,10 @@ struct Tensor {
   DType dtype = DType::f32;
   double range = 1;  ///< of an input: values are drawn from -range to range (random_inputs)
   std::optional<double> least = {};  ///< of an input: they are drawn from here on instead
-  SharedValues values = {};          ///< of an input: what they are, instead of drawn
+  /// Of an input: what they are in every run; none: each run may be given others.
+  SharedValues values = {};
+  /// Of an input: the seed says its values.
+  bool drawn() const { return !values || values->drawn(); }
   Elements elements() const;
   Bytes bytes() const { return bytes_of(elements(), dtype); }
   Box whole() const;

@@ -204,7 +204,14 @@ void bind_values(const RawWorkload& raw, WorkloadSpec& spec) {
                         .problem = "is given twice",
                         .accepted = "each tensor once"});
     Values v;
-    if (entry.file) v = parse_values(entry.file->text, entry.file->where, field);
+    if (entry.file)
+      v = parse_values(entry.file->text, entry.file->where, field);
+    else if (entry.list.empty())
+      throw InputError({.where = entry.name.where,
+                        .field = field,
+                        .value = "an empty list",
+                        .problem = "says no values",
+                        .accepted = std::to_string(t.elements().value) + " values"});
     for (const RawText& n : entry.list) v.list.push_back(number_of(n, field));
     t.values = SharedValues(std::move(v));
   }

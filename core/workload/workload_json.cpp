@@ -71,7 +71,7 @@ class JsonReader {
       throw unknown_name(where_, "key", key, workload_keys());
   }
 
-  static constexpr const char* kValues = "a list of numbers or TYPE at BYTE of FILE";
+  static constexpr const char* kValues = "a list of numbers, drawn or TYPE at BYTE of FILE";
 
   void values(const std::string& name, const json& j, RawWorkload& raw) const {
     const std::string field = "values." + name;
@@ -178,7 +178,7 @@ class JsonReader {
 
 /// What JSON has no number for is text.
 nlohmann::ordered_json values_json(const Values& values) {
-  if (!values.file.empty()) return to_text(values);
+  if (values.list.empty()) return to_text(values);
   auto list = nlohmann::ordered_json::array();
   for (const double v : values.list)
     if (std::isfinite(v))

@@ -134,7 +134,8 @@ class YamlReader {
   }
 
   void values(const YAML::Node& n, RawWorkload& raw) const {
-    const std::string accepted = "a map from inputs to lists of numbers or TYPE at BYTE of FILE";
+    const std::string accepted =
+        "a map from inputs to lists of numbers, drawn or TYPE at BYTE of FILE";
     if (!n.IsMap()) wrong_kind(n, "values", accepted);
     for (const auto& entry : n) {
       RawWorkload::ValuesEntry e{.name = scalar(entry.first, "values", accepted)};
@@ -210,7 +211,7 @@ std::string dimension_text(const Workload& w, TensorId t, std::size_t d) {
 std::string flow_list(const std::vector<std::string>& items) { return "[" + join(items) + "]"; }
 
 std::string values_text(const Values& values) {
-  if (!values.file.empty()) return yaml_scalar(to_text(values));
+  if (values.list.empty()) return yaml_scalar(to_text(values));
   std::vector<std::string> numbers;
   for (const double n : values.list) numbers.push_back(formatted("{}", n));
   return flow_list(numbers);

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plan/file.h"
+#include "core/workload/cut.h"
 #include "tests/support/places.h"
 
 namespace tilewright {
@@ -43,6 +45,33 @@ TEST(Builtin, EveryRecordHolds) {
     EXPECT_EQ(workload_from_yaml(to_yaml(w), b.name), w);
     EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(w).dump()), b.name), w);
     EXPECT_FALSE(w.outputs().empty());
+  }
+}
+
+TEST(Builtin, NetworksKeepTheirWeights) {
+  const std::map<std::string, Texts> given = {
+      {"bert:layers=2", {"X0"}},
+      {"lstm:steps=2,layers=2", {"x", "h0", "c0"}},
+      {"lstm:steps=2,layers=2,wavefront=1", {"h0", "c0", "x"}},
+      {"mmoe", {"in"}},
+      {"se-module/M3", {"X"}},
+      {"vit-b16:layers=1", {"image"}},
+      {"gpt2:layers=2", {"ids", "pastK1", "pastV1", "pastK2", "pastV2"}},
+      {"swin-b:stages=2,blocks=2", {"image"}},
+      {"resnext101:stages=2,blocks=2", {"image"}},
+      {"efficientnet-b0:stages=2", {"image"}},
+      {"shufflenet-v2:stages=1", {"image"}},
+      {"sar-drn", {"image"}},
+      {"rednet50:stages=1", {"image"}},
+      {"gemm-chain", {"A", "B", "D"}}};
+  for (const auto& [name, expected] : given) {
+    const Workload w = named_workload(name);
+    Texts each_run;
+    for (std::size_t t = 0; t < w.tensors().size(); ++t)
+      if (w.is_input(TensorId(t)) && !w.tensors()[t].values)
+        each_run.push_back(w.tensors()[t].name);
+    EXPECT_THAT(each_run, testing::UnorderedElementsAreArray(expected)) << name;
+    EXPECT_THAT(constant_operators(w), testing::Not(testing::Contains(true))) << name;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/plan/file.h"
+#include "core/workload/cut.h"
 #include "core/workload/reference/evaluate.h"
 
 namespace tilewright {
@@ -323,6 +324,22 @@ TEST(Yaml, RangesMayHaveALeastValue) {
   EXPECT_EQ(workload_from_json(nlohmann::json::parse(to_json(w).dump()), "again"), w);
 }
 
+TEST(Yaml, DrawnValuesStayTheSame) {
+  const std::string text =
+      "loops: {m: 3, n: 50}\nranges: {W: 2 to 3}\noperators:\n  - twice: U[n] = 2 * W[n]\n"
+      "  - C[m,n] = A[m,n] * U[n]\n  - D[m,n] = A[m,n] * C[m,n]\n";
+  const Workload each = workload_from_yaml(text, "t");
+  const Workload same = workload_from_yaml(text + "values: {W: drawn}\n", "t");
+  EXPECT_EQ(constant_operators(each), (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(constant_operators(same), (std::vector<bool>{true, false, false}));
+  EXPECT_TRUE(same.tensor(*same.find_tensor("W")).drawn());
+  EXPECT_EQ(random_inputs(same, 7), random_inputs(each, 7));
+  EXPECT_NE(random_inputs(same, 7), random_inputs(same, 8));
+  EXPECT_EQ(workload_from_yaml(to_yaml(same), "again"), same);
+  EXPECT_EQ(workload_from_json(to_json(same), "again"), same);
+  EXPECT_NE(same, each);
+}
+
 TEST(Yaml, DimensionsMayBeAffine) {
   const Workload w = workload_from_yaml(R"(
 loops: {h: 4, r: 3, s: 2}
@@ -387,6 +404,10 @@ TEST(Yaml, BadInput) {
       {good + "ranges: {B: 0.5}", "f.yaml:3: ranges: 'B' is unknown"},
       {good + "ranges: {A: 2, A: 2}", "f.yaml:3: ranges.A: is given twice"},
       {good + "ranges: {C: 0.5}", "ranges.C: is of a tensor that an operator writes"},
+      {good + "values: {A: []}", "f.yaml:3: values.A: an empty list says no values; accepted: 4"},
+      {good + "values: {A: draw}", "f.yaml:3: values.A: 'draw' says no values; accepted: a list"},
+      {good + "values: {A: drawn, A: drawn}", "f.yaml:3: values.A: is given twice"},
+      {good + "values: {C: drawn}", "values.C: are of a tensor that an operator writes"},
       {good + "outputs: [B]", "f.yaml:3: outputs: 'B' is unknown"},
       {good + "outputs: [A]", "f.yaml:3: outputs: A is written by no operator"},
       {good + "outputs: C", "f.yaml:3: outputs: is a scalar; accepted: a list of tensors"},

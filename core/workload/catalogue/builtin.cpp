@@ -163,6 +163,21 @@ void set_parameters(Named& n, std::string_view name, std::string_view text) {
   }
 }
 
+/// Inputs that are not given in each run keep their values.
+Workload with_weights(const Workload& w, const std::vector<std::string>& given) {
+  if (given.empty()) return w;
+  WorkloadSpec spec = w.spec();
+  for (std::size_t t = 0; t < spec.tensors.size(); ++t) {
+    const std::string_view name = spec.tensors[t].name;
+    const bool is_given = std::ranges::any_of(given, [&](std::string_view g) {
+      return g.ends_with('*') ? name.starts_with(g.substr(0, g.size() - 1)) : name == g;
+    });
+    if (w.is_input(TensorId(t)) && !is_given)
+      spec.tensors[t].values = SharedValues(tilewright::Values{});
+  }
+  return Workload::create(std::move(spec));
+}
+
 [[noreturn]] void unknown_workload(std::string_view name) {
   std::vector<std::string> all;
   for (const Family& f : families()) all.push_back(f.name);
@@ -209,7 +224,7 @@ Workload named_workload(std::string_view name) {
   try {
     RawWorkload raw = n->family->make(n->values);
     raw.name.text = base;
-    return create(raw);
+    return with_weights(create(raw), n->family->given);
   } catch (const InputError& e) {
     throw e.located(base);  // values that are each accepted but not together
   }

@@ -274,7 +274,8 @@ std::vector<Family> network_families() {
         {"heads", 12, 1, 65536},
         {"ffn", 3072, 1, 1048576},
         {"standard", 0, 0, 1}},
-       bert},
+       bert,
+       {"X0"}},
       {"lstm",
        "LSTM layers over steps, batch 1: four operators for each step of each layer; wavefront=1: three for "
        "each wave of steps that do not wait for one another",
@@ -283,17 +284,20 @@ std::vector<Family> network_families() {
         {"layers", 10, 1, 1000},
         {"hidden", 256, 1, 65536},
         {"wavefront", 0, 0, 1}},
-       lstm},
+       lstm,
+       {"x", "h0", "c0"}},
       {"mmoe",
        "multi-gate mixture of experts, batch 1: experts, a softmax gate for each task, their mix",
        "Ma et al., Modeling task relationships in multi-task learning with MMoE, KDD 2018; Souffle, table 2",
        {{"input", 100}, {"units", 16}, {"experts", 8}, {"tasks", 2}},
-       mmoe},
+       mmoe,
+       {"in"}},
       {"se-module",
        "squeeze and excitation as EfficientNet has it, batch 1: mean, two products with biases, swish, gate",
        "Tan and Le, EfficientNet, ICML 2019; Souffle, figure 6",
        {{"size", 112, 1, 16384}, {"channels", 32}, {"squeezed", 8}},
-       se_module},
+       se_module,
+       {"X"}},
   };
 }
 

@@ -35,6 +35,9 @@ struct Family {
   std::string source;
   std::vector<Parameter> parameters;  ///< besides dtype
   RawWorkload (*make)(const Values& values);
+  /// Of a network: inputs that each run is given, by name, "past*" by its beginning; the others
+  /// are weights, drawn and the same in every run. Empty: each run is given all.
+  std::vector<std::string> given = {};
 };
 
 struct Row {

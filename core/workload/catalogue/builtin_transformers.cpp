@@ -355,7 +355,8 @@ std::vector<Family> transformer_families() {
         {"heads", 12, 1, 65536},
         {"mlp", 3072, 1, 1048576},
         {"classes", 1000, 1, 1048576}},
-       vit_b16},
+       vit_b16,
+       {"image"}},
       {"gpt2",
        "GPT-2 with a cache of keys and values: one token for each of a batch after `past` tokens; "
        "the "
@@ -369,7 +370,8 @@ std::vector<Family> transformer_families() {
         {"heads", 12, 1, 65536},
         {"mlp", 3072, 1, 1048576},
         {"vocabulary", 50257, 1, 1048576}},
-       gpt2},
+       gpt2,
+       {"ids", "past*"}},
       {"swin-b",
        "Swin transformer, base, on an image: attention within windows, every other block's shifted "
        "by half "
@@ -384,7 +386,8 @@ std::vector<Family> transformer_families() {
         {"stages", 4, 1, 4},
         {"blocks", 18, 1, 18},
         {"classes", 1000, 1, 1048576}},
-       swin_b},
+       swin_b,
+       {"image"}},
   };
 }
 

@@ -285,7 +285,8 @@ std::vector<Family> vision_families() {
         {"stages", 4, 1, 4},
         {"blocks", 23, 1, 23},
         {"classes", 1000, 1, 1048576}},
-       resnext101},
+       resnext101,
+       {"image"}},
       {"efficientnet-b0",
        "EfficientNet-b0 on an image: batch normalisation folded into biases; channels=N of the "
        "stem, others "
@@ -296,7 +297,8 @@ std::vector<Family> vision_families() {
         {"stages", 7, 1, 7},
         {"blocks", 4, 1, 4},
         {"classes", 1000, 1, 1048576}},
-       efficientnet_b0},
+       efficientnet_b0,
+       {"image"}},
       {"shufflenet-v2",
        "ShuffleNet v2 on an image: halves of the channels concatenated and shuffled after each "
        "unit; "
@@ -309,14 +311,16 @@ std::vector<Family> vision_families() {
         {"blocks", 8, 1, 8},
         {"head", 1024, 1, 65536},
         {"classes", 1000, 1, 1048576}},
-       shufflenet_v2},
+       shufflenet_v2,
+       {"image"}},
       {"sar-drn",
        "SAR-DRN: seven dilated convolutions with two shortcuts take the noise from a grey image",
        "Zhang et al., Learning a dilated residual network for SAR image despeckling, Remote "
        "Sensing 2018; "
        "PowerFusion, section 7",
        {{"size", 256, 1, 65536}, {"channels", 64, 1, 4096}},
-       sar_drn},
+       sar_drn,
+       {"image"}},
       {"rednet50",
        "RedNet-50 on an image: ResNet-50 with involutions of 7 by 7; blocks=N: at most N in each "
        "of the "
@@ -329,7 +333,8 @@ std::vector<Family> vision_families() {
         {"stages", 4, 1, 4},
         {"blocks", 6, 1, 6},
         {"classes", 1000, 1, 1048576}},
-       rednet50},
+       rednet50,
+       {"image"}},
   };
 }
 

@@ -489,7 +489,6 @@ class Finisher {
           .name = identifier(s.name),
           .dtype = s.indexes && s.type != kInt8 ? DType::i32 : stored_type(s.type, b_.dtype_)};
       if (s.type == kBool && s.producer < 0) tensor.dtype = s.indexes ? DType::i32 : DType::i8;
-      if (given && is_unsigned(s.type)) tensor.least = 0;
       for (const int d : stored_dims(static_cast<int>(t)))
         tensor.shape.push_back(b_.axes_.extent(d));
       if (tensor.shape.size() > static_cast<std::size_t>(kMaxRank))
@@ -497,7 +496,8 @@ class Finisher {
                           .value = std::to_string(tensor.shape.size()),
                           .problem = "dimensions are too many, cut as its readers need",
                           .accepted = "at most " + std::to_string(kMaxRank)});
-      if (s.literal && !s.literal->missing()) tensor.values = SharedValues(s.literal->values);
+      if (s.literal) tensor.values = SharedValues(s.literal->values);
+      if (s.producer < 0 && tensor.drawn() && is_unsigned(s.type)) tensor.least = 0;
       if (given) out.names[s.name] = tensor.name;
       ids_[t] = static_cast<int>(spec_.tensors.size());
       spec_.tensors.push_back(std::move(tensor));

@@ -57,7 +57,7 @@ class Literal {
 
   std::int64_t elements() const { return elements_of(shape); }
   /// Whether the file that has them is not there.
-  bool missing() const { return values.file.empty() && values.list.empty() && elements() > 0; }
+  bool missing() const { return values.drawn() && elements() > 0; }
   /// All of them, read now. Throws InputError where the file is short.
   std::vector<double> read() const;
   std::vector<std::int64_t> integers() const;

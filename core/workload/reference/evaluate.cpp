@@ -231,7 +231,7 @@ TensorValues drawn_inputs(const Workload& w, std::uint64_t seed, bool indices_on
     const Tensor& tensor = w.tensors()[t];
     const auto elements = static_cast<std::size_t>(tensor.elements().value);
     const std::int64_t rows = gathered_extent(w, TensorId(t));
-    if (tensor.values) {
+    if (!tensor.drawn()) {
       if (!indices_only || rows > 0)
         values[t] = read_values(*tensor.values, elements, "values." + tensor.name);
       round_all(tensor.dtype, values[t]);
