@@ -407,23 +407,27 @@ def test_names_of_graphs_within_nodes_are_their_own(tmp_path):
     assert float(values["y"].reshape(())) == pytest.approx(13 * x)  # (x + 3x) + x, then (5x + 3x) + 5x
 
 
-def test_data_that_is_not_beside_the_model_is_drawn(tmp_path, monkeypatch):
-    """From its own folder, too."""
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_data_that_is_not_beside_the_model_is_drawn(tmp_path, monkeypatch, unsigned):
+    """From its own folder, too. They are weights nevertheless: the same in every run."""
     from onnx import TensorProto, helper
 
     value = helper.make_tensor_value_info
-    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], numpy.zeros(12, "f4").tobytes(), raw=True)
+    kind, element = (TensorProto.UINT8, "u1") if unsigned else (TensorProto.FLOAT, "f4")
+    w = helper.make_tensor("w", kind, [4, 3], numpy.zeros(12, element).tobytes(), raw=True)
     onnx.external_data_helper.set_external_data(w, "gone.bin")
     w.ClearField("raw_data")
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "net",
-                              [value("x", TensorProto.FLOAT, [2, 4])], [value("y", TensorProto.FLOAT, [2, 3])], [w])
+    nodes = [helper.make_node("Cast", ["w"], ["f"], to=TensorProto.FLOAT), helper.make_node("MatMul", ["x", "f"], ["y"])]
+    graph = helper.make_graph(nodes, "net", [value("x", TensorProto.FLOAT, [2, 4])], [value("y", TensorProto.FLOAT, [2, 3])], [w])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(tmp_path)
     for name in ("net.onnx", str(tmp_path / "net.onnx")):
         made = tilewright.import_(name)
-        assert [i["tensor"] for i in made["inputs"]] == ["x"] or "w" in str(made), made
+        assert [i["tensor"] for i in made["inputs"]] == ["x"]
+        assert made["drawn"] == ["x", "w"] and made["weight_bytes"] == 48, made
         values = reference.evaluate(name)
+        assert (values["w"].min() < 0) != unsigned
         assert numpy.allclose(values["y"].reshape(2, 3), values["x"].reshape(2, 4) @ values["w"].reshape(4, 3))
 
 
