@@ -22,7 +22,7 @@
 namespace tilewright::harness {
 namespace {
 
-// Of the predicted seconds: copies are priced below their times (h200-channels-last-whole.json).
+// Of the predicted seconds: copies are priced below their times (h200-channels-last-turns.json).
 constexpr double kFasterLast = 0.85;
 
 /// Whether the request says a plan itself.
