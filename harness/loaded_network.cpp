@@ -37,10 +37,11 @@ void* LoadedNetwork::take(std::int64_t bytes) {
   return memory;
 }
 
-void LoadedNetwork::place(const Program& program, std::uint64_t seed) {
+void LoadedNetwork::place(const Program& program, const Kept& kept, std::uint64_t seed) {
   const Workload& w = *program.workload;
-  const bool draws =
-      std::ranges::any_of(w.tensors(), [](const Tensor& t) { return t.values && t.drawn(); });
+  const bool draws = std::ranges::any_of(w.tensors(), [&](const Tensor& t) {
+    return t.values && t.drawn() && !kept.contains(t.name);
+  });
   const TensorValues drawn = draws ? random_inputs(w, seed) : TensorValues();
   at_.assign(w.tensors().size(), nullptr);
   for (std::size_t t = 0; t < at_.size(); ++t) {
@@ -51,6 +52,10 @@ void LoadedNetwork::place(const Program& program, std::uint64_t seed) {
       continue;
     }
     at_[t] = take(tensor.bytes().value);
+    if (const auto given = kept.find(tensor.name); given != kept.end()) {
+      std::memcpy(at_[t], given->second, static_cast<std::size_t>(tensor.bytes().value));
+      continue;
+    }
     const auto count = static_cast<std::size_t>(tensor.elements().value);
     encode_elements(tensor.dtype,
                     tensor.drawn() ? drawn[t] : read_values(*tensor.values, count, tensor.name),
@@ -64,7 +69,8 @@ void LoadedNetwork::place(const Program& program, std::uint64_t seed) {
     at_[on.tensors[i].index()] = base + on.offsets[i];
 }
 
-Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& request, bool verify) {
+Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& request, bool verify,
+                                                           const Kept& kept) {
   const codegen::Target& target = target_named(request.target);
   if (target.sequence == nullptr)
     return Reason{formatted("target {} runs no networks", target.name)};
@@ -87,7 +93,7 @@ Result<std::unique_ptr<LoadedNetwork>> LoadedNetwork::load(const Request& reques
   } else if (const auto why = load_kernels(p, *device)) {
     return *why;
   }
-  network->place(p, request.seed);
+  network->place(p, kept, request.seed);
   const std::vector<bool> constant = constant_operators(*p.workload);
   const auto predicted = predicted_seconds(p, *plan->setting.machine);
   network->predicted_ = 0;

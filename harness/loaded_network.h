@@ -1,6 +1,7 @@
 // A network that is planned, built and loaded once and then called on memory of the caller's.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,11 +14,16 @@ namespace tilewright::harness {
 
 class LoadedNetwork {
  public:
+  using Kept = std::map<std::string, const void*>;
+
   /// Plans the request's workload as `run` does, for a target whose kernels work on memory of this
   /// process. `verify`: every kernel alone, as `run` does, else none. A Reason where the target
-  /// refuses a kernel, the compiler fails or a kernel is wrong. Throws InputError for bad input.
-  /// Cost: planning and compiling; with `verify` also the reference evaluator.
-  static Result<std::unique_ptr<LoadedNetwork>> load(const Request& request, bool verify);
+  /// refuses a kernel, the compiler fails or a kernel is wrong. `kept`: elements, row-major, of
+  /// inputs whose values are drawn, by the tensor's name; they are copied, and the network has them
+  /// in place of drawn ones. Throws InputError for bad input. Cost: planning and compiling; with
+  /// `verify` also the reference evaluator.
+  static Result<std::unique_ptr<LoadedNetwork>> load(const Request& request, bool verify,
+                                                     const Kept& kept = {});
 
   const Workload& workload() const { return *program_.workload; }
   std::size_t launches() const { return program_.launches.size(); }
@@ -34,7 +40,7 @@ class LoadedNetwork {
 
  private:
   void* take(std::int64_t bytes);
-  void place(const Program& program, std::uint64_t seed);
+  void place(const Program& program, const Kept& kept, std::uint64_t seed);
   std::optional<Reason> launch(const Launch& launch);
 
   Program program_;

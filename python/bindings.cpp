@@ -109,10 +109,11 @@ PYBIND11_MODULE(_tilewright, m) {
       .def_readonly("dtype", &Network::End::dtype)
       .def_readonly("shape", &Network::End::shape);
   py::class_<Network>(m, "Network")
-      .def(py::init([](const py::bytes& bytes, const std::string& options, bool verify) {
+      .def(py::init([](const py::bytes& bytes, const std::string& options, bool verify,
+                       const std::map<std::string, std::pair<std::uintptr_t, std::int64_t>>& kept) {
         const std::string model = bytes;
         py::gil_scoped_release release;
-        return std::make_unique<Network>(model, options, verify);
+        return std::make_unique<Network>(model, options, verify, kept);
       }))
       .def_property_readonly("inputs", &Network::inputs)
       .def_property_readonly("outputs", &Network::outputs)

@@ -34,13 +34,26 @@ std::string import_model(const std::string& bytes, const std::string& path, bool
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Network::Network(const std::string& bytes, const std::string& options, bool verify) {
+Network::Network(const std::string& bytes, const std::string& options, bool verify,
+                 const std::map<std::string, std::pair<std::uintptr_t, std::int64_t>>& kept) {
   const OnnxImport made = import_onnx(bytes, "graph.onnx");
+  WorkloadSpec spec = made.workload.spec();
+  harness::LoadedNetwork::Kept contents;
+  for (const auto& [name, given] : kept) {
+    const auto found = made.tensors.find(name);
+    if (found == made.tensors.end()) continue;  // nothing reads it
+    Tensor& tensor = spec.tensors[made.workload.find_tensor(found->second)->index()];
+    if (tensor.bytes().value != given.second)
+      throw std::invalid_argument(name + ": as many bytes as the input has");
+    contents[tensor.name] = reinterpret_cast<const void*>(given.first);  // NOLINT
+    tensor.values = SharedValues(tilewright::Values{});
+  }
+  const Workload workload = Workload::create(std::move(spec));
   const harness::Verb& verb = *harness::find_verb("run");
   harness::Asked asked = asked_of(verb, Json::parse(options));
   asked.subject = "workload";
-  asked.subject_text = to_yaml(made.workload);
-  auto loaded = harness::LoadedNetwork::load(harness::request_of(verb, asked), verify);
+  asked.subject_text = to_yaml(workload);
+  auto loaded = harness::LoadedNetwork::load(harness::request_of(verb, asked), verify, contents);
   if (!loaded) throw std::runtime_error(loaded.reason());
   network_ = std::move(loaded).value();
   notes_ = made.notes;

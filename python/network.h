@@ -18,9 +18,11 @@ std::string import_model(const std::string& bytes, const std::string& path, bool
 /// A loaded network, its inputs and outputs by the model's names.
 class Network {
  public:
-  /// `options`: those of `run`, as JSON. Throws InputError for what is not supported, and
-  /// std::runtime_error where the target refuses.
-  Network(const std::string& bytes, const std::string& options, bool verify);
+  /// `options`: those of `run`, as JSON. `kept`: address and bytes of inputs that are the same in
+  /// every run, by name; they are copied, and no call gives them. Throws InputError for what is not
+  /// supported, and std::runtime_error where the target refuses.
+  Network(const std::string& bytes, const std::string& options, bool verify,
+          const std::map<std::string, std::pair<std::uintptr_t, std::int64_t>>& kept);
 
   struct End {
     std::string name, dtype;

@@ -331,21 +331,22 @@ TEST(Program, AKernelWritesSeveralTypes) {
   const std::string files[] = {folder.write("a.yaml", text("f32", "h0: f16, t: f16, g: bf16")),
                                folder.write("b.yaml", text("f64", "h0: f32, c: f32")),
                                folder.write("c.yaml", text("f16", "h0: i8, g: f32"))};
+  const std::string tiled = "b/8 ( a/5 ( C.o C.t ) ) a/6 ( C.g ) a/4 ( b/7 ( k/3 ( C.c ) ) )";
+  const std::pair<std::string, std::string> ways[] = {
+      {"generic", ""}, {"avx2", tiled}, {"", ""}, {"", tiled}};
   for (const std::string& file : files)
-    for (const char* isa : {"generic", "avx2", ""})
-      for (const char* tree :
-           {"", "b/8 ( a/5 ( C.o C.t ) ) a/6 ( C.g ) a/4 ( b/7 ( k/3 ( C.c ) ) )"}) {
-        SCOPED_TRACE(file + " " + isa + " " + tree);
-        Request request;
-        request.subject = file;
-        request.machine = "host";
-        if (*tree != 0) request.tree = tree;
-        request.threads = 2;
-        if (*isa != 0) request.target_options["isa"] = {isa};
-        const Answer answer = run(request, {.seconds = 0});
-        ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
-        EXPECT_EQ(answer.json["verified"], true);
-      }
+    for (const auto& [isa, tree] : ways) {
+      SCOPED_TRACE(file + " " + isa + " " + tree);
+      Request request;
+      request.subject = file;
+      request.machine = "host";
+      if (!tree.empty()) request.tree = tree;
+      request.threads = 2;
+      if (!isa.empty()) request.target_options["isa"] = {isa};
+      const Answer answer = run(request, {.seconds = 0});
+      ASSERT_TRUE(answer.ok()) << answer.json.dump(1);
+      EXPECT_EQ(answer.json["verified"], true);
+    }
 }
 
 /// Between kernels rows may be longer than what is written of them.
@@ -505,7 +506,8 @@ TEST(Program, LoopsThatGoTogetherAreOneOnAProcessor) {
   const Result<Program> program = program_of(request, *plan, 0);
   ASSERT_TRUE(program) << program.reason();
   for (const ProgramKernel& kernel : program->kernels)
-    for (const Loop& loop : kernel.workload->loops()) EXPECT_NE(loop.extent, 33) << kernel.plan.name;
+    for (const Loop& loop : kernel.workload->loops())
+      EXPECT_NE(loop.extent, 33) << kernel.plan.name;
 }
 
 TEST(Program, WhatDependsOnWeightsAloneRunsOnce) {

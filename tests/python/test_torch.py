@@ -193,6 +193,57 @@ def test_shapes_change():
     assert len(backend.reports()) == 2 and all(r.programs for r in backend.reports())
 
 
+def test_frozen_parameters_are_read_once():
+    """And again where they have changed: another module, or the same after a step."""
+    def made(seed):
+        torch.manual_seed(seed)
+        layers = [torch.nn.Linear(24, 40), torch.nn.BatchNorm1d(40), torch.nn.GELU(), torch.nn.Linear(40, 9)]
+        module = torch.nn.Sequential(*layers).eval()
+        module[1].running_mean.uniform_(-1, 1)
+        return module
+
+    x = torch.randn(7, 24)
+    for change in ("step", "buffer", "module", "inference"):
+        torch._dynamo.reset()
+        backend.clear_reports()
+        module = made(1)
+        run = torch.compile(module, backend="tilewright", options={"freeze": True})
+        context = torch.inference_mode() if change == "inference" else torch.no_grad()
+        with context:
+            for _ in range(3):
+                assert_same(run(x), module(x), change)
+            programs = [p for report in backend.reports() for p in report.programs]
+            assert len(programs) == 1 and not backend.reports()[0].in_torch
+            if change == "step":
+                module[0].weight.mul_(2)
+            elif change == "buffer":
+                module[1].running_mean.add_(1)
+            elif change == "module":
+                module[3].weight = torch.nn.Parameter(torch.randn(9, 40))
+            for _ in range(2):
+                assert_same(run(x), module(x), change)
+        given = module(x)  # with gradients nothing is frozen
+        assert_same(run(x), given, change)
+
+
+def test_frozen_parameters_are_no_inputs_of_a_call():
+    torch._dynamo.reset()
+    module = torch.nn.Linear(16, 8).eval()
+    calls = []
+    real = backend._Program._run
+
+    def counted(program, args):
+        calls.append([len(program.loaded[1]), len(program.loaded[2])])
+        return real(program, args)
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(backend._Program, "_run", counted)
+        for freeze in (False, True):
+            torch._dynamo.reset()
+            torch.compile(module, backend="tilewright", options={"freeze": freeze})(torch.randn(3, 16))
+    assert calls == [[3, 0], [1, 2]]
+
+
 def test_a_wrong_program_is_not_used(monkeypatch):
     torch._dynamo.reset()
     backend.clear_reports()

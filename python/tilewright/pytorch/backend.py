@@ -52,7 +52,12 @@ def compile_graph(gm, example_inputs, options=None, mode=None):
     """What ``torch.compile(f, backend="tilewright", options={...})`` calls.
 
     options: those of ``tilewright.run`` that plan and make kernels (machine, model, threads, isa, ...; by default
-    the machine host and PyTorch's threads), and `verify`: every kernel is verified alone before it is used.
+    the machine host and PyTorch's threads), and
+    `verify`: every kernel is verified alone before it is used;
+    `freeze`: in graphs without gradients and of one shape, parameters and buffers of modules are read once, when a
+    graph is compiled. What depends on them alone runs once, and operands are packed before the first call. A call
+    that finds other tensors, or that one was written since, makes the program again with parameters as inputs.
+    Writes through ``.data`` are not seen, as PyTorch does not count them.
 
     In its first call each program is held against PyTorch on the same inputs. One that is off by more than a whole
     network of ``run`` may be is not used: PyTorch runs its nodes, and the report says so.
@@ -60,12 +65,13 @@ def compile_graph(gm, example_inputs, options=None, mode=None):
     from torch._dynamo.backends.common import aot_autograd
 
     options = dict(options or {})
-    verify = bool(options.pop("verify", False))
+    verify, freeze = (bool(options.pop(key, False)) for key in ("verify", "freeze"))
     _check(options)
 
     def compiler(way):
         def compile_one(graph_module, inputs):
-            return _boxed(_compiled(graph_module, way, options, verify))
+            kept = _kept(graph_module, example_inputs) if freeze and way == "inference" else {}
+            return _boxed(_compiled(graph_module, way, options, verify, kept))
         return compile_one
 
     return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
@@ -79,7 +85,19 @@ def _check(options):
     known = {o["key"] for o in _RECORDS["run"]["options"]}
     for key in options:
         if key not in known:
-            raise InputError(f"torch.compile: option '{key}' is not accepted; accepted: verify and those of run")
+            raise InputError(f"torch.compile: option '{key}' is not accepted; accepted: verify, freeze and those of run")
+
+
+def _kept(gm, example_inputs):
+    """By placeholder: the parameters and buffers of modules, which aot_autograd says where they are."""
+    import torch
+
+    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    context = torch._guards.TracingContext.try_get()
+    static = context.fw_metadata.static_input_indices if context and context.fw_metadata else []
+    if len(names) != len(example_inputs):
+        return {}
+    return {names[i]: example_inputs[i] for i in static if isinstance(example_inputs[i], torch.Tensor)}
 
 
 def _boxed(f):
@@ -99,10 +117,10 @@ def _is_symbolic(gm):
     return any(symbolic(n.meta.get("val")) for n in gm.graph.nodes)
 
 
-def _compiled(gm, way, options, verify):
+def _compiled(gm, way, options, verify, kept):
     if _is_symbolic(gm):
         return _ByShape(gm, way, options, verify)
-    return _covered(gm, way, options, verify)
+    return _covered(gm, way, options, verify, kept)
 
 
 class _ByShape:
@@ -124,7 +142,7 @@ class _ByShape:
                 self.made.setdefault(None, None)  # said once
                 return self.gm(*args)
             fixed = make_fx(self.gm, tracing_mode="fake")(*args)
-            self.made[key] = _covered(fixed, self.way, self.options, self.verify)
+            self.made[key] = _covered(fixed, self.way, self.options, self.verify, {})
         return self.made[key](*args)
 
 
@@ -133,6 +151,12 @@ class _ByShape:
 def _metas(node):
     value = node_of(node).value
     return [m for m in (value if isinstance(value, list) else [value]) if m is not None]
+
+
+def _used_results(node):
+    """The node, or those of its several results that are read."""
+    several = isinstance(node_of(node).value, list)
+    return [u for u in node.users if target_of(u) == "getitem" and u.users] if several else [node]
 
 
 class _Coverage:
@@ -165,7 +189,8 @@ class _Coverage:
         entry = lowering_of(target)
         if entry is None:
             return "the operator is not supported"
-        metas = [m for i in [node, *node.all_input_nodes] for m in _metas(i)]
+        used = _used_results(node)
+        metas = [m for i in [*used, *node.all_input_nodes] for m in _metas(i)]
         if not _metas(node) or any(not _metas(i) for i in node.all_input_nodes):
             return "what is not a tensor"
         if any(math.prod(m.shape) == 0 for m in metas):
@@ -175,7 +200,7 @@ class _Coverage:
             return f"types {' and '.join(sorted(floats))} in one operator"
         if floats - set(_TYPES):
             return f"the cpu target emits {', '.join(_TYPES)}; not {floats.pop()}"
-        if any(m.dtype not in FLOATS and m.dtype != "bool" for m in _metas(node)):
+        if any(m.dtype not in FLOATS and m.dtype != "bool" for u in used for m in _metas(u)):
             return "whole numbers are computed by PyTorch, in 64 bits"
         if node.name in self.constant:
             return None
@@ -184,7 +209,7 @@ class _Coverage:
     def _alone(self, node):
         """Why it cannot be lowered and imported by itself."""
         one = node_of(node)
-        used = [node_of(u) for u in node.users if target_of(u) == "getitem"]
+        used = [node_of(u) for u in _used_results(node) if u is not node]
         if isinstance(one.value, list) and not used:
             return "no result that is used"
         ends = used or [one]
@@ -239,7 +264,7 @@ def _computes(node, coverage):
     return entry is not None and not entry.moves and node.name not in coverage.constant
 
 
-def _covered(gm, way, options, verify):
+def _covered(gm, way, options, verify, kept):
     """The graph with programs in place of what is covered."""
     import copy
 
@@ -264,8 +289,11 @@ def _covered(gm, way, options, verify):
     in_torch = {**coverage.why, **excluded}
     for name, (lowering, data) in checked.items():
         part = getattr(work, name)
+        call = next(n for n in work.graph.nodes if n.op == "call_module" and n.target == name)
+        inside = [n.name for n in part.graph.nodes if n.op == "placeholder"]
+        of_part = {i: kept[a.name] for i, a in zip(inside, call.args) if a.name in kept}
         try:
-            program = _Program(part, lowering, data, options, verify, report)
+            program = _Program(part, lowering, data, options, verify, report, of_part)
         except (InputError, RuntimeError) as e:
             calls = [n for n in part.graph.nodes if n.op == "call_function" and target_of(n) != "getitem"]
             in_torch.update({n.name: f"{target_of(n)}: {str(e).splitlines()[0]}" for n in calls})
@@ -283,32 +311,45 @@ def _covered(gm, way, options, verify):
 # ---- A program ------------------------------------------------------------------------------------------------------
 
 class _Program:
-    """One part, loaded: called with tensors, returns tensors."""
+    """One part, loaded: called with tensors, returns tensors. `kept`: those that are the same in every call."""
 
-    def __init__(self, part, lowering, data, options, verify, report):
+    def __init__(self, part, lowering, data, options, verify, report, kept):
         import torch
 
         if any(v is None for v in lowering.outputs):
             raise RuntimeError("a result that is not a tensor")
-        asked = {"machine": "host", "threads": torch.get_num_threads(), **options}
+        asked = json.dumps({"machine": "host", "threads": torch.get_num_threads(), **options})
         self.part, self.report = part, report
         self.checked, self.wrong = False, False
-        self.network = Network(data, json.dumps(asked), verify)
-        self.summary = {"nodes": sum(n.op == "call_function" for n in part.graph.nodes),
-                        **json.loads(self.network.describe())}
+        self.summary = {"nodes": sum(n.op == "call_function" for n in part.graph.nodes)}
         self.types = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "i32": torch.int32,
                       "i8": torch.int8}
-        positions = {n.name: i for i, n in enumerate(n for n in part.graph.nodes if n.op == "placeholder")}
-        self.inputs = [(positions[e.name], self.types[e.dtype], lowering.bounds.get(e.name))
-                       for e in self.network.inputs]
+        self.positions = {n.name: i for i, n in enumerate(n for n in part.graph.nodes if n.op == "placeholder")}
+        self.made_from = (data, asked, verify)
+        self.bounds = lowering.bounds
+        kept = {name: x for name, x in kept.items() if str(x.dtype).removeprefix("torch.") in _TYPES}
+        self.loaded = self._load(kept)
+        network = self.loaded[0]
         returned = [n for n in part.graph.nodes if n.op == "output"][0].args[0]
         self.several = isinstance(returned, (list, tuple))
         values = [n.meta["val"] for n in (returned if self.several else [returned])]
-        order = {e.name: i for i, e in enumerate(self.network.outputs)}
-        stored = [self.network.outputs[order[f"output/{i}"]].dtype for i in range(len(values))]
+        order = {e.name: i for i, e in enumerate(network.outputs)}
+        stored = [network.outputs[order[f"output/{i}"]].dtype for i in range(len(values))]
         # By result: shape, strides, type, the type of its elements in the program
         self.results = [(tuple(v.shape), v.stride(), v.dtype, self.types[s]) for v, s in zip(values, stored)]
-        self.order = [int(e.name.split("/")[1]) for e in self.network.outputs]
+        self.order = [int(e.name.split("/")[1]) for e in network.outputs]
+
+    def _load(self, kept):
+        """(the network, its inputs, what it has kept)"""
+        from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+        with unset_fake_temporarily():  # PyTorch is tracing
+            elements = {name: x.detach().contiguous() for name, x in kept.items()}
+        where = {name: (x.data_ptr(), x.numel() * x.element_size()) for name, x in elements.items()}
+        network = Network(*self.made_from, where)
+        self.summary.update(json.loads(network.describe()))
+        inputs = [(self.positions[e.name], self.types[e.dtype], self.bounds.get(e.name)) for e in network.inputs]
+        return network, inputs, [(self.positions[name], x, x.data_ptr(), _version(x)) for name, x in kept.items()]
 
     def module(self):
         import torch
@@ -347,16 +388,25 @@ class _Program:
     def _run(self, args):
         import torch
 
-        kept, inputs = [], []  # what is converted must live as long as the call
-        for at, dtype, bound in self.inputs:
+        network, given, kept = self.loaded
+        if any(args[at].data_ptr() != where or _version(args[at]) != version for at, _, where, version in kept):
+            log.info("tilewright: parameters have changed: they are inputs from here on")
+            network, given, _ = self.loaded = self._load({})
+        converted, inputs = [], []  # what is converted must live as long as the call
+        for at, dtype, bound in given:
             x = _given(args[at], dtype, bound)
             if x is None:
                 return None
-            kept.append(x)
+            converted.append(x)
             inputs.append(x.data_ptr())
         outs = [torch.empty(shape, dtype=stored) for shape, _, _, stored in self.results]
-        self.network.run(inputs, [outs[i].data_ptr() for i in self.order])
+        network.run(inputs, [outs[i].data_ptr() for i in self.order])
         return [_returned(out, stride, dtype) for out, (_, stride, dtype, _) in zip(outs, self.results)]
+
+
+def _version(x):
+    """How often it was written; tensors made in inference mode do not count."""
+    return 0 if x.is_inference() else x._version
 
 
 def _largest(x):
