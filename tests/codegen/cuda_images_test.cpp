@@ -4,7 +4,6 @@
 // them.
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
@@ -12,8 +11,8 @@
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
-#include "tests/codegen/cuda_pair_cases.h"
 
 namespace tilewright {
 namespace {
@@ -28,13 +27,9 @@ struct Case : testing::Case {
   bool shares = false;  ///< a cluster's blocks share the sum
 };
 
-class Draw {
+class Draw : public testing::Draws {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
+  using Draws::Draws;
 
   Case convolution() {
     static constexpr const char *kPoints[] = {"x", "y", "z"}, *kTaps[] = {"s", "r", "t"};
@@ -102,12 +97,9 @@ class Draw {
                                 operators == 0   ? "S.O"
                                 : operators == 1 ? "C.relu S.Z"
                                                  : "C.add S.Z"),
-                      number(1, 3), 0, cluster),
+                      number(1, 3), {.cluster = cluster}),
             steps, ragged || c <= 64, shared};
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {

@@ -2,12 +2,11 @@
 // By warpgroups on simulator/cuda_host they compute what the reference evaluator computes, and move
 // the bytes that `exact` counts; for sm_90a they spill nothing.
 #include <cstdlib>
-#include <random>
 
 #include "core/lowering/gpu/block_time.h"
 #include "core/lowering/gpu/warpgroup_pair.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
-#include "tests/codegen/cuda_pair_cases.h"
 #include "tests/codegen/cuda_support.h"
 
 namespace tilewright {
@@ -17,18 +16,6 @@ using testing::Case;
 using testing::make_case;
 
 constexpr std::uint64_t kSeed = 25011;
-
-class Draw {
- public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
-
- private:
-  std::mt19937_64 random_;
-};
 
 struct Sizes {
   std::int64_t heads = 1, groups = 2, m = 64, l = 64, k = 64, n = 64, rows = 64, step = 64;
@@ -81,7 +68,7 @@ constexpr const char* kTerms[] = {
 TEST(PairReads, ComputeAndMoveWhatExactCounts) {
   const char* const other = std::getenv("TILEWRIGHT_SEED");
   const std::uint64_t seed = other != nullptr ? std::strtoull(other, nullptr, 10) : kSeed;
-  Draw draw(seed);
+  testing::Draws draw(seed);
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   const int count = 3 * static_cast<int>(std::size(kTerms));
@@ -138,7 +125,7 @@ constexpr const char* kAfter[] = {
 
 /// Operators after the second product that read at home.
 TEST(PairReads, AfterTheSecondProduct) {
-  Draw draw(kSeed + 1);
+  testing::Draws draw(kSeed + 1);
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < 3 * static_cast<int>(std::size(kAfter)); ++i) {
@@ -178,7 +165,7 @@ TEST(PairReads, AfterTheSecondProduct) {
 /// As split-running makes them, the last one with fewer keys or not, of some heads in a tile or
 /// one.
 TEST(PairReads, InChunksOfKeys) {
-  Draw draw(kSeed);
+  testing::Draws draw(kSeed);
   std::vector<Case> drawn;
   std::vector<cuda::Source> sources;
   for (int i = 0; i < 8; ++i) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <random>
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
@@ -12,8 +11,8 @@
 #include "core/lowering/gpu/warpgroup_pair.h"
 #include "core/workload/text.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
-#include "tests/codegen/cuda_pair_cases.h"
 
 namespace tilewright {
 namespace {
@@ -23,17 +22,9 @@ constexpr std::uint64_t kSeed = 25002;
 using testing::Case;
 using testing::make_case;
 
-class Draw {
+class Draw : public testing::Draws {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
-  template <class T>
-  T one_of(std::initializer_list<T> all) {
-    return all.begin()[number(0, std::ssize(all) - 1)];
-  }
+  using Draws::Draws;
 
   /// `kind`: 0 a chain of products; 1 softmax in one pass, 2 also scaled, 3 also masked; 4 the
   /// exponential alone, whose sums are not rescaled; 5 a softmax whose row is one turn; 6, 7 as 1
@@ -158,13 +149,10 @@ class Draw {
     Case c = make_case(yaml,
                        blocks + formatted("( l/{} ( k/{} ( C.qk ) {}) {}S.E )", least(whole, step),
                                           k, tree, after_),
-                       number(1, 3), empties && coin() ? 8 * l * (k + n) : 0);
+                       number(1, 3), {.l2 = empties && coin() ? 8 * l * (k + n) : 0});
     c.out = out_;
     return c;
   }
-
- private:
-  std::mt19937_64 random_;
   std::string after_;
   std::function<bool(std::int64_t, std::int64_t)> out_;
 };

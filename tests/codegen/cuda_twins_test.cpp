@@ -4,13 +4,13 @@
 // them; each of their waits that is left out is found.
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
@@ -18,34 +18,12 @@ namespace {
 
 constexpr std::uint64_t kSeed = 25141;
 
-struct Case {
-  std::shared_ptr<const Workload> workload;
-  Schedule schedule;
-  std::string text;  ///< for messages
-};
+using testing::Case;
+using testing::make_case;
 
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms, int cluster = 1,
-               const std::string& second = "") {
-  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
-  Kernel kernel{.name = "one"};
-  kernel.tree = parse_tree(tree);
-  if (cluster > 1) kernel.launch.cluster = cluster;
-  Machine m = named_machine("h200");
-  m.units.front().count = sms;
-  std::vector<Kernel> kernels = {std::move(kernel)};
-  if (!second.empty()) kernels.push_back({.name = "two", .tree = parse_tree(second)});
-  auto s = resolve({.kernels = std::move(kernels)}, w, std::make_shared<const Machine>(m));
-  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
-  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
-}
-
-class Draw {
+class Draw : public testing::Draws {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
+  using Draws::Draws;
 
   /// Of one layer or several; operators may read rows, columns and elements, too.
   Case gated() {
@@ -76,9 +54,6 @@ class Draw {
                                std::min<std::int64_t>(k, 64 * number(1, 2))),
                      number(1, 3));
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 TEST(Twins, ComputeMoveWhatExactCountsAndAreClean) {
@@ -125,7 +100,7 @@ TEST(Twins, WhatIsNoSecondProductIsSaid) {
         formatted("name: drawn\ndtype: f16\nloops: {{m: 128, k: 128, l: 256}}\noperators:\n"
                   "  - gate: G[m,l] += X[m,k] * V[k,l]\n  - up: U[m,l] += {}\n  - H[m,l] = {}\n",
                   up, joined),
-        tree, 132, cluster);
+        tree, 132, {.cluster = cluster});
     const auto product = lowering::warpgroup_product(c.schedule, 0);
     return product ? std::string("none") : product.reason();
   };
@@ -191,8 +166,8 @@ TEST(Twins, FewBlocksThatCopyMuchBehindClustersBeginOnIdleSms) {
                   "  - H[m,l] = relu(G[m,l]) * U[m,l]\n{}",
                   k, l, second.empty() ? "" : ", n: 2048",
                   second.empty() ? "" : "  - down: E[m,n] += H[m,l] * D[l,n]\n"),
-        formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132, 1,
-        second);
+        formatted("m/128@grid l/{}@grid ( k/64 ( C.gate C.up ) C.H S.H )", columns), 132,
+        {.second = second});
     const cuda::Source source = testing::emitted(c.schedule, {.warpgroups = true});
     EXPECT_TRUE(source.micro_kernel.starts_with("wgmma")) << source.micro_kernel;
     return source.launches.front().early;

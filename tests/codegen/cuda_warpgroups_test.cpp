@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <random>
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/warpgroup_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
@@ -18,43 +18,17 @@ namespace {
 
 constexpr std::uint64_t kSeed = 25001;
 
-/// An H200 of so many SMs: with few of them a block has several tiles.
-std::shared_ptr<const Machine> machine(std::int64_t sms) {
-  Machine m = named_machine("h200");
-  m.units.front().count = sms;
-  return std::make_shared<const Machine>(std::move(m));
-}
-
-struct Case {
-  std::shared_ptr<const Workload> workload;
-  Schedule schedule;
-  std::string text;      ///< for messages
-  bool cluster = false;  ///< whose sums need the room of several stages
-};
-
-/// `blocks`: of a cluster that shares operands.
-Case make_case(const std::string& yaml, const std::string& tree, std::int64_t sms, int blocks = 1) {
-  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
-  Kernel kernel{.name = "one"};
-  kernel.tree = parse_tree(tree);
-  if (blocks > 1) kernel.launch.cluster = blocks;
-  auto s = resolve({.kernels = {std::move(kernel)}}, w, machine(sms));
-  if (!s.ok()) throw std::runtime_error(s.reason());
-  return {w, std::move(s).value(), yaml + tree + formatted(" on {} SMs", sms)};
-}
+using testing::Case;
+using testing::make_case;
 
 /// Of one product.
 std::int64_t tiles_there(const lowering::WarpgroupProduct& p) {
   return ceil_div(p.rows, std::int64_t{p.tile_rows()}) * p.tiles_across();
 }
 
-class Draw {
+class Draw : public testing::Draws {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
+  using Draws::Draws;
 
   /// Rows of operands begin at multiples of 16 bytes, so what they run along is a multiple of 8.
   /// `turned`: a tile has rows in multiples of 16; `shares`: in clusters that share operands, where
@@ -125,10 +99,10 @@ class Draw {
                        : formatted("( k/{}@cluster ( {} ) S.C )", part, loads);
     const std::int64_t sms = number(1, 3) * share;
     Case made = make_case(yaml, tree, sms);
-    made.cluster = share > 1;
+    made.joins = share > 1;
     if (!shares) return made;
     for (const int blocks : {8, 4, 2})
-      if (Case those = make_case(yaml, tree, sms, blocks);
+      if (Case those = make_case(yaml, tree, sms, {.cluster = blocks});
           lowering::warpgroup_product(those.schedule, 0))
         return those;
     return made;
@@ -196,7 +170,7 @@ class Draw {
                             share == 1 ? loads : formatted("k/{}@cluster ( {} )", part, loads),
                             follow ? "C.D S.D" : "S.C"),
                   share * number(1, 3));
-    made.cluster = share > 1;
+    made.joins = share > 1;
     return made;
   }
 
@@ -244,9 +218,6 @@ class Draw {
                                std::min<std::int64_t>(k, 64 * number(1, 2)), names, last),
                      number(1, 3));
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
@@ -263,7 +234,7 @@ TEST(Warpgroups, ComputeMoveWhatExactCountsAndAreClean) {
                                   : draw.product(i % 4 == 0, i % 8 == 1 || i % 8 == 4,
                                                  i % 8 >= 5 || i % 8 == 0));
     sources.push_back(testing::emitted(drawn.back().schedule,
-                                       {.stages = draw.coin() || drawn.back().cluster ? 0 : 2,
+                                       {.stages = draw.coin() || drawn.back().joins ? 0 : 2,
                                         .warpgroups = true,
                                         .prefix = "k" + std::to_string(i)}));
     EXPECT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
@@ -344,7 +315,7 @@ TEST(Warpgroups, ConvolutionsOfOneElementAreProducts) {
   Kernel one{.name = "one"}, two{.name = "two"};
   one.tree = parse_tree("o/64@grid y/1@grid x/40@grid ( c/64 ( C.one ) S.M )");
   two.tree = parse_tree("p/64@grid y/1@grid x/40@grid ( o/64 ( C.two ) S.Y )");
-  auto s = resolve({.kernels = {one, two}}, w, machine(4));
+  auto s = resolve({.kernels = {one, two}}, w, testing::h200_of(4));
   ASSERT_TRUE(s.ok()) << s.reason();
   const auto source = cuda::emit(*s, {.warpgroups = true});
   ASSERT_TRUE(source.ok()) << source.reason();
@@ -428,7 +399,7 @@ TEST(Warpgroups, ClustersThatNobodyCanHaveAreMakeshifts) {
       "name: drawn\ndtype: f16\nloops: {m: 384, \"n\": 64, k: 64}\n"
       "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n";
   const auto makeshift = [&](const std::string& tree, int blocks, bool warpgroups) {
-    const Schedule schedule = make_case(yaml, tree, 132, blocks).schedule;
+    const Schedule schedule = make_case(yaml, tree, 132, {.cluster = blocks}).schedule;
     const auto source = cuda::emit(schedule, {.warpgroups = warpgroups});
     const auto own = cuda::emit(schedule, {.warpgroups = warpgroups, .own_form = true});
     EXPECT_EQ(own.ok(), source.ok() && !source->makeshift);
@@ -457,11 +428,12 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
         std::tuple("m/128@grid n/64@grid", 77, shared, 2, 1, std::string()),
         std::tuple("m/80@grid n/64@grid", 136, alone, 1, 1, follows),
         std::tuple("m/48@grid n/128@grid", 141, shared, 2, 1, std::string())}) {
-    const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
-                  "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n{}",
-                  n, after),
-        formatted("{} ( {} {} )", tile, depth, after.empty() ? "S.C" : "C.D S.D"), sms, blocks);
+    const Case c =
+        make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 150, \"n\": {}, k: 264}}\n"
+                            "operators:\n  - C[m,n] += A[m,k] * B[n,k]\n{}",
+                            n, after),
+                  formatted("{} ( {} {} )", tile, depth, after.empty() ? "S.C" : "C.D S.D"), sms,
+                  {.cluster = blocks});
     const cuda::Source source = testing::emitted(c.schedule, {.stages = 2, .warpgroups = true});
     const auto module = testing::build_cuda({source});
     ASSERT_TRUE(module.ok()) << module.reason();
@@ -478,11 +450,12 @@ TEST(Warpgroups, EachWaitThatIsLeftOutIsFound) {
 // sum, a ring that would be short takes all of the memory, and so does each that has clusters.
 TEST(Warpgroups, BlocksAloneOnAnSmHaveLongRingsForDeepSums) {
   const auto product = [](int columns, std::int64_t depth, std::int64_t sms, int blocks = 1) {
-    const Case c = make_case(
-        formatted("name: drawn\ndtype: f16\nloops: {{m: 512, \"n\": 512, k: {}}}\n"
-                  "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
-                  depth),
-        formatted("m/64@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", columns), sms, blocks);
+    const Case c =
+        make_case(formatted("name: drawn\ndtype: f16\nloops: {{m: 512, \"n\": 512, k: {}}}\n"
+                            "operators:\n  - C[m,n] += A[m,k] * B[k,n]\n",
+                            depth),
+                  formatted("m/64@grid n/{}@grid ( k/64 ( L.A L.B C.C ) S.C )", columns), sms,
+                  {.cluster = blocks});
     const auto found = lowering::warpgroup_product(c.schedule, 0);
     EXPECT_TRUE(found.ok()) << found.reason();
     return *found;

@@ -4,13 +4,13 @@
 // left out is found. So do products of matrices whose rows begin at no multiples of 16 bytes.
 #include <algorithm>
 #include <cstdlib>
-#include <random>
 
 #include "codegen/cuda/build.h"
 #include "core/base/format.h"
 #include "core/lowering/gpu/window_product.h"
 #include "core/plan/file.h"
 #include "tests/codegen/cuda_barriers.h"
+#include "tests/codegen/cuda_cases.h"
 #include "tests/codegen/cuda_emitted.h"
 
 namespace tilewright {
@@ -18,32 +18,15 @@ namespace {
 
 constexpr std::uint64_t kSeed = 24001;
 
-struct Case {
-  std::shared_ptr<const Workload> workload;
-  Schedule schedule;
-  std::string text;  ///< for messages
-  int cluster = 1;
-};
+using testing::Case;
 
 Case make_case(const std::string& yaml, const std::string& tree, int cluster) {
-  auto w = std::make_shared<const Workload>(workload_from_yaml(yaml, "drawn"));
-  Kernel kernel{.name = "one"};
-  kernel.tree = parse_tree(tree);
-  if (cluster > 1) kernel.launch.cluster = cluster;
-  auto s = resolve({.kernels = {std::move(kernel)}}, w,
-                   std::make_shared<const Machine>(named_machine("h200")));
-  if (!s.ok()) throw std::runtime_error(s.reason() + yaml + tree);
-  return {w, std::move(s).value(), formatted("{}{} in clusters of {}", yaml, tree, cluster),
-          cluster};
+  return testing::make_case(yaml, tree, 132, {.cluster = cluster});
 }
 
-class Draw {
+class Draw : public testing::Draws {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  std::int64_t number(std::int64_t from, std::int64_t to) {
-    return std::uniform_int_distribution<std::int64_t>(from, to)(random_);
-  }
-  bool coin() { return number(0, 1) == 1; }
+  using Draws::Draws;
 
   Case convolution() {
     const bool batch = number(0, 3) == 0, groups = number(0, 3) == 0, joint = groups && coin();
@@ -126,9 +109,6 @@ class Draw {
                   points, step, after.empty() ? "S.Y" : "C.Z S.Z"),
         static_cast<int>(cluster));
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
@@ -154,9 +134,11 @@ TEST(Windows, DrawnConvolutionsAreRightAndMoveWhatExactCounts) {
     ASSERT_TRUE(product) << product.reason() << "\n" << c.text;
     drawn.push_back(std::move(c));
     const int at = static_cast<int>(sources.size());
-    sources.push_back(testing::emitted(drawn.back().schedule,
-                                       {.warpgroups = drawn.back().cluster > 1 || at % 2 == 0,
-                                        .prefix = "k" + std::to_string(at)}));
+    sources.push_back(testing::emitted(
+        drawn.back().schedule,
+        {.warpgroups =
+             drawn.back().schedule.kernels.front().launch.cluster.value_or(1) > 1 || at % 2 == 0,
+         .prefix = "k" + std::to_string(at)}));
   }
   const auto module = testing::build_cuda(sources);
   ASSERT_TRUE(module.ok()) << module.reason();
