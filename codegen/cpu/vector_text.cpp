@@ -231,6 +231,10 @@ constexpr const char* kStrips = R"(
 template <int STEP>
 TILEWRIGHT_TARGET TILEWRIGHT_INLINE Vector every(const Real* p) {
   if constexpr (STEP == 1) return *reinterpret_cast<const Unaligned*>(p);
+  // The second vector ends with the last element that is wanted: nothing behind it is touched.
+  if constexpr (STEP == 2)
+    return __builtin_shufflevector(*reinterpret_cast<const Unaligned*>(p),
+                                   *reinterpret_cast<const Unaligned*>(p + kLanes - 1), BOTH_ENDS);
   return every<STEP>(p, 0, kLanes);
 }
 // The first `count` lanes, of them those whose index, STEP apart from `index` on, is in [0, extent).
@@ -386,10 +390,11 @@ std::string specialised(std::string text, int vector_bytes, bool f64) {
 std::string strips(int vector_bytes, bool f64) {
   const int lanes = vector_bytes / (f64 ? 8 : 4);
   const bool wide = vector_bytes == 64;
-  std::string even, odd, places, mixed, picked;
+  std::string even, odd, ends, places, mixed, picked;
   for (int i = 0; i < lanes; ++i) {
     const std::string comma = i == 0 ? "" : ", ";
     even += comma + std::to_string(2 * i), odd += comma + std::to_string(2 * i + 1);
+    ends += comma + std::to_string(2 * i + (2 * i < lanes ? 0 : 1));
     const std::string lane = std::to_string(i);
     places += comma + lane + " * STEP + PHASE";
     mixed += comma + "vector_with(" + lane + ", STEP, PHASE) == VECTOR ? kLanes + " + lane + " : " +
@@ -402,7 +407,7 @@ std::string strips(int vector_bytes, bool f64) {
   text = replaced(replaced(text, "EVEN", even), "ODD", odd);
   text = replaced(text, "PLACES", set + places + ")");
   text = replaced(replaced(text, "MIXED", mixed), "PICKED", picked);
-  return specialised(text, vector_bytes, f64) + kEvery + kStrips;
+  return specialised(text, vector_bytes, f64) + kEvery + replaced(kStrips, "BOTH_ENDS", ends);
 }
 
 std::string exponential(bool f64) {

@@ -81,6 +81,9 @@ double Compute::value_seconds(const Operator& op, LoopId along) const {
   for (const Output& out : op.outputs) {
     seconds += seconds_of(op, out.value, along, known);
     if (alone || out.combine != Combine::assign) seconds += light;
+    // As vectors, extremes are compared with themselves beside, and chosen: NaN stays.
+    if (!alone && (out.combine == Combine::max || out.combine == Combine::min))
+      seconds += 2 * light;
     if (out.rescale) seconds += light;
     if (alone && (out.combine == Combine::max || out.combine == Combine::min))
       seconds += r_.expensive_one;
