@@ -407,6 +407,7 @@ Result<Source> emit(const Schedule& given, const EmitOptions& options) {
                               p.whole > 0, p.tiles);
   if (p.prelude.windows) text += window_text();
   if (p.prelude.lines) text += lines_of_points_text();
+  if (p.prelude.transformed) text += transformed_text();
   if (p.prelude.bytes) text += bytes_text(p.whole);
   source.fixed_end = text.size();
   if (parallel) {

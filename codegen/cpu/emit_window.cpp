@@ -225,6 +225,8 @@ void KernelEmitter::convolve(NodeId id, const Window& x, const SymRanges& ranges
   if (x.bytes < 0) take_reals(id, {x.left, x.right});
   if (x.bytes >= 0)
     read_bytes(id, x, s, ranges);
+  else if (s.fresh == "true" && goes_transformed(id, x, ranges))
+    read_transformed(id, x, s, ranges);
   else if (goes_by_lines(id, x, ranges))
     read_lines(id, x, s, ranges);
   else if (x.direct && !wastes_lanes(id, x, ranges))

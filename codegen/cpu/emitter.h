@@ -20,6 +20,7 @@
 #include "core/lowering/hidden_columns.h"
 #include "core/lowering/past_caches.h"
 #include "core/lowering/window_points.h"
+#include "core/lowering/window_transform.h"
 #include "core/workload/access.h"
 
 namespace tilewright::cpu {
@@ -293,6 +294,18 @@ class KernelEmitter : private RangeEmitter {
                                                  const SymRanges& ranges,
                                                  const std::vector<std::string>& first, bool whole,
                                                  std::int64_t width, std::string& argument);
+
+  // emit_transformed.cpp
+  /// Loops of the depth.
+  struct Taps {
+    int row = -1, column = -1;
+  };
+  std::optional<Taps> neighbours(NodeId id, const Window& x, const SymRanges& ranges) const;
+  TransformedWindow transformed_of(NodeId id, const Window& x, const SymRanges& ranges) const;
+  bool goes_transformed(NodeId id, const Window& x, const SymRanges& ranges);
+  void read_transformed(NodeId id, const Window& x, const Surroundings& s, const SymRanges& ranges);
+  std::string prepared_transformed(NodeId id, const Window& x, std::int64_t group,
+                                   const Surroundings& s, const SymRanges& ranges);
 
   // emit_prepared.cpp
   bool can_prepare(NodeId id, const Window& x, const SymRanges& ranges) const;

@@ -9,6 +9,7 @@
 #include "core/lowering/row_values.h"
 #include "core/lowering/window_planes.h"
 #include "core/lowering/window_points.h"
+#include "core/lowering/window_transform.h"
 #include "core/workload/access.h"
 #include "core/workload/expr.h"
 
@@ -120,8 +121,11 @@ ProductSeconds Compute::product(const Product& x, const ProductBox& box, double 
                stored * r_.cycle;
   if (!x.window && box.outer <= 1) return {.seconds = seconds, .begun = begun};
   const double by_lines = seconds + box.times * copies(x, box), points = by_points(x, box);
+  if (const auto transformed = by_transform(x, box);
+      transformed && transformed->seconds < std::min(by_lines, points))
+    return *transformed;
   if (by_lines <= points) return {.seconds = by_lines};
-  return {.seconds = points, .by_points = true};
+  return {.seconds = points, .passes = std::max(1.0, box.columns / 14)};
 }
 
 /// Steps of the depth that an element of a plain product's operands has.
@@ -308,6 +312,60 @@ double Compute::by_points(const Product& x, const ProductBox& box) const {
                .registers = r_.registers,
                .multiply_add = r_.fma / r_.cycle,
                .near = kRowsNear * (r_.caches.empty() ? 48 << 10 : r_.caches.front().capacity)}));
+}
+
+/// Seconds of all products of 3 x 3 taps that are transformed once for all runs; nothing where the
+/// CPU target does not do that (codegen/cpu/emit_transformed.cpp).
+std::optional<ProductSeconds> Compute::by_transform(const Product& x, const ProductBox& box) const {
+  const Operator& op = w_.op(n_.op);
+  const Access& a = op.inputs[static_cast<std::size_t>(x.left)];
+  const Access& b = op.inputs[static_cast<std::size_t>(x.right)];
+  if (!x.window || x.rows < 0 || x.columns < 0 || steps_at_once(x) != 1 || sums_whole(x) ||
+      !w_.tensor(a.tensor).values || !places_.in_place(buffer_read(x.left)))
+    return std::nullopt;
+  const auto local = [&](LoopId l) { return w_.local_index(n_.op, l); };
+  for (int l = 0; l < static_cast<int>(extents_.size()); ++l)
+    if (const LoopId loop = op.loops[static_cast<std::size_t>(l)];
+        w_.is_reduction(n_.op, loop) &&
+        extents_[static_cast<std::size_t>(l)] != w_.loop(loop).extent)
+      return std::nullopt;
+  int outer = -1, windows = 0;
+  for (const Affine& index : b.index) {
+    if (index.gathered >= 0) return std::nullopt;
+    if (index.terms.size() < 2) continue;
+    int points = -1;
+    bool three = false;
+    for (const Term& t : index.terms) {
+      if (t.coefficient != 1) return std::nullopt;
+      if (!w_.is_reduction(n_.op, t.loop))
+        points = local(t.loop);
+      else
+        three = w_.loop(t.loop).extent == 3;
+    }
+    if (index.terms.size() > 2 || points < 0 || !three) return std::nullopt;
+    if (points != x.columns) outer = points;
+    ++windows;
+  }
+  if (windows != 2 || outer < 0) return std::nullopt;
+  const double height = most(outer), rows = most(x.rows);
+  const auto all = w_.loop(op.loops[static_cast<std::size_t>(x.rows)]).extent;
+  TransformedWindow window{
+      .rows = rows,
+      .width = most(x.columns),
+      .height = height,
+      .channels = box.depth / 9,
+      .begins = static_cast<std::int64_t>(rows) < all ? static_cast<std::int64_t>(rows) : 0,
+      .lanes = r_.lanes,
+      .registers = r_.registers,
+      .multiply_add = r_.fma / r_.cycle,
+      .element = static_cast<double>(r_.element)};
+  if (height < 2) return std::nullopt;
+  if (r_.caches.size() > 1) window.near = r_.caches[1].capacity;
+  const TransformedBands bands = bands_of_transformed(window);
+  const double times = box.outer > 1 ? box.times : std::max(1.0, box.times / height);
+  return ProductSeconds{.seconds = times * r_.cycle * bands.cycles,
+                        .passes = static_cast<double>(bands.bands),
+                        .larger = kTransformedPlaces / 9.0};
 }
 
 BufferId Compute::buffer_read(int input) const {

@@ -19,8 +19,11 @@ struct ProductBox {
 
 struct ProductSeconds {
   double seconds = 0;
-  bool by_points = false;  ///< points of a window are broadcast to vectors of rows
-  double begun = 0;        ///< what memory takes to begin panels, beside their bytes
+  /// Of a window: blocks of points that each meet all rows, where points are broadcast to vectors
+  /// of rows or taps are transformed; 0: panels of points meet groups of rows.
+  double passes = 0;
+  double larger = 1;  ///< rows as they are read, over what they are at home
+  double begun = 0;   ///< what memory takes to begin panels, beside their bytes
 };
 
 /// One compute with loops of so many iterations. Cost of each question: a look at the operator.
@@ -61,6 +64,7 @@ class Compute {
   double panels_begun(const Product& x, const ProductBox& box) const;
   double copies(const Product& x, const ProductBox& box) const;
   double by_points(const Product& x, const ProductBox& box) const;
+  std::optional<ProductSeconds> by_transform(const Product& x, const ProductBox& box) const;
   int steps_at_once(const Product& x) const;
   bool sums_whole(const Product& x) const;
   double put_together(const Product& x, const ProductBox& box) const;

@@ -524,20 +524,20 @@ class Walk {
                           : places_.keeps_panels({n.op, x.right}, ranges, false) ? 1
                                                                                  : 0;
     const ProductSeconds took = compute.product(x, box, stored);
-    if (took.by_points) p = by_points(whole, box, a);
+    if (took.passes > 0) p = in_passes(whole, box, a, took);
     p.arithmetic = took.seconds, p.begun = took.begun;
     return p;
   }
 
   /// Everything once; a group of rows again for every block of points where it does not stay.
-  Work by_points(Work all, const ProductBox& box, std::size_t rows) const {
+  Work in_passes(Work all, const ProductBox& box, std::size_t rows,
+                 const ProductSeconds& took) const {
     stream(all);
     const double group = std::min(box.rows, static_cast<double>(2 * r_.lanes)) * box.depth *
                          static_cast<double>(r_.element);
-    const double blocks = std::max(1.0, box.columns / 14);
     for (std::size_t c = 0; c < r_.caches.size(); ++c) {
       const double stays = kept(group, r_.caches[c].capacity);
-      all.moved[c][rows] *= stays + (1 - stays) * blocks;
+      all.moved[c][rows] *= (stays + (1 - stays) * took.passes) * took.larger;
     }
     return all;
   }

@@ -7,7 +7,9 @@
 #include "core/base/format.h"
 #include "core/lowering/cache_sets.h"
 #include "core/lowering/window_points.h"
+#include "core/lowering/window_transform.h"
 #include "core/machine/written.h"
+#include "core/plan/names.h"
 #include "core/workload/text.h"
 #include "models/quickest/quickest.h"
 
@@ -224,6 +226,48 @@ TEST(PriceOfForms, PointsThatAreBroadcastTakeWhatAZen3Takes) {
                                             .near = kRowsNear * (32 << 10)});
     EXPECT_NEAR(cycles / (c.microseconds * 3244), 1, 0.06) << c.rows << " " << c.side;
   }
+}
+
+/// Taps of 3 x 3 that are transformed, on the same processor at 3.228 GHz (30 November 2026, least
+/// times of one thread, other work stopped).
+TEST(PriceOfForms, TransformedTapsTakeWhatAZen3Takes) {
+  struct Case {
+    double rows, channels, side, microseconds;
+  };
+  for (const Case& c : {Case{64, 16, 55, 485}, Case{160, 128, 14, 494}, Case{512, 512, 7, 1630}}) {
+    const double cycles = bands_of_transformed({.rows = c.rows,
+                                                .width = c.side,
+                                                .height = c.side,
+                                                .channels = c.channels,
+                                                .lanes = 8,
+                                                .registers = 16,
+                                                .multiply_add = 0.521})
+                              .cycles;
+    EXPECT_NEAR(cycles / (c.microseconds * 3228), 1, 0.12) << c.rows << " " << c.side;
+  }
+}
+
+/// Weights that change are not transformed, nor is a tile of some of the channels, or other taps.
+TEST(PriceOfForms, TapsAreTransformedWhereTheirWeightsStay) {
+  const auto arithmetic = [](bool constant, const char* tree, int taps = 3) {
+    Workload w = workload_from_yaml("name: t\nloops: {o: 64, y: 28, x: 28, c: 64, r: " +
+                                        std::to_string(taps) + ", s: " + std::to_string(taps) +
+                                        "}\ntensors: {X: [c, 28, 28]}\noperators: [\"Y[o,y,x] += "
+                                        "X[c,y+r-1,x+s-1] * W[o,c,r,s]\"]\n",
+                                    "test");
+    std::vector<bool> constants(w.tensors().size());
+    constants[w.find_tensor("W")->index()] = constant;
+    Question q{.workload = std::make_shared<const Workload>(with_constants(w, constants)),
+               .machine = std::make_shared<const Machine>(machine())};
+    const auto s = resolve({.kernels = {{.name = "k", .level = "L2", .tree = parse_tree(tree)}}},
+                           q.workload, q.machine);
+    EXPECT_TRUE(s.ok()) << tree << (s.ok() ? "" : ": " + s.reason());
+    return quickest::kernel_time(*s, s->kernels[0], quickest::rates_of(q).value()).arithmetic;
+  };
+  const std::string whole = "o/64 y/28 x/28 ( C.Y )", part = "o/64 y/28 x/28 ( c/32 ( C.Y ) )";
+  EXPECT_LT(arithmetic(true, whole.c_str()), 0.75 * arithmetic(false, whole.c_str()));
+  EXPECT_DOUBLE_EQ(arithmetic(true, part.c_str()), arithmetic(false, part.c_str()));
+  EXPECT_DOUBLE_EQ(arithmetic(true, whole.c_str(), 5), arithmetic(false, whole.c_str(), 5));
 }
 
 /// Keys are turned before the outermost loop that does not move them, once, also where loops within
