@@ -48,6 +48,9 @@ class Chooser {
  public:
   explicit Chooser(const Question& q) : q_(q), clock_(target_time(q)) {}
   Result<Proposal> run(bool why);
+  /// Rewrites of the parts that run() took, where the whole with all of them does not have the
+  /// parts any more.
+  const std::vector<std::string>& apart() const { return apart_; }
 
  private:
   // ---- elsewhere.cpp: parts put together
@@ -173,6 +176,7 @@ class Chooser {
   std::map<std::string, std::optional<Kernel>> searched_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
+  std::vector<std::string> apart_;
 };
 
 }  // namespace tilewright::quickest
