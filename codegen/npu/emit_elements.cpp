@@ -133,7 +133,7 @@ Walked KernelEmitter::walked(OpId id, const Access& a, BufferId of, const std::v
   };
   const tilewright::Tensor& tensor = w_.tensor(a.tensor);
   const Box read = footprint(w_, op, a, at);
-  Walked all{.by = std::vector<std::int64_t>(tensor.shape.size(), 1)};
+  Walked all;
   Box box = read;  // what is there, from its first element on
   if (of.valid()) {
     const Tile& t = tiles_[of.index()];
@@ -143,12 +143,7 @@ Walked KernelEmitter::walked(OpId id, const Access& a, BufferId of, const std::v
     if (read.empty()) return all;
     box = t.box;
     if (!contains(box, read)) throw Refused{tensor.name + " is used at UB beyond its tile there"};
-    const Matrices m = matrices_of(box);
-    std::int64_t next = matrix_elements(of, m);
-    for (int d = box.rank() - 2; d >= 0; --d) {
-      all.by[static_cast<std::size_t>(d)] = d + 2 == box.rank() ? pitch(of, m) : next;
-      if (d + 2 < box.rank()) next *= box[d].size();
-    }
+    all.by = steps_in(of);
     all.offset.base = t.copy * p.elements;
     std::int64_t low = all.offset.base, last = low;
     for (int d = 0; d < box.rank(); ++d) {
@@ -160,7 +155,7 @@ Walked KernelEmitter::walked(OpId id, const Access& a, BufferId of, const std::v
                            .low = p.address + low * size / kBlock * kBlock,
                            .high = p.address + round_up((last + 1) * size, kBlock)});
   } else {  // a gather reads home
-    for (std::size_t d = tensor.shape.size(); d-- > 1;) all.by[d - 1] = all.by[d] * tensor.shape[d];
+    all.by = steps_at_home(a.tensor);
     all.object = tensor.name;
     all.type = tensor.dtype;
     if (read.empty()) return all;

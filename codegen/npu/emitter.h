@@ -177,6 +177,11 @@ class KernelEmitter : private BlockWalk {
   bool keeps_copies_from(Memory from) const;
   /// Refuses what copy() would of the same, and makes no step.
   void count_copy(BufferId b, const Box& part, bool inward);
+  bool in_strips(BufferId b) const;
+  void move_strips(BufferId b, const Box& box, bool inward);
+  /// Elements from one index of a dimension to the next.
+  std::vector<std::int64_t> steps_at_home(TensorId t) const;
+  std::vector<std::int64_t> steps_in(BufferId b) const;  ///< its tile of now, in nd
   std::vector<Box> slices(const Box& matrix, DType type, bool whole);
   void matrix_in(BufferId b, const Box& matrix);
   void matrix_out(BufferId b, const Box& matrix);

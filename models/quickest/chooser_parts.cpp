@@ -153,6 +153,9 @@ void Chooser::time_all(Known& known) {
     }
   if (any()) return;
   for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
+  if (any()) return;
+  for (Candidate& c : known.all)
+    if (!refused_.contains(c.part.by)) refused(c);  // for its reason
 }
 
 /// To find out may take a target as long as to emit the plan: of larger tiles it is asked where
@@ -240,7 +243,9 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
   if (std::exchange(known.asked, true)) return all;
   const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
   const auto [like, first] = shapes_.try_emplace(signature(*w), p);
-  const std::deque<Candidate>* others = first ? nullptr : &known_.at(like->second).all;
+  const Known* const alike = first ? nullptr : &known_.at(like->second);
+  const std::deque<Candidate>* others = first ? nullptr : &alike->all;
+  bool copied = !first;
   Steps asked(static_cast<double>(q_.others.size()));
   for (const Model* m : q_.others) {
     asked.done();
@@ -256,6 +261,7 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
     const auto names =
         own == nullptr ? std::nullopt : names_alike(same->part.part, *own, same->part.rewrites);
     if (!names) {
+      copied = false;
       ask(*m, p, w, all);
       continue;
     }
@@ -266,6 +272,7 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
     for (Kernel& k : c.part.plan.kernels) k = names->rename(std::move(k));
     all.push_back(std::move(c));
   }
+  known.timed = copied && alike->timed;
   return all;
 }
 
@@ -289,7 +296,8 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
     if (own == nullptr) return;
     const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
     if (!s) return;
-    if (q_.refuses)
+    // Where the target itself times plans, it is asked of those that are taken: see refused().
+    if (q_.refuses && clock_ == nullptr)
       if (const auto why = q_.refuses(*s)) {
         refused_[m.name] = why->text;
         return;
@@ -301,7 +309,7 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
                             .rewrites = proposal->rewrites,
                             .by = m.name},
                    .workload = std::move(own),
-                   .asked = true});
+                   .asked = clock_ == nullptr});
   } catch (const InputError& e) {
     refused_[m.name] = e.what();
   }
