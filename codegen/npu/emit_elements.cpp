@@ -243,9 +243,9 @@ void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& 
       there = intersect(there, clipped(f.at(r, c), along(f), below, length));
     if (there.empty()) return;
     const auto at = [&](const std::string& object, const Form& f) {
-      return Line{.first = {object, f.at(r, c) + there.lo * along(f)}, .step = along(f)};
+      return ElementLine{.first = {object, f.at(r, c) + there.lo * along(f)}, .step = along(f)};
     };
-    const Line in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
+    const ElementLine in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
     unit.bring(inward ? in_scratch : in_tile, inward ? in_tile : in_scratch, there.size(),
                inward ? std::vector<TraceTouch>{} : x.touches, inward ? x.touches : scratch.touches,
                between.place);

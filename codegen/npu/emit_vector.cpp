@@ -127,9 +127,6 @@ KernelEmitter::SlabLoops KernelEmitter::usual_loops(OpId id) const {
 
 namespace {
 
-/// Vector instructions begin at blocks.
-bool is_aligned(std::int64_t bytes) { return bytes % kBlock == 0; }
-
 VectorOp folding(const Operator& op, Combine c) {
   if (c == Combine::sum) return VectorOp::add;
   if (c == Combine::max) return VectorOp::max;

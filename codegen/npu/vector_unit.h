@@ -34,7 +34,7 @@ enum class Spread : std::uint8_t {
 };
 
 /// Elements of a buffer, `step` apart.
-struct Line {
+struct ElementLine {
   Place first;
   std::int64_t step = 1;
 };
@@ -164,7 +164,7 @@ class VectorUnit {
   }
 
   /// Each of `n` elements (f32) fills a block, one block after another.
-  void fill_blocks(const Place& to, const Line& from, std::int64_t n,
+  void fill_blocks(const Place& to, const ElementLine& from, std::int64_t n,
                    const std::vector<TraceTouch>& read) {
     const bool strides = from.step >= 0 && from.step <= kMaxStride;
     for (std::int64_t done = 0, now = 0; done < n; done += now) {
@@ -187,7 +187,7 @@ class VectorUnit {
   }
 
   /// The first elements of `n` blocks, one after another, become those of a line.
-  void first_of_blocks(const Line& to, const Place& from, std::int64_t n,
+  void first_of_blocks(const ElementLine& to, const Place& from, std::int64_t n,
                        std::vector<TraceTouch> written) {
     for (TraceTouch& t : written) t.write = true;
     const bool strides = to.step >= 0 && to.step <= kMaxStride;
@@ -204,7 +204,7 @@ class VectorUnit {
   }
 
   /// Elements (f32) from one line to another by kLineAtOnce blocks from `between` on.
-  void bring(const Line& to, const Line& from, std::int64_t n,
+  void bring(const ElementLine& to, const ElementLine& from, std::int64_t n,
              const std::vector<TraceTouch>& written, const std::vector<TraceTouch>& read,
              const Place& between) {
     for (std::int64_t done = 0; done < n; done += kLineAtOnce) {

@@ -42,6 +42,8 @@ constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 constexpr int kTreesOfTaken = 1600;
 /// Steps (Price::steps) of all searches of tiles of a question.
 constexpr std::int64_t kSteps = 12'000'000;
+/// Of all plans with larger tiles than were proposed, where a part has no other plan.
+constexpr std::int64_t kLargerSteps = 12'000'000;
 
 /// The plan of one question: run() once.
 class Chooser {
@@ -159,7 +161,7 @@ class Chooser {
   bool refines_ = true;    ///< tiles are searched
   std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
   /// Steps of all prices so far, and those that searches of tiles may still take.
-  std::int64_t walked_ = 0, left_ = kSteps;
+  std::int64_t walked_ = 0, left_ = kSteps, larger_ = kLargerSteps;
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
   std::map<Part, Known> known_;

@@ -144,7 +144,10 @@ void Chooser::time_all(Known& known) {
   if (any()) return;
   for (Candidate& c : known.all)
     for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
+      if (larger_ <= 0) break;
+      const std::int64_t before = walked_;
       const std::optional<double> its = timed(larger, c.workload, kFewSteps).seconds;
+      larger_ -= its ? walked_ - before : kFewSteps;
       if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
         if (c.most[kSeconds]) break;
         continue;
@@ -152,10 +155,8 @@ void Chooser::time_all(Known& known) {
       c.part.plan = larger, c.most[kSeconds] = its, c.asked = false;
     }
   if (any()) return;
-  for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
-  if (any()) return;
   for (Candidate& c : known.all)
-    if (!refused_.contains(c.part.by)) refused(c);  // for its reason
+    if (!refused(c)) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
 }
 
 /// To find out may take a target as long as to emit the plan: of larger tiles it is asked where
@@ -296,8 +297,10 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
     if (own == nullptr) return;
     const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
     if (!s) return;
-    // Where the target itself times plans, it is asked of those that are taken: see refused().
-    if (q_.refuses && clock_ == nullptr)
+    // Where the target itself times plans, one operator's may be taken with larger tiles: then the
+    // target is asked by refused().
+    const bool later = clock_ != nullptr && p.size() == 1;
+    if (q_.refuses && !later)
       if (const auto why = q_.refuses(*s)) {
         refused_[m.name] = why->text;
         return;
@@ -309,7 +312,7 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
                             .rewrites = proposal->rewrites,
                             .by = m.name},
                    .workload = std::move(own),
-                   .asked = clock_ == nullptr});
+                   .asked = !later});
   } catch (const InputError& e) {
     refused_[m.name] = e.what();
   }
