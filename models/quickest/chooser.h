@@ -43,7 +43,7 @@ constexpr int kTreesOfTaken = 1600;
 /// Steps (Price::steps) of all searches of tiles of a question.
 constexpr std::int64_t kSteps = 12'000'000;
 /// Of all plans with larger tiles than were proposed, where a part has no other plan.
-constexpr std::int64_t kLargerSteps = 12'000'000;
+constexpr std::int64_t kLargerSteps = 3'000'000;
 
 /// The plan of one question: run() once.
 class Chooser {
