@@ -52,6 +52,13 @@ Bank::Bank(const CacheGeometry& g, std::uint64_t seed)
   held_.resize(sets() * ways_);
   if (kind_ == Replacement::Kind::lru || kind_ == Replacement::Kind::fifo) {
     stamps_.assign(held_.size(), 0);
+    if (ways_ > kMostLookedThrough) {
+      order_.resize(held_.size() + sets());
+      for (std::uint64_t s = 0; s < sets(); ++s) {
+        order_[held_.size() + s] = {held_.size() + s, held_.size() + s};
+        for (std::size_t w = 0; w < ways_; ++w) link(s * ways_ + w, order_[held_.size() + s].older);
+      }
+    }
     return;
   }
   policy_.emplace(r, static_cast<int>(ways_));
@@ -89,11 +96,27 @@ Held* Bank::find(std::uint64_t line) {
 
 void Bank::touch(const Held& held) {
   const auto at = static_cast<std::size_t>(&held - held_.data());
-  if (kind_ == Replacement::Kind::lru) stamps_[at] = ++clock_;
+  if (kind_ == Replacement::Kind::lru) stamp(at, ++clock_);
   if (!policy_) return;
   with_kind(kind_, [&]<Replacement::Kind K>() {
     policy_->hit<K>(states_[at / ways_], static_cast<int>(at % ways_));
   });
+}
+
+void Bank::link(std::size_t at, std::size_t after) {
+  order_[at] = {.older = after, .newer = order_[after].newer};
+  order_[order_[at].newer].older = at;
+  order_[after].newer = at;
+}
+
+/// Of now, or 0: older than any.
+void Bank::stamp(std::size_t at, std::uint64_t now) {
+  stamps_[at] = now;
+  if (order_.empty()) return;
+  order_[order_[at].older].newer = order_[at].newer;
+  order_[order_[at].newer].older = order_[at].older;
+  const std::size_t ends = held_.size() + at / ways_;
+  link(at, now == 0 ? ends : order_[ends].older);
 }
 
 /// The way that a line that is not there takes, and the policy's state after.
@@ -105,6 +128,7 @@ std::size_t Bank::place(std::uint64_t set) {
     return static_cast<std::size_t>(with_kind(
         kind_, [&]<Replacement::Kind K>() { return policy_->fill<K>(states_[set], held); }));
   }
+  if (!order_.empty()) return order_[held_.size() + set].newer - set * ways_;
   // Empty ways bear stamp 0, older than any.
   const auto stamps = stamps_.begin() + static_cast<std::ptrdiff_t>(set * ways_);
   return static_cast<std::size_t>(
@@ -115,7 +139,7 @@ Held& Bank::insert(std::uint64_t line, int tensor, Held& victim) {
   const std::uint64_t set = set_of(line);
   const std::size_t at = set * ways_ + place(set);
   victim = held_[at];
-  if (!policy_) stamps_[at] = ++clock_;
+  if (!policy_) stamp(at, ++clock_);
   if (ways_ > kMostLookedThrough) {
     if (victim.valid != 0) where_.erase(victim.line);
     where_[line] = at;
@@ -129,7 +153,7 @@ void Bank::erase(Held& held) {
   if (ways_ > kMostLookedThrough) where_.erase(held.line);
   held = {};
   if (!policy_) {
-    stamps_[at] = 0;
+    stamp(at, 0);
     return;
   }
   with_kind(kind_, [&]<Replacement::Kind K>() {

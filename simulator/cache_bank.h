@@ -65,6 +65,8 @@ class Bank {
     return static_cast<std::size_t>(&held - held_.data()) % ways_;
   }
   std::size_t place(std::uint64_t set);
+  void stamp(std::size_t at, std::uint64_t now);
+  void link(std::size_t at, std::size_t after);
   std::vector<const Held*> in_order(std::uint64_t set) const;
 
   Modulus sets_of_;
@@ -77,6 +79,12 @@ class Bank {
   std::vector<Held> held_;
   std::vector<std::uint64_t> stamps_;  // lru, fifo: when touched, when put in
   std::uint64_t clock_ = 0;
+  /// lru, fifo, of sets too wide to look through: rings from the oldest way on. Behind those of all
+  /// ways, one of each set, between its newest and its oldest.
+  struct Neighbours {
+    std::size_t older = 0, newer = 0;
+  };
+  std::vector<Neighbours> order_;
   std::unordered_map<std::uint64_t, std::size_t> where_;  // of sets too wide to look through
 };
 

@@ -9,14 +9,33 @@
 namespace tilewright::npu {
 namespace {
 
-/// An affine form over a slab: its value at the slab's first element, and from row to row and from
-/// column to column.
-struct Form {
-  std::int64_t base = 0, row = 0, column = 0;
-  std::int64_t at(std::int64_t r, std::int64_t c) const { return base + r * row + c * column; }
-};
+/// The first and last of `n` elements, one `step` of the form after another from `begin` on, whose
+/// values are in 0 to `below` - 1.
+Interval clipped(std::int64_t begin, std::int64_t step, std::int64_t below, std::int64_t n) {
+  Interval all{0, n};
+  if (step == 0) return begin >= 0 && begin < below ? all : Interval{0, 0};
+  const auto floor_div = [](std::int64_t a, std::int64_t b) { return (a - (a % b + b) % b) / b; };
+  const auto up = [&](std::int64_t a, std::int64_t b) { return -floor_div(-a, b); };
+  if (step > 0) {
+    all.lo = std::max(all.lo, up(-begin, step));
+    all.hi = std::min(all.hi, up(below - begin, step));
+  } else {
+    all.lo = std::max(all.lo, up(begin - below + 1, -step));
+    all.hi = std::min(all.hi, floor_div(begin, -step) + 1);
+  }
+  return all.lo < all.hi ? all : Interval{0, 0};
+}
 
 }  // namespace
+
+bool whole(const Walked& x, const Shape& shape) {
+  return !x.touches.empty() && std::ranges::all_of(x.inside, [&](const auto& i) {
+    for (const std::int64_t r : {std::int64_t{0}, shape.rows - 1})
+      for (const std::int64_t c : {std::int64_t{0}, shape.columns - 1})
+        if (const std::int64_t v = i.first.at(r, c); v < 0 || v >= i.second) return false;
+    return true;
+  });
+}
 
 bool KernelEmitter::depends(const Operator& op, const Access& a, LoopId loop) const {
   return loop.valid() && std::ranges::any_of(a.index, [&](const Affine& i) {
@@ -47,17 +66,134 @@ std::optional<Spread> KernelEmitter::spread_of(const Access& a, const SlabLoops&
   return std::nullopt;
 }
 
-/// Whether some access of the operator cannot be walked, or an index is a value.
-bool KernelEmitter::by_elements(OpId id) const {
-  const Operator& op = w_.op(id);
-  const SlabLoops loops = slab_loops(id);
-  const auto walked = [&](const Access& a) { return spread_of(a, loops).has_value(); };
+bool is_in_last_two(const Access& a, LoopId loop) {
+  for (std::size_t d = 0; d + 2 < a.index.size(); ++d)
+    if (std::ranges::find(a.index[d].terms, loop, &Term::loop) != a.index[d].terms.end())
+      return false;
+  return true;
+}
+
+bool KernelEmitter::may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const {
+  const std::int64_t block = kBlock / size_of(w_.tensor(a.tensor).dtype);
+  if (is_gather(a)) return false;
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const Affine& index = a.index[d];
+    std::int64_t low = index.offset, high = index.offset;
+    const bool last = d + 1 == a.index.size();
+    bool columns = false;
+    for (const Term& t : index.terms) {
+      const std::int64_t to = t.coefficient * (w_.loop(t.loop).extent - 1);
+      low += std::min<std::int64_t>(0, to), high += std::max<std::int64_t>(0, to);
+      if (t.loop == loops.columns) {
+        if (!last || t.coefficient != 1) return false;
+        columns = true;
+      } else if (last && t.coefficient % block != 0) {
+        return false;
+      }
+    }
+    if (low < 0 || high >= w_.tensor(a.tensor).shape[d]) return false;
+    if (last && (!columns || index.offset % block != 0)) return false;
+  }
+  return depends(op, a, loops.columns);
+}
+
+bool KernelEmitter::in_lines(BufferId b) const {
+  return b.valid() && places_[b.index()].type == DType::f32;
+}
+
+bool KernelEmitter::by_elements(const ScheduleNode& n) const {
+  const Operator& op = w_.op(n.op);
+  const SlabLoops loops = slab_loops(n.op);
+  const auto walks = [&](const Access& a, BufferId b) {
+    return in_lines(b) || spread_of(a, loops).has_value();
+  };
   const std::function<bool(const Expr&)> has_index = [&](const Expr& e) {
     return e.kind == Expr::Kind::index || std::ranges::any_of(e.args, has_index);
   };
-  return w_.gathers(id) || !std::ranges::all_of(op.inputs, walked) ||
-         std::ranges::any_of(
-             op.outputs, [&](const Output& o) { return !walked(o.target) || has_index(o.value); });
+  if (w_.gathers(n.op)) return true;
+  for (std::size_t i = 0; i < op.inputs.size(); ++i)
+    if (!walks(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)))) return true;
+  return std::ranges::any_of(n.writes, [&](const OutputUse& out) {
+    const Output& o = op.outputs[static_cast<std::size_t>(out.output)];
+    return !walks(o.target, out.buffer) || has_index(o.value);
+  });
+}
+
+Walked KernelEmitter::walked(OpId id, const Access& a, BufferId of, const std::vector<Interval>& at,
+                             const SlabLoops& loops) const {
+  const Operator& op = w_.op(id);
+  const auto form = [&](const Affine& i) {
+    Form f{.base = i.offset};
+    for (const Term& t : i.terms) {
+      f.base += t.coefficient * at[static_cast<std::size_t>(w_.local_index(id, t.loop))].lo;
+      if (t.loop == loops.rows) f.row += t.coefficient;
+      if (t.loop == loops.columns) f.column += t.coefficient;
+    }
+    return f;
+  };
+  const tilewright::Tensor& tensor = w_.tensor(a.tensor);
+  const Box read = footprint(w_, op, a, at);
+  Walked all;
+  Box box = read;  // what is there, from its first element on
+  if (of.valid()) {
+    const Tile& t = tiles_[of.index()];
+    const TilePlace& p = places_[of.index()];
+    all.object = p.name;
+    all.type = p.type;
+    if (read.empty()) return all;
+    box = t.box;
+    if (!contains(box, read)) throw Refused{tensor.name + " is used at UB beyond its tile there"};
+    all.by = steps_in(of);
+    all.offset.base = t.copy * p.elements;
+    std::int64_t low = all.offset.base, last = low;
+    for (int d = 0; d < box.rank(); ++d) {
+      low += (read[d].lo - box[d].lo) * all.by[static_cast<std::size_t>(d)];
+      last += (read[d].hi - 1 - box[d].lo) * all.by[static_cast<std::size_t>(d)];
+    }
+    const std::int64_t size = size_of(p.type);
+    all.touches.push_back({.memory = Memory::ub,
+                           .low = p.address + low * size / kBlock * kBlock,
+                           .high = p.address + round_up((last + 1) * size, kBlock)});
+  } else {  // a gather reads home
+    all.by = steps_at_home(a.tensor);
+    all.object = tensor.name;
+    all.type = tensor.dtype;
+    if (read.empty()) return all;
+    all.touches.push_back({.memory = Memory::gm, .tensor = all.object, .box = read});
+  }
+  for (std::size_t d = 0; d < a.index.size(); ++d) {
+    const std::int64_t low = of.valid() ? box[static_cast<int>(d)].lo : 0;
+    if (a.index[d].gathered >= 0) {
+      all.offset.base -= low * all.by[d];
+      continue;
+    }
+    const Form f = form(a.index[d]);
+    all.inside.emplace_back(f, tensor.shape[d]);
+    all.offset.base += (f.base - low) * all.by[d];
+    all.offset.row += f.row * all.by[d];
+    all.offset.column += f.column * all.by[d];
+  }
+  return all;
+}
+
+std::optional<Value> KernelEmitter::as_it_lies(const Operator& op, const Access& a, const Walked& x,
+                                               const SlabLoops& loops, const Shape& shape) const {
+  const std::int64_t block = kBlock / size_of(x.type);
+  if (is_gather(a) || !whole(x, shape) || x.offset.base % block != 0) return std::nullopt;
+  const bool rows = depends(op, a, loops.rows), columns = depends(op, a, loops.columns);
+  Value v{.spread = !rows && loops.rows.valid() ? Spread::column : Spread::full,
+          .type = x.type,
+          .place = {x.object, x.offset.base},
+          .pitch = shape.rows > 1 ? x.offset.row : round_up(shape.columns, block),
+          .touches = x.touches};
+  if (columns) {
+    if (shape.columns > 1 && x.offset.column != 1) return std::nullopt;
+    if (v.spread == Spread::full && (v.pitch < 0 || v.pitch % block != 0)) return std::nullopt;
+    return v;
+  }
+  v.spread = Spread::row;
+  if (!rows || (shape.rows > 1 && x.offset.row != 1)) return std::nullopt;
+  return v;
 }
 
 /// The loop of a trace that has no place in the plan's tree: one over what a slab has.
@@ -80,95 +216,55 @@ void KernelEmitter::looped(const std::string& counter, std::int64_t n, bool kept
   parts_.pop_back();
 }
 
+/// The access's elements over a slab, from its tile to `scratch` or from there to its tile: by the
+/// vector unit, two instructions a line of them. Elements that lie anywhere are spread to a block
+/// each, and the first ones of blocks are brought together (brcb reads, and a reduction of one
+/// element writes, at any element).
+void KernelEmitter::move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab,
+                               const Value& scratch, bool inward, const SlabEmit& emit) {
+  if (x.touches.empty()) return;
+  const std::int64_t rows = scratch.spread != Spread::column ? slab.shape.rows : 1;
+  const std::int64_t columns = scratch.spread != Spread::row ? slab.shape.columns : 1;
+  const Form here{.base = scratch.offset(),
+                  .row = scratch.spread == Spread::full ? scratch.pitch : 1,
+                  .column = 1};
+  // Lines are rows, or columns where these are longer and within what instructions step over.
+  const auto steps = [](std::int64_t by) { return by >= 0 && by <= kMaxStride; };
+  const bool across = rows > columns && steps(x.offset.row) && steps(here.row);
+  const std::int64_t lines = across ? columns : rows, length = across ? rows : columns;
+  const auto along = [&](const Form& f) { return across ? f.row : f.column; };
+  const bool kept = emit.kept && kept_ == Kept::all;
+  const std::int64_t used = unit.used();
+  const Value between = unit.blocks(Spread::row, std::min(length, kLineAtOnce));
+  looped(across ? column_counter_ : row_counter_, lines, kept, [&](std::int64_t line) {
+    const std::int64_t r = across ? 0 : line, c = across ? line : 0;
+    Interval there{0, length};
+    for (const auto& [f, below] : x.inside)
+      there = intersect(there, clipped(f.at(r, c), along(f), below, length));
+    if (there.empty()) return;
+    const auto at = [&](const std::string& object, const Form& f) {
+      return ElementLine{.first = {object, f.at(r, c) + there.lo * along(f)}, .step = along(f)};
+    };
+    const ElementLine in_tile = at(x.object, x.offset), in_scratch = at(scratch.place.object, here);
+    unit.bring(inward ? in_scratch : in_tile, inward ? in_tile : in_scratch, there.size(),
+               inward ? std::vector<TraceTouch>{} : x.touches, inward ? x.touches : scratch.touches,
+               between.place);
+  });
+  unit.release_to(used);
+}
+
 /// The access's elements over a slab, from its tile to `scratch` or from there to its tile.
-void KernelEmitter::move_elements(const Operator& op, const Access& a, BufferId b,
+void KernelEmitter::move_elements(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
                                   const ScheduleNode& n, const SlabAt& slab, const Value& scratch,
                                   bool inward, const SlabEmit& emit) {
-  const auto form = [&](const Affine& i) {
-    Form f{.base = i.offset};
-    for (const Term& t : i.terms) {
-      f.base += t.coefficient * slab.low(t.loop);
-      if (t.loop == slab.loops.rows) f.row += t.coefficient;
-      if (t.loop == slab.loops.columns) f.column += t.coefficient;
-    }
-    return f;
-  };
-  /// One tensor of the access: where its elements lie, and which of them are there at all.
-  struct Walked {
-    Form offset = {};
-    std::vector<std::pair<Form, std::int64_t>> inside = {};  ///< values, and what they are below
-    std::vector<std::int64_t> by;  ///< elements from one index of a dimension to the next
-    std::string object = {};
-    std::vector<TraceTouch> touches = {};
-  };
-  const auto strides = [&](TensorId tensor, BufferId of) {
-    if (!of.valid()) {  // a gather reads home
-      const std::vector<std::int64_t>& shape = w_.tensor(tensor).shape;
-      std::vector<std::int64_t> by(shape.size(), 1);
-      for (std::size_t d = shape.size(); d-- > 1;) by[d - 1] = by[d] * shape[d];
-      return by;
-    }
-    const Box& box = tiles_[of.index()].box;
-    const Matrices m = matrices_of(box);
-    std::vector<std::int64_t> by(static_cast<std::size_t>(box.rank()), 1);
-    std::int64_t next = matrix_elements(of, m);
-    for (int d = box.rank() - 1; d >= 0; --d) {
-      const auto at = static_cast<std::size_t>(d);
-      if (d + 1 == box.rank()) continue;
-      by[at] = d + 2 == box.rank() ? pitch(of, m) : next;
-      if (d + 2 < box.rank()) next *= box[d].size();
-    }
-    return by;
-  };
-  const auto walked = [&](const Access& access, BufferId of) {
-    const Box read = footprint(w_, op, access, slab.at);
-    Walked all{.by = strides(access.tensor, of)};
-    Box box = read;  // what is there, from its first element on
-    if (of.valid()) {
-      const Tile& t = tiles_[of.index()];
-      const TilePlace& p = places_[of.index()];
-      all.object = p.name;
-      if (read.empty()) return all;
-      box = t.box;
-      if (!contains(box, read))
-        throw Refused{w_.tensor(access.tensor).name + " is used at UB beyond its tile there"};
-      all.offset.base = t.copy * p.elements;
-      std::int64_t low = all.offset.base, last = low;
-      for (std::size_t d = 0; d < all.by.size(); ++d) {
-        const auto at = static_cast<int>(d);
-        low += (read[at].lo - box[at].lo) * all.by[d];
-        last += (read[at].hi - 1 - box[at].lo) * all.by[d];
-      }
-      const std::int64_t size = size_of(p.type);
-      all.touches.push_back({.memory = Memory::ub,
-                             .low = p.address + low * size / kBlock * kBlock,
-                             .high = p.address + round_up((last + 1) * size, kBlock)});
-    } else {
-      all.object = w_.tensor(access.tensor).name;
-      if (read.empty()) return all;
-      all.touches.push_back({.memory = Memory::gm, .tensor = all.object, .box = read});
-    }
-    for (std::size_t d = 0; d < access.index.size(); ++d) {
-      const std::int64_t low = of.valid() ? box[static_cast<int>(d)].lo : 0;
-      if (access.index[d].gathered >= 0) {
-        all.offset.base -= low * all.by[d];
-        continue;
-      }
-      const Form f = form(access.index[d]);
-      all.inside.emplace_back(f, w_.tensor(access.tensor).shape[d]);
-      all.offset.base += (f.base - low) * all.by[d];
-      all.offset.row += f.row * all.by[d];
-      all.offset.column += f.column * all.by[d];
-    }
-    return all;
-  };
   const auto there = [](const Walked& x, std::int64_t r, std::int64_t c) {
     return std::ranges::all_of(x.inside, [&](const auto& i) {
       const std::int64_t v = i.first.at(r, c);
       return v >= 0 && v < i.second;
     });
   };
-  const Walked own = walked(a, b);
+  const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
+  if (in_lines(b) && !is_gather(a)) return move_lines(unit, own, slab, scratch, inward, emit);
   struct Gathered {
     Walked index;
     std::int64_t step = 0, below = 0;
@@ -181,9 +277,10 @@ void KernelEmitter::move_elements(const Operator& op, const Access& a, BufferId 
     if (std::ranges::any_of(index.index, [](const Affine& i) { return i.gathered >= 0; }))
       throw Refused{op.name + " gathers by " + w_.tensor(index.tensor).name +
                     ", which it gathers itself, for which the npu target has no code"};
-    gathered.push_back({.index = walked(index, codegen::buffer_of_input(n, by)),
-                        .step = own.by[d],
-                        .below = w_.tensor(a.tensor).shape[d]});
+    gathered.push_back(
+        {.index = walked(slab.op, index, codegen::buffer_of_input(n, by), slab.at, slab.loops),
+         .step = own.by[d],
+         .below = w_.tensor(a.tensor).shape[d]});
   }
   if (gathered.size() > kMostIndices)
     throw Refused{op.name + " gathers by more than " + std::to_string(kMostIndices) +
@@ -233,21 +330,47 @@ Value KernelEmitter::packed(VectorUnit& unit, const Operator& op, const Access& 
                             const ScheduleNode& n, const SlabAt& slab, std::optional<Spread> as,
                             const SlabEmit& emit) {
   const bool rows = depends(op, a, slab.loops.rows), columns = depends(op, a, slab.loops.columns);
-  const bool fewer_columns = !slab.loops.rows.valid() || slab.shape.columns <= slab.shape.rows;
-  const Spread spread = as              ? *as
-                        : rows          ? (columns ? Spread::full : Spread::row)
-                        : columns       ? Spread::column
-                        : fewer_columns ? Spread::column
-                                        : Spread::row;
   // A gather reads an element a point, as exact counts it.
-  const Value v = unit.temporary(is_gather(a) ? Spread::full : spread, slab.shape);
+  const Spread spread = as                ? *as
+                        : is_gather(a)    ? Spread::full
+                        : rows && columns ? Spread::full
+                        : rows            ? Spread::row
+                        : columns         ? Spread::column
+                                          : Spread::one;
+  const Walked own = walked(slab.op, a, b, slab.at, slab.loops);
+  const bool lines = in_lines(b) && !is_gather(a), all = lines && whole(own, slab.shape);
+  if (spread == Spread::one || (spread == Spread::row && lines && !as)) {
+    const std::int64_t elements = spread == Spread::one ? 1 : slab.shape.rows;
+    const Value v = unit.blocks(spread, elements);
+    if (!lines) {  // the scalar unit moves one, which then fills a block
+      const Value one = unit.temporary(Spread::one, slab.shape);
+      if (!whole(own, {})) unit.apply(VectorOp::dup, one, {}, slab.shape, 0);
+      move_elements(unit, op, a, b, n,
+                    {.w = slab.w, .op = slab.op, .at = slab.at, .loops = {}, .shape = {}}, one,
+                    true, emit);
+      unit.fill_blocks(v.place, {.first = one.place}, 1, {});
+      return v;
+    }
+    if (!all) unit.clear(v, elements);
+    Interval there{0, own.touches.empty() ? 0 : elements};
+    for (const auto& [f, below] : own.inside)
+      there = intersect(there, clipped(f.base, f.row, below, elements));
+    if (!there.empty())
+      unit.fill_blocks({v.place.object, v.offset() + there.lo * kBlock / 4},
+                       {.first = {own.object, own.offset.at(there.lo, 0)}, .step = own.offset.row},
+                       there.size(), own.touches);
+    return v;
+  }
+  const Value v = unit.temporary(spread, slab.shape);
   const bool outside =
-      footprint(w_, op, a, slab.at).empty() ||
-      std::ranges::any_of(a.index,
-                          [&](const Affine& i) { return i.gathered < 0 && !i.plain_loop(); }) ||
-      !spread_of(a, slab.loops);
+      lines
+          ? !all
+          : footprint(w_, op, a, slab.at).empty() ||
+                std::ranges::any_of(
+                    a.index, [&](const Affine& i) { return i.gathered < 0 && !i.plain_loop(); }) ||
+                !spread_of(a, slab.loops);
   if (outside) unit.apply(VectorOp::dup, v, {}, slab.shape, 0);
-  move_elements(op, a, b, n, slab, v, true, emit);
+  move_elements(unit, op, a, b, n, slab, v, true, emit);
   return v;
 }
 

@@ -51,6 +51,25 @@ Piece KernelEmitter::home(TensorId t, const Box& matrix) const {
   return p;
 }
 
+std::vector<std::int64_t> KernelEmitter::steps_at_home(TensorId t) const {
+  const std::vector<std::int64_t>& shape = w_.tensor(t).shape;
+  std::vector<std::int64_t> by(shape.size(), 1);
+  for (std::size_t d = shape.size(); d-- > 1;) by[d - 1] = by[d] * shape[d];
+  return by;
+}
+
+std::vector<std::int64_t> KernelEmitter::steps_in(BufferId b) const {
+  const Box& box = tiles_[b.index()].box;
+  const Matrices m = matrices_of(box);
+  std::vector<std::int64_t> by(static_cast<std::size_t>(box.rank()), 1);
+  std::int64_t next = matrix_elements(b, m);
+  for (int d = box.rank() - 2; d >= 0; --d) {
+    by[static_cast<std::size_t>(d)] = d + 2 == box.rank() ? pitch(b, m) : next;
+    if (d + 2 < box.rank()) next *= box[d].size();
+  }
+  return by;
+}
+
 /// A part of the buffer's current tile, in one of its matrices.
 KernelEmitter::Within KernelEmitter::within_tile(BufferId b, const Box& matrix) const {
   const TilePlace& p = places_[b.index()];
@@ -212,6 +231,7 @@ void KernelEmitter::move_in(BufferId b, const Box& box) {
   if (p.memory == Memory::l0c) return sums_in(b, box);
   const BufferId outer = buffer(b).outer;
   if (outer.valid() && places_[outer.index()].memory == Memory::l0c) return sums_out(outer, b);
+  if (in_strips(b)) return move_strips(b, box, true);
   const Matrices m = matrices_of(box);
   const bool through = widened(b) || (outer.valid() && widened(outer));
   if (measuring_ && !through) return charge(m.count);
@@ -260,8 +280,70 @@ void KernelEmitter::matrix_in(BufferId b, const Box& matrix) {
 
 void KernelEmitter::move_out(BufferId b, const Box& box) {
   if (places_[b.index()].memory == Memory::l0c) return sums_out(b, buffer(b).outer);
+  if (in_strips(b)) return move_strips(b, box, false);
   const Matrices m = matrices_of(box);
   for (std::int64_t i = 0; i < m.count; ++i) matrix_out(b, matrix_of(box, i));
+}
+
+/// Whether copies are between UB and home alone, of elements as they are.
+bool KernelEmitter::in_strips(BufferId b) const {
+  return places_[b.index()].memory == Memory::ub && !buffer(b).outer.valid() && !widened(b) &&
+         tiles_[b.index()].box.rank() > 2;
+}
+
+/// A box in as few copies as there are: rows of several dimensions are those of one matrix where
+/// they are as far apart at home and in the tile.
+void KernelEmitter::move_strips(BufferId b, const Box& box, bool inward) {
+  const TensorId t = buffer(b).tensor;
+  const TilePlace& p = places_[b.index()];
+  const Tile& tile = tiles_[b.index()];
+  if (!contains(tile.box, box))
+    throw Refused{tensor_name(t) + " is used at " + std::string(name_of(p.memory)) +
+                  " beyond its tile there"};
+  const std::vector<std::int64_t> here = steps_in(b), there = steps_at_home(t);
+  int first = box.rank() - 1, inner = box.rank() - 2, last = -1;
+  for (int d = first - 1; d >= 0; first = d--) {
+    if (box[d].size() == 1) continue;
+    const auto joins = [&](const std::vector<std::int64_t>& by) {
+      return by[static_cast<std::size_t>(d)] ==
+             box[last].size() * by[static_cast<std::size_t>(last)];
+    };
+    if (last < 0)
+      inner = d;
+    else if (!joins(here) || !joins(there))
+      break;
+    last = d;
+  }
+  const bool counted = measuring_ || !keeps_copies_from(inward ? Memory::gm : Memory::ub);
+  Box strip = box;
+  std::int64_t rows = 1, strips = 1;
+  for (int d = 0; d + 1 < box.rank(); ++d) (d < first ? strips : rows) *= box[d].size();
+  const std::int64_t columns = box[box.rank() - 1].size();
+  for (std::int64_t i = 0; i < strips; ++i) {
+    if (counted) {
+      way(inward ? Memory::gm : p.memory, inward ? p.memory : Memory::gm);
+      charge(1);
+      continue;
+    }
+    std::int64_t rest = i, offset = tile.copy * p.elements;
+    for (int d = first - 1; d >= 0; rest /= box[d--].size()) {
+      strip[d].lo = box[d].lo + rest % box[d].size();
+      strip[d].hi = strip[d].lo + 1;
+    }
+    for (int d = 0; d < box.rank(); ++d)
+      offset += (strip[d].lo - tile.box[d].lo) * here[static_cast<std::size_t>(d)];
+    Piece outside = home(t, strip);
+    outside.at.pitch = there[static_cast<std::size_t>(inner)];
+    const std::int64_t pitch = here[static_cast<std::size_t>(inner)], size = size_of(p.type);
+    Piece inside{.memory = p.memory,
+                 .type = p.type,
+                 .at = {.place = {p.name, offset}, .layout = p.layout, .pitch = pitch}};
+    inside.touches.push_back(
+        {.memory = p.memory,
+         .low = p.address + offset * size,
+         .high = p.address + round_up((offset + (rows - 1) * pitch + columns) * size, kBlock)});
+    copy(inward ? inside : outside, inward ? outside : inside, rows, columns);
+  }
 }
 
 /// Running sums are rounded to their tensor's type on their way, whether they are complete or not.

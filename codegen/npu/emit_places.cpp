@@ -148,7 +148,7 @@ void KernelEmitter::place_operands() {
         if ((c == Combine::sum || c == Combine::product) && in_turns(n))
           places_[u.buffer.index()].type = DType::f32;
       }
-      moves_elements_ |= by_elements(n.op);
+      moves_elements_ |= by_elements(n);
       continue;
     }
     const Product p = product_of(n.op);

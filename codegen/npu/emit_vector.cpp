@@ -12,10 +12,87 @@
 
 namespace tilewright::npu {
 
-/// The loops that a slab's rows and columns run over: the last two dimensions of the access with
-/// the most, if vector instructions can walk it and fold what is reduced. Otherwise long ones: a
-/// reduced one as columns, but for products, which are folded row by row.
+/// The loops that a slab's rows and columns run over. Where vector instructions walk all accesses
+/// as they lie, usual_loops(), elsewhere those of which all slabs are estimated to take least.
 KernelEmitter::SlabLoops KernelEmitter::slab_loops(OpId id) const {
+  auto [at, is_new] = slab_loops_.try_emplace(id.value, SlabLoops{});
+  if (!is_new) return at->second;
+  const Operator& op = w_.op(id);
+  SlabLoops best = usual_loops(id);
+  const auto walks = [&](const Access& a) { return spread_of(a, best).has_value(); };
+  if (!std::ranges::all_of(op.inputs, walks) ||
+      !std::ranges::all_of(op.outputs, walks, &Output::target)) {
+    const bool product = std::ranges::any_of(
+        op.outputs, [](const Output& o) { return o.combine == Combine::product; });
+    double least = slabs_take(id, best);
+    for (LoopId columns : op.loops)
+      for (LoopId rows : op.loops) {
+        if (rows == columns ||
+            (w_.is_reduction(id, columns) && (w_.is_reduction(id, rows) || product)))
+          continue;
+        if (const double its = slabs_take(id, {.rows = rows, .columns = columns}); its < least)
+          least = its, best = {.rows = rows, .columns = columns};
+      }
+  }
+  return at->second = best;
+}
+
+/// Cycles of all slabs of an operator, as if its loops were not cut: what accesses that do not lie
+/// as vector instructions walk them take to be brought, its functions, and what folds.
+double KernelEmitter::slabs_take(OpId id, const SlabLoops& loops) const {
+  const Operator& op = w_.op(id);
+  const auto extent = [&](LoopId l) { return l.valid() ? w_.loop(l).extent : 1; };
+  const double columns = static_cast<double>(std::min(extent(loops.columns), kEstimatedColumns));
+  const double rows = std::min(static_cast<double>(extent(loops.rows)),
+                               std::max(16.0, std::floor(kEstimatedElements / columns)));
+  double slabs = std::ceil(static_cast<double>(extent(loops.columns)) / columns) *
+                 std::ceil(static_cast<double>(extent(loops.rows)) / rows);
+  for (LoopId l : op.loops)
+    if (l != loops.rows && l != loops.columns) slabs *= static_cast<double>(extent(l));
+  const auto repeats = [](double elements) { return std::ceil(elements / kLanes); };
+  double instructions = 0, cycles = 0;
+  const auto bring = [&](const Access& a) {
+    const bool by_rows = depends(op, a, loops.rows), by_columns = depends(op, a, loops.columns);
+    const double n = (by_rows ? rows : 1) * (by_columns ? columns : 1);
+    if (is_gather(a)) return;  // an element a point, whatever the loops are
+    if (w_.tensor(a.tensor).dtype != DType::f32) {
+      if (!may_lie(op, a, loops)) cycles += 2 * n * static_cast<double>(core().issue_cycles);
+    } else if (!by_columns) {
+      // Rows of a dimension further out are more than a stride apart.
+      instructions += by_rows && !is_in_last_two(a, loops.rows) ? n : 1;
+      cycles += n;
+    } else if (!may_lie(op, a, loops)) {
+      const double length = by_rows ? std::max(rows, columns) : columns;
+      instructions += 2 * std::ceil(length / kLineAtOnce) * (n / length);
+      cycles += n * static_cast<double>(1 + core().reduction_repeat);
+    }
+  };
+  for (const Access& a : op.inputs) bring(a);
+  for (const Output& o : op.outputs) {
+    bring(o.target);
+    double functions = o.combine == Combine::assign ? 0 : 1;
+    const std::function<void(const Expr&)> count = [&](const Expr& e) {
+      functions += e.kind == Expr::Kind::call ? 1 : 0;
+      std::ranges::for_each(e.args, count);
+    };
+    count(o.value);
+    instructions += std::max(1.0, functions);
+    cycles += std::max(1.0, functions) * rows * repeats(columns);
+    if (loops.columns.valid() && w_.is_reduction(id, loops.columns)) {
+      instructions += repeats(columns);
+      cycles += rows * (repeats(columns) - 1 + static_cast<double>(core().reduction_repeat));
+    } else if (loops.rows.valid() && w_.is_reduction(id, loops.rows)) {
+      instructions += rows - 1;
+      cycles += (rows - 1) * repeats(columns);
+    }
+  }
+  return slabs * (instructions * static_cast<double>(core().vector_startup) + cycles);
+}
+
+/// The last two dimensions of the access with the most, if vector instructions can walk it and fold
+/// what is reduced. Otherwise long loops: a reduced one as columns, but for products, which are
+/// folded row by row.
+KernelEmitter::SlabLoops KernelEmitter::usual_loops(OpId id) const {
   const Operator& op = w_.op(id);
   const Access* widest = &op.outputs.front().target;
   for (const Access& a : op.inputs)
@@ -49,9 +126,6 @@ KernelEmitter::SlabLoops KernelEmitter::slab_loops(OpId id) const {
 }
 
 namespace {
-
-/// Vector instructions begin at blocks.
-bool is_aligned(std::int64_t bytes) { return bytes % kBlock == 0; }
 
 VectorOp folding(const Operator& op, Combine c) {
   if (c == Combine::sum) return VectorOp::add;
@@ -173,7 +247,8 @@ std::int64_t KernelEmitter::slab_rows(const ScheduleNode& n, std::vector<Interva
   return std::min(rows, fit);
 }
 
-/// Which of the operator's inputs and outputs, in that order, the scalar unit has to move.
+/// Which of the operator's inputs and outputs, in that order, are brought to scratch and from
+/// there, since vector instructions cannot work on them as they lie.
 std::vector<bool> KernelEmitter::moved_by_elements(const ScheduleNode& n,
                                                    const std::vector<Interval>& at,
                                                    const SlabLoops& loops) const {
@@ -181,11 +256,9 @@ std::vector<bool> KernelEmitter::moved_by_elements(const ScheduleNode& n,
   std::vector<bool> all;
   const auto add = [&](const Access& a, BufferId b) {
     if (!b.valid()) return all.push_back(true);  // a gather
-    const bool walked = spread_of(a, loops).has_value();
-    const bool aligned = walked && is_aligned(within_tile(b, footprint(w_, op, a, at)).offset *
-                                              size_of(places_[b.index()].type));
-    if (walked && !aligned && !moves_elements_) throw NeedsMoves{};
-    all.push_back(!aligned);
+    const Walked x = walked(n.op, a, b, at, loops);
+    all.push_back(!as_it_lies(op, a, x, loops, shape_of(n.op, at, loops)));
+    if (all.back() && !in_lines(b) && !moves_elements_) throw NeedsMoves{};
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     add(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)));
@@ -194,30 +267,41 @@ std::vector<bool> KernelEmitter::moved_by_elements(const ScheduleNode& n,
   return all;
 }
 
+Shape KernelEmitter::shape_of(OpId op, const std::vector<Interval>& at,
+                              const SlabLoops& loops) const {
+  const auto size = [&](LoopId l) {
+    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(op, l))].size() : 1;
+  };
+  return {.rows = size(loops.rows), .columns = size(loops.columns)};
+}
+
 /// Temporaries go by its shape and by what is moved alone, instructions also by how far apart the
-/// rows of its tiles lie; null where the scalar unit moves what lies elsewhere in every slab.
+/// rows of its tiles lie; null where the scalar unit moves what lies elsewhere in every slab, or
+/// where a slab reads beyond a tensor.
 KernelEmitter::SlabWork* KernelEmitter::slab_work(const ScheduleNode& n,
                                                   const std::vector<Interval>& at,
                                                   const SlabLoops& loops, const SlabSums& sums,
                                                   bool dry, const std::vector<bool>& moved) {
   const Operator& op = w_.op(n.op);
-  const auto size = [&](LoopId l) {
-    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
-  };
-  std::vector<std::int64_t> key{&n - k_.nodes.data(), size(loops.rows), size(loops.columns)};
+  const Shape shape = shape_of(n.op, at, loops);
+  std::vector<std::int64_t> key{&n - k_.nodes.data(), shape.rows, shape.columns};
   key.insert(key.end(), moved.begin(), moved.end());
   key.push_back(sums.kept);
   if (dry) return &slabs_[std::move(key)];
   if (moves_elements_) return nullptr;
   for (const bool is : {sums.first, sums.begins, sums.ends, sums.last}) key.push_back(is);
+  bool inside = true;
   const auto add = [&](const Access& a, BufferId b) {
-    key.push_back(within_tile(b, footprint(w_, op, a, at)).pitch);
+    const Walked x = walked(n.op, a, b, at, loops);
+    inside = inside && whole(x, shape);
+    key.push_back(x.offset.row);
+    key.push_back(x.offset.column);
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i)
     add(op.inputs[i], codegen::buffer_of_input(n, static_cast<int>(i)));
   for (const OutputUse& out : n.writes)
     add(op.outputs[static_cast<std::size_t>(out.output)].target, out.buffer);
-  return &slabs_[std::move(key)];
+  return inside ? &slabs_[std::move(key)] : nullptr;
 }
 
 /// One slab; elements of scratch that it took. `dry`: emits nothing.
@@ -258,22 +342,14 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
                                       const SlabLoops& loops, const SlabSums& sums,
                                       const std::vector<bool>& moved, const SlabEmit& emit) {
   const Operator& op = w_.op(n.op);
-  const auto size = [&](LoopId l) {
-    return l.valid() ? at[static_cast<std::size_t>(w_.local_index(n.op, l))].size() : 1;
-  };
-  const Shape shape{.rows = size(loops.rows), .columns = size(loops.columns)};
+  const Shape shape = shape_of(n.op, at, loops);
   const SlabAt here{.w = w_, .op = n.op, .at = at, .loops = loops, .shape = shape};
   VectorUnit unit(scratch_name_, [&](Vector v, std::vector<TraceTouch> touches) {
     if (moves_elements_) touches.push_back(scratch_touch());
     emit.step(vector_step(std::move(v), std::move(touches), op.name, emit.kept));
   });
   const auto tile_value = [&](const Access& a, BufferId b) {
-    const Piece p = tile(b, footprint(w_, op, a, at));
-    return Value{.spread = *spread_of(a, loops),
-                 .type = p.type,
-                 .place = p.at.place,
-                 .pitch = p.at.pitch.literal(),
-                 .touches = p.touches};
+    return *as_it_lies(op, a, walked(n.op, a, b, at, loops), loops, shape);
   };
   const auto read = [&](int input) {
     return std::ranges::any_of(n.writes, [&](const OutputUse& out) {
@@ -311,7 +387,7 @@ std::int64_t KernelEmitter::make_slab(const ScheduleNode& n, const std::vector<I
         from = unit.temporary(spread, shape);
         expressions.into(v, from);
       }
-      move_elements(op, output.target, b, n, here, from, false, emit);
+      move_elements(unit, op, output.target, b, n, here, from, false, emit);
     };
     if (output.combine == Combine::assign) {
       if (by_elements || !expressions.directly(output.value, out)) {

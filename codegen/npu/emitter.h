@@ -77,9 +77,30 @@ struct HomeRead {
   double moved = 0;
 };
 
+/// An affine form over a slab: its value at the slab's first element, and from row to row and from
+/// column to column.
+struct Form {
+  std::int64_t base = 0, row = 0, column = 0;
+  std::int64_t at(std::int64_t r, std::int64_t c) const { return base + r * row + c * column; }
+};
+
+/// An access's elements over a slab: where they lie, and which of them are in the tensor at all.
+struct Walked {
+  Form offset = {};                                        ///< elements from `object`'s beginning
+  std::vector<std::pair<Form, std::int64_t>> inside = {};  ///< values, and what they are below
+  std::vector<std::int64_t> by = {};  ///< elements from index to index, by dimension
+  std::string object = {};
+  DType type = DType::f32;               ///< as the elements lie there
+  std::vector<TraceTouch> touches = {};  ///< none: no element is in the tensor
+};
+struct Shape;
+/// Whether every element of a slab is in the tensor.
+bool whole(const Walked& x, const Shape& shape);
+/// Whether no other dimension of the access goes by the loop.
+bool is_in_last_two(const Access& a, LoopId loop);
+
 enum class Spread : std::uint8_t;
 struct Value;
-struct Shape;
 class VectorUnit;
 
 class KernelEmitter : private BlockWalk {
@@ -156,6 +177,11 @@ class KernelEmitter : private BlockWalk {
   bool keeps_copies_from(Memory from) const;
   /// Refuses what copy() would of the same, and makes no step.
   void count_copy(BufferId b, const Box& part, bool inward);
+  bool in_strips(BufferId b) const;
+  void move_strips(BufferId b, const Box& box, bool inward);
+  /// Elements from one index of a dimension to the next.
+  std::vector<std::int64_t> steps_at_home(TensorId t) const;
+  std::vector<std::int64_t> steps_in(BufferId b) const;  ///< its tile of now, in nd
   std::vector<Box> slices(const Box& matrix, DType type, bool whole);
   void matrix_in(BufferId b, const Box& matrix);
   void matrix_out(BufferId b, const Box& matrix);
@@ -210,6 +236,9 @@ class KernelEmitter : private BlockWalk {
     bool first = false, kept = false, begins = true, ends = true, last = true;
   };
   SlabLoops slab_loops(OpId op) const;
+  SlabLoops usual_loops(OpId op) const;
+  double slabs_take(OpId op, const SlabLoops& loops) const;
+  Shape shape_of(OpId op, const std::vector<Interval>& at, const SlabLoops& loops) const;
   bool on_cube(const ScheduleNode& n) const;
   std::int64_t slab_rows(const ScheduleNode& n, std::vector<Interval> at, const SlabLoops& loops,
                          std::int64_t rows, bool kept);
@@ -235,11 +264,26 @@ class KernelEmitter : private BlockWalk {
   // emit_elements.cpp
   bool depends(const Operator& op, const Access& a, LoopId loop) const;
   std::optional<Spread> spread_of(const Access& a, const SlabLoops& at) const;
-  bool by_elements(OpId op) const;
+  /// Whether an access to columns lies as vector instructions walk it, in slabs that begin at
+  /// multiples of a block.
+  bool may_lie(const Operator& op, const Access& a, const SlabLoops& loops) const;
+  /// Of a buffer's tile, or of the tensor at home where there is none.
+  Walked walked(OpId op, const Access& a, BufferId b, const std::vector<Interval>& at,
+                const SlabLoops& loops) const;
+  /// As an operand of vector instructions, where they can begin and go on there.
+  std::optional<Value> as_it_lies(const Operator& op, const Access& a, const Walked& x,
+                                  const SlabLoops& loops, const Shape& shape) const;
+  /// Whether the vector unit itself brings elements from anywhere in the tile, and there.
+  bool in_lines(BufferId b) const;
+  /// Whether the scalar unit is needed for some access or index, as far as tiles are not known.
+  bool by_elements(const ScheduleNode& n) const;
   void looped(const std::string& counter, std::int64_t n, bool kept,
               const std::function<void(std::int64_t)>& body);
-  void move_elements(const Operator& op, const Access& a, BufferId b, const ScheduleNode& n,
-                     const SlabAt& slab, const Value& scratch, bool inward, const SlabEmit& emit);
+  void move_elements(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
+                     const ScheduleNode& n, const SlabAt& slab, const Value& scratch, bool inward,
+                     const SlabEmit& emit);
+  void move_lines(VectorUnit& unit, const Walked& x, const SlabAt& slab, const Value& scratch,
+                  bool inward, const SlabEmit& emit);
   Value packed(VectorUnit& unit, const Operator& op, const Access& a, BufferId b,
                const ScheduleNode& n, const SlabAt& slab, std::optional<Spread> as,
                const SlabEmit& emit);
@@ -264,6 +308,7 @@ class KernelEmitter : private BlockWalk {
   std::int64_t scratch_bytes_ = 0;
   bool uses_vector_ = false;
   std::map<std::vector<std::int64_t>, SlabWork> slabs_;
+  mutable std::map<int, SlabLoops> slab_loops_;  ///< by OpId
   std::array<std::array<Way, kMemories>, kMemories> ways_ = {};
   std::vector<Buffer> extra_;                     ///< tensors' names for the transits, and scratch
   std::vector<std::int64_t> opens_, most_opens_;  ///< by BufferId: tiles a block, the most

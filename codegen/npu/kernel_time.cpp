@@ -186,15 +186,19 @@ class LinesRead {
     std::vector<bool>& had = had_[r.tensor];
     had.resize(static_cast<std::size_t>(ceil_div(tensor.bytes().value, line_) + 1));
     const std::int64_t size = size_of(tensor.dtype);
+    const Matrices m = matrices_of(r.box);
     const int rank = r.box.rank();
-    std::int64_t offset = 0, pitch = 1, rows = 1, columns = 1;
-    for (int d = 0; d < rank; ++d)
-      offset = offset * tensor.shape[static_cast<std::size_t>(d)] + r.box[d].lo;
-    if (rank > 0) columns = r.box[rank - 1].size(), pitch = tensor.shape.back();
-    if (rank > 1) rows = r.box[rank - 2].size();
-    std::int64_t lines = 0;
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const std::int64_t begin = (offset + i * pitch) * size, end = begin + columns * size;
+    const std::int64_t pitch = rank > 0 ? tensor.shape.back() : 1;
+    std::int64_t lines = 0, offset = 0;
+    for (std::int64_t i = 0; i < m.count * m.rows; ++i) {
+      if (i % m.rows == 0) {
+        const Box matrix = matrix_of(r.box, i / m.rows);
+        offset = 0;
+        for (int d = 0; d < rank; ++d)
+          offset = offset * tensor.shape[static_cast<std::size_t>(d)] + matrix[d].lo;
+      }
+      const std::int64_t begin = (offset + i % m.rows * pitch) * size;
+      const std::int64_t end = begin + m.columns * size;
       for (std::int64_t l = begin / line_; l * line_ < end; ++l) {
         if (had[static_cast<std::size_t>(l)]) continue;
         had[static_cast<std::size_t>(l)] = true;

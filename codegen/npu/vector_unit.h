@@ -19,7 +19,10 @@
 namespace tilewright::npu {
 
 constexpr std::int64_t kLanes = kVector / 4;  // f32 elements of a repeat
-constexpr std::int64_t kTurn = 2 * kVector;   // bytes: sixteen bank groups of a block each
+constexpr std::int64_t kEstimatedColumns = 512;
+constexpr double kEstimatedElements = 4096;  // of a slab, where its size is not known yet
+constexpr std::int64_t kLineAtOnce = 128;    // elements that are brought by two instructions
+constexpr std::int64_t kTurn = 2 * kVector;  // bytes: sixteen bank groups of a block each
 
 /// How a value lies over a slab.
 enum class Spread : std::uint8_t {
@@ -27,6 +30,13 @@ enum class Spread : std::uint8_t {
   full,    ///< an element for each row and column
   row,     ///< one for each row
   column,  ///< one for each column
+  one,     ///< one for all, which fills a block
+};
+
+/// Elements of a buffer, `step` apart.
+struct ElementLine {
+  Place first;
+  std::int64_t step = 1;
 };
 
 struct Value {
@@ -35,7 +45,7 @@ struct Value {
   DType type = DType::f32;
   Place place = {};                      ///< literal offset
   std::int64_t pitch = 0;                ///< full: elements from row to row
-  bool blocks = false;                   ///< row: each element fills a block (vbrcb)
+  bool blocks = false;                   ///< row, one: each element fills a block (vbrcb)
   std::vector<TraceTouch> touches = {};  ///< tiles; scratch is the vector unit's own
   std::int64_t offset() const { return place.offset.literal(); }
 };
@@ -58,6 +68,7 @@ class VectorUnit {
     v.pitch = round_up(s.columns, kBlock / 4);
     const std::int64_t elements = spread == Spread::full  ? s.rows * v.pitch
                                   : spread == Spread::row ? round_up(s.rows, kBlock / 4)
+                                  : spread == Spread::one ? kBlock / 4
                                                           : v.pitch;
     used_ += elements;
     // Two that begin in one bank group are read in turn: whole ones lie half a turn of the groups
@@ -77,9 +88,13 @@ class VectorUnit {
 
   /// to = op(from...) over the slab; operands of one type but in a cast.
   void apply(VectorOp op, const Value& to, std::vector<Value> from, Shape s, double immediate = 0) {
-    for (Value& v : from)
+    for (Value& v : from) {
       if (v.spread == Spread::row && to.spread == Spread::full) v = in_blocks(v, s);
-    if (to.spread == Spread::row) {  // a vector of rows is one row of columns
+      if (v.spread == Spread::row && to.spread == Spread::row) v = dense(v, s);
+    }
+    if (to.spread == Spread::one) {
+      s = {.rows = 1, .columns = kBlock / 4};
+    } else if (to.spread == Spread::row) {  // a vector of rows is one row of columns
       s = {.rows = 1, .columns = s.rows};
     } else if (to.spread == Spread::column) {
       s.rows = 1;
@@ -119,19 +134,84 @@ class VectorUnit {
   /// A row's element in a block, as an operand over full slabs.
   Value in_blocks(const Value& v, Shape s) {
     if (v.blocks) return v;
-    Value to{.spread = Spread::row, .place = {scratch_, used_}, .blocks = true};
-    used_ += round_up(s.rows, 8) * 8;
-    most_ = std::max(most_, used_);
-    for (std::int64_t r = 0; r < s.rows;) {  // eight rows a repeat
-      const std::int64_t whole = std::min(kMaxRepeat, (s.rows - r) / 8);
-      const std::int64_t n = std::max<std::int64_t>(whole, 1);
-      Vector b{.op = VectorOp::brcb, .to = {.place = moved(to.place, r * 8)}, .repeat = n};
-      b.from.push_back({.place = moved(v.place, r)});
-      if (whole == 0) b.mask = s.rows - r;
-      emit_all(std::move(b), to, {v});
-      r += whole == 0 ? s.rows - r : 8 * whole;
-    }
+    const Value to = blocks(Spread::row, s.rows);
+    fill_blocks(to.place, {.first = v.place}, s.rows, v.touches);
     return to;
+  }
+
+  /// A row's elements side by side, as an operand over rows.
+  Value dense(const Value& v, Shape s) {
+    if (!v.blocks) return v;
+    const Value to = temporary(Spread::row, s);
+    first_of_blocks({.first = to.place}, v.place, s.rows, {});
+    return to;
+  }
+
+  /// Room for `n` elements of a block each.
+  Value blocks(Spread spread, std::int64_t n) {
+    const Value to{.spread = spread, .place = {scratch_, used_}, .blocks = true};
+    used_ += round_up(n, 8) * 8;
+    most_ = std::max(most_, used_);
+    return to;
+  }
+
+  /// Zeros in `n` blocks.
+  void clear(const Value& v, std::int64_t n) {
+    Value flat = v;
+    flat.spread = Spread::column;
+    flat.blocks = false;
+    apply(VectorOp::dup, flat, {}, {.columns = n * kBlock / 4}, 0);
+  }
+
+  /// Each of `n` elements (f32) fills a block, one block after another.
+  void fill_blocks(const Place& to, const ElementLine& from, std::int64_t n,
+                   const std::vector<TraceTouch>& read) {
+    const bool strides = from.step >= 0 && from.step <= kMaxStride;
+    for (std::int64_t done = 0, now = 0; done < n; done += now) {
+      Vector v{.op = VectorOp::brcb, .to = {.place = moved(to, done * 8)}};
+      v.from.push_back({.place = moved(from.first, done * from.step)});
+      now = n - done;
+      if (from.step == 1 && now >= 8) {  // eight a repeat
+        v.repeat = std::min(kMaxRepeat, now / 8);
+        now = 8 * v.repeat.literal();
+      } else if (from.step == 1) {
+        v.mask = now;
+      } else {
+        now = strides ? std::min(kMaxRepeat, now) : 1;
+        v.repeat = now, v.mask = 1;
+        v.to.repeat_stride = 1;
+        if (now > 1) v.from.back().repeat_stride = from.step;
+      }
+      emit_(std::move(v), read);
+    }
+  }
+
+  /// The first elements of `n` blocks, one after another, become those of a line.
+  void first_of_blocks(const ElementLine& to, const Place& from, std::int64_t n,
+                       std::vector<TraceTouch> written) {
+    for (TraceTouch& t : written) t.write = true;
+    const bool strides = to.step >= 0 && to.step <= kMaxStride;
+    for (std::int64_t done = 0, now = 0; done < n; done += now) {
+      now = strides ? std::min(kMaxRepeat, n - done) : 1;
+      Vector v{.op = VectorOp::rsum,
+               .to = {.place = moved(to.first, done * to.step)},
+               .repeat = now,
+               .mask = 1};
+      if (to.step != 1 && now > 1) v.to.repeat_stride = to.step;
+      v.from.push_back({.place = moved(from, done * 8), .repeat_stride = 1});
+      emit_(std::move(v), written);
+    }
+  }
+
+  /// Elements (f32) from one line to another by kLineAtOnce blocks from `between` on.
+  void bring(const ElementLine& to, const ElementLine& from, std::int64_t n,
+             const std::vector<TraceTouch>& written, const std::vector<TraceTouch>& read,
+             const Place& between) {
+    for (std::int64_t done = 0; done < n; done += kLineAtOnce) {
+      const std::int64_t now = std::min(kLineAtOnce, n - done);
+      fill_blocks(between, {moved(from.first, done * from.step), from.step}, now, read);
+      first_of_blocks({moved(to.first, done * to.step), to.step}, between, now, written);
+    }
   }
 
  private:
@@ -160,9 +240,12 @@ class VectorUnit {
     const auto instruction = [&](std::int64_t row, std::int64_t column, std::int64_t repeat,
                                  std::int64_t mask, bool along) {
       const auto operand = [&](const Value& v) {
-        const bool block = v.spread == Spread::row && v.blocks;
+        const bool one = v.spread == Spread::one && to.spread != Spread::one;
+        const bool block = one || (v.spread == Spread::row && v.blocks);
         VectorPlace p{.place = moved(v.place, (v.spread == Spread::full ? row * v.pitch : 0) +
-                                                  (block ? row * 8 : column))};
+                                                  (one     ? 0
+                                                   : block ? row * 8
+                                                           : column))};
         if (block) p.block_stride = 0;
         if (along && block) p.repeat_stride = 0;
         if (!along && repeat > 1) p.repeat_stride = stride(v, to);
@@ -281,7 +364,8 @@ class Expressions {
 
   static Spread over(Spread a, Spread b) {
     if (a == b || b == Spread::constant) return a;
-    return a == Spread::constant ? b : Spread::full;
+    if (a == Spread::constant || a == Spread::one) return b;
+    return b == Spread::one ? a : Spread::full;
   }
 
   Value result(Spread spread, const Value* to) {

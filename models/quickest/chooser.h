@@ -42,12 +42,17 @@ constexpr std::size_t kTakenApart = 12, kTakenApartByBytes = 40;
 constexpr int kTreesOfTaken = 1600;
 /// Steps (Price::steps) of all searches of tiles of a question.
 constexpr std::int64_t kSteps = 12'000'000;
+/// Of all plans with larger tiles than were proposed, where a part has no other plan.
+constexpr std::int64_t kLargerSteps = 3'000'000;
 
 /// The plan of one question: run() once.
 class Chooser {
  public:
   explicit Chooser(const Question& q) : q_(q), clock_(target_time(q)) {}
   Result<Proposal> run(bool why);
+  /// Rewrites of the parts that run() took, where the whole with all of them does not have the
+  /// parts any more.
+  const std::vector<std::string>& apart() const { return apart_; }
 
  private:
   // ---- elsewhere.cpp: parts put together
@@ -156,7 +161,7 @@ class Chooser {
   bool refines_ = true;    ///< tiles are searched
   std::size_t atoms_ = 0;  ///< what no cut parts; 0: not counted yet
   /// Steps of all prices so far, and those that searches of tiles may still take.
-  std::int64_t walked_ = 0, left_ = kSteps;
+  std::int64_t walked_ = 0, left_ = kSteps, larger_ = kLargerSteps;
   Cost cost_ = kSeconds;
   Candidates seen_ = {};
   std::map<Part, Known> known_;
@@ -173,6 +178,7 @@ class Chooser {
   std::map<std::string, std::optional<Kernel>> searched_;
   std::map<std::string, Part> shapes_;  ///< the first part of each
   std::map<std::string, std::string> refused_;
+  std::vector<std::string> apart_;
 };
 
 }  // namespace tilewright::quickest

@@ -144,7 +144,10 @@ void Chooser::time_all(Known& known) {
   if (any()) return;
   for (Candidate& c : known.all)
     for (const Plan& larger : coarser(c.part.plan, *c.workload)) {
+      if (larger_ <= 0) break;
+      const std::int64_t before = walked_;
       const std::optional<double> its = timed(larger, c.workload, kFewSteps).seconds;
+      larger_ -= its ? walked_ - before : kFewSteps;
       if (!its || (c.most[kSeconds] && *its >= *c.most[kSeconds])) {
         if (c.most[kSeconds]) break;
         continue;
@@ -152,7 +155,8 @@ void Chooser::time_all(Known& known) {
       c.part.plan = larger, c.most[kSeconds] = its, c.asked = false;
     }
   if (any()) return;
-  for (Candidate& c : known.all) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
+  for (Candidate& c : known.all)
+    if (!refused(c)) c.most[kSeconds] = timed(c.part.plan, c.workload).seconds;
 }
 
 /// To find out may take a target as long as to emit the plan: of larger tiles it is asked where
@@ -240,7 +244,9 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
   if (std::exchange(known.asked, true)) return all;
   const auto w = std::make_shared<const Workload>(subgraph(*q_.workload, p));
   const auto [like, first] = shapes_.try_emplace(signature(*w), p);
-  const std::deque<Candidate>* others = first ? nullptr : &known_.at(like->second).all;
+  const Known* const alike = first ? nullptr : &known_.at(like->second);
+  const std::deque<Candidate>* others = first ? nullptr : &alike->all;
+  bool copied = !first;
   Steps asked(static_cast<double>(q_.others.size()));
   for (const Model* m : q_.others) {
     asked.done();
@@ -256,6 +262,7 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
     const auto names =
         own == nullptr ? std::nullopt : names_alike(same->part.part, *own, same->part.rewrites);
     if (!names) {
+      copied = false;
       ask(*m, p, w, all);
       continue;
     }
@@ -266,6 +273,7 @@ std::deque<Candidate>& Chooser::candidates(const Part& p) {
     for (Kernel& k : c.part.plan.kernels) k = names->rename(std::move(k));
     all.push_back(std::move(c));
   }
+  known.timed = copied && alike->timed;
   return all;
 }
 
@@ -289,7 +297,10 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
     if (own == nullptr) return;
     const Result<Schedule> s = resolve(proposal->plan, own, q_.machine);
     if (!s) return;
-    if (q_.refuses)
+    // Where the target itself times plans, one operator's may be taken with larger tiles: then the
+    // target is asked by refused().
+    const bool later = clock_ != nullptr && p.size() == 1;
+    if (q_.refuses && !later)
       if (const auto why = q_.refuses(*s)) {
         refused_[m.name] = why->text;
         return;
@@ -301,7 +312,7 @@ void Chooser::ask(const Model& m, const Part& p, const std::shared_ptr<const Wor
                             .rewrites = proposal->rewrites,
                             .by = m.name},
                    .workload = std::move(own),
-                   .asked = true});
+                   .asked = !later});
   } catch (const InputError& e) {
     refused_[m.name] = e.what();
   }

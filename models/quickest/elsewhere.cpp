@@ -20,6 +20,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+/// Plans of a whole that is rewritten as its parts were.
+constexpr int kTimesRewritten = 4;
+
 }  // namespace
 
 Result<Proposal> Chooser::run(bool why) {
@@ -131,7 +134,12 @@ Result<Proposal> Chooser::joined(const std::vector<const Candidate*>& best, doub
   std::vector<PartPlan> parts;
   for (const Candidate* c : best) parts.push_back(c->part);
   Result<JoinedPlan> all = join_plans(*q_.workload, parts);
-  if (!all) return Reason{all.reason()};
+  if (!all) {
+    for (const PartPlan& part : parts)
+      for (const std::string& rewrite : part.rewrites)
+        if (std::ranges::find(apart_, rewrite) == apart_.end()) apart_.push_back(rewrite);
+    return Reason{all.reason()};
+  }
   Proposal out;
   out.plan = all->plan;
   out.rewrites = all->rewrites;
@@ -183,8 +191,22 @@ std::string Chooser::refusals() const {
 
 Result<Proposal> propose_of_others(const Question& q, const Settings& settings) {
   const auto begun = std::chrono::steady_clock::now();
-  Result<Proposal> best = Chooser(q).run(settings.flag("why"));
+  Question of = q;
+  std::vector<std::string> before;  // of the whole
+  Result<Proposal> best = Reason{};
+  for (int turn = 0; turn < kTimesRewritten; ++turn) {
+    Chooser chooser(of);
+    best = chooser.run(settings.flag("why"));
+    // A rewrite changes other parts, too: then all of the whole is planned as it is with them.
+    auto whole =
+        best || chooser.apart().empty() ? nullptr : rewritten(of.workload, chooser.apart());
+    if (whole == nullptr) break;
+    of.workload = std::move(whole);
+    before.insert(before.end(), chooser.apart().begin(), chooser.apart().end());
+  }
   if (best) {
+    std::vector<std::string>& all = best.value().rewrites;
+    all.insert(all.begin(), before.begin(), before.end());
     Proposal& p = best.value();
     p.search_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
