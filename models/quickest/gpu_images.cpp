@@ -13,13 +13,35 @@
 namespace tilewright::quickest {
 namespace {
 
-constexpr std::int64_t kMostPoints = 256;  // of an instruction's columns
-constexpr std::size_t kMostParts = 6;      // chosen: of a loop, to try
+constexpr std::int64_t kMostPoints = 256;         // of an instruction's columns
+constexpr std::size_t kMostParts = 6;             // chosen: of a loop, to try
+constexpr std::int64_t kRow = 128, kRowsAt = 16;  // bytes of a box's row, and where rows begin
 
 struct Images {
   LoopId rows, channel;
   std::vector<LoopId> points, taps;  ///< innermost first
+  bool beside = false;  ///< the innermost taps lie beside few channels: all of them at once
 };
+
+/// Whether a row of the window is one piece of the image and of the weights, as
+/// lowering/gpu/warpgroup_points.cpp has it of few channels.
+bool taps_beside(const Workload& w, const Access& left, const Access& right, const Images& of) {
+  const std::size_t d = right.index.size() - 2;
+  const Tensor& image = w.tensor(right.tensor);
+  const std::int64_t pixel = image.shape.back(), size = size_of(image.dtype);
+  if (of.taps.empty() || right.index[d].offset != 0 || left.index.size() < 2 ||
+      left.index[left.index.size() - 2].plain_loop() != of.taps.front() ||
+      w.tensor(left.tensor).shape.back() != pixel || w.loop(of.channel).extent != pixel)
+    return false;
+  std::int64_t reach = 0, taps = 0, step = 0;
+  for (const Term& t : right.index[d].terms) {
+    reach += t.coefficient * (w.loop(t.loop).extent - 1);
+    if (t.loop == of.taps.front()) taps = t.coefficient == 1 ? w.loop(t.loop).extent : 0;
+    if (t.loop == of.points.front()) step = t.coefficient;
+  }
+  return taps > 0 && step * pixel * size > 0 && step * pixel * size % kRowsAt == 0 &&
+         taps * pixel * size <= kRow && reach < image.shape[d];
+}
 
 std::optional<Images> images_of(const Workload& w, const Operator& op) {
   if (op.inputs.size() != 2 || op.outputs.size() != 1) return std::nullopt;
@@ -46,6 +68,7 @@ std::optional<Images> images_of(const Workload& w, const Operator& op) {
     found.rows = l;
   }
   if (!found.rows.valid() || found.points.empty()) return std::nullopt;
+  found.beside = taps_beside(w, left, right, found);
   return found;
 }
 
@@ -109,7 +132,7 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
           blocks.emplace_back(i == d ? &all[0] : &fixed.back(), Binding::grid);
         }
         blocks.emplace_back(&all[1], Binding::grid);
-        for (std::size_t i = images->taps.size(); i-- > 0;) {
+        for (std::size_t i = images->taps.size(); i-- > (images->beside ? 1 : 0);) {
           fixed.push_back({name(images->taps[i]), {1}});
           within.emplace_back(&fixed.back(), share && fixed.back().loop == *shared
                                                  ? Binding::cluster

@@ -11,7 +11,7 @@ namespace tilewright::stitching {
 struct Accesses {
   double count = 0;       ///< instructions
   double sectors = 0;     ///< of 32 bytes, that all of them bring from L2
-  double fresh = 1;       ///< how much of what they touch that is: L1 keeps sectors for neighbours
+  double fresh = 1;       ///< how much of what they touch that is: L1 keeps what is loaded
   double wavefronts = 0;  ///< passes of 128 bytes, or of 32 banks of shared memory
 };
 
@@ -22,10 +22,11 @@ class AccessCounts {
   /// the first of their copies, where all of `inside` is positive. Where a block's and a turn's
   /// part of the address begins is taken as aligned. `loops`: around it; elements of `dims` and
   /// turns of them that lie within a sector bring it once, the mean of all turns is given.
+  /// `stored`: L1 keeps nothing, and each instruction's sectors go to L2.
   Accesses home(TensorId t, const lowering::Linear& at, const std::vector<int>& dims,
                 std::int64_t width, const lowering::Copies& copies,
-                const std::vector<lowering::Linear>& inside,
-                const std::vector<int>& loops = {}) const;
+                const std::vector<lowering::Linear>& inside, const std::vector<int>& loops = {},
+                bool stored = false) const;
   /// Of a tile that comes to shared memory: an element a thread, along the tile's rows.
   Accesses staged(const lowering::Step& stage) const;
   /// Of shared memory.

@@ -103,6 +103,7 @@ void BoundTreeWriter::units_of_points(std::vector<int> rows) {
   const int along = last_of(rows);
   std::erase(rows, along);
   inner_ |= bit(along);
+  if (s_.lanes_across > 1) return units_of_tiles(rows, along, crossing_loop(g_, c_));
   bound_ = Binding::thread;
   const bool is_short = !rows.empty() && extent(along) <= kShortRounds * kWarp * step_along(along);
   if (is_short) {
@@ -157,8 +158,36 @@ bool BoundTreeWriter::is_window(const Access& a) const {
   });
 }
 
-std::int64_t BoundTreeWriter::step_along(int l) const {
-  std::int64_t step = s_.vector;
+void BoundTreeWriter::units_of_tiles(const std::vector<int>& rows, int along, int other) {
+  struct Side {
+    int loop;
+    std::int64_t step, lanes, warps = 1;
+    std::int64_t of_warp() const { return step * lanes; }
+    std::int64_t of_block() const { return of_warp() * warps; }
+  };
+  Side a{.loop = along, .step = step_along(along), .lanes = kWarp / s_.lanes_across};
+  Side o{.loop = other, .step = step_along(other, s_.across), .lanes = s_.lanes_across};
+  for (std::int64_t warps = threads_ / kWarp; warps > 1; warps /= 2) {
+    const bool longer = o.of_block() > a.of_block();
+    Side& first = longer ? a : o;
+    Side& second = longer ? o : a;
+    if (first.of_block() < extent(first.loop))
+      first.warps *= 2;
+    else if (second.of_block() < extent(second.loop))
+      second.warps *= 2;
+  }
+  for (int l : rows)
+    if (l != other) cuts_.push_back({l, 1, Binding::grid});
+  for (const Side* s : {&o, &a})
+    cuts_.push_back({s->loop, std::min(s->of_block(), extent(s->loop)), Binding::grid});
+  for (const Side* s : {&o, &a})
+    if (s->warps > 1) cuts_.push_back({s->loop, s->of_warp(), Binding::warp});
+  cuts_.push_back({other, o.step, Binding::lane});
+  bound_ = Binding::lane;
+}
+
+std::int64_t BoundTreeWriter::step_along(int l, std::int64_t most) const {
+  std::int64_t step = most;
   const std::int64_t all = w_.loops()[static_cast<std::size_t>(l)].extent;
   while (step > 1 && (extent(l) % step != 0 || all % step != 0)) step /= 2;
   return step;

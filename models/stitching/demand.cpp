@@ -257,7 +257,8 @@ class Tally {
   }
   const Accesses& moved(const Step& s, const std::vector<int>& loops = {}) const {
     return once(&s, [&] {
-      return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside, loops);
+      return accesses_.home(only(s).tensor, s.at, s.dims, s.strip.width, s.copies, s.inside, loops,
+                            s.kind == Step::Kind::store && !s.atomic);
     });
   }
   const Accesses& shared(const Linear& at, const std::vector<int>& dims) const {
@@ -527,7 +528,7 @@ class Tally {
       }
       if (!w.sum && v.storage != Storage::registers && (v.storage == Storage::direct || w.leaves)) {
         const Accesses& out = once(&w.home_at, [&] {
-          return accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside);
+          return accesses_.home(v.tensor, w.home_at, s.dims, 1, w.copies, w.inside, {}, true);
         });
         bring(out, done * warps(s), s.full, w.home_at, done);
         convert(done * warps(s) * points);

@@ -64,7 +64,7 @@ void Part::rows_and_blocks(Stitched& s, std::int64_t threads) const {
                                                                              : 1);
   const bool columns = columns_ && s.groups.front().scheme == Scheme::thread;
   if (columns) s.rows_per_block = kWarp;  // a block's warps share its columns' points
-  if (points_ || columns) s.rows_per_block *= s.vector * s.turns;
+  if (points_ || columns) s.rows_per_block *= s.vector * s.turns * s.across;
   if (!c_.partial.empty()) return runs_and_blocks(s);
   s.rows_per_block =
       static_cast<std::int64_t>(std::min(static_cast<double>(s.rows_per_block), c_.row_count));
@@ -182,7 +182,7 @@ std::int64_t Part::registers(const Stitched& s) const {
     }
     most = std::max(most, across + within(s.groups[at]));
   }
-  return kAddressing + most * s.vector;
+  return kAddressing + most * s.vector * s.across;
 }
 
 std::int64_t Part::within(const Group& g) const {

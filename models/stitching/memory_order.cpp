@@ -83,8 +83,33 @@ bool may_split(const Graph& g, const Component& c) {
          });
 }
 
+int crossing_loop(const Graph& g, const Component& c) {
+  const Workload& w = g.workload();
+  const int along = contiguous_loop(g, c, LoopSet::all());
+  if (along < 0 || !c.rows.has(along)) return -1;
+  std::vector<std::int64_t> bytes(w.loops().size());
+  each_home_access(g, c, [&](const Access& a) {
+    if (a.index.empty() || is_gather(a)) return;
+    const auto goes = [&](const Affine& i) {
+      return std::ranges::any_of(
+          i.terms, [&](const Term& t) { return static_cast<int>(t.loop.index()) == along; });
+    };
+    // Of what has both: one element of the crossing loop lies far from the next along the other.
+    if (goes(a.index.back()) || std::ranges::none_of(a.index, goes)) return;
+    for (const Term& t : a.index.back().terms)
+      if (t.coefficient == 1) bytes[t.loop.index()] += w.tensor(a.tensor).bytes().value;
+  });
+  const auto most = std::ranges::max_element(bytes);
+  if (most == bytes.end() || *most == 0) return -1;
+  const int l = static_cast<int>(most - bytes.begin());
+  return c.rows.has(l) ? l : -1;
+}
+
 std::int64_t widest_vector(const Graph& g, const Component& c) {
-  int l = contiguous_loop(g, c, LoopSet::all());
+  return widest_vector(g, c, contiguous_loop(g, c, LoopSet::all()));
+}
+
+std::int64_t widest_vector(const Graph& g, const Component& c, int l) {
   if (l < 0) return 1;
   std::int64_t widest = kAccess / smallest_element(g, c);
   while (widest > 1 && g.extent(l) % widest != 0) widest /= 2;

@@ -97,6 +97,7 @@ class Part {
   /// Not priced, whether they can be written or not.
   void each_written(std::int64_t threads, const std::function<void(Stitched&)>& f) const;
   void each_run(Stitched& s, std::int64_t threads, const std::function<void(Stitched&)>& f) const;
+  void each_tile(Stitched& s, const std::function<void(Stitched&)>& f) const;
   bool local(const Stitched& s) const;
   /// Fits and keeps locality; then it is priced.
   bool try_one(Stitched& s, std::int64_t threads, const Seen& f) const;
@@ -160,6 +161,7 @@ class Part {
   bool points_ = false;        ///< a row is a point
   bool nested_ = false;        ///< has_nested_rows()
   std::int64_t widest_ = 1;
+  int crossing_ = -1;      ///< of points, crossing_loop()
   double dram_bytes_ = 0;  ///< compulsory
   Demand all_;             ///< of all its points, by one thread, or of a block's columns
 };

@@ -56,6 +56,7 @@ Part::Part(const Graph& g, const Device& d, const Component& c, const Options& o
   over_columns_ = runs_over_columns(g, c);
   widest_ = widest_vector(g, c);
   nested_ = has_nested_rows(g, c);
+  if (points_ && c.partial.empty() && c.along < 0) crossing_ = crossing_loop(g, c);
 }
 
 // ---- Groups
@@ -240,6 +241,7 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
           for (s.splits = 1; s.splits == 1 || static_cast<double>(s.splits) <= most; s.splits *= 2)
             f(s);
       s.turns = s.splits = 1;
+      if (crossing_ >= 0 && scheme == Scheme::thread) each_tile(s, f);
       if (!nested_ || scheme == Scheme::thread) continue;
       for (Spread spread : {Spread::others, Spread::contiguous}) {
         s.spread = spread;
@@ -248,6 +250,17 @@ void Part::each_written(std::int64_t threads, const std::function<void(Stitched&
       s.spread = Spread::turns;
     }
   }
+}
+
+/// Of points of a transposition, tiles of both loops: accesses as wide as can be or half, each
+/// way, and lanes along one loop or the other.
+void Part::each_tile(Stitched& s, const std::function<void(Stitched&)>& f) const {
+  const std::int64_t widest = widest_vector(g_, c_, crossing_);
+  for (s.vector = std::max<std::int64_t>(1, widest_ / 2); s.vector <= widest_; s.vector *= 2)
+    for (s.across = std::max<std::int64_t>(1, widest / 2); s.across <= widest; s.across *= 2)
+      for (s.lanes_across = 2; s.lanes_across < kWarp; s.lanes_across *= 2)
+        if (s.vector * s.across <= lowering::kArrayValues) f(s);
+  s.vector = s.across = s.lanes_across = 1;
 }
 
 /// Every width of access and every run of rows.

@@ -147,6 +147,53 @@ TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
   EXPECT_GT(shares, 0);
 }
 
+/// Of few channels a box's row has the taps of a row of the window, too: drawn ones compute right,
+/// are clean, and move what their boxes have.
+TEST(Images, FewChannelsLieBesideTapsOfARow) {
+  const char* const seed = std::getenv("TILEWRIGHT_SEED");
+  testing::Draws draws(seed != nullptr ? std::strtoull(seed, nullptr, 10) : kSeed);
+  const auto number = [&](std::int64_t from, std::int64_t to) { return draws.number(from, to); };
+  std::vector<testing::Case> drawn;
+  std::vector<cuda::Source> sources;
+  while (drawn.size() < 8) {
+    const std::int64_t c = number(0, 1) == 0 ? 4 : 8, step = c == 4 ? 2 : number(1, 3),
+                       k = number(2, 64 / c > 7 ? 7 : 64 / c), x = number(2, 40), y = number(1, 6),
+                       wide = round_up((x - 1) * step + k, 2), pad = number(0, k - 1),
+                       high = std::max<std::int64_t>(1, (y - 1) * step + k - 2 * pad),
+                       o = number(2, 100);
+    const bool last = number(0, 1) == 0;
+    drawn.push_back(make_case(
+        formatted("name: drawn\ndtype: f16\nloops: {{b: 2, o: {}, c: {}, y: {}, x: {}, r: {}, "
+                  "s: {}}}\ntensors: {{I: [b,{},{},c], W: [o,r,{},c]}}\noperators:\n"
+                  "  - conv: O[{}] += I[b,{}*y+r-{},{}*x+s,c] * W[o,r,s,c]\n",
+                  o, c, y, x, k, k, high, wide, round_up(k, 2), last ? "b,y,x,o" : "b,o,y,x", step,
+                  pad, step),
+        formatted("b/1@grid y/1@grid x/{}@grid o/{}@grid ( r/1 ( C.conv ) S.O )", number(1, x),
+                  std::min<std::int64_t>(o, 64)),
+        number(1, 3), 0, 1));
+    const auto product = lowering::warpgroup_product(drawn.back().schedule, 0);
+    if (!product) {  // results that begin anywhere
+      EXPECT_TRUE(product.reason().find("O") != std::string::npos) << product.reason();
+      drawn.pop_back();
+      continue;
+    }
+    EXPECT_EQ(product->depth, 64 * k);
+    sources.push_back(
+        testing::emitted(drawn.back().schedule,
+                         {.warpgroups = true, .prefix = "f" + std::to_string(sources.size())}));
+    ASSERT_EQ(sources.back().micro_kernel, "wgmma") << drawn.back().text;
+  }
+  const auto module = testing::build_cuda(sources);
+  ASSERT_TRUE(module.ok()) << module.reason();
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    const auto run =
+        testing::run_cuda(*module, sources[i], *drawn[i].workload, kSeed, {.turns = i % 3});
+    ASSERT_TRUE(run.ok()) << drawn[i].text << run.reason();
+    EXPECT_TRUE(run->report.clean()) << drawn[i].text << "\n" << run->report.findings.front().text;
+    EXPECT_LT(run->error, 4e-3) << drawn[i].text;
+  }
+}
+
 /// A box's sectors, those outside of the image as well.
 TEST(Images, BoxesTakeAllTapsOfAllPoints) {
   const testing::Case c = make_case(

@@ -121,6 +121,41 @@ TEST(ChannelsLast, DrawnConvolutionsComputeTheSame) {
   EXPECT_GT(changed, 25);
 }
 
+/// Fewer channels than 16 bytes have lie beside the taps of a row, with zeros around.
+TEST(ChannelsLast, FewChannelsLieBesideTapsOfARow) {
+  const Workload w = workload(
+      "loops: {o: 5, c: 3, y: 4, x: 5, r: 7, s: 7}\ntensors: {I: [8,10,c]}\n"
+      "operators:\n  - conv: O[o,y,x] += I[2*y+r-3,2*x+s-3,c] * W[o,c,r,s]\n");
+  const Result<Workload> last = apply("channels-last:conv", w);
+  ASSERT_TRUE(last.ok()) << last.reason();
+  EXPECT_EQ(shape(*last, "I_last"), "8 16 4");  // 2 * 4 + 6 is the last column that is read
+  EXPECT_EQ(shape(*last, "W_last"), "5 7 8 4");
+  std::mt19937_64 random(7102);
+  const auto number = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  int changed = 0;
+  for (int i = 0; i < 40; ++i) {
+    const int c = number(2, 7), k = number(2, 7), stride = number(1, 3), pad = number(0, k - 1),
+              n = number(1, 6), size = std::max(1, (n - 1) * stride + k - 2 * pad - number(0, 1));
+    const bool first = number(0, 1) == 0;
+    const std::string at = formatted("{0}*y+r-{1},{0}*x+s-{1}", stride, pad);
+    const Workload drawn = workload(
+        formatted("loops: {{b: 2, o: {}, c: {}, y: {}, x: {}, r: {}, s: {}}}\n"
+                  "tensors: {{I: [b,{}]}}\noperators:\n  - conv: O[b,o,y,x] += W[o,{}] * I[b,{}]\n",
+                  number(2, 9), c, n, n, k, k,
+                  first ? formatted("c,{0},{0}", size) : formatted("{0},{0},c", size),
+                  number(0, 1) == 0 ? "c,r,s" : "s,c,r", first ? "c," + at : at + ",c"));
+    if (channels_to_be_last(drawn).empty()) continue;
+    ++changed;
+    const Result<Workload> few = apply("channels-last:conv", drawn);
+    ASSERT_TRUE(few.ok()) << few.reason();
+    EXPECT_EQ(check_rewrite(drawn, *few, 5).relative_error, 0) << i;
+    EXPECT_TRUE(channels_to_be_last(*few).empty()) << i;
+  }
+  EXPECT_GT(changed, 8);
+}
+
 TEST(ChannelsLast, RefusesWhatGainsNothing) {
   const auto reason = [](const std::string& yaml) {
     return apply("channels-last:conv", workload(yaml)).reason();

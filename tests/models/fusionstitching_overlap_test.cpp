@@ -350,6 +350,14 @@ TEST(DemandOf, RowsOfThreadsTouchASectorEach) {
   EXPECT_EQ(w.wavefronts, 32 * 32 + 1);
 }
 
+/// L1 keeps what is loaded for the next element of its sector, and nothing of what is stored.
+TEST(DemandOf, StoresGoToL2EachByItself) {
+  const Graph g = graph_from("loops: {n: 64, m: 64}\noperators:\n  - y[n,m] = abs(x[n,m])\n");
+  // A lane goes along a row: eight of its elements are a sector.
+  EXPECT_EQ(demand(g, "n/32@grid n/1@lane m/1 ( C.y )").sectors, 32 * 64 / 8 + 32 * 64);
+  EXPECT_EQ(demand(g, "n/1@grid m/1@lane ( C.y )").sectors, 2 * 64 / 8);
+}
+
 /// A thread that goes down a column finds none of its elements beside another: each brings a
 /// sector.
 TEST(DemandOf, ColumnsOfThreadsTouchASectorAnElement) {
@@ -538,7 +546,8 @@ Accesses touched(const std::string& text, const std::string& tree, lowering::Ste
   const AccessCounts counts(p);
   if (kind == lowering::Step::Kind::stage) return counts.staged(*found);
   return counts.home(p.value(found->values.front()).tensor, found->at, found->dims,
-                     found->strip.width, found->copies, found->inside);
+                     found->strip.width, found->copies, found->inside, {},
+                     kind == lowering::Step::Kind::store);
 }
 
 TEST(Accesses, AreCountedFromTheAddressesOfLanes) {
@@ -563,6 +572,9 @@ TEST(Accesses, AreCountedFromTheAddressesOfLanes) {
   // One lane writes the sum of all.
   EXPECT_EQ(rows("r/1@grid c/4@lane ( C.s )", Kind::store).sectors, 1);
   EXPECT_EQ(rows("r/32@grid r/1@thread c/1 ( C.s )", Kind::store).sectors, 4);
+  // A line that is stored whole is one pass, of which a part is stored takes 3.2.
+  EXPECT_EQ(rows("r/1@grid c/4@lane ( C.s )", Kind::store).wavefronts, 3.2);
+  EXPECT_EQ(rows("r/32@grid r/1@thread c/1 ( C.s )", Kind::store).wavefronts, 1);
   // Twenty lanes have something to load.
   const Accesses some = touched(
       "loops: {r: 64, c: 20}\ntensors: {x: [r, c], y: [r, c]}\noutputs: [y]\n"

@@ -83,6 +83,32 @@ TEST(BoundTree, ElementsGoToThreadsOrShortRowsToWarps) {
             "r/1@grid c/512@grid ( L.t@registers C.a c/4@thread ( C.y ) )");
 }
 
+/// What is read along one loop and written along another: warps have tiles of both, so that sectors
+/// come and go whole.
+TEST(BoundTree, TilesOfBothLoopsOfATransposition) {
+  const Graph g =
+      graph_from("loops: {b: 4, m: 252, n: 520}\noperators:\n  - y[b,n,m] = x[b,m,n]\n");
+  int tiles = 0;
+  for (const StitchedKernel& k : ranked(g, device(), whole(g), {})) {
+    const Stitched& s = k.parts.front();
+    if (s.lanes_across == 1 || s.vector * s.across < 16) continue;
+    EXPECT_GE(s.demand.sectors * s.demand.blocks * 32, 2.0 * 4 * 4 * 252 * 520);
+    ++tiles;
+  }
+  EXPECT_GT(tiles, 10);
+  const StitchedKernel best = ranked(g, device(), whole(g), {}).front();
+  EXPECT_GT(best.parts.front().lanes_across, 1);
+  const auto crossing = [](const std::string& yaml) {
+    const Graph one = graph_from(yaml);
+    return crossing_loop(one, components_of(one, whole(one), 64)->front());
+  };
+  const std::string loops = "loops: {m: 64, n: 64}\noperators:\n  - ";
+  EXPECT_GE(crossing(loops + "y[n,m] = x[m,n] + r[n,m]\n"), 0);
+  // A row of a bias is no matrix, and neither is an order of rows.
+  EXPECT_EQ(crossing(loops + "y[m,n] = x[m,n] + r[m]\n"), -1);
+  EXPECT_EQ(crossing("loops: {a: 9, m: 64, n: 64}\noperators:\n  - y[m,a,n] = x[a,m,n]\n"), -1);
+}
+
 TEST(BoundTree, SlicesThatDoNotOverlapStayInRegisters) {
   EXPECT_EQ(tree_of(graph_of("rotary:tokens=8,heads=16,half=64"), Scheme::thread, 2, 128),
             "t/1@grid h/4@grid h/1@warp ( L.x@registers i/2@lane ( C.low C.high ) )");

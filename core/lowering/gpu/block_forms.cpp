@@ -19,6 +19,10 @@ constexpr std::int64_t kShallow = 8, kShallowContraction = 48;
 /// Registers of several sums point by point: it gives six kernels of attention of one query row in
 /// f32 115 to 168, and spills nothing with 128.
 constexpr std::int64_t kSumsByPoints = 112;
+/// Of a sum point by point some of whose points do not exist, as a window's beyond the image: which
+/// do is looked at in each dimension. It gives 42 such kernels in h200-drawn-seconds-*.json 56 to
+/// 80 (quartiles), and 166 without such points 30 to 64.
+constexpr std::int64_t kSumsWithEdges = 72;
 
 /// Of a product by matrix units: registers of a thread beside its sums. ptxas of nvcc 13.0 reads
 /// two steps of 16 of both operands ahead, one where the depth has a single turn: within 2 in the
@@ -33,7 +37,7 @@ std::int64_t beside_sums(const ProductRun& x, const BlockForms& f) {
 /// About what ptxas gives a thread (kernels of h200-chains.json): sums that are the next product's
 /// operand are rounded beside themselves, values of rows are kept.
 std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const BlockRates& r) {
-  bool chained = false, rows = false, contracts = false, shallow = false;
+  bool chained = false, rows = false, contracts = false, shallow = false, edges = false;
   int by_points = 0;
   for (const BlockPhase& p : work.phases) {
     for (const ProductRun& x : p.products) {
@@ -44,6 +48,7 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
     for (const PointsRun& x : p.points) {
       rows = rows || (x.reduces && x.in_registers);
       if (x.reduces && !x.in_registers) ++by_points;
+      edges = edges || (x.reduces && !x.in_registers && x.sum_edges);
     }
   }
   const bool alone = work.phases.size() == 1 && work.phases.front().multiplies_alone();
@@ -55,6 +60,7 @@ std::int64_t registers_of(const BlockWork& work, const BlockForms& f, const Bloc
                                      : beside + work.sums;
   const std::int64_t least = by_points > 2 && r.mma == 0 ? kSumsByPoints
                              : contracts                 ? kContraction
+                             : edges                     ? kSumsWithEdges
                              : shallow                   ? kShallowContraction
                                                          : 0;
   return std::min(most_registers(f.threads, r.registers), std::max(least, all + (rows ? 20 : 0)));

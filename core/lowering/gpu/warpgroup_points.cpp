@@ -17,6 +17,7 @@ namespace {
 // Of a CUtensorMap: steps along a dimension, and elements from a box's first to its last (CUDA
 // Driver API, cuTensorMapEncodeTiled).
 constexpr std::int64_t kMostSteps = 8, kMostOfBox = 256;
+constexpr std::int64_t kRow = 128, kRowsAt = 16;  // bytes of a box's row, and where rows begin
 
 class PointsFinder : WarpgroupFinder {
  public:
@@ -96,8 +97,26 @@ class PointsFinder : WarpgroupFinder {
     p_.turned = last == rows_;
   }
 
+  /// Whether a row of the window is one piece of a row of the image, pixel by pixel, none of it
+  /// outside, and no longer than a row of a box; and the tree has all of it at once.
+  bool goes_along_channels(const Direction& d) const {
+    const std::int64_t pixel = tensor(*right_).shape.back(),
+                       size = size_of(w_.tensor(right_->tensor).dtype);
+    const auto by_parts = [&](NodeId n) {
+      return k_.node(n).loop == d.tap && k_.node(n).max_trips > 1;
+    };
+    return d.point.valid() && d.tap.valid() && d.along.taps > 1 && d.along.dilate == 1 &&
+           d.along.pad == 0 && pixel == extent(channel_) && d.along.taps * pixel * size <= kRow &&
+           d.along.stride * pixel * size % kRowsAt == 0 &&
+           (d.along.extent - 1) * d.along.stride + d.along.taps <=
+               tensor(*right_).shape[d.dimension] &&
+           stride(*left_, d.tap) == pixel && std::ranges::none_of(serial_, by_parts) &&
+           !(shared_.valid() && by_parts(shared_));
+  }
+
   /// Of each dimension of the images but the channels, innermost first.
   void follow_points() {
+    side_by_side_ = extent(channel_);
     for (std::size_t d = right_->index.size() - 1; d-- > 0;) {
       const Affine& i = right_->index[d];
       const auto is_one = [&](const Term& t) { return extent(t.loop) == 1; };
@@ -114,6 +133,11 @@ class PointsFinder : WarpgroupFinder {
         loop = t.loop;
         (point ? to.along.stride : to.along.dilate) = t.coefficient;
         (point ? to.along.extent : to.along.taps) = extent(t.loop);
+      }
+      if (directions_.empty() && goes_along_channels(to)) {
+        // Where a point's pixels begin is a step of the tensor map, whatever follows them.
+        merged_ = to.tap, pixels_ = to.along.stride, side_by_side_ *= to.along.taps;
+        to.along = {.extent = to.along.extent};
       }
       if (to.along.stride > kMostSteps)
         refuse(formatted("tensor {} is read in steps of {}, and boxes take every {}th at most",
@@ -141,12 +165,12 @@ class PointsFinder : WarpgroupFinder {
     p_.operand = w_.tensor(p_.left).dtype;
     check_operand_types(p_.left, p_.right);
     check_result_type(p_.result);
-    check_loops(w_, *left_, std::span(&channel_, 1));
+    check_loops(w_, *left_, std::array{channel_, merged_});
     const auto last = left_->index.back().plain_loop();
     if (last != channel_) refuse("tensor " + name(p_.left) + " has no channels side by side");
     std::int64_t taps = 1, apart = 0;
     for (const Direction& d : directions_) {
-      if (!d.tap.valid()) continue;
+      if (!d.tap.valid() || d.tap == merged_) continue;
       if (!has_whole_loop(*left_, d.tap))
         refuse("tensor " + name(p_.left) + " is the same for all of loop " + loop_name(d.tap));
       const std::int64_t by = stride(*left_, d.tap);
@@ -168,12 +192,12 @@ class PointsFinder : WarpgroupFinder {
           std::ranges::none_of(directions_, [&](const Direction& d) { return d.tap == loop; }))
         refuse("tensor " + name(p_.left) + " has points");
     p_.rows = extent(rows_);
-    p_.left_fold = round_up(extent(channel_), 64);
+    p_.left_fold = round_up(side_by_side_, 64);
     p_.depth = taps * p_.left_fold;
     p_.left_all = true;
     of_left_ = {.inner = 1, .outer = stride(*left_, rows_), .apart = apart, .modulo = taps};
     check_box_rows(w_, p_.left, of_left_);
-    of_right_ = {.inner = 1, .outer = tensor(*right_).shape.back()};
+    of_right_ = {.inner = 1, .outer = pixels_ * tensor(*right_).shape.back()};
     check_box_rows(w_, p_.right, of_right_);
   }
 
@@ -191,7 +215,7 @@ class PointsFinder : WarpgroupFinder {
     if (whole > 0 && whole < points_.size() && part(points_[whole]) == 1 && !evenly(joined))
       joined = whole;
     p_.images.emplace();
-    p_.images->channels = extent(channel_);
+    p_.images->channels = side_by_side_;
     for (std::size_t i = 0; i < directions_.size(); ++i) {
       Direction& d = directions_[i];
       if (d.point.valid()) d.along.tile = std::min(part(d.point), d.along.extent);
@@ -309,10 +333,10 @@ class PointsFinder : WarpgroupFinder {
   void make_maps() {
     const std::int64_t size = size_of(p_.operand);
     p_.maps.push_back(
-        box_map(w_, p_.left, of_left_, extent(channel_), p_.rows, p_.tile_rows() / p_.across));
+        box_map(w_, p_.left, of_left_, side_by_side_, p_.rows, p_.tile_rows() / p_.across));
     const std::vector<std::int64_t> strides = strides_of(tensor(*right_));
     BoxMap map{.tensor = p_.right, .type = p_.operand, .rank = BoxMap::kMost};
-    map.extent[0] = extent(channel_), map.stride[0] = size, map.box[0] = 128 / size;
+    map.extent[0] = side_by_side_, map.stride[0] = size, map.box[0] = kRow / size;
     std::int64_t beyond = size * strides.front() * tensor(*right_).shape.front();
     for (std::size_t i = 0; i < 4; ++i) {
       map.stride[i + 1] = beyond;
@@ -322,6 +346,9 @@ class PointsFinder : WarpgroupFinder {
       map.stride[i + 1] = strides[d.dimension] * size;
       map.steps[i + 1] = d.along.stride;
       map.box[i + 1] = (d.along.tile - 1) * d.along.stride + 1;
+      if (d.tap != merged_ || !merged_.valid()) continue;
+      map.extent[i + 1] = d.along.extent;
+      map.stride[i + 1] *= pixels_;
     }
     p_.maps.push_back(map);
     map_result();
@@ -331,6 +358,10 @@ class PointsFinder : WarpgroupFinder {
   std::vector<LoopId> points_;         ///< loops of more than one iteration, innermost first
   std::vector<LoopId> ones_;           ///< of results, of one iteration
   LoopId rows_, channel_;
+  /// Few channels: the taps of the innermost direction lie side by side with them.
+  LoopId merged_;
+  std::int64_t side_by_side_ = 1;  ///< elements of a row: channels, of all merged taps
+  std::int64_t pixels_ = 1;        ///< from one point's row to the next
 };
 
 }  // namespace
