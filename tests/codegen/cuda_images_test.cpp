@@ -170,7 +170,7 @@ TEST(Images, FewChannelsLieBesideTapsOfARow) {
                   pad, step),
         formatted("b/1@grid y/1@grid x/{}@grid o/{}@grid ( r/1 ( C.conv ) S.O )", number(1, x),
                   std::min<std::int64_t>(o, 64)),
-        number(1, 3), 0, 1));
+        number(1, 3)));
     const auto product = lowering::warpgroup_product(drawn.back().schedule, 0);
     if (!product) {  // results that begin anywhere
       EXPECT_TRUE(product.reason().find("O") != std::string::npos) << product.reason();
