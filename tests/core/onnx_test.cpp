@@ -365,6 +365,36 @@ TEST_F(Onnx, TapsThatMeetPaddingAloneAreLeftOut) {
   EXPECT_THAT(sums, ElementsAre(2 * 10 + 3 * 1 + 5 * 7 + 6 * 3));
 }
 
+/// Along an axis that is read elsewhere, or one that is cut; other numbers are read.
+TEST_F(Onnx, NumbersOfPlacesAreTheLoopsIndex) {
+  const auto of = [&](const std::vector<float>& row, const std::vector<std::int64_t>& shape) {
+    const OnnxImport made = import({.nodes = {node("Mul", {"x", "row"}, {"y"})},
+                                    .tensors = {floats("row", shape, row)},
+                                    .inputs = {value("x", {2, 3})},
+                                    .outputs = {value("y", {2, 3})}});
+    TensorValues in = random_inputs(made.workload, 1);
+    in[made.workload.find_tensor("x")->index()] = {1, 2, 3, 4, 5, 6};
+    return std::pair{operators(made.workload).front(), values(made, "y", in)};
+  };
+  const auto [along, rows] = of({0, 1, 2}, {3});
+  EXPECT_EQ(along, "y: y[i2,i3] = x[i2,i3] * i3");
+  EXPECT_THAT(rows, ElementsAre(0, 2, 6, 0, 5, 12));
+  const auto [down, columns] = of({0, 1}, {2, 1});
+  EXPECT_EQ(down, "y: y[i2,i3] = x[i2,i3] * i2");
+  EXPECT_THAT(columns, ElementsAre(0, 0, 0, 4, 5, 6));
+  const auto [other, read] = of({0, 1, 3}, {3});
+  EXPECT_EQ(other, "y: y[i2,i3] = x[i2,i3] * row[i3]");
+  EXPECT_THAT(read, ElementsAre(0, 2, 9, 0, 5, 18));
+  const OnnxImport cut =
+      import({.nodes = {node("Mul", {"x", "row"}, {"z"}), node("Reshape", {"z", "shape"}, {"y"})},
+              .tensors = {floats("row", {6}, {0, 1, 2, 3, 4, 5}), integers("shape", {2}, {2, 3})},
+              .inputs = {value("x", {6})},
+              .outputs = {value("y", {2, 3})}});
+  TensorValues in = random_inputs(cut.workload, 1);
+  in[cut.workload.find_tensor("x")->index()] = {1, 1, 1, 2, 2, 2};
+  EXPECT_THAT(values(cut, "y", in), ElementsAre(0, 1, 2, 6, 8, 10));
+}
+
 /// Running sums and the first few of long rows, in each direction, beside the definition; their
 /// work does not grow with the square of the row.
 TEST_F(Onnx, LongRowsAreOrderedAndAddedUpInLessThanTheirSquare) {

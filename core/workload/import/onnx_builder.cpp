@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
+#include "core/workload/workload_limits.h"
 
 namespace tilewright::onnx {
 namespace {
@@ -191,6 +192,34 @@ Expr Builder::operand(const Value& v, std::vector<View>& reads, View* view) {
 
 // ---- Operators
 
+namespace {
+
+/// The dimension along which a constant is 0, 1, 2 and so on, each the number of its place.
+std::optional<std::size_t> counted(const Value& v) {
+  if (v.view || !v.literal || v.literal->shape != v.shape || v.literal->missing()) return {};
+  std::optional<std::size_t> along;
+  for (std::size_t d = 0; d < v.shape.size(); ++d) {
+    if (v.shape[d] == 1) continue;
+    if (along) return {};
+    along = d;
+  }
+  if (!along || v.shape[*along] > kMaxIndexed || value_type_of(v.literal->type).empty()) return {};
+  const std::vector<double> values = v.literal->read();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != static_cast<double>(i)) return {};
+  return along;
+}
+
+/// The expression whose inputs are those.
+Expr with_inputs(const Expr& e, const std::vector<Expr>& inputs) {
+  if (e.kind == Expr::Kind::input) return inputs[static_cast<std::size_t>(e.input)];
+  Expr out = e;
+  for (Expr& a : out.args) a = with_inputs(a, inputs);
+  return out;
+}
+
+}  // namespace
+
 Value Builder::map(const std::string& name, std::int32_t type, const std::vector<Value>& ins,
                    const Function& f) {
   Shape shape;
@@ -250,7 +279,20 @@ Value Builder::map(const std::string& name, std::int32_t type, const std::vector
       dims[d] = vars(shape[d]);
     }
   }
-  return emit(name, type, shape, dims, reads, value, Combine::assign);
+  // Numbers of places are the loop's index: nothing is read.
+  std::vector<Expr> read_as;
+  std::vector<View> kept;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    if (const auto d = counted(*of[i])) {
+      read_as.push_back(index_of(expanded(dims[*d + shape.size() - ranks[i]])));
+      continue;
+    }
+    read_as.push_back({.kind = Expr::Kind::input, .input = static_cast<int>(kept.size())});
+    kept.push_back(reads[i]);
+  }
+  if (kept.empty()) return emit(name, type, shape, dims, reads, value, Combine::assign);
+  if (kept.size() < reads.size()) value = with_inputs(value, read_as);
+  return emit(name, type, shape, dims, std::move(kept), value, Combine::assign);
 }
 
 Value Builder::reduce(const std::string& name, const Value& v, const std::set<std::size_t>& over,
