@@ -81,15 +81,22 @@ def test_the_files_are_onnx(recording, tmp_path):
     recording.compare({i: made[v.name] for i, v in enumerate(lowering.outputs) if v}, 2e-4)
 
 
+@pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("name", ["lstm.forward", "mlp.backward"])
-def test_networks_are_called(name):
-    """Planned, built and called on arrays of the caller's."""
+def test_networks_are_called(name, keeps):
+    """Planned, built and called on arrays of the caller's. `keeps`: every second input is copied before."""
     recording = Recording(pathlib.Path(__file__).parent / "torch_graphs" / f"{name}.json")
     lowering = lower.Lowering(recording.graph)
     assert lowering.run() == {}
-    network = _tilewright.Network(lowering.model.to_bytes(), json.dumps({"machine": "host", "threads": 1}), False)
+    names = [n.name for n in recording.graph.nodes if n.op == "placeholder"]
+    kept = {n: numpy.ascontiguousarray(recording.inputs[n], numpy.float32) for n in names[::2] if keeps}
+    network = _tilewright.Network(lowering.model.to_bytes(), json.dumps({"machine": "host", "threads": 1}), False,
+                                  {n: (address(x), x.nbytes) for n, x in kept.items()})
+    for x in kept.values():
+        x.fill(numpy.nan)
     said = json.loads(network.describe())
     assert said["launches"] > 0
+    assert not kept.keys() & {e.name for e in network.inputs} and (len(network.inputs) < len(names) or not keeps)
     kinds = {"f32": numpy.float32, "i32": numpy.int32, "i8": numpy.int8}
     inputs = [numpy.ascontiguousarray(recording.inputs[e.name].astype(kinds[e.dtype])) for e in network.inputs]
     outputs = [numpy.full(math_size(e.shape), numpy.nan, kinds[e.dtype]) for e in network.outputs]
@@ -97,6 +104,8 @@ def test_networks_are_called(name):
     recording.compare({int(e.name.split("/")[1]): y for e, y in zip(network.outputs, outputs)}, 2e-4)
     with pytest.raises(ValueError):
         network.run([], [])
+    with pytest.raises(ValueError, match="as many bytes as the input has"):
+        _tilewright.Network(lowering.model.to_bytes(), "{}", False, {network.inputs[0].name: (0, 1)})
 
 
 def math_size(shape):
