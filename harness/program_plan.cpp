@@ -5,7 +5,6 @@
 #include <map>
 
 #include "core/base/format.h"
-#include "core/lowering/gpu/block_time.h"
 #include "core/plan/file.h"
 #include "core/plan/names.h"
 #include "core/workload/joins.h"
@@ -21,9 +20,6 @@
 
 namespace tilewright::harness {
 namespace {
-
-// Of the predicted seconds: copies are priced below their times (h200-channels-last-turns.json).
-constexpr double kFasterLast = 0.85;
 
 /// Whether the request says a plan itself.
 bool says_plan(const Request& request, const Setting& setting) {
@@ -52,46 +48,6 @@ ProgramPlan taken(const Request& request, Scheduled on) {
           on, target, settings_for(target, request.target_options), request.threads.value_or(1)))
     notes = what->notes();
   return {.setting = std::move(on.setting), .plan = std::move(on.plan), .notes = std::move(notes)};
-}
-
-/// The planner's seconds of a plan's kernels, but those that make constants: they run once.
-double seconds_of_runs(const Request& request, const ProgramPlan& made) {
-  const Workload& w = *made.setting.workload;
-  const Result<Price> price = harness::price(planning_model(), request, made.setting, made.plan);
-  const auto none = std::numeric_limits<double>::infinity();
-  if (!price || !price->detail.contains("kernels_predicted")) return none;
-  const nlohmann::ordered_json& kernels = price->detail["kernels_predicted"];
-  if (kernels.size() != made.plan.kernels.size()) return none;
-  const std::vector<bool> constant = constant_operators(w);
-  double seconds = 0;
-  for (std::size_t k = 0; k < kernels.size(); ++k)
-    if (!std::ranges::all_of(operators_of(made.plan.kernels[k], w),
-                             [&](OpId op) { return constant[op.index()]; }))
-      seconds += kernels[k].value("seconds", none);
-  return seconds;
-}
-
-/// The whole plan, or the model's one of the same network whose convolutions in 16 bits have their
-/// channels last, where products by warpgroups read such images and that is clearly faster. Images
-/// between operators are then written so, and weights are copied once.
-ProgramPlan with_channels_last(const Request& request, Request of, ProgramPlan made) {
-  const Workload& w = *made.setting.workload;
-  std::vector<std::string> names;
-  for (const OpId op : channels_to_be_last(w)) {
-    const auto rates = lowering::block_rates(*made.setting.machine,
-                                             w.tensor(w.op(op).inputs.front().tensor).dtype);
-    if (rates && rates->wgmma > 0) names.push_back(w.op(op).name);
-  }
-  if (names.empty() || !of.rewrites.empty()) return made;
-  of.rewrites.push_back("channels-last:" + join(names, ";"));
-  Scheduled on = schedule_of(of);
-  if (!on.schedule) return made;
-  ProgramPlan last = taken(request, std::move(on));
-  const double now = seconds_of_runs(of, made);
-  if (no_workloads(last.plan, *last.setting.workload) || std::isinf(now) ||
-      seconds_of_runs(of, last) >= kFasterLast * now)
-    return made;
-  return last;
 }
 
 /// Makes kernels and launches of a plan's kernels.
@@ -377,9 +333,7 @@ Result<ProgramPlan> program_plan(const Request& request, const std::optional<std
       if (on.schedule) {
         ProgramPlan whole = taken(request, std::move(on));
         const std::optional<Reason> why = no_workloads(whole.plan, *whole.setting.workload);
-        if (!why)
-          return said ? std::move(whole)
-                      : with_rows_first(request, with_channels_last(request, of, std::move(whole)));
+        if (!why) return said ? std::move(whole) : with_rows_first(request, std::move(whole));
         refused = why->text;
       } else {
         refused = on.refusal.json.value("reason", "no plan");

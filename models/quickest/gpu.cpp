@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/format.h"
+#include "core/workload/cut.h"
 
 namespace tilewright::quickest {
 namespace {
@@ -88,20 +89,24 @@ Result<Price> price_on_gpu(const Question& q, const Plan& plan) {
   out.traffic.source = Source::predicted;
   out.traffic.by = "tilewright";
   out.traffic.machine = q.machine->name;
-  double all = 0;
+  double all = 0, before = 0;  // of each run, and of what makes constants before all
+  const std::vector<bool> constant = constant_operators(*q.workload);
   out.detail["kernels_predicted"] = ordered_json::array();
   for (std::size_t k = 0; k < s->kernels.size(); ++k) {
     const auto t = pricer->kernel(*s, k);
     if (!t) return Reason{t.reason()};
-    all += t->seconds;
+    const bool once =
+        std::ranges::all_of(s->kernels[k].ops, [&](OpId op) { return constant[op.index()]; });
+    (once ? before : all) += t->seconds;
     ordered_json one = {{"kernel", s->kernels[k].name},
                         {"operators", ordered_json::array()},
                         {"seconds", t->seconds}};
+    if (once) one["once"] = true;
     for (OpId op : s->kernels[k].ops) one["operators"].push_back(q.workload->op(op).name);
     one.update(gpu_time_json(*t, q.machine->units.front().clock_hz));
     out.detail["kernels_predicted"].push_back(std::move(one));
   }
-  out.traffic.seconds = all;
+  out.traffic.seconds = all > 0 ? all : before;
   out.detail["assumed"] = assumed_json(q);
   return out;
 }

@@ -31,9 +31,9 @@ std::vector<Form> warpgroup_forms(const Workload& w, const std::vector<GpuProduc
 /// The same of one product whose right operand is images with their channels side by side.
 std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& products);
 inline constexpr const char* kChannelsLast = "channels-last:";
-/// Convolutions with their channels last (that rewrite): all of them, and then fewer for as long as
-/// that gains, as `tried` says.
-void try_channels(const Workload& w,
+/// Convolutions with their channels last (that rewrite): all of them, and with `fewer` then fewer
+/// for as long as that gains, as `tried` says.
+void try_channels(const Workload& w, bool fewer,
                   const std::function<bool(const stitching::Composition&)>& tried);
 /// The same of one convolution by tensor cores, of a device that has clusters or not.
 std::vector<Form> window_forms(const Workload& w, const std::vector<GpuProduct>& products,
@@ -52,7 +52,8 @@ std::shared_ptr<const Machine> priced_machine(const Question& q);
 nlohmann::ordered_json assumed_json(const Question& q);
 /// What a kernel takes, by what; for display.
 nlohmann::ordered_json gpu_time_json(const stitching::GpuTime& t, double clock);
-/// Of any plan: the seconds of its kernels. Bytes are what `exact` says.
+/// Of any plan: the seconds of its kernels, without those that make constants, which run once
+/// before all runs. Bytes are what `exact` says.
 Result<Price> price_on_gpu(const Question& q, const Plan& plan);
 Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings);
 

@@ -156,7 +156,7 @@ std::vector<Form> image_forms(const Workload& w, const std::vector<GpuProduct>& 
   return forms;
 }
 
-void try_channels(const Workload& w,
+void try_channels(const Workload& w, bool fewer,
                   const std::function<bool(const stitching::Composition&)>& tried) {
   std::vector<std::string> names;
   for (const OpId op : channels_to_be_last(w)) {
@@ -170,7 +170,7 @@ void try_channels(const Workload& w,
     return last != nullptr && tried({.rewrites = rewrites, .workload = std::move(last)});
   };
   gains(names);
-  for (std::size_t i = 0; names.size() > 1 && i < names.size();) {
+  for (std::size_t i = 0; fewer && names.size() > 1 && i < names.size();) {
     std::vector<std::string> of = names;
     of.erase(of.begin() + static_cast<std::ptrdiff_t>(i));
     if (gains(of))

@@ -541,25 +541,30 @@ Result<Proposal> propose_on_gpu(const Question& q, const Settings& settings) {
                 [&](const Composition& c) { return planned(q, c, *device, settings, known); });
   const Result<Planned>& best = wholes.best();
   const auto tried = [&](const Composition& c) { return wholes.tries(c); };
-  // Small workloads also as they are after rewrites of the whole, and computing again.
-  if (q.workload->operators().size() <= kMostComposed) {
+  const auto best_of = [&](const auto& tries, double gain) {
+    Result<Planned> least = Reason{""};
+    tries(*q.workload, [&](const Composition& c) {
+      Result<Planned> other = wholes.planned(c);
+      if (!other || (least && other->seconds() >= least->seconds())) return false;
+      least = std::move(other);
+      return true;
+    });
+    wholes.takes(std::move(least), gain);
+  };
+  // Small workloads also as they are after other rewrites of the whole, and computing again.
+  const bool small = q.workload->operators().size() <= kMostComposed;
+  if (small) {
     for (const Composition& c : stitching::compositions(*q.workload)) tried(c);
     try_chunks(q.workload, static_cast<double>(device->sms), pricer->rates().wgmma > 0, tried);
     if (auto longer = rewritten(q.workload, {kLongerRows}))
       wholes.takes(wholes.planned({.rewrites = {kLongerRows}, .workload = std::move(longer)}),
                    kLongerRowsGain);
-    const auto best_of = [&](const auto& tries, double gain) {
-      Result<Planned> least = Reason{""};
-      tries(*q.workload, [&](const Composition& c) {
-        Result<Planned> other = wholes.planned(c);
-        if (!other || (least && other->seconds() >= least->seconds())) return false;
-        least = std::move(other);
-        return true;
-      });
-      wholes.takes(std::move(least), gain);
-    };
     best_of(try_padding, kPaddedGain);
-    if (pricer->rates().wgmma > 0) best_of(try_channels, kChannelsGain);
+  }
+  if (pricer->rates().wgmma > 0)
+    best_of([&](const Workload& w, const auto& take) { try_channels(w, small, take); },
+            kChannelsGain);
+  if (small) {
     for (bool gains = best.ok(); gains;) {
       gains = false;
       for (Composition& c : recomputed(best->composed.workload, best->groups)) {

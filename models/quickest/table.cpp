@@ -80,7 +80,8 @@ std::string parts_text(const ordered_json& j, bool a_screen) {
   if (!parts.is_array() || parts.empty() || !parts.front().contains("by")) return "";
   Folded rows;
   for (const ordered_json& p : parts)
-    rows.add({some_of(p["operators"]), text(p, "by"), cost(p, "")});
+    rows.add({some_of(p["operators"]), text(p, "by"),
+              cost(p, "") + (p.contains("once") ? ", once" : "")});
   const bool timed = parts.front().contains("seconds");
   std::string out = "\n" + rows.text({"part", "proposed by",
                                       timed ? "predicted" : "bytes, most that a model counts"},

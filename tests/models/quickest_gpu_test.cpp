@@ -68,6 +68,41 @@ TEST(GpuPlanner, BlocksHaveWarpsWhereTheLastLoopOfRowsIsShort) {
   EXPECT_LT(*p->price.traffic.seconds, 4e-6);
 }
 
+/// What makes constants runs once: it is no part of a run's seconds, but of a plan of nothing else.
+TEST(GpuPlanner, WhatRunsOnceIsNoPartOfARun) {
+  const auto priced = [](const std::string& values, bool copied_alone) {
+    Question q = question("gemm", "h200");
+    q.workload = std::make_shared<const Workload>(workload_from_yaml(
+        "name: t\ndtype: f16\nloops: {m: 4096, k: 2048}\noperators:\n  - 'T[k,m] = W[m,k]'\n" +
+            std::string(copied_alone ? "" : "  - 'Y[k,m] = T[k,m] + X[k,m]'\n") + values,
+        "test"));
+    Plan plan;
+    plan.kernels.push_back({.name = "copy", .tree = parse_tree("k/1@grid m/256@warp m/2@lane ( C.T )")});
+    if (!copied_alone)
+      plan.kernels.push_back({.name = "sum", .tree = parse_tree("k/1@grid m/256@warp m/2@lane ( C.Y )")});
+    return price_on_gpu(q, plan);
+  };
+  const auto each = priced("", false), kept = priced("values: {W: drawn}\n", false),
+             alone = priced("values: {W: drawn}\n", true);
+  ASSERT_TRUE(each.ok() && kept.ok() && alone.ok()) << each.reason() << alone.reason();
+  const auto& kernels = kept->detail["kernels_predicted"];
+  EXPECT_EQ(kernels[0].value("once", false), true);
+  EXPECT_FALSE(kernels[1].contains("once"));
+  const double copy = kernels[0]["seconds"];
+  EXPECT_GT(copy, 1e-6);
+  EXPECT_NEAR(*each->traffic.seconds - *kept->traffic.seconds, copy, 1e-12);
+  EXPECT_GE(*alone->traffic.seconds, copy);
+}
+
+/// A network of more operators than are rewritten one by one.
+TEST(GpuPlanner, NetworksOfConvolutionsHaveTheirChannelsLast) {
+  const Question q = question("resnext101:groups=1,width=64,stages=2,blocks=2,dtype=f16", "h200");
+  const Result<Proposal> p = planner().propose(q, standard());
+  ASSERT_TRUE(p.ok()) << p.reason();
+  ASSERT_EQ(p->rewrites.size(), 1u);
+  EXPECT_EQ(p->rewrites.front().find("channels-last:s1b1in;"), 0u) << p->rewrites.front();
+}
+
 /// Few tiles and a deep sum, drawn: blocks of a cluster share it, but not where the text is for a
 /// device without wgmma.
 TEST(GpuPlanner, ClustersShareDeepSums) {
