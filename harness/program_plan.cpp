@@ -1,7 +1,5 @@
 // From a network to a plan of it, whole or in parts, and to kernels of which each is emitted once.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 
 #include "core/base/format.h"
@@ -9,7 +7,6 @@
 #include "core/plan/names.h"
 #include "core/workload/joins.h"
 #include "core/workload/merge_loops.h"
-#include "core/workload/rewrite/rewrite.h"
 #include "core/workload/subgraph.h"
 #include "harness/ask.h"
 #include "harness/in_runs.h"

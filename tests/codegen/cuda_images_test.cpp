@@ -24,7 +24,6 @@ using testing::make_case;
 struct Case : testing::Case {
   bool steps = false;   ///< points of the image are passed over
   bool ragged = false;  ///< the last tile of a loop has fewer points, or two taps the same ones
-  bool shares = false;  ///< a cluster's blocks share the sum
 };
 
 class Draw : public testing::Draws {
@@ -91,14 +90,16 @@ class Draw : public testing::Draws {
     if (operators == 1) yaml += formatted("  - relu: Z[{0}] = relu(O[{0}] + g[o])\n", at);
     if (operators == 2) yaml += formatted("  - add: Z[{0}] = O[{0}] + R[{0}]\n", at);
     const int cluster = !shared && number(0, 2) == 0 ? 2 : 1;
-    return {make_case(yaml,
-                      formatted("{}o/{}@grid ( {}c/{} ( C.conv ) {} )", grid, std::min(o, rows),
-                                around, std::min<std::int64_t>(c, 64),
-                                operators == 0   ? "S.O"
-                                : operators == 1 ? "C.relu S.Z"
-                                                 : "C.add S.Z"),
-                      number(1, 3), {.cluster = cluster}),
-            steps, ragged || c <= 64, shared};
+    Case made{make_case(yaml,
+                        formatted("{}o/{}@grid ( {}c/{} ( C.conv ) {} )", grid, std::min(o, rows),
+                                  around, std::min<std::int64_t>(c, 64),
+                                  operators == 0   ? "S.O"
+                                  : operators == 1 ? "C.relu S.Z"
+                                                   : "C.add S.Z"),
+                        number(1, 3), {.cluster = cluster}),
+              steps, ragged || c <= 64};
+    made.joins = shared;
+    return made;
   }
 };
 
@@ -139,7 +140,7 @@ TEST(Images, ComputeMoveWhatExactCountsAndAreClean) {
     if (!c.steps && !c.ragged) {
       EXPECT_EQ(testing::text(run->bytes), testing::text(testing::sm_bytes(c.schedule))) << c.text;
     }
-    steps += c.steps, shares += c.shares;
+    steps += c.steps, shares += c.joins;
   }
   EXPECT_GE(images, count / 2);
   EXPECT_GT(steps, 0);
