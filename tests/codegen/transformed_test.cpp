@@ -163,7 +163,7 @@ TEST(Transformed, BandsAreOfTheTile) {
       const auto across = static_cast<std::int64_t>(std::ceil(side / 2));
       const TransformedBlock block = block_of_transformed(w, (bands.tiles * across + 7) / 8);
       EXPECT_EQ(bands.rows % block.rows, 0);
-      if (begins > 0) EXPECT_EQ(begins % block.rows, 0);
+      EXPECT_EQ(begins % block.rows, 0);
       EXPECT_LE(block.rows * block.vectors + block.vectors, 15);
       TransformedWindow twice = w;
       twice.channels = 64;
